@@ -1,0 +1,136 @@
+"""The error taxonomy: every failure a person can meet has a reference, a cause, a way out and an exit code."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+__all__ = [
+    "BadInputError",
+    "Exit",
+    "GpuSetupError",
+    "HostFailedError",
+    "InterruptedRunError",
+    "NoStackError",
+    "PreflightError",
+    "UnreachableError",
+    "VerifyFailedError",
+    "gravest",
+]
+
+
+class Exit(IntEnum):
+    """Exit codes that scripts rely on."""
+
+    DONE = 0
+    BUG = 1
+    COMMAND_LINE = 2
+    BAD_INPUT = 3
+    NO_STACK = 4
+    REFUSED = 5
+    UNREACHABLE = 6
+    FAILED = 7
+    VERIFY_FAILED = 8
+    PENDING = 9
+    INTERRUPTED = 130
+
+
+_GRAVITY = (
+    Exit.INTERRUPTED,
+    Exit.BUG,
+    Exit.FAILED,
+    Exit.VERIFY_FAILED,
+    Exit.UNREACHABLE,
+    Exit.REFUSED,
+    Exit.NO_STACK,
+    Exit.BAD_INPUT,
+    Exit.PENDING,
+    Exit.DONE,
+)
+
+
+def gravest(codes: list[Exit]) -> Exit:
+    """Return the exit code of a fleet: the gravest among its hosts."""
+    return min(codes, key=_GRAVITY.index, default=Exit.DONE)
+
+
+class GpuSetupError(Exception):
+    """A failure explained: what happened (message), where (context), why (note), what to do (hint), more (link)."""
+
+    exit: Exit = Exit.BUG
+
+    def __init__(
+        self,
+        reference: str,
+        message: str,
+        *,
+        context: str = "",
+        note: str = "",
+        hint: str = "",
+        link: str = "",
+        path: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.reference = reference
+        self.message = message
+        self.context = context
+        self.note = note
+        self.hint = hint
+        self.link = link
+        self.path = path
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the error as the JSON document that every command prints with `--format json`."""
+        slots = ("reference", "message", "path", "context", "note", "hint", "link")
+        error = {slot: getattr(self, slot) for slot in slots if getattr(self, slot) or slot in ("path", "hint")}
+        return {"schema": "gpusetup/error/1", "ok": False, "error": error}
+
+
+class BadInputError(GpuSetupError):
+    """Matrix, lock, request, facts or inventory cannot be used; `path` names the field."""
+
+    exit = Exit.BAD_INPUT
+
+
+class NoStackError(GpuSetupError):
+    """No stack fits the request; carries the minimal conflict as a document."""
+
+    exit = Exit.NO_STACK
+
+    def __init__(self, reference: str, message: str, *, document: dict[str, Any] | None = None, **slots: str) -> None:
+        super().__init__(reference, message, **slots)
+        self.document = document
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the conflict document when there is one."""
+        return self.document if self.document is not None else super().to_document()
+
+
+class PreflightError(GpuSetupError):
+    """A check before any change refused; nothing was changed."""
+
+    exit = Exit.REFUSED
+
+
+class UnreachableError(GpuSetupError):
+    """A host or a mirror could not be reached."""
+
+    exit = Exit.UNREACHABLE
+
+
+class HostFailedError(GpuSetupError):
+    """A host failed part-way; its state is recorded and the same command resumes."""
+
+    exit = Exit.FAILED
+
+
+class VerifyFailedError(GpuSetupError):
+    """Installed, but the verification failed."""
+
+    exit = Exit.VERIFY_FAILED
+
+
+class InterruptedRunError(GpuSetupError):
+    """A person stopped the run; says what is where."""
+
+    exit = Exit.INTERRUPTED
