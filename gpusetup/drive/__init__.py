@@ -1,0 +1,1 @@
+"""Ansible as a process: arguments, run directory, event stream, progress."""

@@ -1,0 +1,1 @@
+"""What a host is: collected once, grouped into classes of identical hosts."""

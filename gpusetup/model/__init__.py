@@ -1,0 +1,1 @@
+"""The documents that flow through gpusetup, as frozen Structs."""

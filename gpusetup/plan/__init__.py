@@ -1,0 +1,1 @@
+"""Observed against desired: ordered actions, the lock, what will be rebooted, removed and downloaded."""

@@ -1,0 +1,1 @@
+"""One Report object, printed as text, JSON, JUnit, HTML or Prometheus."""

@@ -1,0 +1,1 @@
+"""Checks on the GPU, judged against what that machine should reach."""

@@ -1,0 +1,183 @@
+"""Load the matrix: one JSON file per component, typed, on demand, with an overlay folder for people's own data."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from gpusetup.errors import BadInputError
+from gpusetup.model import release as model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FILES", "Matrix", "canonical", "load_file", "matrix"]
+
+FILES: dict[str, type[model.MatrixFile]] = {
+    "driver": model.DriverFile,
+    "cuda": model.CudaFile,
+    "cudnn": model.CudnnFile,
+    "nccl": model.NcclFile,
+    "torch": model.TorchFile,
+    "cupy": model.CupyFile,
+    "tensorflow": model.TensorflowFile,
+    "jax": model.JaxFile,
+    "gpus": model.GpuFile,
+    "os": model.OsFile,
+    "forward_compat": model.ForwardFile,
+    "vgpu": model.VgpuFile,
+}
+SCHEMA = "gpusetup/matrix-{}/1"
+_SHIPPED = Path(__file__).parent / "data"
+
+File = TypeVar("File", bound=model.MatrixFile)
+
+
+def canonical(document: object) -> bytes:
+    """Print a document the one way that people, bots and the lint agree on."""
+    encoded = msgspec.json.encode(document, order="deterministic")
+    return msgspec.json.format(encoded, indent=1) + b"\n"
+
+
+def load_file(name: str, path: Path) -> model.MatrixFile:
+    """Decode one component's file; a wrong field is bad input with the path of the field."""
+    try:
+        decoded = msgspec.json.decode(path.read_bytes(), type=FILES[name])
+    except FileNotFoundError:
+        raise BadInputError("GS-203", f"the matrix has no {name} data: {path} is missing", path=str(path)) from None
+    except OSError as error:
+        raise BadInputError("GS-203", f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        where = str(error).rpartition(" - at `")[2].rstrip("`") if " - at `" in str(error) else "$"
+        raise BadInputError(
+            "GS-201",
+            f"the matrix file {path.name} cannot be used: {str(error).partition(' - at `')[0]}",
+            path=f"{path}:{where}",
+            hint="compare the field with the shipped file of the same name: gpusetup matrix --data",
+        ) from error
+    wanted = SCHEMA.format(name.replace("_", "-"))
+    if decoded.schema != wanted:
+        raise BadInputError(
+            "GS-202",
+            f"the matrix file {path.name} has schema {decoded.schema!r}; this gpusetup reads {wanted!r}",
+            path=f"{path}:$.schema",
+            hint="update gpusetup, or convert the file",
+        )
+    return decoded
+
+
+class Matrix:
+    """The components' data: every file is read when it is first asked for."""
+
+    def __init__(self, overlay: Path | None = None) -> None:
+        if overlay is not None and not overlay.is_dir():
+            raise BadInputError(
+                "GS-204",
+                f"GPUSETUP_MATRIX names {overlay}, which is not a folder",
+                hint="unset GPUSETUP_MATRIX, or point it at a folder of matrix files",
+            )
+        self.overlay = overlay
+
+    def path(self, name: str) -> Path:
+        """Return the file that serves this component: the overlay's when it has one."""
+        if self.overlay is not None and (self.overlay / f"{name}.json").exists():
+            return self.overlay / f"{name}.json"
+        return _SHIPPED / f"{name}.json"
+
+    def _load(self, name: str, kind: type[File]) -> File:
+        loaded = load_file(name, self.path(name))
+        assert isinstance(loaded, kind)  # noqa: S101 - FILES says so
+        return loaded
+
+    @cached_property
+    def driver(self) -> model.DriverFile:
+        """Driver branches, versions and architectures."""
+        return self._load("driver", model.DriverFile)
+
+    @cached_property
+    def cuda(self) -> model.CudaFile:
+        """CUDA toolkits."""
+        return self._load("cuda", model.CudaFile)
+
+    @cached_property
+    def cudnn(self) -> model.CudnnFile:
+        """Releases of cuDNN and their support rows."""
+        return self._load("cudnn", model.CudnnFile)
+
+    @cached_property
+    def nccl(self) -> model.NcclFile:
+        """Releases of NCCL and their builds."""
+        return self._load("nccl", model.NcclFile)
+
+    @cached_property
+    def torch(self) -> model.TorchFile:
+        """Releases of PyTorch and their builds."""
+        return self._load("torch", model.TorchFile)
+
+    @cached_property
+    def cupy(self) -> model.CupyFile:
+        """CuPy wheels."""
+        return self._load("cupy", model.CupyFile)
+
+    @cached_property
+    def tensorflow(self) -> model.TensorflowFile:
+        """Releases of TensorFlow."""
+        return self._load("tensorflow", model.TensorflowFile)
+
+    @cached_property
+    def jax(self) -> model.JaxFile:
+        """Releases of JAX per CUDA major."""
+        return self._load("jax", model.JaxFile)
+
+    @cached_property
+    def gpus(self) -> model.GpuFile:
+        """GPU products."""
+        return self._load("gpus", model.GpuFile)
+
+    @cached_property
+    def os(self) -> model.OsFile:
+        """Distributions."""
+        return self._load("os", model.OsFile)
+
+    @cached_property
+    def forward_compat(self) -> model.ForwardFile:
+        """Packages that let a newer CUDA stand on an older driver."""
+        return self._load("forward_compat", model.ForwardFile)
+
+    @cached_property
+    def vgpu(self) -> model.VgpuFile:
+        """Branches of vGPU software."""
+        return self._load("vgpu", model.VgpuFile)
+
+    def files(self) -> Iterator[tuple[str, model.MatrixFile]]:
+        """Load and return every component's file."""
+        for name in FILES:
+            yield name, getattr(self, name)
+
+    @cached_property
+    def date(self) -> str:
+        """The day the driver data was last looked over: the date of the matrix."""
+        return self.driver.date
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest over every file's bytes: two equal digests resolve alike."""
+        total = hashlib.sha256()
+        for name in FILES:
+            total.update(name.encode())
+            try:
+                total.update(self.path(name).read_bytes())
+            except OSError as error:
+                raise BadInputError("GS-203", f"cannot read {self.path(name)}: {error.strerror}") from error
+        return total.hexdigest()
+
+
+def matrix() -> Matrix:
+    """Return the matrix in force: the shipped data with the folder in GPUSETUP_MATRIX laid over it."""
+    folder = os.environ.get("GPUSETUP_MATRIX")
+    return Matrix(Path(folder).absolute() if folder else None)
