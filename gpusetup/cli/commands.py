@@ -1,0 +1,46 @@
+"""The command table: a command's module is imported only when the command is used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Protocol, cast
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.errors import Exit
+
+__all__ = ["COMMANDS", "Command", "load_command"]
+
+
+class Command(Protocol):
+    """What a command's module offers: its arguments, and running it. Its docstring is its help."""
+
+    __doc__: str | None
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's own arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> Exit:
+        """Do it, print the answer, return the exit code."""
+
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "matrix": ("matrix", "look the compatibility matrix up"),
+    "resolve": ("resolve", "one complete stack, with the reason for every choice"),
+    "why": ("why", "why a component or version is chosen"),
+    "why-not": ("why_not", "which rules forbid a version"),
+    "facts": ("facts", "what hosts are: GPUs, driver, kernel, nouveau, packages"),
+    "plan": ("plan", "what apply would do, per host; changes nothing"),
+    "apply": ("apply", "bring hosts to one proven stack; safe to repeat"),
+    "verify": ("verify", "prove on the GPU that the stack works"),
+    "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),
+    "doctor": ("doctor", "from an error message or a sick host to the cause and the fix"),
+    "content": ("content", "where the playbooks and roles are"),
+}
+
+
+def load_command(name: str) -> Command:
+    """Import the module behind a command."""
+    module, _ = COMMANDS[name]
+    return cast("Command", importlib.import_module(f"gpusetup.cli.{module}"))

@@ -1,0 +1,115 @@
+# PYTHON_ARGCOMPLETE_OK
+"""`gpusetup COMMAND …`: find the command, run it, turn failures into words and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from gpusetup import __version__
+from gpusetup.cli.commands import COMMANDS, load_command
+from gpusetup.errors import Exit, GpuSetupError
+
+__all__ = ["main"]
+
+_EPILOG = (
+    "gpusetup COMMAND --help explains a command. Exit codes: 0 done, 2 command line, 3 bad input, 4 no stack fits,\n"
+    "5 refused before any change, 6 unreachable, 7 failed part-way, 8 verification failed, 9 pending, 130 interrupted."
+)
+
+
+def _known_commands() -> str:
+    width = max(len(name) for name in COMMANDS)
+    return "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items())
+
+
+def _top_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpusetup",
+        usage="gpusetup [--version] COMMAND …",
+        description="One proven NVIDIA stack for these hosts.\n\ncommands:\n" + _known_commands(),
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"gpusetup {__version__}")
+    return parser
+
+
+def _command_parser(name: str) -> argparse.ArgumentParser:
+    command = load_command(name)
+    parser = argparse.ArgumentParser(
+        prog=f"gpusetup {name}",
+        description=command.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    command.add_arguments(parser)
+    parser.set_defaults(command=name)
+    return parser
+
+
+def _complete() -> None:
+    """Answer the shell's question; only then is every command's module imported."""
+    import argcomplete
+
+    parser = _top_parser()
+    commands = parser.add_subparsers()
+    for name in COMMANDS:
+        commands.add_parser(name, parents=[_command_parser(name)], add_help=False)
+    argcomplete.autocomplete(parser)
+
+
+def _unknown(name: str) -> Exit:
+    import difflib
+
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    hint = f"; did you mean `gpusetup {close[0]}`?" if close else "; `gpusetup --help` lists the commands"
+    print(f"gpusetup: no command is called {name!r}{hint}", file=sys.stderr)
+    return Exit.COMMAND_LINE
+
+
+def _run(argv: list[str]) -> Exit:
+    name, rest = argv[0], argv[1:]
+    arguments = _command_parser(name).parse_args(rest)
+    try:
+        return load_command(name).run(arguments)
+    except GpuSetupError as error:
+        if arguments.debug:
+            raise
+        from gpusetup.cli.output import print_error
+
+        print_error(error, getattr(arguments, "format", "text"))
+        return error.exit
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    argv = sys.argv[1:] if argv is None else argv
+    if "_ARGCOMPLETE" in os.environ:
+        _complete()
+    if not argv or argv[0].startswith("-"):
+        _top_parser().parse_args(argv or ["--help"])
+        return Exit.DONE
+    if argv[0] not in COMMANDS:
+        return _unknown(argv[0])
+    try:
+        return int(_run(argv))
+    except KeyboardInterrupt:
+        print("gpusetup: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+    except Exception:  # noqa: BLE001 - the last line of defence: a bug is said to be one
+        import traceback
+
+        traceback.print_exc()
+        print("gpusetup: this is a bug in gpusetup; please report the lines above", file=sys.stderr)
+        return Exit.BUG
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Arguments that several commands share, so that they read and behave alike everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+__all__ = ["add_inventory", "add_output", "add_request", "add_requirements"]
+
+
+def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
+    """`--format` and `--out`, which exist on every command that answers."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--format", choices=formats, default=formats[0], help="default: %(default)s")
+    group.add_argument("--out", metavar="FILE", help="write the answer to FILE instead of standard output")
+
+
+def add_requirements(parser: argparse.ArgumentParser) -> None:
+    """Add the positional REQ arguments."""
+    parser.add_argument(
+        "requirements",
+        nargs="*",
+        metavar="REQ",
+        help="a component, with a version if you care: torch==2.6.*, 'cuda>=12.4', driver==580.*, cudnn, nccl, cupy, "
+        "tensorflow, jax, python==3.11, torch==2.7.1+cu128",
+    )
+
+
+def add_request(parser: argparse.ArgumentParser) -> None:
+    """Add what `matrix`, `resolve`, `why` and `why-not` share."""
+    group = parser.add_argument_group("machine")
+    group.add_argument(
+        "--gpu",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="GPU in the host, repeatable: h100, 'rtx 4090', 10de:2335 or sm_90",
+    )
+    group.add_argument("--os", metavar="ID", help="distribution: ubuntu24.04, debian12, rocky9, amzn2023, …")
+    group.add_argument("--arch", choices=("x86_64", "aarch64"), help="CPU architecture")
+    group.add_argument("--driver", metavar="VERSION", help="this driver is installed and stays")
+    group.add_argument("--from", dest="facts", metavar="FILE", help="facts of hosts, as `gpusetup facts` writes them")
+    rules = parser.add_argument_group("compatibility")
+    rules.add_argument("--native", action="store_true", help="no minor-version compatibility")
+    rules.add_argument("--forward", action="store_true", help="allow forward compatibility (cuda-compat packages)")
+
+
+def add_inventory(parser: argparse.ArgumentParser) -> None:
+    """INVENTORY, and what is passed on to Ansible for reaching its hosts."""
+    parser.add_argument(
+        "inventory",
+        nargs="?",
+        metavar="INVENTORY",
+        help="anything that ansible-playbook -i takes; without it: this machine",
+    )
+    group = parser.add_argument_group("hosts (passed to Ansible)")
+    group.add_argument("--limit", "-l", metavar="PATTERN", help="only these hosts or groups")
+    group.add_argument("--forks", "-f", type=int, metavar="N", help="hosts worked on at once")
+    group.add_argument("--user", "-u", metavar="NAME", help="log in as this user")
+    group.add_argument("--private-key", metavar="FILE", help="key to log in with")
+    group.add_argument("--ask-become-pass", "-K", action="store_true", help="ask for the sudo password")
+    group.add_argument("--ask-vault-pass", action="store_true", help="ask for the vault password")
+    group.add_argument("--vault-password-file", metavar="FILE", help="file that holds the vault password")
+    group.add_argument("--extra-vars", "-e", action="append", default=[], metavar="VARS", help="as in Ansible")
+    group.add_argument("ansible_arguments", nargs="*", metavar="-- ARGS", help="anything else, handed to Ansible as is")

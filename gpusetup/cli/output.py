@@ -1,0 +1,102 @@
+"""Where answers and errors leave the program: the answer on standard output or in a file, all else on standard error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpusetup.errors import GpuSetupError
+
+__all__ = ["csv_text", "json_text", "markdown_table", "print_error", "table", "warn", "write_answer"]
+
+
+def json_text(document: object) -> str:
+    """Return one JSON document as text."""
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def write_answer(text: str, out: str | None) -> None:
+    """Write the answer to standard output, or to the file that was asked for."""
+    if not text.endswith("\n"):
+        text += "\n"
+    if out is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    path = Path(out)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(
+            "GS-103", f"cannot write {path}: {error.strerror}", path=str(path), hint="name another file with --out"
+        ) from error
+
+
+def warn(text: str) -> None:
+    """Say something beside the answer."""
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def print_error(error: GpuSetupError, output_format: str) -> None:
+    """Print a failure for people on standard error, and for programs on standard output when they asked for JSON."""
+    if output_format == "json":
+        sys.stdout.write(json_text(error.to_document()))
+        return
+    lines = [f"error: {error.message} [{error.reference}]"]
+    if error.path:
+        lines.append(f"  at: {error.path}")
+    lines += [f"  {text}" for text in (error.context, error.note) if text]
+    if error.hint:
+        lines += ["", f"hint: {error.hint}"]
+    if error.link:
+        lines.append(f"more: {error.link}")
+    print("\n".join(lines), file=sys.stderr)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> str:
+    """Return a table that fits the terminal (80 columns when nobody watches)."""
+    from io import StringIO
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    watched = sys.stdout.isatty()
+    grid = Table(
+        *columns, box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False
+    )
+    for row in rows:
+        grid.add_row(*row)
+    target = StringIO()
+    console = Console(
+        file=target, width=None if watched else 80, force_terminal=watched, highlight=False, soft_wrap=False
+    )
+    console.print(grid)
+    return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
+
+
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return CSV."""
+    import csv
+    from io import StringIO
+
+    target = StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    return target.getvalue()
