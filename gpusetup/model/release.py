@@ -64,6 +64,8 @@ class DriverBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     cuda: Version | None
     """The CUDA version whose own driver this branch is; None when nobody published one."""
     eol: Day
+    ended: bool = False
+    """Known to be past its end of life, also when nobody published the day."""
     architectures: tuple[str, ...]
     latest: Version | None = None
     first_date: str = ""

@@ -1,0 +1,57 @@
+"""What somebody asks for: components with specifiers, and the machine it is for."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = ["COMPONENTS", "DEFAULT_COMPONENTS", "DriverCandidate", "ModuleFlavour", "Request", "Requirement"]
+
+ModuleFlavour = Literal["open", "proprietary"]
+
+COMPONENTS = ("torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
+"""Everything that can be asked for, in the order in which preferences look at it."""
+
+DEFAULT_COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "cupy")
+"""What nothing-asked-for means."""
+
+
+class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A component and what its version must be; `variant` names one build of torch (cu128)."""
+
+    component: str
+    specifier: str = ""
+    variant: str = ""
+
+    def __str__(self) -> str:
+        return self.component + self.specifier + (f"+{self.variant}" if self.variant else "")
+
+
+class DriverCandidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A driver that a host's configured repositories really offer, and its module flavours there."""
+
+    version: str
+    modules: tuple[ModuleFlavour, ...]
+
+
+class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question to the resolver: complete, so that two equal requests have equal answers."""
+
+    requirements: tuple[Requirement, ...] = ()
+    gpus: tuple[str, ...] = ()
+    """Names as people write them, PCI ids or sm_NN; empty: the GPU is left open."""
+    gpu_count: int = 0
+    """How many GPUs one host has, when known; more than one makes NCCL's GPU code a must."""
+    os: str | None = None
+    arch: Literal["x86_64", "aarch64"] | None = None
+    driver: str | None = None
+    """This driver is installed and stays."""
+    installed_driver: str | None = None
+    """This driver is installed and works: kept when it satisfies, replaced when not."""
+    installed_module: ModuleFlavour | None = None
+    driver_candidates: tuple[DriverCandidate, ...] | None = None
+    """The only drivers that can be had; None: whatever NVIDIA published."""
+    vgpu_guest: bool = False
+    native: bool = False
+    forward: bool = False

@@ -1,0 +1,148 @@
+"""The resolver's answer: one stack, why each part was chosen, and what to keep in mind."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from gpusetup.model.request import ModuleFlavour, Request
+
+__all__ = [
+    "CudaChoice",
+    "CupyChoice",
+    "DriverChoice",
+    "JaxChoice",
+    "LibraryChoice",
+    "MatrixStamp",
+    "PythonChoice",
+    "Reason",
+    "Relation",
+    "Resolution",
+    "Stack",
+    "TensorflowChoice",
+    "TorchChoice",
+]
+
+Relation = Literal["native", "backward", "minor-version", "forward"]
+
+
+class MatrixStamp(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which matrix gave the answer."""
+
+    date: str
+    digest: str
+
+
+class DriverChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The driver; `relation` is the weakest among the CUDA runtimes that stand on it."""
+
+    version: str
+    branch: str
+    module: ModuleFlavour
+    relation: Relation
+    installed: bool = False
+
+
+class CudaChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The toolkit on the system; `compat` names the cuda-compat package of forward compatibility."""
+
+    version: str
+    relation: Relation
+    wheel: str = ""
+    compat: str | UnsetType = UNSET
+
+
+class LibraryChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cuDNN or NCCL release on the system, and the CUDA it was built for."""
+
+    version: str
+    cuda: str
+
+
+class TorchChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A torch build; `cuda`, `cudnn` and `nccl` are those inside the wheel."""
+
+    version: str
+    variant: str
+    cuda: str
+    relation: Relation
+    index_url: str
+    cudnn: str | None = None
+    nccl: str | None = None
+
+
+class TensorflowChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A TensorFlow release and the CUDA it was built and tested with."""
+
+    version: str
+    cuda: str
+    cudnn: str
+    relation: Relation
+    extra: str | None = None
+
+
+class JaxChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A JAX release and its CUDA extra."""
+
+    version: str
+    cuda: str
+    relation: Relation
+    extra: str
+
+
+class CupyChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A CuPy wheel; `ctk`: its `[ctk]` extra can bring the CUDA runtime."""
+
+    version: str
+    package: str
+    ctk: bool
+
+
+class PythonChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The interpreters that every chosen framework has wheels for; `version` when one was asked for."""
+
+    requires: str
+    version: str | None = None
+
+
+class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The components; only those asked for and what they need."""
+
+    driver: DriverChoice | None = None
+    cuda: CudaChoice | None = None
+    cudnn: LibraryChoice | None = None
+    nccl: LibraryChoice | None = None
+    torch: TorchChoice | None = None
+    tensorflow: TensorflowChoice | None = None
+    jax: JaxChoice | None = None
+    cupy: CupyChoice | None = None
+    python: PythonChoice | None = None
+
+
+class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a component is what it is; `source` is a document somebody can look up."""
+
+    component: str
+    rule: str
+    text: str
+    source: str = ""
+
+
+class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole answer."""
+
+    schema: str = "gpusetup/stack/1"
+    ok: bool = True
+    matrix: MatrixStamp
+    request: Request
+    stack: Stack
+    reasons: tuple[Reason, ...]
+    warnings: tuple[str, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the answer as plain JSON types."""
+        import msgspec
+
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
