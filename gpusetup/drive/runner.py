@@ -1,0 +1,287 @@
+"""The one way to start a process: an argument list, an explicit environment, a deadline, and nothing left behind.
+
+A process gets its own session, so that a stop reaches everything it started; Ansible's workers open sessions of their
+own, so what is killed is found by walking the process tree, not by the group alone.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Literal, cast
+
+from gpusetup.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["Finished", "run", "stream"]
+
+Channel = Literal["out", "err"]
+
+_TICK = 0.2
+_GRACE = 10.0
+_LINE_LIMIT = 4 * 1024 * 1024
+_CAPTURE_LIMIT = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a process ended. `code` is negative for a signal, as in subprocess."""
+
+    argv: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+    seconds: float
+    timed_out: bool = False
+    interrupted: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Ended by itself with 0."""
+        return self.code == 0 and not self.timed_out and not self.interrupted
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    deadline: float,
+    stdin: bytes | None = None,
+    cwd: Path | None = None,
+) -> Finished:
+    """Run to the end and return what it printed. At the deadline it is killed; Ctrl-C kills it and goes on up."""
+    lines: dict[Channel, list[str]] = {"out": [], "err": []}
+    room = _CAPTURE_LIMIT
+
+    def keep(channel: Channel, line: str) -> None:
+        nonlocal room
+        room -= len(line)
+        if room > 0:
+            lines[channel].append(line)
+
+    finished = _Watched(argv, env=env, deadline=deadline, stdin=stdin, cwd=cwd, on_line=keep).wait()
+    if finished.interrupted:
+        raise KeyboardInterrupt
+    return Finished(
+        argv=finished.argv,
+        code=finished.code,
+        out="".join(line + "\n" for line in lines["out"]),
+        err="".join(line + "\n" for line in lines["err"]),
+        seconds=finished.seconds,
+        timed_out=finished.timed_out,
+    )
+
+
+def stream(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    deadline: float,
+    on_line: Callable[[Channel, str], None],
+    on_tick: Callable[[], None] | None = None,
+    on_interrupt: Callable[[], None] | None = None,
+    stdin: bytes | None = None,
+    cwd: Path | None = None,
+    grace: float = _GRACE,
+) -> Finished:
+    """Run and hand over every line as it comes.
+
+    The first Ctrl-C asks the process to stop and gives it `grace` seconds, the second one kills it; either way this
+    returns with `interrupted` set, so that the caller can say what is where.
+    """
+    return _Watched(
+        argv,
+        env=env,
+        deadline=deadline,
+        stdin=stdin,
+        cwd=cwd,
+        on_line=on_line,
+        on_tick=on_tick,
+        on_interrupt=on_interrupt,
+        grace=grace,
+    ).wait()
+
+
+class _Watched:
+    """One process, its two channels, and the clock."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        deadline: float,
+        stdin: bytes | None,
+        cwd: Path | None,
+        on_line: Callable[[Channel, str], None],
+        on_tick: Callable[[], None] | None = None,
+        on_interrupt: Callable[[], None] | None = None,
+        grace: float = _GRACE,
+    ) -> None:
+        self.argv = tuple(argv)
+        self.started = time.monotonic()
+        self.kill_at = self.started + deadline
+        self.grace = grace
+        self.on_line, self.on_tick, self.on_interrupt = on_line, on_tick, on_interrupt
+        self.timed_out = self.interrupted = self.stopping = False
+        self.partial: dict[Channel, bytearray] = {"out": bytearray(), "err": bytearray()}
+        self.family: set[int] = set()
+        try:
+            self.process = subprocess.Popen(
+                self.argv,
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(env),
+                cwd=cwd,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise BadInputError(
+                "GS-401",
+                f"cannot start {self.argv[0]}: {error.strerror}",
+                hint="check that it is installed and executable",
+            ) from error
+        if stdin is not None:
+            _feed(self.process, stdin)
+
+    def wait(self) -> Finished:
+        """Read until the process and its channels have ended, the deadline has passed, or a person said stop."""
+        with selectors.DefaultSelector() as selector:
+            pipes = {"out": cast("IO[bytes]", self.process.stdout), "err": cast("IO[bytes]", self.process.stderr)}
+            for channel, pipe in pipes.items():
+                selector.register(pipe, selectors.EVENT_READ, channel)
+            while True:
+                try:
+                    if self._turn(selector):
+                        break
+                except KeyboardInterrupt:
+                    self._interrupt()
+            self._flush("out")
+            self._flush("err")
+            for pipe in pipes.values():
+                pipe.close()
+        if self.interrupted:
+            self._kill()
+        return Finished(
+            argv=self.argv,
+            code=self.process.wait(),
+            out="",
+            err="",
+            seconds=time.monotonic() - self.started,
+            timed_out=self.timed_out,
+            interrupted=self.interrupted,
+        )
+
+    def _turn(self, selector: selectors.BaseSelector) -> bool:
+        """Read what is there; tell whether all is over."""
+        for key, _ in selector.select(_TICK) if selector.get_map() else []:
+            data = os.read(key.fd, 65536)
+            if data:
+                self._take(key.data, data)
+            else:
+                selector.unregister(key.fileobj)
+        if self.on_tick is not None:
+            self.on_tick()
+        if self.process.poll() is not None:
+            # A grandchild may keep a channel open for ever (an SSH master does): what is there now is all we take.
+            self._drain(selector)
+            return True
+        if time.monotonic() >= self.kill_at:
+            self.timed_out = self.timed_out or not self.interrupted
+            self._kill()
+        elif not selector.get_map():
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=_TICK)
+        return False
+
+    def _drain(self, selector: selectors.BaseSelector) -> None:
+        while ready := selector.select(0):
+            for key, _ in ready:
+                data = os.read(key.fd, 65536)
+                if data:
+                    self._take(key.data, data)
+                else:
+                    selector.unregister(key.fileobj)
+            if not selector.get_map():
+                return
+
+    def _take(self, channel: Channel, data: bytes) -> None:
+        partial = self.partial[channel]
+        partial += data
+        if b"\n" in data:
+            *whole, rest = bytes(partial).split(b"\n")
+            partial[:] = rest
+            for line in whole:
+                self.on_line(channel, line.decode("utf-8", "replace").rstrip("\r"))
+        if len(partial) > _LINE_LIMIT:
+            self._flush(channel)
+
+    def _flush(self, channel: Channel) -> None:
+        if self.partial[channel]:
+            self.on_line(channel, self.partial[channel].decode("utf-8", "replace"))
+            self.partial[channel].clear()
+
+    def _interrupt(self) -> None:
+        if self.interrupted:
+            self._kill()
+            return
+        self.interrupted = True
+        self.kill_at = min(self.kill_at, time.monotonic() + self.grace)
+        self.family |= _descendants(self.process.pid)
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGINT)
+        if self.on_interrupt is not None:
+            self.on_interrupt()
+
+    def _kill(self) -> None:
+        for pid in self.family | _descendants(self.process.pid):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+
+
+def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
+    """Hand standard input over from a thread: a child that does not read must not block us."""
+    import threading
+
+    pipe = cast("IO[bytes]", process.stdin)
+
+    def write() -> None:
+        with suppress(OSError):
+            pipe.write(data)
+        with suppress(OSError):
+            pipe.close()
+
+    threading.Thread(target=write, daemon=True).start()
+
+
+def _descendants(root: int) -> set[int]:
+    """Every process below `root`, by the parents that /proc names."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with suppress(OSError, ValueError, IndexError):
+                stat = Path(entry.path, "stat").read_text(encoding="utf-8", errors="replace")
+                parent = int(stat.rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            if child not in found:
+                found.add(child)
+                waiting.append(child)
+    return found

@@ -1,0 +1,149 @@
+"""The one way to start a process: real processes, real signals."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gpusetup.drive.runner import run, stream
+from gpusetup.errors import BadInputError
+
+ENV = {"PATH": os.environ["PATH"]}
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_output_code_and_channels_are_kept_apart() -> None:
+    done = run(python("import sys; print('a'); print('b', file=sys.stderr); sys.exit(3)"), env=ENV, deadline=20)
+    assert (done.code, done.out, done.err, done.ok) == (3, "a\n", "b\n", False)
+
+
+def test_nothing_of_our_environment_is_inherited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED_SECRET", "x")
+    done = run(python("import os; print('PLANTED_SECRET' in os.environ)"), env=ENV, deadline=20)
+    assert done.out == "False\n"
+
+
+def test_arguments_never_meet_a_shell(tmp_path: Path) -> None:
+    hostile = f"$(touch {tmp_path}/owned); `touch {tmp_path}/owned`"
+    done = run([*python("import sys; print(sys.argv[1])"), hostile], env=ENV, deadline=20)
+    assert done.out.strip() == hostile
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_program_is_explained() -> None:
+    with pytest.raises(BadInputError, match="cannot start /no/such/program") as caught:
+        run(["/no/such/program"], env=ENV, deadline=1)
+    assert caught.value.reference == "GS-401"
+
+
+def test_standard_input_is_handed_over_and_ends() -> None:
+    done = run(python("import sys; print(len(sys.stdin.read()))"), env=ENV, deadline=20, stdin=b"x" * 300_000)
+    assert done.out == "300000\n"
+
+
+def test_a_program_that_closes_standard_input_does_not_block_us() -> None:
+    done = run(python("import sys; sys.stdin.close(); print('on')"), env=ENV, deadline=20, stdin=b"x" * 5_000_000)
+    assert done.out == "on\n"
+
+
+def test_the_deadline_kills_children_that_opened_their_own_session(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    code = (
+        "import subprocess, sys, time\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        f"open({str(child)!r}, 'w').write(str(p.pid))\n"
+        "time.sleep(60)\n"
+    )
+    started = time.monotonic()
+    done = run(python(code), env=ENV, deadline=2)
+    assert done.timed_out
+    assert not done.ok
+    assert time.monotonic() - started < 10
+    assert not alive(int(child.read_text()))
+
+
+def test_a_grandchild_that_keeps_the_pipe_open_does_not_hold_us() -> None:
+    code = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(5)']); print('x')"
+    done = run(python(code), env=ENV, deadline=30)
+    assert done.out == "x\n"
+    assert done.seconds < 4
+
+
+def test_lines_arrive_whole_while_the_process_runs() -> None:
+    seen: list[tuple[float, str]] = []
+    started = time.monotonic()
+    code = "import sys, time; sys.stdout.write('ha'); sys.stdout.flush(); time.sleep(.6); print('lf', flush=True); time.sleep(.6); print('end', end='')"
+    stream(python(code), env=ENV, deadline=20, on_line=lambda _, line: seen.append((time.monotonic() - started, line)))
+    assert [line for _, line in seen] == ["half", "end"]
+    assert seen[1][0] - seen[0][0] > 0.3
+
+
+def test_garbage_bytes_and_endless_lines_are_survived() -> None:
+    code = "import sys; sys.stdout.buffer.write(b'\\xff\\xfe\\x00' + b'y' * 40_000_000 + b'\\nlast\\n')"
+    lines: list[str] = []
+    done = stream(python(code), env=ENV, deadline=60, on_line=lambda _, line: lines.append(line))
+    assert done.code == 0
+    assert lines[-1] == "last"
+
+
+def interrupt_after(seconds: float, *, times: int = 1) -> None:
+    def press() -> None:
+        for _ in range(times):
+            time.sleep(seconds)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=press, daemon=True).start()
+
+
+def test_the_first_interrupt_lets_the_process_clean_up() -> None:
+    lines: list[str] = []
+    code = "import time\nprint('up', flush=True)\ntry:\n time.sleep(60)\nexcept KeyboardInterrupt:\n print('cleaned')"
+    told: list[str] = []
+    interrupt_after(1)
+    done = stream(
+        python(code),
+        env=ENV,
+        deadline=60,
+        on_line=lambda _, line: lines.append(line),
+        on_interrupt=lambda: told.append("stopping"),
+    )
+    assert done.interrupted
+    assert lines == ["up", "cleaned"]
+    assert told == ["stopping"]
+
+
+def test_the_second_interrupt_kills() -> None:
+    code = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
+    interrupt_after(1, times=2)
+    done = stream(python(code), env=ENV, deadline=60, on_line=lambda *_: None, grace=50)
+    assert done.interrupted
+    assert done.code == -signal.SIGKILL
+    assert done.seconds < 10
+
+
+def test_an_interrupted_process_that_will_not_stop_is_killed_after_its_grace() -> None:
+    code = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
+    interrupt_after(1)
+    done = stream(python(code), env=ENV, deadline=60, on_line=lambda *_: None, grace=1)
+    assert done.code == -signal.SIGKILL
+    assert done.seconds < 10
+
+
+def test_run_passes_an_interrupt_on() -> None:
+    interrupt_after(1)
+    with pytest.raises(KeyboardInterrupt):
+        run(python("import time; time.sleep(60)"), env=ENV, deadline=60)
