@@ -1,0 +1,140 @@
+"""The operating system, its boot, its disks and its Python interpreters."""
+
+import os
+import platform
+import re
+import sys
+
+_FAMILIES = (
+    ("debian", ("debian", "ubuntu")),
+    ("redhat", ("rhel", "fedora", "centos", "rocky", "almalinux", "amzn", "ol", "azurelinux")),
+    ("suse", ("sles", "suse", "opensuse")),
+)
+
+
+def os_release(host):
+    """Return what /etc/os-release says, with the package family."""
+    text = host.read("/etc/os-release") or host.read("/usr/lib/os-release") or ""
+    fields = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?\s*$', text, re.MULTILINE))
+    name = fields.get("ID", "unknown")
+    like = fields.get("ID_LIKE", "").split()
+    family = "unknown"
+    for candidate, members in _FAMILIES:
+        if any(word.startswith(members) if candidate == "suse" else word in members for word in [name] + like):
+            family = candidate
+            break
+    return {
+        "id": name,
+        "version_id": fields.get("VERSION_ID", ""),
+        "like": like,
+        "codename": fields.get("VERSION_CODENAME") or None,
+        "name": fields.get("PRETTY_NAME") or name,
+        "family": family,
+        "glibc": host.observe("glibc", _glibc),
+    }
+
+
+def _glibc():
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def machine(host):
+    """Return the processor architecture as `uname -m` names it."""
+    return host.observe("machine", platform.machine) or "unknown"
+
+
+def boot(host):
+    """Return what tells one boot from the next."""
+    uptime = host.observe("boot_time", lambda: _boot_time(host))
+    return {"id": host.value("/proc/sys/kernel/random/boot_id"), "time": uptime}
+
+
+def _boot_time(host):
+    match = re.search(r"^btime (\d+)", host.read("/proc/stat", keep=_btime_line) or "", re.MULTILINE)
+    return int(match.group(1)) if match else None
+
+
+def _btime_line(text):
+    return "".join(line for line in text.splitlines(True) if line.startswith("btime "))
+
+
+def disks(host):
+    """Return size and free bytes for ordinary users' and root's installs, per place that an install writes to."""
+    answer = host.observe("disks", _disks)
+    return answer or {}
+
+
+def _disks():
+    places, devices = {}, {}
+    for path in ("/", "/boot", "/usr", "/var", "/opt", "/tmp"):
+        try:
+            space, device = os.statvfs(path), os.stat(path).st_dev
+        except OSError:
+            continue
+        places[path] = {
+            "total": space.f_blocks * space.f_frsize,
+            "free": space.f_bavail * space.f_frsize,
+            "writable": not space.f_flag & os.ST_RDONLY,
+            "same_as": devices.get(device),
+        }
+        devices.setdefault(device, path)
+    return places
+
+
+_FRAMEWORKS = re.compile(r"^(torch|tensorflow|jax|jaxlib|cupy(?:_cuda\d+x)?|nvidia_(?:cudnn|nccl)_cu\d+)-([^-]+)\.dist-info$")
+
+
+def pythons(host):
+    """Return the interpreters in the usual places and what GPU frameworks each has."""
+    found = {}
+    for folder in ("/usr/bin", "/usr/local/bin", "/opt/gpusetup/bin"):
+        for name in host.names(folder, "python3*"):
+            if not re.match(r"^python3(\.\d+)?$", name):
+                continue
+            path = folder + "/" + name
+            version = _python_version(host, path)
+            if version:
+                found.setdefault((folder, version), path)
+    return [_python(host, folder, version, path) for (folder, version), path in sorted(found.items())]
+
+
+def _python_version(host, path):
+    """python3.11 -> 3.11, through links; only a nameless interpreter is started."""
+    for _hop in range(5):
+        match = re.search(r"python(3\.\d+)$", path)
+        if match:
+            return match.group(1)
+        target = host.link(path)
+        if not target:
+            break
+        path = target if target.startswith("/") else path.rsplit("/", 1)[0] + "/" + target
+    answer = host.run("python-version:" + path, [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], 5)
+    return answer["out"].strip() if answer["rc"] == 0 else None
+
+
+def _python(host, folder, version, path):
+    prefix = folder[: -len("/bin")]
+    packages = {}
+    libraries = [prefix + "/lib/python" + version + "/site-packages"]
+    if prefix == "/usr":
+        libraries += ["/usr/lib/python3/dist-packages", "/usr/local/lib/python" + version + "/dist-packages"]
+    for library in libraries:
+        for pattern in ("torch-*.dist-info", "tensorflow-*.dist-info", "jax*.dist-info", "cupy*.dist-info", "nvidia_*.dist-info"):
+            for name in host.names(library, pattern):
+                match = _FRAMEWORKS.match(name)
+                if match:
+                    packages.setdefault(match.group(1).replace("_", "-"), match.group(2))
+    return {
+        "path": path,
+        "version": version,
+        "ensurepip": host.exists(prefix + "/lib/python" + version + "/ensurepip"),
+        "packages": packages,
+    }
+
+
+def running_interpreter(host):
+    """Return the interpreter that runs this probe (the one Ansible found)."""
+    return host.observe("interpreter", lambda: {"path": sys.executable, "version": platform.python_version()})

@@ -1,0 +1,99 @@
+"""What kind of machine this is: bare metal, a guest of which cloud, a container, WSL."""
+
+import re
+
+_DMI = "/sys/class/dmi/id/"
+_AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
+_HYPERVISORS = (
+    ("amazon ec2", "kvm"),
+    ("google", "kvm"),
+    ("qemu", "kvm"),
+    ("kvm", "kvm"),
+    ("alibaba", "kvm"),
+    ("openstack", "kvm"),
+    ("tencent", "kvm"),
+    ("digitalocean", "kvm"),
+    ("oraclecloud", "kvm"),
+    ("vmware", "vmware"),
+    ("virtualbox", "virtualbox"),
+    ("innotek", "virtualbox"),
+    ("xen", "xen"),
+    ("bochs", "bochs"),
+    ("parallels", "parallels"),
+    ("nutanix", "kvm"),
+)
+_CLOUDS = (
+    ("amazon ec2", "aws"),
+    ("google", "gcp"),
+    ("alibaba cloud", "alibaba"),
+    ("tencent cloud", "tencent"),
+    ("oraclecloud", "oracle"),
+    ("digitalocean", "digitalocean"),
+    ("hetzner", "hetzner"),
+    ("openstack", "openstack"),
+)
+_LAPTOPS = ("8", "9", "10", "14", "31", "32")
+
+
+def collect(host):
+    """Return the machine's kind; "driver_refused" names why no driver may be installed here, None when it may."""
+    dmi = {name: host.value(_DMI + name) or "" for name in ("sys_vendor", "product_name", "chassis_asset_tag", "chassis_type")}
+    said = " ".join((dmi["sys_vendor"], dmi["product_name"], dmi["chassis_asset_tag"])).lower()
+    cloud = next((name for text, name in _CLOUDS if text in said), None)
+    if dmi["chassis_asset_tag"] == _AZURE_TAG:
+        cloud = "azure"
+    wsl = _wsl(host)
+    container = None if wsl else _container(host)
+    return {
+        "kind": _kind(host, said, dmi, wsl),
+        "cloud": cloud,
+        "vendor": dmi["sys_vendor"] or None,
+        "product": dmi["product_name"] or None,
+        "laptop": dmi["chassis_type"] in _LAPTOPS,
+        "container": container,
+        "wsl": wsl,
+        "driver_refused": "wsl" if wsl else ("container" if container else None),
+    }
+
+
+def _kind(host, said, dmi, wsl):
+    if wsl:
+        return "wsl"
+    if host.read("/proc/cpuinfo", keep=_hypervisor_flag) or host.exists("/sys/hypervisor/type"):
+        if dmi["sys_vendor"] == "Microsoft Corporation":
+            return "microsoft"
+        named = next((kind for text, kind in _HYPERVISORS if text in said), None)
+        return named or host.value("/sys/hypervisor/type") or "unknown"
+    if ".metal" in said:
+        return "none"
+    named = next((kind for text, kind in _HYPERVISORS if text in said and text not in ("amazon ec2", "google")), None)
+    return named or "none"
+
+
+def _hypervisor_flag(text):
+    """Keep of /proc/cpuinfo only whether a hypervisor shows itself."""
+    return "flags: hypervisor\n" if re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE) else ""
+
+
+def _wsl(host):
+    release = host.value("/proc/sys/kernel/osrelease") or ""
+    return bool(re.search(r"microsoft|WSL", release)) or host.exists("/usr/lib/wsl/lib")
+
+
+def _container(host):
+    """Return the name of the container's runtime, None outside one."""
+    named = host.value("/run/systemd/container") or host.value("/run/host/container-manager")
+    if named:
+        return named
+    if host.exists("/.dockerenv"):
+        return "docker"
+    if host.exists("/run/.containerenv"):
+        return "podman"
+    groups = host.read("/proc/1/cgroup", keep=_container_groups) or ""
+    match = re.search(r"docker|kubepods|lxc|libpod|containerd", groups)
+    return match.group(0) if match else None
+
+
+def _container_groups(text):
+    """Keep of the control groups only the words that name a container runtime (never its ids)."""
+    return "".join(word + "\n" for word in sorted(set(re.findall(r"docker|kubepods|lxc|libpod|containerd", text))))
