@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from gpusetup.model.request import ModuleFlavour, Request
 
@@ -50,7 +50,7 @@ class CudaChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: str
     relation: Relation
     wheel: str = ""
-    compat: str | UnsetType = UNSET
+    compat: str | None = None
 
 
 class LibraryChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,343 @@
+"""What each component could be: one value per release or build, with what the rules look at worked out once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from packaging.specifiers import SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gpusetup.model.release import (
+    CudaRelease,
+    CudnnSupport,
+    CupyRelease,
+    DriverBranch,
+    JaxRelease,
+    NcclBuild,
+    NcclRelease,
+    TensorflowRelease,
+    TorchBuild,
+    TorchRelease,
+)
+from gpusetup.versions import NvVersion, cuda_minor, nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.release import Confidence, CudnnRelease, DriverVersion, MatrixFile
+    from gpusetup.model.request import ModuleFlavour, Request, Requirement
+
+__all__ = [
+    "CudaValue",
+    "CudnnValue",
+    "CupyValue",
+    "DriverValue",
+    "JaxValue",
+    "NcclValue",
+    "PythonValue",
+    "TensorflowValue",
+    "TorchValue",
+    "Value",
+    "branch_of",
+    "domain",
+    "matches",
+    "number",
+    "parsed",
+]
+
+PYTHONS = tuple(f"3.{minor}" for minor in range(6, 16))
+OPEN_MODULES_FROM = 515
+"""First branch with open kernel modules."""
+OPEN_ONLY_FROM = 615
+"""First branch without proprietary ones."""
+
+
+class DriverValue(Struct, frozen=True):
+    """A driver release with one flavour of its kernel module."""
+
+    version: str
+    number: NvVersion
+    branch: DriverBranch
+    module: ModuleFlavour
+    confidence: Confidence
+    ended: bool
+    known: bool = True
+
+
+class CudaValue(Struct, frozen=True):
+    """A CUDA toolkit release."""
+
+    version: str
+    release: CudaRelease
+    confidence: Confidence
+
+
+class CudnnValue(Struct, frozen=True):
+    """A cuDNN release under one row of a support matrix; `leaning`: the row is an older version's."""
+
+    version: str
+    row: CudnnSupport
+    cuda_majors: tuple[int, ...]
+    leaning: bool
+    confidence: Confidence
+
+
+class NcclValue(Struct, frozen=True):
+    """An NCCL build."""
+
+    version: str
+    release: NcclRelease
+    build: NcclBuild
+    confidence: Confidence
+
+
+class TorchValue(Struct, frozen=True):
+    """A torch build."""
+
+    version: str
+    build: TorchBuild
+    release: TorchRelease
+    confidence: Confidence
+
+
+class TensorflowValue(Struct, frozen=True):
+    """A TensorFlow release."""
+
+    version: str
+    release: TensorflowRelease
+    confidence: Confidence
+
+
+class JaxValue(Struct, frozen=True):
+    """A JAX release for one CUDA major."""
+
+    version: str
+    release: JaxRelease
+    confidence: Confidence
+
+
+class CupyValue(Struct, frozen=True):
+    """A CuPy wheel."""
+
+    version: str
+    release: CupyRelease
+    confidence: Confidence
+
+
+class PythonValue(Struct, frozen=True):
+    """A Python minor version."""
+
+    version: str
+    confidence: Confidence = "vendor"
+
+
+Value = (
+    DriverValue
+    | CudaValue
+    | CudnnValue
+    | NcclValue
+    | TorchValue
+    | TensorflowValue
+    | JaxValue
+    | CupyValue
+    | PythonValue
+)
+
+
+@lru_cache(maxsize=8192)
+def parsed(version: str) -> Version:
+    """Return the ordering of any component's version text (the text itself is never rebuilt from it)."""
+    return Version(version)
+
+
+def number(value: Value) -> Version:
+    """Return what a value is ordered by."""
+    return parsed(value.version)
+
+
+def has_ended(branch: DriverBranch, day: str) -> bool:
+    """Tell whether the branch's end of life lies before the day; a month counts as its last day."""
+    if branch.ended or branch.eol == "unknown":
+        return branch.ended
+    return branch.eol < day[: len(branch.eol)]
+
+
+def branch_of(matrix: Matrix, version: str) -> DriverBranch | None:
+    """Return the branch that judges a driver: its own, or the nearest known one below."""
+    wanted = nv(version).major
+    below = [branch for branch in matrix.driver.branches if branch.branch <= wanted and branch.latest is not None]
+    return max(below, key=lambda branch: branch.branch, default=None)
+
+
+def _flavours(branch: int) -> tuple[ModuleFlavour, ...]:
+    if branch < OPEN_MODULES_FROM:
+        return ("proprietary",)
+    return ("open",) if branch >= OPEN_ONLY_FROM else ("open", "proprietary")
+
+
+def _worth_keeping(versions: list[DriverVersion]) -> Iterable[DriverVersion]:
+    """Return the drivers of a branch that no other one is better than: rules only ever ask for a newer one."""
+    newest = max(versions, key=lambda item: nv(item.version))
+    yield newest
+    vendor = [item for item in versions if item.confidence == "vendor"]
+    if vendor and (best := max(vendor, key=lambda item: nv(item.version))) is not newest:
+        yield best
+
+
+@lru_cache(maxsize=8)
+def _published(matrix: Matrix) -> dict[int, list[DriverVersion]]:
+    by_branch: dict[int, list[DriverVersion]] = {}
+    for item in matrix.driver.versions:
+        if item.platform == "linux":
+            by_branch.setdefault(item.branch, []).append(item)
+    return by_branch
+
+
+def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
+    """Return the versions a requirement names: by PEP 440, else (cudnn==9.10.2) as the beginning of a version."""
+    versions = list(versions)
+    if not requirement.specifier:
+        return set(versions)
+    specifiers = SpecifierSet(requirement.specifier, prereleases=True)
+    found = {version for version in versions if specifiers.contains(parsed(version))}
+    if found or not all(part.operator == "==" for part in specifiers):
+        return found
+    try:
+        wanted = [tuple(Version(part.version).release) for part in specifiers]
+    except InvalidVersion:
+        return set()
+    return {version for version in versions if all(parsed(version).release[: len(part)] == part for part in wanted)}
+
+
+def _drivers(matrix: Matrix, request: Request) -> list[DriverValue]:
+    branches = {branch.branch: branch for branch in matrix.driver.branches}
+    named = next((item for item in request.requirements if item.component == "driver"), None)
+    chosen: dict[str, tuple[DriverBranch, Confidence, tuple[ModuleFlavour, ...], bool]] = {}
+    for number_, versions in _published(matrix).items():
+        branch = branches.get(number_)
+        if branch is None:
+            continue
+        final = [item for item in versions if not item.beta]
+        wanted = list(_worth_keeping(final)) if final else []
+        if named is not None and named.specifier:
+            hits = matches(named, [item.version for item in versions])
+            asked = [item for item in versions if item.version in hits]
+            wanted += _worth_keeping([item for item in asked if not item.beta] or asked) if asked else []
+        for item in wanted:
+            chosen[item.version] = (branch, item.confidence, _flavours(number_), True)
+    listed = {item.version: item for versions in _published(matrix).values() for item in versions}
+    offered = {item.version: item.modules for item in request.driver_candidates or ()}
+    for version in (request.driver, request.installed_driver, *offered):
+        if version is None or (version in chosen and version not in offered):
+            continue
+        judge = branch_of(matrix, version)
+        if judge is None:
+            continue
+        record = listed.get(version)
+        flavours = offered.get(version) or _flavours(nv(version).major)
+        chosen[version] = (judge, record.confidence if record else "observed", flavours, record is not None)
+    return [
+        DriverValue(version, nv(version), branch, module, confidence, has_ended(branch, matrix.date), known)
+        for version, (branch, confidence, flavours, known) in chosen.items()
+        for module in flavours
+    ]
+
+
+@lru_cache(maxsize=8)
+def _cudas(matrix: Matrix) -> list[CudaValue]:
+    return [CudaValue(item.version, item, item.confidence) for item in matrix.cuda.releases]
+
+
+def _release_key(version: str) -> tuple[int, ...]:
+    return nv(version).numbers[:3]
+
+
+def _support_rows(release: CudnnRelease, rows: Sequence[CudnnSupport]) -> list[tuple[CudnnSupport, bool]]:
+    """Return the rows that judge a release: its own, and where none of those is general the nearest lower ones."""
+    key = _release_key(release.version)
+    own = [(row, False) for row in rows if _release_key(row.version) == key]
+    if any(row.general for row, _ in own):
+        return own
+    lower = [
+        row for row in rows if row.general and nv(row.version).major == key[0] and _release_key(row.version) < key
+    ]
+    if not lower:
+        return own
+    nearest = max(_release_key(row.version) for row in lower)
+    return own + [(row, True) for row in lower if _release_key(row.version) == nearest]
+
+
+@lru_cache(maxsize=8)
+def _cudnns(matrix: Matrix) -> list[CudnnValue]:
+    return [
+        CudnnValue(release.version, row, release.cuda_majors, leaning, release.confidence)
+        for release in matrix.cudnn.releases
+        for row, leaning in _support_rows(release, matrix.cudnn.support)
+        if set(release.cuda_majors) & {nv(minor).major for minor in row.cuda}
+    ]
+
+
+@lru_cache(maxsize=8)
+def _nccls(matrix: Matrix) -> list[NcclValue]:
+    return [
+        NcclValue(release.version, release, build, release.confidence)
+        for release in matrix.nccl.releases
+        for build in release.builds
+    ]
+
+
+@lru_cache(maxsize=8)
+def _torches(matrix: Matrix) -> list[TorchValue]:
+    releases = {item.version: item for item in matrix.torch.releases}
+    return [
+        TorchValue(build.version, build, releases[build.version], build.confidence) for build in matrix.torch.builds
+    ]
+
+
+@lru_cache(maxsize=8)
+def _tensorflows(matrix: Matrix) -> list[TensorflowValue]:
+    return [TensorflowValue(item.version, item, item.confidence) for item in matrix.tensorflow.releases]
+
+
+@lru_cache(maxsize=8)
+def _jaxes(matrix: Matrix) -> list[JaxValue]:
+    return [JaxValue(item.version, item, item.confidence) for item in matrix.jax.releases]
+
+
+@lru_cache(maxsize=8)
+def _cupies(matrix: Matrix) -> list[CupyValue]:
+    return [CupyValue(item.version, item, item.confidence) for item in matrix.cupy.releases]
+
+
+def domain(component: str, matrix: Matrix, request: Request) -> Sequence[Value]:
+    """Return every value of a component, before any rule has looked at it."""
+    if component == "driver":
+        return _drivers(matrix, request)
+    if component == "python":
+        return [PythonValue(version) for version in PYTHONS]
+    builders = {
+        "cuda": _cudas,
+        "cudnn": _cudnns,
+        "nccl": _nccls,
+        "torch": _torches,
+        "tensorflow": _tensorflows,
+        "jax": _jaxes,
+        "cupy": _cupies,
+    }
+    return builders[component](matrix)
+
+
+def minor_of(value: Value) -> str:
+    """Return the CUDA minor that a value brings or was built for."""
+    if isinstance(value, CudaValue):
+        return value.release.minor
+    if isinstance(value, TorchValue):
+        return value.build.cuda
+    if isinstance(value, TensorflowValue):
+        return cuda_minor(value.release.cuda)
+    if isinstance(value, NcclValue):
+        return cuda_minor(value.build.cuda)
+    raise TypeError(type(value).__name__)

@@ -1,0 +1,97 @@
+"""Read what people type: `torch==2.6.*`, `cuda>=12.4`, `torch==2.7.1+cu128`, `cudnn~=9.1`, `pytorch`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.request import COMPONENTS, Requirement
+
+__all__ = ["ALIASES", "parse_requirement", "parse_requirements"]
+
+ALIASES = {
+    "pytorch": "torch",
+    "tf": "tensorflow",
+    "nvidia-driver": "driver",
+    "cuda-toolkit": "cuda",
+    "cupy-cuda12x": "cupy",
+    "cupy-cuda13x": "cupy",
+}
+_REQUIREMENT = re.compile(r"\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?P<specifier>[<>=!~].*)?\s*", re.DOTALL)
+_VARIANT = re.compile(r"(?P<specifier>.*)\+(?P<variant>cu\d{2,4})\s*", re.DOTALL)
+
+
+def _component(name: str, text: str) -> str:
+    lowered = name.lower().replace("_", "-")
+    component = ALIASES.get(lowered, lowered)
+    if component in COMPONENTS:
+        return component
+    close = difflib.get_close_matches(lowered, (*COMPONENTS, *ALIASES), n=1, cutoff=0.5)
+    raise BadInputError(
+        "GS-110",
+        f"unknown component {name!r}",
+        path=f"REQ {text!r}",
+        hint=(f"did you mean {close[0]}? " if close else "") + "Known: " + ", ".join(COMPONENTS),
+    )
+
+
+def parse_requirement(text: str) -> Requirement:
+    """Return the requirement that the text says; anything else is bad input with a hint."""
+    match = _REQUIREMENT.fullmatch(text)
+    if match is None:
+        raise BadInputError(
+            "GS-111",
+            f"cannot read the requirement {text!r}",
+            path=f"REQ {text!r}",
+            hint="write a name, or a name and a version: torch, torch==2.6.*, 'cuda>=12.4'",
+        )
+    component = _component(match["name"], text)
+    specifier, variant = (match["specifier"] or "").strip(), ""
+    build = _VARIANT.fullmatch(specifier)
+    if build is not None:
+        if component != "torch":
+            raise BadInputError(
+                "GS-112",
+                f"only torch has builds named +cuNNN, {component} has not",
+                path=f"REQ {text!r}",
+                hint=f"leave the +{build['variant']} away",
+            )
+        specifier, variant = build["specifier"], build["variant"]
+    try:
+        canonical = str(SpecifierSet(specifier))
+    except InvalidSpecifier:
+        raise BadInputError(
+            "GS-111",
+            f"cannot read the version specifier {specifier!r} of {component}",
+            path=f"REQ {text!r}",
+            hint=f"write it as in pip: {component}==1.2.*, '{component}>=1.2', {component}~=1.2",
+        ) from None
+    return Requirement(component=component, specifier=canonical, variant=variant)
+
+
+def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
+    """Return all requirements; two for one component are joined when they can be."""
+    joined: dict[str, Requirement] = {}
+    for text in texts:
+        new = parse_requirement(text)
+        old = joined.get(new.component)
+        if old is None:
+            joined[new.component] = new
+            continue
+        if old.variant and new.variant and old.variant != new.variant:
+            raise BadInputError(
+                "GS-113",
+                f"{new.component} cannot be both the {old.variant} and the {new.variant} build",
+                path=f"REQ {text!r}",
+                hint="name one build",
+            )
+        both = ",".join(part for part in (old.specifier, new.specifier) if part)
+        joined[new.component] = Requirement(
+            component=new.component,
+            specifier=str(SpecifierSet(both)),
+            variant=old.variant or new.variant,
+        )
+    return tuple(sorted(joined.values(), key=lambda item: COMPONENTS.index(item.component)))
