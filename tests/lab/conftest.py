@@ -1,0 +1,100 @@
+"""Fixtures for tests on lab hosts; README.md explains them with examples."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.lab import fleet, machine
+from tests.lab.host import SSH_OPTIONS, Host, HostSpec
+from tests.lab.places import SIMULATED_ROOT, SSH_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("lab")
+
+
+@pytest.fixture(scope="session")
+def lab_machine() -> None:
+    """This machine can run a lab; what apt can install is installed, anything else skips with the reason."""
+    reason = machine.why_not()
+    if reason:
+        pytest.skip(reason)
+    machine.prepare()
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def lab_hosts(lab_machine: None, request: pytest.FixtureRequest) -> Iterator[Callable[..., list[Host]]]:
+    """Make hosts, all at once; they are destroyed after the test.
+
+    lab_hosts(flavour="debian12", machine="t4") → [one]; lab_hosts(web={"machine": "t4"}, db={"flavour": "debian13"}) → [two].
+    """
+    yield from _factory(request.node.name)
+
+
+@pytest.fixture(scope="module")
+def lab_hosts_module(lab_machine: None, request: pytest.FixtureRequest) -> Iterator[Callable[..., list[Host]]]:
+    """As `lab_hosts`, for hosts that all tests of a module share."""
+    yield from _factory(request.node.name)
+
+
+def _factory(wanted_by: str) -> Iterator[Callable[..., list[Host]]]:
+    made: list[str] = []
+    stem = re.sub("[^a-z0-9]+", "-", Path(wanted_by).stem.lower().removeprefix("test_"))[:20].strip("-")
+
+    def make(**wanted: Any) -> list[Host]:
+        several = wanted and all(isinstance(value, dict) for value in wanted.values()) and "disks" not in wanted
+        described = wanted if several else {"host": wanted}
+        specs = [
+            HostSpec(name=f"{stem}-{os.getpid()}-{next(_numbers)}-{name}"[-40:].strip("-").replace("_", "-"), **words)
+            for name, words in described.items()
+        ]
+        made.extend(spec.name for spec in specs)
+        return fleet.up(specs)
+
+    try:
+        yield make
+    finally:
+        if not os.environ.get("GPUSETUP_LAB_KEEP"):
+            fleet.down(made)
+
+
+@pytest.fixture
+def lab_inventory(tmp_path: Path) -> Callable[..., Path]:
+    """Write an inventory of hosts: lab_inventory([h1, h2], {"gpusetup_source": "distro"}, {h1: {"gpusetup_torch": "2.6.*"}})."""
+
+    def write(hosts: list[Host], variables: dict[str, str] | None = None, per_host: dict[Host, dict[str, str]] | None = None) -> Path:
+        lines = ["[lab]"]
+        for host in hosts:
+            own = {"ansible_host": host.address, **(per_host or {}).get(host, {})}
+            if host.spec.machine != "none":
+                own["gpusetup_simulated_root"] = SIMULATED_ROOT
+            lines.append(" ".join([host.name, *(f"{key}={value!r}" for key, value in own.items())]))
+        common = {
+            "ansible_user": "root",
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_private_key_file": str(SSH_KEY),
+            "ansible_ssh_common_args": " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(" -o"),
+            **(variables or {}),
+        }
+        lines += ["", "[lab:vars]", *(f"{key}={value}" for key, value in common.items())]
+        path = tmp_path / "inventory.ini"
+        path.write_text("\n".join(lines) + "\n")
+        return path
+
+    return write

@@ -1,0 +1,68 @@
+"""What a lab host looks like. "Like" flavours are Debian wearing another system's name: see README.md for what that proves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flavour:
+    name: str
+    root: str
+    os_release: dict[str, str] | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+
+
+def _ubuntu(version: str, codename: str) -> Flavour:
+    return Flavour(
+        name=f"ubuntu{version.replace('.', '')}-like",
+        root="debian12",
+        os_release={
+            "PRETTY_NAME": f"Ubuntu {version} LTS",
+            "NAME": "Ubuntu",
+            "VERSION_ID": version,
+            "VERSION": f"{version} LTS",
+            "VERSION_CODENAME": codename,
+            "ID": "ubuntu",
+            "ID_LIKE": "debian",
+            "UBUNTU_CODENAME": codename,
+        },
+        files={
+            "etc/lsb-release": f'DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version}\nDISTRIB_CODENAME={codename}\n'
+            f'DISTRIB_DESCRIPTION="Ubuntu {version} LTS"\n',
+        },
+        absent=("etc/debian_version",),
+    )
+
+
+FLAVOURS = {
+    flavour.name: flavour
+    for flavour in (
+        Flavour(name="debian12", root="debian12"),
+        Flavour(name="debian12-bare", root="debian12-bare"),
+        Flavour(name="debian13", root="debian13"),
+        Flavour(name="debian13-bare", root="debian13-bare"),
+        _ubuntu("22.04", "jammy"),
+        _ubuntu("24.04", "noble"),
+        Flavour(
+            name="rocky9-like",
+            root="el",
+            os_release={
+                "NAME": "Rocky Linux",
+                "VERSION": "9.6 (Blue Onyx)",
+                "ID": "rocky",
+                "ID_LIKE": "rhel centos fedora",
+                "VERSION_ID": "9.6",
+                "PLATFORM_ID": "platform:el9",
+                "PRETTY_NAME": "Rocky Linux 9.6 (Blue Onyx)",
+            },
+            files={
+                "etc/redhat-release": "Rocky Linux release 9.6 (Blue Onyx)\n",
+                "etc/rocky-release": "Rocky Linux release 9.6 (Blue Onyx)\n",
+                "etc/dnf/vars/releasever": "9\n",
+            },
+            absent=("etc/debian_version", "etc/lsb-release"),
+        ),
+    )
+}

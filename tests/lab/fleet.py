@@ -1,0 +1,62 @@
+"""Hosts from an inventory: bring up what is missing, in parallel; take down what it names."""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from tests.lab import machine
+from tests.lab.flavours import FLAVOURS
+from tests.lab.host import Host, HostSpec
+from tests.lab.places import CHECKOUT, LabError
+from tests.lab.process import run
+from tests.lab.roots import ROOTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def specs_of(inventory: Path) -> list[HostSpec]:
+    """The lab hosts of an inventory: those with a `lab_flavour`."""
+    argv = [sys.executable, "-m", "ansible", "inventory", "-i", str(inventory), "--list"]
+    listed = json.loads(run(argv, cwd=CHECKOUT).stdout)
+    specs = []
+    for name, variables in listed["_meta"]["hostvars"].items():
+        words = {key.removeprefix("lab_"): value for key, value in variables.items() if key.startswith("lab_")}
+        if "flavour" in words:
+            try:
+                specs.append(HostSpec(name=name, address=variables["ansible_host"], **words))
+            except (TypeError, KeyError) as error:
+                raise LabError(f"{inventory}: host {name}: {error}") from None
+    if not specs:
+        raise LabError(f"{inventory} names no lab host (none has the variable lab_flavour)")
+    return specs
+
+
+def up(specs: Sequence[HostSpec]) -> list[Host]:
+    """Every host, made or switched on where needed; a host that is as wanted is left alone."""
+    machine.prepare()
+    known = {spec.name: spec for spec in Host.all_specs()}
+    for name in sorted({FLAVOURS[spec.flavour].root for spec in specs}):
+        ROOTS[name].ready()
+    with ThreadPoolExecutor(max_workers=max(1, len(specs))) as pool:
+        return list(pool.map(lambda spec: _one(spec, known.get(spec.name)), specs))
+
+
+def _one(spec: HostSpec, present: HostSpec | None) -> Host:
+    if present is None:
+        return Host.create(spec)
+    if present != spec:
+        raise LabError(f"the lab host {spec.name} exists and is different ({present}): take it down first")
+    host = Host(present)
+    host.power_on()
+    return host
+
+
+def down(names: Sequence[str]) -> None:
+    hosts = [Host(spec) for spec in Host.all_specs() if spec.name in set(names)]
+    with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as pool:
+        list(pool.map(Host.destroy, hosts))

@@ -1,0 +1,349 @@
+"""One lab host: a booted systemd container with its own address, and the ways to hurt it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import shutil
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import DEVNULL, CompletedProcess, Popen
+
+from tests.lab import dress, network
+from tests.lab.flavours import FLAVOURS
+from tests.lab.places import HOSTS, KNOWN_HOSTS, SSH_KEY, LabError, locked
+from tests.lab.process import run
+from tests.lab.roots import ROOTS
+
+CGROUPS = [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")]
+
+# Runs as the parent of the container: systemd-nspawn leaves with 133 when the host reboots.
+# Each host gets a control group of its own, else all their systemds would share the outer one.
+SUPERVISE = 'groups=$1; shift; for group in $groups; do echo $$ >"$group/cgroup.procs"; done; while "$@"; [ $? = 133 ]; do :; done'
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSpec:
+    """What a host is to be: the words are those of the inventory, without their `lab_` prefix."""
+
+    name: str
+    flavour: str = "debian12"
+    machine: str = "none"  # the simulated machine: a name in tests/lab/captures
+    network: str = "none"  # "mirror": reaches the Debian mirror and the Python index through the lab's proxy
+    address: str = ""
+    disks: dict[str, int] = field(default_factory=dict)  # mount point → size in MiB; others share the outer disk
+
+    def __post_init__(self) -> None:
+        from tests.lab.captures import MACHINES
+
+        known = {"flavour": FLAVOURS, "machine": MACHINES, "network": {"none": 0, "mirror": 0}}
+        for key, names in known.items():
+            if getattr(self, key) not in names:
+                raise LabError(f"host {self.name}: unknown {key} {getattr(self, key)!r}; known: {', '.join(sorted(names))}")
+
+
+class Host:
+    """A host that exists: mounted, running or switched off."""
+
+    def __init__(self, spec: HostSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.address = spec.address
+        self.folder = HOSTS / spec.name
+        self.root = self.folder / "root"
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, spec: HostSpec) -> Host:
+        """Make it and switch it on; one of that name must not exist."""
+        with locked("addresses"):
+            taken = {known.address for known in cls.all_specs()}
+            if any(known.name == spec.name for known in cls.all_specs()):
+                raise LabError(f"a lab host named {spec.name} exists already: python -m tests.lab down --host {spec.name}")
+            address = spec.address or network.free_address(taken)
+            if address in taken:
+                raise LabError(f"host {spec.name}: the address {address} belongs to another lab host")
+            spec = dataclasses.replace(spec, address=address)
+            host = cls(spec)
+            host.folder.mkdir(parents=True)
+            (host.folder / "host.json").write_text(json.dumps(dataclasses.asdict(spec)))
+        try:
+            network.bridge_up()
+            host._mount()
+            dress.dress(host.root, spec)
+            host._pin_host_key()
+            host.power_on()
+        except BaseException:
+            host.destroy()
+            raise
+        return host
+
+    @staticmethod
+    def all_specs() -> list[HostSpec]:
+        specs = []
+        for path in sorted(HOSTS.glob("*/host.json")):
+            try:
+                specs.append(HostSpec(**json.loads(path.read_text())))
+            except (OSError, ValueError):  # just being removed by another process
+                continue
+        return specs
+
+    @classmethod
+    def existing(cls, name: str) -> Host:
+        for spec in cls.all_specs():
+            if spec.name == name:
+                return cls(spec)
+        raise LabError(f"no lab host is named {name}; python -m tests.lab status lists them")
+
+    def power_on(self, *, wait: bool = True) -> None:
+        if self.running:
+            return
+        network.plug_in(self.name, self.address)
+        argv = [
+            "systemd-nspawn", "-q", "--register=no", "-D", str(self.root), f"--machine={self.name}", f"--hostname={self.name}",
+            f"--network-namespace-path=/run/netns/{network.namespace(self.name)}", "--resolv-conf=off", "--timezone=off",
+            "--console=pipe", *self._disk_binds(), "--boot",
+        ]  # fmt: skip
+        groups: list[Path] = []
+        if not Path("/run/systemd/system").exists():
+            argv.insert(1, "--keep-unit")
+            groups = self._cgroups(make=True)
+        with (self.folder / "console.log").open("ab") as console:
+            parent = Popen(
+                ["sh", "-c", SUPERVISE, "gpusetup-lab", " ".join(map(str, groups)), *argv],
+                stdin=DEVNULL, stdout=console, stderr=console, start_new_session=True,
+            )  # fmt: skip
+        (self.folder / "parent.pid").write_text(f"{parent.pid} {_started(parent.pid)}")
+        if wait:
+            self.wait()
+
+    def power_cut(self) -> None:
+        """Everything on the host ends this instant; what was written to its disk stays."""
+        pid = self._parent()
+        if pid:
+            os.killpg(pid, signal.SIGKILL)
+        for group in self._cgroups():
+            for folder in [group, *(path for path in group.rglob("*") if path.is_dir())]:
+                for member in _numbers(folder / "cgroup.procs"):
+                    if member != os.getpid():
+                        _kill(member)
+        deadline = time.monotonic() + 10
+        while (self.running or self._members()) and time.monotonic() < deadline:
+            _reap(pid)
+            time.sleep(0.01)
+        if self.running or self._members():
+            raise LabError(f"processes of the lab host {self.name} survive SIGKILL: {self._members()}")
+        _reap(pid)
+        (self.folder / "parent.pid").unlink(missing_ok=True)
+
+    def reboot(self, timeout: float = 60) -> None:
+        """An orderly reboot from within, until SSH answers again."""
+        before = self.boot_id()
+        self.ssh("systemctl", "reboot", check=False)
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            try:
+                if self.boot_id() != before:
+                    return
+            except LabError:
+                pass
+            time.sleep(0.05)
+        raise LabError(f"{self.name} did not come back within {timeout:.0f} s; its console: {self.folder / 'console.log'}")
+
+    def destroy(self) -> None:
+        """Leave nothing of it: processes, mounts, network, files."""
+        self.power_cut()
+        network.unplug(self.name, self.address)
+        for mount in sorted(_mounts_under(self.folder), reverse=True):
+            run(["umount", mount], check=False)
+        still = _mounts_under(self.folder)
+        if still:
+            raise LabError(f"still mounted, so the files of {self.name} stay: {', '.join(still)}")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for group in self._cgroups():
+            for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
+                folder.rmdir()
+            group.rmdir()
+        _write_known_hosts()
+        network.bridge_down_if_unused()
+
+    # -- use ------------------------------------------------------------------------------------------------------
+
+    def ssh(self, *argv: str, user: str = "root", check: bool = True, timeout: float = 120, text: str | None = None) -> CompletedProcess[str]:
+        """Run a command as a person would, over SSH; arguments are quoted for the remote shell."""
+        return run([*self.ssh_argv(user), shlex.join(argv)], check=check, timeout=timeout, text=text)
+
+    def ssh_argv(self, user: str = "root") -> list[str]:
+        return ["ssh", "-F", "/dev/null", "-i", str(SSH_KEY), *SSH_OPTIONS, f"{user}@{self.address}"]
+
+    def boot_id(self) -> str:
+        return self.ssh("cat", "/proc/sys/kernel/random/boot_id", timeout=10).stdout.strip()
+
+    def wait(self, timeout: float = 60) -> None:
+        """Until SSH answers and systemd has started everything."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if not self.running:
+                break
+            if self.ssh("systemctl", "is-system-running", "--wait", check=False, timeout=timeout).stdout.strip():
+                return
+            time.sleep(0.05)
+        console = (self.folder / "console.log").read_text(errors="replace")[-1500:]
+        raise LabError(f"{self.name} does not answer on SSH; the end of its console:\n{console}")
+
+    def path(self, inside: str) -> Path:
+        """The host's file, seen from outside; right while it runs and while it is off."""
+        return self.root / inside.lstrip("/")
+
+    @property
+    def running(self) -> bool:
+        return self._parent() is not None
+
+    # -- harm -----------------------------------------------------------------------------------------------------
+
+    def cut_network(self) -> None:
+        network.set_cable(self.address, connected=False)
+
+    def restore_network(self) -> None:
+        network.set_cable(self.address, connected=True)
+
+    def fill_disk(self, mount: str = "/", *, leave_mib: int = 0) -> None:
+        """Fill a disk that the spec gave a size of its own; `free_disk` undoes it."""
+        if mount not in self.spec.disks:
+            raise LabError(f"{mount} of {self.name} is no disk of its own (spec: disks={{{mount!r}: MiB}}): filling it would fill this machine's")
+        folder = self.folder / "disk" if mount == "/" else self.path(mount)
+        status = os.statvfs(folder)
+        size = status.f_bavail * status.f_frsize - leave_mib * 1024**2
+        if size > 0:
+            with (folder / ".lab-filler").open("wb") as stream:
+                os.posix_fallocate(stream.fileno(), 0, size)
+
+    def free_disk(self, mount: str = "/") -> None:
+        folder = self.folder / "disk" if mount == "/" else self.path(mount)
+        (folder / ".lab-filler").unlink(missing_ok=True)
+
+    def break_packages(self, name: str, how: str) -> None:
+        """What the stand-in package NAME does at its installation from now on: "fail", "sleep SECONDS", or "" for nothing."""
+        folder = self.path("/var/lib/gpusetup-lab/faults")
+        folder.mkdir(parents=True, exist_ok=True)
+        if how:
+            (folder / name).write_text(how + "\n")
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _mount(self) -> None:
+        lower = ROOTS[FLAVOURS[self.spec.flavour].root].ready()
+        upper, work = self.folder / "upper", self.folder / "work"
+        if "/" in self.spec.disks:
+            disk = self.folder / "disk"
+            disk.mkdir()
+            run(["mount", "-t", "tmpfs", "-o", f"size={self.spec.disks['/']}m,mode=755", "gpusetup-lab", disk])
+            upper, work = disk / "upper", disk / "work"
+        for folder in (upper, work, self.root):
+            folder.mkdir()
+        run(["mount", "-t", "overlay", "gpusetup-lab", "-o", f"lowerdir={lower},upperdir={upper},workdir={work}", self.root])
+        for number, (mount, size) in enumerate(sorted(self.spec.disks.items())):
+            if mount == "/":
+                continue
+            disk, content = self.folder / f"disk{number}", self.path(mount)
+            disk.mkdir()
+            run(["mount", "-t", "tmpfs", "-o", f"size={size}m,mode=755", "gpusetup-lab", disk])
+            content.mkdir(parents=True, exist_ok=True)
+            run(["cp", "-a", f"{content}/.", disk])
+            run(["mount", "--bind", disk, content])
+
+    def _disk_binds(self) -> list[str]:
+        others = ((number, mount) for number, mount in enumerate(sorted(self.spec.disks)) if mount != "/")
+        return [f"--bind={self.folder / f'disk{number}'}:{mount}" for number, mount in others]
+
+    def _pin_host_key(self) -> None:
+        public = self.path("/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
+        (self.folder / "known_host").write_text(f"{self.address} {public[0]} {public[1]}\n")
+        _write_known_hosts()
+
+    def _parent(self) -> int | None:
+        """The supervising shell, if it is still the process we started: a number may be used again."""
+        try:
+            pid, started = (self.folder / "parent.pid").read_text().split()
+        except (OSError, ValueError):
+            return None
+        return int(pid) if _started(int(pid)) == started else None
+
+    def _cgroups(self, *, make: bool = False) -> list[Path]:
+        groups = []
+        for top in CGROUPS:
+            group = top / "gpusetup-lab" / self.name
+            if make and (top / "cgroup.procs").exists():
+                group.mkdir(parents=True, exist_ok=True)
+            if group.is_dir():
+                groups.append(group)
+        return groups
+
+    def _members(self) -> list[int]:
+        return [
+            pid for group in self._cgroups()
+            for folder in [group, *(path for path in group.rglob("*") if path.is_dir())]
+            for pid in _numbers(folder / "cgroup.procs")
+        ]  # fmt: skip
+
+
+SSH_OPTIONS = [
+    word
+    for option in (
+        "IdentitiesOnly=yes", "BatchMode=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={KNOWN_HOSTS}",
+        "GlobalKnownHostsFile=/dev/null", "ConnectTimeout=5", "LogLevel=ERROR",
+    )
+    for word in ("-o", option)
+]  # fmt: skip
+
+
+def _write_known_hosts() -> None:
+    with locked("known_hosts"):
+        KNOWN_HOSTS.parent.mkdir(parents=True, exist_ok=True)
+        new = KNOWN_HOSTS.with_name("known_hosts.new")
+        new.write_text("".join(path.read_text() for path in sorted(HOSTS.glob("*/known_host"))))
+        new.replace(KNOWN_HOSTS)
+
+
+def _mounts_under(folder: Path) -> list[str]:
+    mounts = (line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines())
+    return [mount for mount in mounts if mount.startswith(f"{folder}/")]
+
+
+def _started(pid: int) -> str | None:
+    """When the process started, in ticks; None when there is none, or only a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _numbers(path: Path) -> list[int]:
+    try:
+        return [int(word) for word in path.read_text().split() if word != "0"]
+    except OSError:
+        return []
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _reap(pid: int | None) -> None:
+    """The supervisor may be our own child; a zombie would look alive to the next one who asks."""
+    if pid:
+        try:
+            os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            pass

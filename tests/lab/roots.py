@@ -1,0 +1,111 @@
+"""Root file systems: made once by mmdebstrap from the machine's own Debian mirror, cached, shared read-only by all hosts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.lab import mirror
+from tests.lab.places import CACHE, SOURCE, LabError, locked
+from tests.lab.process import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOOKS = SOURCE / "rootfs"
+MAX_AGE_DAYS = 14  # then the mirror has moved on: kernels of the cached root may have no headers there any more
+
+COMMON = (
+    "systemd systemd-sysv dbus openssh-server python3 python3-apt iproute2 ca-certificates sudo procps kmod zstd "
+    "linux-image-amd64"
+).split()
+BUILD_TOOLS = ["dkms", "linux-headers-amd64", "python3-venv", "gnupg"]
+EL_TOOLS = ["dnf", "rpm", "dnf-plugins-core", "python3-dnf-plugins-core"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Root:
+    """One root file system; "bare" ones have no compiler and no kernel headers, as a fresh cloud image."""
+
+    name: str
+    suite: str
+    packages: tuple[str, ...]
+
+    @property
+    def digest(self) -> str:
+        """Changes with the packages and with everything that is put into the root."""
+        seen = hashlib.sha256(repr((self.suite, self.packages)).encode())
+        for path in sorted(HOOKS.iterdir()):
+            seen.update(path.name.encode() + b"\0" + path.read_bytes())
+        return seen.hexdigest()[:12]
+
+    @property
+    def tar(self) -> Path:
+        return CACHE / "tars" / f"{self.name}-{self.digest}.tar.zst"
+
+    @property
+    def folder(self) -> Path:
+        return CACHE / "roots" / f"{self.name}-{self.digest}"
+
+    def ready(self) -> Path:
+        """The unpacked root, built or unpacked first when needed."""
+        with locked(f"root-{self.name}"):
+            if self.folder.is_dir():
+                return self.folder
+            if not self.tar.exists() or time.time() - self.tar.stat().st_mtime > MAX_AGE_DAYS * 86400:
+                self._build()
+            self._unpack()
+        return self.folder
+
+    def _build(self) -> None:
+        self.tar.parent.mkdir(parents=True, exist_ok=True)
+        for old in self.tar.parent.glob(f"{self.name}-????????????.tar.zst"):
+            old.unlink()
+        part = self.tar.with_name(f"part-{os.getpid()}-{self.tar.name}")
+        sources = mirror.sources(self.suite)
+        argv = [
+            "mmdebstrap", "--variant=minbase", "--components=main,contrib,non-free,non-free-firmware",
+            f"--include={','.join(self.packages)}",
+            f"--customize-hook={HOOKS / 'customize.sh'}",
+            *mirror.apt_options(),
+            self.suite, part, *(["-"] if sources else []),
+        ]  # fmt: skip
+        # The initramfs is made by the hook, after the pruning of modules.
+        env = {**os.environ, "INITRD": "No", "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
+        try:
+            run(argv, timeout=1800, env=env, text="\n".join(sources) + "\n" if sources else None)
+            part.rename(self.tar)
+        except LabError as error:
+            raise LabError(f"the root file system {self.name} could not be made from the Debian mirror:\n{error}") from None
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _unpack(self) -> None:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        part = self.folder.with_name(f"part-{os.getpid()}-{self.folder.name}")
+        part.mkdir()
+        try:
+            run(["tar", "-C", part, "--zstd", "--numeric-owner", "-xpf", self.tar], timeout=300)
+            part.rename(self.folder)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def _root(name: str, suite: str, *packages: str) -> Root:
+    return Root(name=name, suite=suite, packages=(*COMMON, *packages))
+
+
+ROOTS = {
+    root.name: root
+    for root in (
+        _root("debian12-bare", "bookworm", "initramfs-tools"),
+        _root("debian12", "bookworm", "initramfs-tools", *BUILD_TOOLS),
+        _root("debian13-bare", "trixie", "initramfs-tools"),
+        _root("debian13", "trixie", "initramfs-tools", *BUILD_TOOLS),
+        _root("el", "bookworm", "dracut", *EL_TOOLS, "python3-venv"),
+    )
+}
