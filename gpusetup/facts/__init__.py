@@ -1,1 +1,1 @@
-"""What a host is: collected once, grouped into classes of identical hosts."""
+"""What hosts are: look at this machine, at a captured one, or read what was seen before; group hosts that are alike."""

@@ -15,7 +15,20 @@ from . import commands
 
 CAPTURE_FILE = "gpusetup-capture.json"
 _FILE_LIMIT = 8 * 1024 * 1024
+_PIECE = 64 * 1024
 _DENIED = (errno.EACCES, errno.EPERM, errno.EIO)
+
+
+def _all_of(handle, limit):
+    """Read piece by piece: files below /proc/sys refuse one large read."""
+    parts, size = [], 0
+    while size < limit:
+        piece = handle.read(min(_PIECE, limit - size))
+        if not piece:
+            break
+        parts.append(piece)
+        size += len(piece)
+    return b"".join(parts)
 
 
 class LiveHost(object):
@@ -34,8 +47,8 @@ class LiveHost(object):
     def read_bytes(self, path, field=None, limit=_FILE_LIMIT):
         """Return a file's bytes, None when it is missing or (then noted) unreadable."""
         try:
-            with open(self.inside(path), "rb") as handle:
-                return handle.read(limit)
+            with open(self.inside(path), "rb", buffering=0) as handle:
+                return _all_of(handle, limit)
         except OSError as error:
             self._denied(path, field, error)
             return None

@@ -1,0 +1,134 @@
+"""Facts from this machine, from a captured one, from a probe's answer on a target, or from a file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.errors import BadInputError
+from gpusetup.facts import probe
+from gpusetup.facts.products import Lookup, name_gpus
+from gpusetup.model.facts import SCHEMA, Facts, HostFacts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["LOCAL_NAME", "capture_this_machine", "captured", "from_probe", "read_facts", "this_machine", "write_capture"]
+
+LOCAL_NAME = "localhost"
+
+
+def this_machine(lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
+    """Look at the machine this runs on."""
+    package = probe.load()
+    return from_probe(package.collect(package.open_host("/"), None, candidates), LOCAL_NAME, lookup)
+
+
+def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME) -> HostFacts:
+    """Look at a folder that stands in for a machine: a capture, or any root file system."""
+    if not root.is_dir():
+        raise BadInputError(
+            "GS-301", f"there is no captured machine at {root}: no such folder", path=str(root), hint="name its folder"
+        )
+    if not any((root / place).exists() for place in ("etc/os-release", "usr/lib/os-release", "sys", "proc")):
+        raise BadInputError(
+            "GS-301",
+            f"{root} holds no machine: neither an os-release nor sys/ nor proc/",
+            path=str(root),
+            hint="name the folder that `gpusetup facts --capture DIR` wrote",
+        )
+    package = probe.load()
+    try:
+        host = package.open_host(str(root))
+    except ValueError as error:
+        raise BadInputError(
+            "GS-302",
+            f"the capture's observations cannot be read: {error}",
+            path=str(root / "gpusetup-capture.json"),
+            hint="capture the machine again",
+        ) from error
+    return from_probe(package.collect(host), name, lookup)
+
+
+def capture_this_machine(folder: Path, lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
+    """Look at this machine and write what was seen, redacted, as a miniature root."""
+    _refuse_occupied(folder)
+    package, capture = probe.load(), probe.load("capture")
+    host = package.Recorder()
+    facts = from_probe(package.collect(host, None, candidates), LOCAL_NAME, lookup)
+    write_capture(capture.pack(host), folder)
+    return facts
+
+
+def write_capture(data: dict[str, Any], folder: Path) -> None:
+    """Write what a recording probe packed as a miniature root."""
+    _refuse_occupied(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.load("capture").write(data, str(folder))
+    except OSError as error:
+        raise BadInputError(
+            "GS-303", f"cannot write the capture: {error.strerror}", path=str(error.filename or folder)
+        ) from error
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadInputError("GS-304", f"a host sent a capture that cannot be used: {error}", path=str(folder)) from error
+
+
+def _refuse_occupied(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise BadInputError(
+            "GS-303",
+            f"{folder} is not an empty folder; a capture never mixes with other files",
+            path=str(folder),
+            hint="name a new folder with --capture",
+        )
+
+
+def from_probe(answer: object, name: str, lookup: Lookup | None = None) -> HostFacts:
+    """Read a probe's answer and add what the matrix knows of its GPUs."""
+    try:
+        host = msgspec.convert(answer, HostFacts)
+    except msgspec.ValidationError as error:
+        message, path = _split(str(error))
+        raise BadInputError(
+            "GS-304",
+            f"the facts of {name} cannot be used: {message}",
+            path=f"$.hosts[{name!r}]{path[1:]}",
+            hint="the host ran another version of the probe: look again with `gpusetup facts`",
+        ) from error
+    return name_gpus(host, lookup)
+
+
+def read_facts(path: Path) -> Facts:
+    """Read a document that `gpusetup facts --format json` wrote."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise BadInputError(
+            "GS-305", f"cannot read the facts: {error.strerror}", path=str(path), hint="gpusetup facts --format json"
+        ) from error
+    try:
+        document = msgspec.json.decode(raw)
+        if isinstance(document, dict) and document.get("schema") != SCHEMA:
+            raise BadInputError(
+                "GS-306",
+                f"{path} is no facts document: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
+                path=f"{path}:$.schema",
+                hint=f"write one with: gpusetup facts --format json --out {path.name}",
+            )
+        return msgspec.convert(document, Facts)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message, where = _split(str(error))
+        raise BadInputError(
+            "GS-306",
+            f"the facts in {path} cannot be used: {message}",
+            path=f"{path}:{where}",
+            hint=f"write them again with: gpusetup facts --format json --out {path.name}",
+        ) from error
+
+
+def _split(message: str) -> tuple[str, str]:
+    """Split msgspec's words into what is wrong and the path of the field."""
+    text, _, path = message.partition(" - at `")
+    return text, path.rstrip("`") or "$"

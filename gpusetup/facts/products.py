@@ -1,0 +1,64 @@
+"""From PCI ids to products: name, architecture and compute capability of each GPU."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import Gpu, HostFacts
+
+__all__ = ["Lookup", "Product", "matrix_lookup", "name_gpus"]
+
+
+class Product(Struct, frozen=True, kw_only=True):
+    """What the matrix knows of a GPU; None where products that share the id differ."""
+
+    name: str
+    arch: str | None
+    compute_capability: str | None
+
+
+Lookup = "Callable[[str, str], Product | None]"
+
+
+def name_gpus(host: HostFacts, lookup: Callable[[str, str], Product | None] | None) -> HostFacts:
+    """Return the host with its GPUs named; a GPU that the matrix does not know keeps what nvidia-smi said of it."""
+    named = tuple(_named(gpu, lookup(gpu.pci_id, gpu.subsystem) if lookup else None) for gpu in host.gpus)
+    return msgspec.structs.replace(host, gpus=named)
+
+
+def _named(gpu: Gpu, product: Product | None) -> Gpu:
+    if product is None:
+        if gpu.name is not None:
+            return gpu
+        return msgspec.structs.replace(gpu, name=gpu.reported_name, compute_capability=gpu.reported_capability)
+    return msgspec.structs.replace(
+        gpu,
+        name=product.name,
+        arch=product.arch,
+        compute_capability=product.compute_capability or gpu.reported_capability,
+    )
+
+
+def matrix_lookup(matrix: Matrix) -> Callable[[str, str], Product | None]:
+    """Return the lookup that the shipped matrix (or an overlay) answers."""
+    from gpusetup.matrix.gpus import gpu_by_id
+
+    def lookup(pci_id: str, subsystem: str) -> Product | None:
+        found = gpu_by_id(matrix, pci_id, subsystem)
+        if not found:
+            return None
+        arches, capabilities = {gpu.arch for gpu in found}, {gpu.cc for gpu in found}
+        return Product(
+            name=" or ".join(gpu.name for gpu in found),
+            arch=arches.pop() if len(arches) == 1 else None,
+            compute_capability=capabilities.pop() if len(capabilities) == 1 else None,
+        )
+
+    return lookup
