@@ -239,7 +239,7 @@ class TorchBuild(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cuda: Version
     default: bool
     """Whether PyPI serves this build on Linux x86_64."""
-    status: Literal["stable", "experimental", "legacy", "unlisted"]
+    status: Literal["stable", "experimental", "legacy", "lts", "unlisted"]
     code: dict[Arch, ArchCode] | None
     """None: nobody knows what it was built for, so it is never chosen."""
     cudnn: Version | None = None
@@ -355,6 +355,8 @@ class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: Literal["datacenter", "rtx-pro", "geforce", "laptop", "embedded", "jetson", "workstation-soc", "vgpu"]
     only_cpu: Arch | None = None
     nvswitch_baseboard: bool = False
+    open_required: bool = False
+    """Takes the open modules only although its architecture takes both (Grace Hopper)."""
     min_driver: Version | None = None
     """First driver that names the product: a floor when we choose, a warning for a driver that is already there."""
     mig_min_driver: Version | None = None
