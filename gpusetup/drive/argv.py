@@ -1,0 +1,118 @@
+"""What Ansible is called with, as pure functions: an argument list and an environment."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["Reach", "ansible_environment", "playbook_argv"]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How hosts are reached: what a person said on the command line, handed to Ansible as it is.
+
+    Passwords are not here: they travel through named pipes (`gpusetup.drive.passwords`).
+    """
+
+    inventory: str | None = None
+    """None: this machine."""
+    limit: str | None = None
+    forks: int | None = None
+    user: str | None = None
+    private_key: str | None = None
+    vault_password_file: str | None = None
+    extra_vars: tuple[str, ...] = ()
+    passthrough: tuple[str, ...] = ()
+
+
+def playbook_argv(
+    playbook: Path,
+    reach: Reach,
+    *,
+    inventories: Sequence[Path | str],
+    become_password: Path | None = None,
+    vault_password: Path | None = None,
+    variables: Path | None = None,
+    limit: str | None = None,
+    check: bool = False,
+    diff: bool = False,
+) -> list[str]:
+    """Return the command: our interpreter, the playbook, inventories in rising precedence, variables as a JSON file."""
+    argv = [sys.executable, "-m", "ansible", "playbook", *(f"--inventory={inventory}" for inventory in inventories)]
+    options: tuple[tuple[str, str | Path | None], ...] = (
+        ("--limit", limit or reach.limit),
+        ("--forks", str(reach.forks) if reach.forks else None),
+        ("--user", reach.user),
+        ("--private-key", reach.private_key),
+        ("--vault-password-file", reach.vault_password_file),
+        ("--vault-password-file", vault_password),
+        ("--become-password-file", become_password),
+    )
+    for name, value in options:
+        if value is not None:
+            # One element, so that a value which begins with a dash cannot become an option.
+            argv.append(f"{name}={value}")
+    argv += ["--check"] if check else []
+    argv += ["--diff"] if diff else []
+    argv += [f"--extra-vars={value}" for value in reach.extra_vars]
+    argv += [f"--extra-vars=@{variables}"] if variables is not None else []
+    return [*argv, *reach.passthrough, str(playbook)]
+
+
+def ansible_environment(
+    outside: Mapping[str, str],
+    *,
+    content: Path,
+    package: Path,
+    events: Path,
+    configured: frozenset[tuple[str, str]] = frozenset(),
+) -> dict[str, str]:
+    """Return the environment: the person's own, ours where it must be, and better defaults where nobody said a word.
+
+    `configured` are the (section, key) pairs of the ansible.cfg in force: an environment variable would silence them.
+    """
+    environment = {name: value for name, value in outside.items() if name not in _DROPPED}
+    for (section, key), (name, value) in _PREFERRED.items():
+        if (section, key) not in configured:
+            environment.setdefault(name, value)
+    environment |= {
+        "ANSIBLE_ROLES_PATH": _path(content / "roles", outside.get("ANSIBLE_ROLES_PATH")),
+        "ANSIBLE_LIBRARY": _path(content / "roles/gpu_common/library", outside.get("ANSIBLE_LIBRARY")),
+        "ANSIBLE_MODULE_UTILS": _path(content / "roles/gpu_common/module_utils", outside.get("ANSIBLE_MODULE_UTILS")),
+        "ANSIBLE_CALLBACK_PLUGINS": _path(package / "callback_plugins", outside.get("ANSIBLE_CALLBACK_PLUGINS")),
+        "ANSIBLE_CALLBACKS_ENABLED": _list("gpusetup_events", outside.get("ANSIBLE_CALLBACKS_ENABLED")),
+        "ANSIBLE_STDOUT_CALLBACK": "default",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_RETRY_FILES_ENABLED": "0",
+        "ANSIBLE_DEPRECATION_WARNINGS": "0",
+        "ANSIBLE_GATHERING": "explicit",
+        "GPUSETUP_EVENTS": str(events),
+        "PYTHONPATH": str(package.parent),
+        "PYTHONUNBUFFERED": "1",
+        "LC_ALL": "C.UTF-8",
+    }
+    return environment
+
+
+_PREFERRED = {
+    ("ssh_connection", "pipelining"): ("ANSIBLE_PIPELINING", "1"),
+    ("defaults", "forks"): ("ANSIBLE_FORKS", "25"),
+    ("defaults", "timeout"): ("ANSIBLE_TIMEOUT", "20"),
+    ("defaults", "interpreter_python"): ("ANSIBLE_PYTHON_INTERPRETER", "auto_silent"),
+}
+
+_DROPPED = frozenset({"PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "ANSIBLE_LOG_PATH", "ANSIBLE_FORCE_COLOR"})
+
+
+def _path(ours: Path, theirs: str | None) -> str:
+    return f"{ours}:{theirs}" if theirs else str(ours)
+
+
+def _list(ours: str, theirs: str | None) -> str:
+    return f"{ours},{theirs}" if theirs else ours

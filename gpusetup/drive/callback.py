@@ -1,0 +1,162 @@
+# ruff: noqa: D102, SLF001 - the methods are named and explained by Ansible, and so is what they are given
+"""Inside the Ansible process: turn its callbacks into JSON lines. Nothing that a task hides is written.
+
+Results of our own modules (`gpu_*`) travel whole; of all others only whether they changed and why they failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import Any
+
+__all__ = ["EventWriter"]
+
+_OWN = "gpu_"
+_TEXT_LIMIT = 8000
+_CONNECTION = ("ansible_host", "ansible_connection", "ansible_port")
+_ASKED = "gpusetup_"
+
+
+class EventWriter:
+    """The `v2_*` methods that Ansible calls; a mixin beside its CallbackBase."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        path = os.environ.get("GPUSETUP_EVENTS")
+        self.disabled = not path
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else -1
+        self._started: dict[tuple[str, str], float] = {}
+        self._playbook = ""
+
+    # --- the playbook -------------------------------------------------------------------------------------------
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        self._playbook = os.path.splitext(os.path.basename(playbook._file_name))[0]  # noqa: PTH119, PTH122
+        self._write("start", playbook=self._playbook)
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        manager = play.get_variable_manager()
+        hosts = {}
+        for host in manager._inventory.get_hosts(play.hosts, order=play.order):
+            hosts[host.name] = _host_document(manager, play, host)
+        self._write("hosts", play=play.get_name(), hosts=hosts)
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: Any = False) -> None:  # noqa: ARG002
+        self._write("task", task=_text(task._uuid), **_task_document(task))
+
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
+        self._write("task", task=_text(task._uuid), handler=True, **_task_document(task))
+
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        self._write("no-hosts")
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        self._write("end", stats={host: stats.summarize(host) for host in sorted(stats.processed)})
+
+    # --- one host -----------------------------------------------------------------------------------------------
+
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        self._started[host.get_name(), task._uuid] = time.monotonic()
+        self._write("begin", host=host.get_name(), task=_text(task._uuid), name=_text(task.get_name()))
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        self._result("changed" if result.is_changed() else "ok", result)
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        self._result("skipped", result)
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        self._result("ignored" if ignore_errors else "failed", result)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._result("unreachable", result)
+
+    def v2_runner_on_async_poll(self, result: Any) -> None:
+        self._result("poll", result, ends=False)
+
+    def v2_runner_retry(self, result: Any) -> None:
+        self._result("retry", result, ends=False)
+
+    # --- writing ------------------------------------------------------------------------------------------------
+
+    def _result(self, event: str, result: Any, *, ends: bool = True) -> None:
+        host = getattr(result, "host", None) or result._host  # before ansible-core 2.19
+        task = getattr(result, "task", None) or result._task
+        data = getattr(result, "result", None) or result._result
+        key = (host.get_name(), task._uuid)
+        began = self._started.pop(key, None) if ends else self._started.get(key)
+        fields: dict[str, Any] = {"host": host.get_name(), "task": _text(task._uuid), "name": _text(task.get_name())}
+        if began is not None:
+            fields["seconds"] = round(time.monotonic() - began, 3)
+        if task.no_log or data.get("_ansible_no_log"):
+            fields["hidden"] = True
+            self._write(event, **fields)
+            return
+        if event in {"failed", "ignored", "unreachable"}:
+            fields["message"] = _failure_text(data)
+        if _own(task):
+            fields["data"] = {
+                name: value for name, value in data.items() if name not in _NOISE and not name.startswith("_ansible")
+            }
+        if "gpu_failure" in data:
+            fields["failure"] = data["gpu_failure"]
+        self._write(event, **fields)
+
+    def _write(self, event: str, **fields: Any) -> None:
+        line = json.dumps({"event": event, "time": round(time.time(), 3), **fields}, default=_text)
+        os.write(self._file, line.encode() + b"\n")
+
+
+_NOISE = frozenset({"invocation", "exception", "warnings", "deprecations", "stdout_lines", "stderr_lines"})
+
+
+def _text(value: Any) -> str:
+    return str(value)
+
+
+def _own(task: Any) -> bool:
+    return str(task.action).rpartition(".")[2].startswith(_OWN)
+
+
+def _task_document(task: Any) -> dict[str, Any]:
+    role = getattr(task, "_role", None)
+    return {
+        "name": _text(task.get_name()),
+        "action": _text(task.action),
+        "role": _text(role.get_name()) if role else "",
+    }
+
+
+def _failure_text(data: dict[str, Any]) -> str:
+    """Return why it failed: the module's own words, of a loop those of the items that failed."""
+    items = [item for item in data.get("results") or [] if isinstance(item, dict) and item.get("failed")]
+    if items:
+        return "\n".join(dict.fromkeys(_failure_text(item) for item in items))[:_TEXT_LIMIT]
+    parts = [data.get("msg"), data.get("module_stderr"), data.get("stderr"), data.get("reason")]
+    texts = [_text(part).strip() for part in parts if part]
+    return "\n".join(dict.fromkeys(text for text in texts if text))[:_TEXT_LIMIT] or "it failed without a message"
+
+
+def _host_document(manager: Any, play: Any, host: Any) -> dict[str, Any]:
+    """Return how a host is reached and what its inventory says to gpusetup; no other variable leaves Ansible."""
+    variables = manager.get_vars(play=play, host=host)
+    wanted = {name: variables[name] for name in variables if name.startswith(_ASKED) or name in _CONNECTION}
+    asked: dict[str, Any] = {}
+    problem = ""
+    if wanted:
+        from ansible.template import Templar  # type: ignore[import-untyped]
+
+        templar = Templar(loader=manager._loader, variables=variables)
+        for name, value in wanted.items():
+            try:
+                asked[name] = templar.template(value)
+            except Exception as error:  # noqa: BLE001, PERF203 - an unfinished template is the user's, and is named
+                problem = f"{name}: {error}"
+    return {
+        "groups": sorted(_text(group.name) for group in host.groups if group.name not in {"all", "ungrouped"}),
+        "connection": {name: asked.pop(name) for name in _CONNECTION if name in asked},
+        "variables": asked,
+        **({"problem": problem} if problem else {}),
+    }

@@ -1,0 +1,74 @@
+"""The overlay inventory: a second inventory folder that gives every host the variables of its plan.
+
+Ansible reads these files as templates, so text that a host or a person could have planted there is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["SELECTED", "check_host_name", "template_in", "write_local_inventory", "write_overlay"]
+
+SELECTED = "gpusetup_selected"
+"""The group to limit a playbook to: names in a pattern would be read as patterns."""
+
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:@+-]{0,252}[A-Za-z0-9_])?")
+_TEMPLATE = ("{{", "{%", "{#")
+
+
+def check_host_name(name: str) -> str:
+    """Return why this name cannot be used, or nothing."""
+    if _HOST.fullmatch(name):
+        return ""
+    return "a host's name is letters, digits and . _ - + : @, at most 254, without spaces, slashes or quotes"
+
+
+def template_in(value: Any, path: str = "") -> str:
+    """Return the path of the first text that Ansible would take for a template, or nothing."""
+    if isinstance(value, str):
+        return path or "value" if any(mark in value for mark in _TEMPLATE) else ""
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in pairs:
+        if found := template_in(key, path) or template_in(item, f"{path}.{key}" if path else str(key)):
+            return found
+    return ""
+
+
+def write_overlay(folder: Path, variables: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Write one JSON file per host below `host_vars`, readable by its owner alone, and the group SELECTED of them."""
+    host_vars = folder / "host_vars"
+    host_vars.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    for host, values in variables.items():
+        if problem := check_host_name(host):
+            raise BadInputError("GS-404", f"cannot work with a host called {host!r}", note=problem)
+        if where := template_in(dict(values)):
+            raise BadInputError("GS-405", f"{host}: {where} holds template marks, which Ansible would run", path=where)
+        # A folder per host: with plain files, the one of a host `a` would also be read for a host `a.json`.
+        (host_vars / host).mkdir(mode=0o700, exist_ok=True)
+        _write(host_vars / host / "plan.json", values)
+    hosts: dict[str, Any] = {host: {} for host in variables}
+    _write(folder / "hosts.json", {"all": {"children": {SELECTED: {"hosts": hosts}}}})
+    return folder
+
+
+def write_local_inventory(folder: Path) -> Path:
+    """Write an inventory of this machine alone."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / "local.json"
+    _write(path, {"all": {"hosts": {"localhost": {"ansible_connection": "local"}}}})
+    return path
+
+
+def _write(path: Path, document: object) -> None:
+    path.write_bytes(msgspec.json.encode(document))
+    path.chmod(0o600)

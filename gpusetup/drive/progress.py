@@ -1,0 +1,122 @@
+"""Who watches a run: a live table on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+    from gpusetup.drive.events import Event, HostProgress, Track
+    from gpusetup.drive.playbook import Observer
+
+__all__ = ["PlainProgress", "watch"]
+
+_SAY_AGAIN = 30.0
+_ROWS = 30
+
+
+@contextmanager
+def watch(out: IO[str], *, phase: str) -> Iterator[Observer]:
+    """Return the right observer for this output; a terminal gets a live table."""
+    if out.isatty():
+        progress = _LiveProgress(out, phase)
+        with progress.shown():
+            yield progress
+    else:
+        yield PlainProgress(out)
+
+
+class PlainProgress:
+    """One line per thing that changed or failed, and a sign of life during long steps."""
+
+    def __init__(self, out: IO[str]) -> None:
+        self.out = out
+        self.said: dict[str, float] = {}
+
+    def event(self, event: Event, track: Track) -> None:
+        """Say what changed and what failed."""
+        kind, name = event["event"], str(event.get("host", ""))
+        if kind == "begin":
+            self.said[name] = time.time()
+        elif kind == "changed":
+            self._say(name, f"{event.get('name')} ({float(event.get('seconds', 0)):.1f} s)")
+        elif kind in {"failed", "unreachable"}:
+            failure = track.host(name).failure
+            text = failure.message.strip().splitlines()[0] if failure and failure.message.strip() else ""
+            self._say(name, f"{kind.upper()} {event.get('name')}: {text}")
+
+    def tick(self, track: Track) -> None:
+        """Say that a long step is still running, every half minute."""
+        now = time.time()
+        for host in track.hosts.values():
+            if host.task and now - self.said.get(host.name, now) >= _SAY_AGAIN:
+                self.said[host.name] = now
+                detail = f": {host.detail}" if host.detail else ""
+                self._say(host.name, f"{host.task}{detail}, {now - host.task_since:.0f} s so far")
+
+    def stopping(self, track: Track) -> None:
+        """Say that it stops, and how to stop at once."""
+        busy = sum(1 for host in track.hosts.values() if host.task)
+        self._say("stopping", f"waiting for {busy} host(s) to end their step; Ctrl-C again stops at once")
+
+    def _say(self, who: str, text: str) -> None:
+        print(f"{who}: {text}", file=self.out, flush=True)
+
+
+class _LiveProgress:
+    """A table of hosts that is drawn over itself."""
+
+    def __init__(self, out: IO[str], phase: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self.console = Console(file=out, highlight=False)
+        self.live = Live(console=self.console, refresh_per_second=4, transient=True)
+        self.phase = phase
+        self.plain = PlainProgress(out)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        with self.live:
+            yield
+
+    def event(self, event: Event, track: Track) -> None:
+        """Failures stay on the screen above the table."""
+        if event["event"] in {"failed", "unreachable"}:
+            failure = track.host(str(event["host"])).failure
+            first = failure.message.strip().splitlines()[0] if failure and failure.message.strip() else ""
+            self.console.print(f"{event['host']}: {event['event'].upper()} {event.get('name')}: {first}", markup=False)
+
+    def tick(self, track: Track) -> None:
+        """Draw it anew."""
+        self.live.update(self._table(track))
+
+    def stopping(self, track: Track) -> None:
+        """Say that it stops, and how to stop at once."""
+        self.plain.stopping(track)
+
+    def _table(self, track: Track) -> RenderableType:
+        from rich.table import Table
+
+        now = time.time()
+        grid = Table.grid(padding=(0, 2))
+        busy = [host for host in track.hosts.values() if host.task]
+        failed = sum(1 for host in track.hosts.values() if host.failure)
+        grid.add_row(f"[bold]{self.phase}[/]", f"{len(track.hosts)} hosts, {len(busy)} busy, {failed} failed")
+        for host in busy[:_ROWS]:
+            grid.add_row(host.name, _doing(host, now))
+        if len(busy) > _ROWS:
+            grid.add_row("…", f"and {len(busy) - _ROWS} more")
+        return grid
+
+
+def _doing(host: HostProgress, now: float) -> str:
+    from rich.markup import escape
+
+    elapsed = f"{now - host.task_since:.0f} s"
+    return escape(f"{host.task}  {host.detail}  {elapsed}" if host.detail else f"{host.task}  {elapsed}")
