@@ -8,13 +8,23 @@ import msgspec
 
 from gpusetup.errors import BadInputError
 from gpusetup.facts import probe
-from gpusetup.facts.products import Lookup, name_gpus
+from gpusetup.facts.products import name_gpus
 from gpusetup.model.facts import SCHEMA, Facts, HostFacts
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["LOCAL_NAME", "capture_this_machine", "captured", "from_probe", "read_facts", "this_machine", "write_capture"]
+    from gpusetup.facts.products import Lookup
+
+__all__ = [
+    "LOCAL_NAME",
+    "capture_this_machine",
+    "captured",
+    "from_probe",
+    "read_facts",
+    "this_machine",
+    "write_capture",
+]
 
 LOCAL_NAME = "localhost"
 
@@ -72,7 +82,9 @@ def write_capture(data: dict[str, Any], folder: Path) -> None:
             "GS-303", f"cannot write the capture: {error.strerror}", path=str(error.filename or folder)
         ) from error
     except (KeyError, ValueError, TypeError) as error:
-        raise BadInputError("GS-304", f"a host sent a capture that cannot be used: {error}", path=str(folder)) from error
+        raise BadInputError(
+            "GS-304", f"a host sent a capture that cannot be used: {error}", path=str(folder)
+        ) from error
 
 
 def _refuse_occupied(folder: Path) -> None:

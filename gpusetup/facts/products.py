@@ -9,11 +9,15 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Gpu, HostFacts
 
-__all__ = ["Lookup", "Product", "matrix_lookup", "name_gpus"]
+    Lookup: TypeAlias = "Callable[[str, str], Product | None]"
+    """Asked with a PCI id and a subsystem id."""
+
+__all__ = ["Product", "matrix_lookup", "name_gpus"]
 
 
 class Product(Struct, frozen=True, kw_only=True):
@@ -24,10 +28,7 @@ class Product(Struct, frozen=True, kw_only=True):
     compute_capability: str | None
 
 
-Lookup = "Callable[[str, str], Product | None]"
-
-
-def name_gpus(host: HostFacts, lookup: Callable[[str, str], Product | None] | None) -> HostFacts:
+def name_gpus(host: HostFacts, lookup: Lookup | None) -> HostFacts:
     """Return the host with its GPUs named; a GPU that the matrix does not know keeps what nvidia-smi said of it."""
     named = tuple(_named(gpu, lookup(gpu.pci_id, gpu.subsystem) if lookup else None) for gpu in host.gpus)
     return msgspec.structs.replace(host, gpus=named)
@@ -46,7 +47,7 @@ def _named(gpu: Gpu, product: Product | None) -> Gpu:
     )
 
 
-def matrix_lookup(matrix: Matrix) -> Callable[[str, str], Product | None]:
+def matrix_lookup(matrix: Matrix) -> Lookup:
     """Return the lookup that the shipped matrix (or an overlay) answers."""
     from gpusetup.matrix.gpus import gpu_by_id
 

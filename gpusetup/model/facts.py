@@ -1,7 +1,7 @@
 """What hosts are: the document gpusetup/facts/1.
 
-The host probe writes these fields; name, architecture and compute capability of a GPU are added on the controller from the
-matrix. None means "could not be told"; `unreadable` then says why.
+The host probe writes these fields; name, architecture and compute capability of a GPU are added on the controller
+from the matrix. None means "could not be told"; `unreadable` then says why.
 """
 
 from __future__ import annotations

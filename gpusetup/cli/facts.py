@@ -1,0 +1,83 @@
+"""What hosts are, as far as a GPU stack cares; nothing is changed.
+
+No INVENTORY means this machine; --root DIR looks at a captured one. The JSON answer is what `gpusetup resolve --from`
+and `gpusetup plan` start from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.facts.products import Lookup
+    from gpusetup.model.facts import Facts
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    group = parser.add_argument_group("what to look at")
+    group.add_argument("--root", metavar="DIR", help="a captured machine instead of a living one")
+    group.add_argument(
+        "--capture", metavar="DIR", help="also write a redacted miniature root, for a bug report or a test"
+    )
+    group.add_argument(
+        "--no-candidates", action="store_true", help="do not look up what the package repositories offer (faster)"
+    )
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Look, and print what was seen."""
+    facts = _collect(arguments)
+    if arguments.format == "json":
+        text = output.json_text(facts)
+    else:
+        from gpusetup.facts.text import describe
+
+        text = describe(facts)
+    output.write_answer(text, arguments.out)
+    return gravest([Exit(failure.exit) for failure in facts.failures.values()])
+
+
+def _collect(arguments: argparse.Namespace) -> Facts:
+    from gpusetup.facts import collect
+    from gpusetup.model.facts import Facts
+
+    lookup = _lookup()
+    if arguments.root is not None:
+        if arguments.inventory or arguments.capture:
+            other = "an inventory" if arguments.inventory else "--capture"
+            raise BadInputError(
+                "GS-307",
+                f"--root looks at a folder and cannot go with {other}",
+                path="--root",
+                hint="leave one of them out",
+            )
+        return Facts(hosts={collect.LOCAL_NAME: collect.captured(Path(arguments.root), lookup)})
+    if arguments.inventory:
+        from gpusetup.cli.fleet import fleet_facts
+
+        return fleet_facts(arguments, lookup)
+    candidates = not arguments.no_candidates
+    if arguments.capture:
+        host = collect.capture_this_machine(Path(arguments.capture), lookup, candidates=candidates)
+    else:
+        host = collect.this_machine(lookup, candidates=candidates)
+    return Facts(hosts={collect.LOCAL_NAME: host})
+
+
+def _lookup() -> Lookup:
+    """Return the matrix's names of GPUs."""
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.matrix.load import matrix
+
+    return matrix_lookup(matrix())

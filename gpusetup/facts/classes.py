@@ -1,0 +1,69 @@
+"""Group hosts that are alike in all that resolve and plan look at, so that each kind is worked out once."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpusetup.model.facts import HostFacts
+
+__all__ = ["fingerprint", "group"]
+
+_ROOM_STEPS = (1 << 30, 4 << 30, 16 << 30)
+"""Free space counts in coarse steps: two hosts differ when an install fits on one of them only."""
+
+
+def group(hosts: Mapping[str, HostFacts]) -> dict[str, tuple[str, ...]]:
+    """Return fingerprint → names of the hosts that share it, in the order in which the hosts came."""
+    classes: dict[str, list[str]] = {}
+    for name, host in hosts.items():
+        classes.setdefault(fingerprint(host), []).append(name)
+    return {digest: tuple(names) for digest, names in classes.items()}
+
+
+def fingerprint(host: HostFacts) -> str:
+    """Return a short digest over what matters; names, identifiers, bus addresses, times and bytes are left out."""
+    packed = msgspec.json.encode(_what_matters(host), order="deterministic")
+    return hashlib.sha256(packed).hexdigest()[:16]
+
+
+def _what_matters(host: HostFacts) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(host)
+    for name in ("boot", "gpus", "nvswitch", "processes", "disks", "interpreter", "state", "unreadable", "smi"):
+        del told[name]
+    del told["packages"]["lock"]
+    for name in ("vendor", "product"):
+        del told["virtualisation"][name]
+    told["display"]["sessions"] = bool(host.display.sessions)
+    told["display"]["other_gpus"] = sorted(other.pci_id for other in host.display.other_gpus)
+    told["gpus"] = sorted(
+        [gpu.pci_id, gpu.subsystem, gpu.bound or "", str(gpu.vgpu), gpu.mig or "", _fabric(host, index)]
+        for index, gpu in enumerate(host.gpus)
+    )
+    told["nvswitch"] = host.nvswitch.kind if host.nvswitch else None
+    told["busy"] = bool(host.processes)
+    told["smi"] = host.smi.ok if host.smi else None
+    told["room"] = {
+        place: [sum(disk.free >= step for step in _ROOM_STEPS), disk.writable] for place, disk in host.disks.items()
+    }
+    told["state"] = _recorded(host.state)
+    return told
+
+
+def _fabric(host: HostFacts, index: int) -> str:
+    fabric = host.gpus[index].fabric
+    return f"{fabric.state}/{fabric.status}" if fabric else ""
+
+
+def _recorded(state: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Keep of a recorded state what was applied, not when or in which run."""
+    if state is None:
+        return None
+    return {
+        key: state[key] for key in ("schema", "lock", "lock_digest", "stack", "phase", "components") if key in state
+    }

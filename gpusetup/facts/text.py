@@ -1,0 +1,173 @@
+"""Facts for people: what a host is in a dozen lines of 80 columns; hosts that are alike are told once."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gpusetup.facts.classes import group
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.model.facts import Facts, HostFacts
+
+__all__ = ["describe"]
+
+_WIDTH = 80
+_LABEL = 12
+
+
+def describe(facts: Facts) -> str:
+    """Return the whole document as text."""
+    blocks = [_block(_title(names), list(_lines(facts.hosts[names[0]]))) for names in group(facts.hosts).values()]
+    for name, failure in facts.failures.items():
+        blocks.append(_block(name, [("no answer", f"{failure.message} [{failure.reference}]")]))
+    return "\n".join(blocks)
+
+
+def _title(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} hosts alike: " + ", ".join(names)
+
+
+def _block(title: str, rows: list[tuple[str, str]]) -> str:
+    lines = textwrap.wrap(title, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    for label, text in rows:
+        lines += textwrap.wrap(
+            text,
+            _WIDTH,
+            initial_indent="  " + label.ljust(_LABEL),
+            subsequent_indent=" " * (_LABEL + 2),
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
+    if host.simulated:
+        yield "simulated", "its GPUs, virtualisation and kernel come from a captured machine"
+    yield "system", f"{host.os.name}, {host.arch}, glibc {host.os.glibc or 'unknown'}"
+    yield "machine", _machine(host)
+    if host.virtualisation.driver_refused:
+        yield "refused", f"no driver may be installed here: this is {_refusal(host)}"
+    yield "kernel", _kernel(host)
+    yield "secure boot", {True: "on", False: "off", None: "unknown"}[host.secure_boot]
+    yield "GPUs", _gpus(host)
+    if host.nvswitch:
+        count = len(host.nvswitch.pci) or host.nvswitch.devices or len(host.nvswitch.managers)
+        yield "NVSwitch", f"{count} ({'on PCI' if host.nvswitch.kind == 'pci' else 'NVLink 5, through managers'})"
+    yield "driver", _driver(host)
+    yield "nouveau", _nouveau(host)
+    if host.cuda.toolkits:
+        default = f"; default {host.cuda.default}" if host.cuda.default else ""
+        yield "CUDA", ", ".join(f"{kit.version or '?'} in {kit.path}" for kit in host.cuda.toolkits) + default
+    for label, libraries in (("cuDNN", host.cudnn), ("NCCL", host.nccl)):
+        if libraries:
+            yield label, ", ".join(f"{library.version} ({library.source})" for library in libraries)
+    if host.containers.runtimes or host.containers.toolkit:
+        toolkit = f"NVIDIA toolkit {host.containers.toolkit}" if host.containers.toolkit else "no NVIDIA toolkit"
+        yield "containers", ", ".join(host.containers.runtimes) + "; " + toolkit
+    yield "packages", _packages(host)
+    if host.display.sessions or host.display.hybrid:
+        yield "display", _display(host)
+    if host.processes:
+        yield "GPU in use", ", ".join(f"{process.command} ({process.pid})" for process in host.processes[:6])
+    if host.disks:
+        yield (
+            "free",
+            ", ".join(f"{place} {disk.free / 2**30:.1f} GiB" for place, disk in host.disks.items() if not disk.same_as),
+        )
+    for python in host.pythons:
+        frameworks = ", ".join(f"{name} {version}" for name, version in sorted(python.packages.items()))
+        yield "Python", f"{python.version} {python.path}" + (f": {frameworks}" if frameworks else "")
+    for unknown in host.unreadable:
+        yield "not read", f"{unknown.field}: {unknown.reason}"
+
+
+def _machine(host: HostFacts) -> str:
+    kind = host.virtualisation
+    words = "bare metal" if kind.kind == "none" else f"{kind.kind} guest"
+    named = " ".join(part for part in (kind.vendor, kind.product) if part)
+    return words + (f" on {kind.cloud}" if kind.cloud else "") + (f": {named}" if named else "")
+
+
+def _refusal(host: HostFacts) -> str:
+    if host.virtualisation.wsl:
+        return "WSL, where the driver belongs to Windows"
+    return f"a container ({host.virtualisation.container}), where the driver belongs to the host"
+
+
+def _kernel(host: HostFacts) -> str:
+    kernel, target = host.kernel, host.kernel.target
+    words = kernel.running
+    if kernel.next != kernel.running:
+        words += f"; boots next: {kernel.next} ({kernel.next_basis})"
+    return words + ("; headers are there" if target and target.headers else "; no headers for it")
+
+
+def _gpus(host: HostFacts) -> str:
+    if not host.gpus:
+        return "no NVIDIA GPU"
+    kinds = Counter(
+        f"{gpu.name or 'unknown product'} ({gpu.pci_id}"
+        + (f", {gpu.arch}" if gpu.arch else "")
+        + (f", {gpu.compute_capability}" if gpu.compute_capability else "")
+        + (", vGPU" if gpu.vgpu else "")
+        + ")"
+        for gpu in host.gpus
+    )
+    return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+
+
+def _driver(host: HostFacts) -> str:
+    driver = host.driver
+    if driver is None:
+        return "none"
+    words = f"{driver.version or 'unknown version'}"
+    words += f" {driver.flavour}" if driver.flavour else ""
+    words += " from " + " and ".join(driver.origins) if driver.origins else " of unknown origin"
+    if driver.loaded is None:
+        words += ", not loaded"
+    elif driver.loaded.version == driver.version:
+        words += ", loaded"
+    else:
+        words += f", but {driver.loaded.version} is loaded"
+    if driver.mismatch:
+        words += f"; libraries are {driver.library}: reboot, or reload the module"
+    if host.smi and not host.smi.ok and host.smi.why and driver.loaded:
+        words += f"; nvidia-smi: {host.smi.why}"
+    return words
+
+
+def _nouveau(host: HostFacts) -> str:
+    nouveau = host.nouveau
+    words = ["loaded" if nouveau.loaded else "not loaded", "blacklisted" if nouveau.blacklisted else "not blacklisted"]
+    if nouveau.in_initramfs:
+        words.append("in the initramfs")
+    words.append(
+        {True: "would load at the next boot", False: "stays out at the next boot", None: "next boot unknown"}[
+            nouveau.loads_at_boot
+        ]
+    )
+    return ", ".join(words)
+
+
+def _packages(host: HostFacts) -> str:
+    packages = host.packages
+    if packages.manager is None:
+        return "no package manager that we know"
+    words = [packages.manager, f"{len(packages.held)} held" if packages.held else "nothing held"]
+    words += [f"in a bad state: {problem}" for problem in packages.problems[:3]]
+    if packages.lock:
+        words.append(f"locked by {packages.lock.command or 'process'} ({packages.lock.pid})")
+    if packages.automatic_upgrades.enabled and not packages.automatic_upgrades.excludes_nvidia:
+        words.append("upgrades itself, NVIDIA packages included")
+    return ", ".join(words)
+
+
+def _display(host: HostFacts) -> str:
+    words = [f"{session.type} session ({session.kind})" for session in host.display.sessions]
+    if host.display.hybrid:
+        words.append("hybrid with " + ", ".join(other.pci_id for other in host.display.other_gpus))
+    return ", ".join(words)
