@@ -62,10 +62,11 @@ def write_overlay(folder: Path, variables: Mapping[str, Mapping[str, Any]]) -> P
 
 
 def write_local_inventory(folder: Path) -> Path:
-    """Write an inventory of this machine alone."""
+    """Write an inventory of this machine alone, with the distribution's Python rather than one from somebody's PATH."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / "local.json"
-    _write(path, {"all": {"hosts": {"localhost": {"ansible_connection": "local"}}}})
+    variables = {"ansible_connection": "local", "ansible_python_interpreter": "/usr/bin/python3"}
+    _write(path, {"all": {"hosts": {"localhost": variables}}})
     return path
 
 
