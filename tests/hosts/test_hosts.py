@@ -1,0 +1,63 @@
+"""Captured machines: what the probe says of each, compared with what was expected of it.
+
+A folder is <os>-<gpu>-<expected answer>: `root/` stands in for the machine, `expected.json` holds under `facts` the part
+of the facts that must be there (folders may say less than the facts do, never something else).
+"""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpusetup.facts.collect import captured
+from gpusetup.facts.products import matrix_lookup
+from gpusetup.matrix.load import matrix
+
+HERE = Path(__file__).parent
+HOSTS = sorted(path.parent for path in HERE.glob("*/expected.json"))
+
+
+def differences(expected, seen, path="$"):
+    """Return where `seen` lacks or contradicts `expected`."""
+    if isinstance(expected, dict) and isinstance(seen, dict):
+        return [
+            line
+            for key, value in expected.items()
+            for line in ([f"{path}.{key}: missing"] if key not in seen else differences(value, seen[key], f"{path}.{key}"))
+        ]
+    if isinstance(expected, list) and isinstance(seen, (list, tuple)):
+        if len(expected) != len(seen):
+            return [f"{path}: {len(seen)} items, not {len(expected)}"]
+        return [
+            line
+            for index, pair in enumerate(zip(expected, seen, strict=True))
+            for line in differences(*pair, f"{path}[{index}]")
+        ]
+    return [] if expected == seen else [f"{path}: {seen!r}, not {expected!r}"]
+
+
+def test_every_folder_is_a_case():
+    folders = {path for path in HERE.iterdir() if (path / "root").is_dir()}
+    assert folders == set(HOSTS)
+    assert len(HOSTS) >= 18
+
+
+@pytest.mark.parametrize("folder", HOSTS, ids=lambda folder: folder.name)
+def test_facts(folder):
+    expected = json.loads((folder / "expected.json").read_text())
+    host = captured(folder / "root", matrix_lookup(matrix()))
+    assert differences(expected["facts"], msgspec.to_builtins(host)) == []
+    assert host.simulated is False
+
+
+@pytest.mark.parametrize("folder", HOSTS, ids=lambda folder: folder.name)
+def test_every_gpu_is_a_product_of_the_matrix(folder):
+    for gpu in captured(folder / "root", matrix_lookup(matrix())).gpus:
+        assert gpu.name and gpu.arch and gpu.compute_capability, gpu.pci_id
+
+
+def test_the_comparison_itself_can_fail():
+    assert differences({"a": 1}, {"a": 2}) == ["$.a: 2, not 1"]
+    assert differences({"a": [1, 2]}, {"a": [1]}) == ["$.a: 1 items, not 2"]
+    assert differences({"a": {"b": None}}, {"a": {}}) == ["$.a.b: missing"]
