@@ -1,0 +1,248 @@
+"""apt and dpkg: look, simulate, change. Only command-line tools, so that it works on every release."""
+
+import os
+import re
+
+from . import locks, packages, process
+from .failure import HostFailure
+
+_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
+_INST = re.compile(r"^Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(.*)\)")
+_REMV = re.compile(r"^(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
+_URI = re.compile(r"^'[^']+' (\S+) (\d+) ")
+_FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
+
+
+class Apt(object):
+    """One host's apt. `options` are apt's own `-o` settings: a preview points them to a folder of its own."""
+
+    name = "apt"
+
+    def __init__(self, network=None, options=(), tell=None, log=None, recommends=False):
+        self.env = process.environment(network)
+        self.options = [piece for item in options for piece in ("-o", item)]
+        self.tell = tell or (lambda *_words: None)
+        self.log = log
+        self.recommends = recommends
+
+    # look
+
+    def installed(self):
+        """Return {"name" or "name:arch" of a foreign architecture: version} of installed packages."""
+        return self._status()[0]
+
+    def damaged(self):
+        """Return the packages that dpkg has half done."""
+        return self._status()[1]
+
+    def _status(self):
+        fields = "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n"
+        code, text, error = process.output(["dpkg-query", "-W", "-f", fields], self.env)
+        if code not in (0, 1):
+            raise HostFailure("GS-462", "dpkg does not answer: {}".format(error.strip()))
+        native = self.architecture()
+        good, bad = {}, {}
+        for line in text.splitlines():
+            status, name, arch, version = line.split("\t")
+            key = name if arch in (native, "all") else "{}:{}".format(name, arch)
+            if status[1] == "i":
+                good[key] = version
+            elif status[1] in "UFWtH":
+                bad[key] = {"U": "unpacked", "F": "half configured", "H": "half installed"}.get(status[1], "waits for triggers")
+                good[key] = version
+        return good, bad
+
+    def architecture(self):
+        """Return dpkg's own architecture."""
+        return process.output(["dpkg", "--print-architecture"], self.env)[1].strip()
+
+    def held(self):
+        """Return the names of held packages."""
+        return sorted(process.output(["apt-mark", "showhold"], self.env)[1].split())
+
+    def offered(self, names):
+        """Return {name: [{"version", "from"}]}, newest first."""
+        found = dict((name, []) for name in names)
+        if not names:
+            return found
+        _code, text, _error = process.output(["apt-cache"] + self.options + ["madison"] + sorted(names), self.env)
+        for line in text.splitlines():
+            pieces = [piece.strip() for piece in line.split("|")]
+            if len(pieces) == 3 and pieces[0] in found and not pieces[2].endswith("Sources"):
+                found[pieces[0]].append({"version": pieces[1], "from": pieces[2]})
+        return found
+
+    def description(self, name, version):
+        """Return the first line of a package's description."""
+        _code, text, _error = process.output(["apt-cache"] + self.options + ["show", "{}={}".format(name, version)], self.env)
+        match = re.search(r"^Description(?:-\w+)?: (.*)$", text, re.MULTILINE)
+        return match.group(1) if match else ""
+
+    def lock_holder(self):
+        """Return who holds one of the locks, None when all are free."""
+        for path in _LOCKS:
+            found = locks.holder(path)
+            if found:
+                return found
+        return None
+
+    # change
+
+    def refresh(self):
+        """Fetch the lists; return what went wrong as lines. Our own repositories are judged by what they then offer."""
+        self.tell("refresh", "fetching package lists")
+        argv = ["apt-get", "-q"] + self.options + ["update"]
+        code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
+        trouble = [line for line in tail if _FETCH_TROUBLE.match(line) and not line.startswith("N:")]
+        return trouble if code or trouble else []
+
+    def arguments(self, wishes, removals):
+        """Return wishes and removals as apt-get's own words."""
+        words = []
+        for wish in wishes:
+            words.append(packages.key(wish) + ("=" + wish["version"] if wish["version"] else ""))
+        return words + [name + "-" for name in removals]
+
+    def _install(self, words, extra=()):
+        return (
+            ["apt-get", "-q", "-y"]
+            + self.options
+            + list(extra)
+            + ["-o", "APT::Install-Recommends={}".format("true" if self.recommends else "false")]
+            + ["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=120"]
+            + ["--allow-downgrades", "--allow-change-held-packages", "install"]
+            + words
+        )
+
+    def simulate(self, wishes, removals):
+        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}."""
+        words = self.arguments(wishes, removals)
+        code, text, error = process.output(self._install(words, ["-s", "-o", "Debug::NoLocking=1"]), self.env, 300)
+        if code:
+            raise HostFailure("GS-463", "apt cannot put this set of packages together", " ".join(words), _reasons(text + error))
+        answer = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}}
+        for line in text.splitlines():
+            match = _INST.match(line)
+            if match:
+                name, old, new = match.group(1), match.group(2), match.group(3)
+                if old is None:
+                    answer["install"][name] = new
+                else:
+                    answer["downgrade" if self.older(new, old) else "upgrade"][name] = [old, new]
+            match = _REMV.match(line)
+            if match:
+                answer["remove"][match.group(1)] = match.group(2) or ""
+        answer.update(self._sizes(words))
+        return answer
+
+    def _sizes(self, words):
+        _code, text, _error = process.output(self._install(words, ["-qq", "--print-uris"]), self.env, 300)
+        found = [_URI.match(line) for line in text.splitlines()]
+        have = self._archives()
+        download = sum(int(match.group(2)) for match in found if match and match.group(1) not in have)
+        argv = [word for word in self._install(words, ["--assume-no", "-o", "Debug::NoLocking=1"]) if word != "-y"]
+        _code, text, _error = process.output(argv, self.env, 300)
+        match = re.search(r"After this operation, ([\d.,]+) ([kMG]?B) (of additional disk space will be used|disk space will be freed)", text)
+        disk = 0
+        if match:
+            unit = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[match.group(2)]
+            disk = int(float(match.group(1).replace(",", "")) * unit) * (1 if "additional" in match.group(3) else -1)
+        return {"download_bytes": download, "disk_bytes": disk}
+
+    def _archives(self):
+        folder = "/var/cache/apt/archives"
+        return set(os.listdir(folder)) if os.path.isdir(folder) else set()
+
+    def older(self, left, right):
+        """Say whether a version is older than another, by dpkg's own order."""
+        return process.output(["dpkg", "--compare-versions", left, "lt", right], self.env)[0] == 0
+
+    def transact(self, wishes, removals):
+        """Install, change and remove in one transaction; return (ok, last lines)."""
+        return self._run(self._install(self.arguments(wishes, removals), ["-o", "APT::Status-Fd={fd}"]))
+
+    def purge(self, names):
+        """Take packages away with their configuration; return (ok, last lines)."""
+        argv = ["apt-get", "-q", "-y"] + self.options + ["--allow-change-held-packages", "purge"] + list(names)
+        return self._run(argv[:3] + ["-o", "APT::Status-Fd={fd}"] + argv[3:])
+
+    def autoremovable(self, among):
+        """Return the packages of a set that nothing needs any more."""
+        _code, text, _error = process.output(["apt-get", "-s", "-q"] + self.options + ["autoremove"], self.env, 300)
+        found = [match.group(1).split(":")[0] for match in (_REMV.match(line) for line in text.splitlines()) if match]
+        return [name for name in found if name in among]
+
+    def _run(self, argv):
+        code, tail = process.stream(argv, self.env, self._line, self._progress, self.log)
+        return code == 0, tail
+
+    def _line(self, line):
+        match = re.match(r"^(?:Building (?:initial )?module\b.*|Setting up (\S+).*|update-initramfs: .*)$", line)
+        if match:
+            self.tell("install", line[:120])
+
+    def _progress(self, line):
+        kind, _, rest = line.partition(":")
+        pieces = rest.split(":", 2)
+        if kind not in ("dlstatus", "pmstatus") or len(pieces) < 3:
+            return
+        try:
+            percent = int(float(pieces[1]))
+        except ValueError:
+            return
+        self.tell("download" if kind == "dlstatus" else "install", pieces[2].strip()[:120], percent)
+
+    def repair(self):
+        """Finish what an earlier, interrupted dpkg left; return the packages that are still damaged."""
+        if not self.damaged() and not _interrupted():
+            return {}
+        self.tell("repair", "finishing an interrupted package installation")
+        argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
+        process.stream(argv, self.env, lambda _line: None, log=self.log)
+        if self.damaged():
+            process.stream(
+                ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", "--fix-broken", "install"], self.env, lambda _line: None, log=self.log
+            )
+        return self.damaged()
+
+    def hold(self, names):
+        """Hold packages."""
+        self._mark("hold", names)
+
+    def unhold(self, names):
+        """Release packages."""
+        self._mark("unhold", names)
+
+    def _mark(self, what, names):
+        if not names:
+            return
+        code, _text, error = process.output(["apt-mark", what] + sorted(names), self.env)
+        if code:
+            raise HostFailure("GS-464", "apt-mark {} failed".format(what), ", ".join(sorted(names)), error.strip())
+
+    # switch sets of versions
+
+    def streams(self, wanted):
+        """Module streams exist only for dnf."""
+        if wanted:
+            raise HostFailure("GS-461", "module streams were asked for, but this host uses apt")
+        return []
+
+    def automatic_upgrades(self, names):
+        """Return the file that keeps automatic upgrades away from packages, as {path: content}."""
+        lines = ["// Written by gpusetup: the GPU stack moves only as a whole."]
+        lines.append("Unattended-Upgrade::Package-Blacklist {")
+        lines += ['  "^{}$";'.format(re.escape(name.split(":")[0]).replace("\\", "\\\\")) for name in sorted(names)]
+        lines.append("};")
+        return {"/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades": "\n".join(lines) + "\n"}
+
+
+def _interrupted():
+    folder = "/var/lib/dpkg/updates"
+    return bool(os.path.isdir(folder) and os.listdir(folder))
+
+
+def _reasons(text):
+    """Return the lines in which apt says why not."""
+    keep = [line.strip() for line in text.splitlines() if re.match(r"^(E: |W: | .*(Depends|Conflicts|Breaks|PreDepends):)", line)]
+    return "; ".join(keep)[:1500]

@@ -1,0 +1,180 @@
+"""Long steps that outlive the connection: start one detached, or join the one that runs, and read how far it is.
+
+A job is a folder in `<state>/jobs`: `status.json`, replaced in one step at every sign of progress, and `log`.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+
+from . import files
+from .failure import HostFailure
+
+_FRESH = 3600
+_POLL = 0.2
+
+
+class Job(object):
+    """One named job with one exact request; the same request joins it, another one is refused while it runs."""
+
+    def __init__(self, state_folder, name, request):
+        self.name = name
+        self.key = files.digest(json.dumps(request, sort_keys=True))[:16]
+        self.root = os.path.join(state_folder, "jobs")
+        self.folder = os.path.join(self.root, "{}-{}".format(name, self.key))
+        self.status_path = os.path.join(self.folder, "status.json")
+        self.log_path = os.path.join(self.folder, "log")
+        self.state = {}
+
+    # on the caller's side
+
+    def start_or_join(self, work, wait):
+        """Return the status: of the job that runs or just ended, else of one started now on `work(job)`."""
+        status = files.read_json(self.status_path)
+        if status and status["state"] == "running" and alive(status):
+            return self._watch(status, wait)
+        if status and status["state"] in ("done", "failed") and not status.get("collected") and time.time() - status["updated"] < _FRESH:
+            return self._collect(status)
+        self._refuse_beside_another()
+        interrupted = bool(status and status["state"] == "running")
+        self._start(work, interrupted)
+        return self._watch(None, wait)
+
+    def _watch(self, known, wait):
+        """Wait for something new: the end, or another message; at most `wait` seconds."""
+        deadline = time.time() + wait
+        while True:
+            status = files.read_json(self.status_path)
+            if status and status["state"] != "running":
+                return self._collect(status)
+            if status and not alive(status):
+                raise HostFailure(
+                    "GS-451",
+                    "a long step ended without a word: it was killed, or the machine ran out of memory",
+                    self.log_path,
+                    hint="the same command starts it again and mends what it left",
+                )
+            news = status and known and status["message"] != known["message"]
+            if news or time.time() > deadline:
+                return status or {"state": "running", "message": "starting", "percent": None, "step": "start"}
+            known = known or status
+            time.sleep(_POLL)
+
+    def _collect(self, status):
+        status["collected"] = True
+        files.write_json(self.status_path, status)
+        return status
+
+    def _refuse_beside_another(self):
+        for name in sorted(os.listdir(self.root)) if os.path.isdir(self.root) else []:
+            status = files.read_json(os.path.join(self.root, name, "status.json"))
+            if status and status["state"] == "running" and alive(status):
+                since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
+                raise HostFailure(
+                    "GS-452",
+                    "gpusetup is already changing this host",
+                    "job {}, process {}, since {}: {}".format(name, status["pid"], since, status["message"]),
+                    hint="wait for it, or repeat the command that started it to follow it",
+                )
+
+    def _start(self, work, interrupted):
+        if not os.path.isdir(self.folder):
+            os.makedirs(self.folder, 0o700)
+        files.write_atomically(self.log_path, "", 0o600)
+        if os.path.exists(self.status_path):
+            os.unlink(self.status_path)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        self._detached(work, interrupted)
+
+    # on the job's side
+
+    def _detached(self, work, interrupted):
+        code = 1
+        try:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            _redirect(self.log_path)
+            os.chdir("/")
+            self.state = {
+                "state": "running",
+                "pid": os.getpid(),
+                "born": _born(os.getpid()),
+                "boot": _boot_id(),
+                "started": time.time(),
+                "interrupted": interrupted,
+                "step": "start",
+                "message": "starting",
+                "percent": None,
+            }
+            self._write()
+            try:
+                result = work(self)
+                self.state.update({"state": "done", "result": result, "percent": 100, "message": "done"})
+                code = 0
+            except HostFailure as failure:
+                self.state.update({"state": "failed", "failure": failure.as_dict(), "result": getattr(failure, "result", {})})
+            except Exception as error:  # the job has nobody above it who could tell
+                traceback.print_exc()
+                failure = HostFailure("GS-450", "a bug in gpusetup: {!r}".format(error), self.log_path)
+                self.state.update({"state": "failed", "failure": failure.as_dict(), "result": {}})
+            self._write()
+        finally:
+            os._exit(code)
+
+    def tell(self, step, message, percent=None):
+        """Say how far the job is."""
+        changed = (step, message, percent) != (self.state.get("step"), self.state.get("message"), self.state.get("percent"))
+        if changed:
+            self.state.update({"step": step, "message": message, "percent": percent})
+            self._write()
+
+    def log(self, text):
+        """Add a line to the job's log."""
+        with open(self.log_path, "a") as stream:
+            stream.write(text.rstrip("\n") + "\n")
+
+    def _write(self):
+        self.state["updated"] = time.time()
+        files.write_json(self.status_path, self.state)
+
+
+def alive(status):
+    """Say whether the process that wrote a status still runs, in this boot."""
+    return status.get("boot") == _boot_id() and _born(status.get("pid")) == status.get("born") is not None
+
+
+def _born(pid):
+    """Return a process's start time in ticks: with the pid it names one process."""
+    try:
+        with open("/proc/{}/stat".format(pid)) as stream:
+            return stream.read().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _boot_id():
+    return (files.read_text("/proc/sys/kernel/random/boot_id") or "").strip()
+
+
+def _redirect(log_path):
+    source = os.open(os.devnull, os.O_RDONLY)
+    sink = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(source, 0)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
+    try:
+        highest = os.sysconf("SC_OPEN_MAX")
+    except ValueError:
+        highest = 1024
+    os.closerange(3, min(highest, 4096))
