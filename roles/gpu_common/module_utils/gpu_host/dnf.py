@@ -38,7 +38,7 @@ class Dnf(object):
     # look
 
     def installed(self):
-        """Return {"name" (with -version for packages that are there more than once): version}."""
+        """Return {"name" ("name-version" of packages that are there more than once, such as kernels): version}."""
         code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
         if code:
             raise HostFailure("GS-462", "rpm does not answer: {}".format(error.strip()))
@@ -46,9 +46,8 @@ class Dnf(object):
         rows = [row for row in rows if row[0] != "gpg-pubkey"]
         names = [row[0] for row in rows]
         found = {}
-        for name, version, arch in rows:
-            several = names.count(name) > 1
-            found["{}:{}-{}".format(name, arch, version) if several and name in found else name] = version
+        for name, version, _arch in rows:
+            found[name if names.count(name) == 1 else "{}-{}".format(name, _plain(version))] = version
         return found
 
     def damaged(self):
@@ -152,7 +151,7 @@ class Dnf(object):
                 os.unlink(script)
 
     def _is_dnf5(self):
-        return "dnf5" in process.output(["dnf", "--version"], self.env)[1].splitlines()[:1].__str__()
+        return "dnf5" in process.output(["dnf", "--version"], self.env)[1]
 
     def older(self, left, right):
         """Say whether a version is older than another, by rpm's own order."""

@@ -1,12 +1,19 @@
 """What the configured repositories offer for the packages of a GPU stack; only local indexes are read, nothing is fetched."""
 
+import os
 import re
+import shutil
+import tempfile
 
-_APT_PATTERNS = (
-    "^(nvidia-(driver|open|dkms|kernel|headless|utils|smi|settings|persistenced|modprobe|fabricmanager|imex|container|cuda-toolkit|cudnn|tesla|firmware|detect).*)$",
-    "^(cuda-(drivers|toolkit|runtime|compat|libraries|keyring|nvcc|cudart|nvrtc).*)$",
-    "^(cuda|libcuda1|libnvidia-(compute|container|nscq|ml|cfg).*|libnvsdm.*|nvlsm|libcudnn.*|libnccl.*|cudnn.*)$",
-    "^(dkms|mokutil|python3-venv|zstd|nvidia-container-toolkit|linux-modules-nvidia.*)$",
+from . import commands
+
+# Names that a plan may ask for. `apt-cache` itself matches patterns slowly: it lists its names, we choose.
+_APT_NAMES = re.compile(
+    r"^(?:nvidia-(?:driver|open|dkms|kernel|headless|utils|smi$|settings|persistenced|modprobe|fabricmanager|imex|container|cuda-toolkit|"
+    r"cudnn|tesla|firmware|detect).*|cuda-(?:drivers|toolkit|runtime|compat|libraries-\d|keyring|nvcc|cudart-\d|nvrtc-\d).*|cuda|libcuda1|"
+    r"libnvidia-(?:compute|container|nscq|ml|cfg).*|libnvsdm.*|nvlsm|libcudnn.*|cudnn.*|libnccl.*|dkms|mokutil|python3-venv|zstd|"
+    r"linux-modules-nvidia.*|linux-headers-(?:amd64|arm64|generic|aws|azure|gcp|oracle|cloud-amd64|cloud-arm64)|gcc-\d+)$",
+    re.MULTILINE,
 )
 _DNF_NAMES = (
     "nvidia-driver*", "nvidia-open*", "kmod-nvidia*", "cuda-drivers*", "cuda-toolkit*", "cuda-runtime*", "cuda-compat*", "nvidia-fabric*",
@@ -26,18 +33,48 @@ def collect(host, manager, kernel, seconds=25):
 
 
 def _apt(host, kernel, seconds):
-    headers = "^linux-headers-({}|amd64|arm64|generic|aws|azure|gcp|oracle|cloud-amd64)$".format(re.escape(kernel))
-    patterns = list(_APT_PATTERNS) + [headers]
-    told = host.run("apt-policy", ["apt-cache", "policy"] + patterns, seconds)
-    if told["rc"] != 0:
-        host.note("packages.candidates", "apt-cache: " + (told.get("why") or told["err"].strip()[:200]))
-        return None
-    found = parse_policy(told["out"])
-    offered = [name for name, package in sorted(found.items()) if package["candidate"]]
-    if offered:
-        shown = host.run("apt-show", ["apt-cache", "show", "--no-all-versions"] + offered, seconds)
-        _add_details(found, shown["out"] if shown["rc"] is not None else "")
+    with _AptCache(host) as apt:
+        names = host.observe("apt-names", lambda: _apt_names(apt, kernel, seconds))
+        if not names or names["why"]:
+            host.note("packages.candidates", "apt-cache: " + (names["why"] if names else "missing"))
+            return None
+        told = host.run("apt-policy", apt + ["policy"] + names["names"], seconds) if names["names"] else {"rc": 0, "out": ""}
+        if told["rc"] != 0:
+            host.note("packages.candidates", "apt-cache: " + (told.get("why") or told["err"].strip()[:200]))
+            return None
+        found = parse_policy(told["out"])
+        offered = [name for name, package in sorted(found.items()) if package["candidate"]]
+        if offered:
+            shown = host.run("apt-show", apt + ["show", "--no-all-versions"] + offered, seconds)
+            _add_details(found, shown["out"] if shown["rc"] is not None else "")
     return {name: found[name] for name in offered}
+
+
+def _apt_names(apt, kernel, seconds):
+    told = commands.run(apt + ["pkgnames"], seconds)
+    if told["rc"] != 0:
+        return {"names": [], "why": told.get("why") or told["err"].strip()[:200] or "failed"}
+    names = set(_APT_NAMES.findall(told["out"]))
+    headers = "linux-headers-" + kernel
+    return {"names": sorted(names | ({headers} if "\n" + headers + "\n" in told["out"] else set())), "why": None}
+
+
+class _AptCache(object):
+    """The start of an apt-cache command; where the host keeps no index cache, one that lasts for these few questions."""
+
+    def __init__(self, host):
+        self.folder = None
+        self.wanted = host.live and not os.path.exists("/var/cache/apt/pkgcache.bin")
+
+    def __enter__(self):
+        if not self.wanted:
+            return ["apt-cache"]
+        self.folder = tempfile.mkdtemp(prefix="gpusetup-apt-")
+        return ["apt-cache", "-o", "Dir::Cache::pkgcache=" + self.folder + "/pkgcache.bin"]
+
+    def __exit__(self, *_details):
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def parse_policy(text):
@@ -45,7 +82,7 @@ def parse_policy(text):
     found, package, version = {}, None, None
     for line in text.splitlines():
         if line and not line.startswith(" "):
-            package = {"candidate": None, "installed": None, "versions": [], "size": None, "transitional": False}
+            package = {"candidate": None, "installed": None, "versions": [], "size": None, "transitional": False, "needs": []}
             found[line.rstrip(":")] = package
         elif package is None:
             continue

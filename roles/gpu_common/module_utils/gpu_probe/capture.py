@@ -9,8 +9,9 @@ from .host import CAPTURE_FILE
 
 SCHEMA = "gpusetup/capture/1"
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
+_MACHINE_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 _MAC = re.compile(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
-_ADDRESS = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?=[/:\s,\"']|$)")
+_ADDRESS = re.compile(r"(?<![\w.+-])(?:\d{1,3}\.){3}\d{1,3}(?=[/:\s,\"']|$)")
 _ADDRESS6 = re.compile(r"\b(?:[0-9a-fA-F]{1,4}:){3,7}:?[0-9a-fA-F]{1,4}\b|\b[fF][eE]80::[0-9a-fA-F:]+")
 _URI = re.compile(r"(\w+://)([^/\s\"'\[\]]+)")
 _BUILDER = re.compile(r"\((\w[\w.-]*)@([\w.-]*)\)")
@@ -31,6 +32,8 @@ def pack(host):
     names = [name for name in (_node_name(),) if name]
     files = {}
     for path, raw in host.files.items():
+        if path in host.reduced_to_nothing:
+            continue
         content = raw if _BINARY.search(path) else redact(raw.decode("utf-8", "replace"), names, path).encode("utf-8")
         files[redact(path, names)] = base64.b64encode(_without_keys(path, content)).decode("ascii")
     return {
@@ -48,7 +51,8 @@ def redact(text, names=(), path=""):
     if path in _EMPTIED:
         return ""
     text = _UUID.sub("00000000-0000-0000-0000-000000000000", text)
-    text = _MAC.sub("00:00:00:00:00:00", text)
+    text = _MAC.sub("(address)", text)
+    text = _MACHINE_ID.sub("0" * 32, text)
     text = _SECRET.sub(r"\1=redacted", text)
     text = _HOME.sub("/home/user", text)
     text = _BUILDER.sub("(build@host)", text)

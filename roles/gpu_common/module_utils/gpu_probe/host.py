@@ -187,6 +187,7 @@ class Recorder(LiveHost):
     def __init__(self):
         super(Recorder, self).__init__()
         self.files = {}
+        self.reduced_to_nothing = set()
         self.folders = set()
         self.links = {}
         self.denied = {}
@@ -204,6 +205,8 @@ class Recorder(LiveHost):
         text = super(Recorder, self).read(path, field, keep)
         if text is not None and keep:
             self.files[path] = text.encode("utf-8")
+            if not text.strip():
+                self.reduced_to_nothing.add(path)
         return text
 
     def names(self, folder, pattern="*", field=None):

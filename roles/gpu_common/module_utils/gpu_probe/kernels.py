@@ -13,7 +13,7 @@ _IMAGES = ("/boot/vmlinuz-{}", "/boot/vmlinux-{}", "/boot/Image-{}", "/lib/modul
 def collect(host):
     """Return what the boot loader and /lib/modules say."""
     running = host.observe("kernel", platform.release) or "unknown"
-    cmdline = host.value("/proc/cmdline", "kernel.cmdline") or ""
+    cmdline = host.read("/proc/cmdline", "kernel.cmdline", keep=_only_gpu_arguments) or ""
     installed = [describe(host, release) for release in releases(host)]
     following, basis = next_to_boot(host, running, installed)
     return {
@@ -88,18 +88,18 @@ def _saved_entry(host):
 
 
 def _grub_default(host):
-    match = re.search(r"^\s*GRUB_DEFAULT=(.*)$", host.read("/etc/default/grub") or "", re.MULTILINE)
+    match = re.search(r"^\s*GRUB_DEFAULT=(.*)$", host.read("/etc/default/grub", keep=_grub_lines) or "", re.MULTILINE)
     return match.group(1).strip().strip("\"'") if match else ""
 
 
 def configured_cmdline(host):
     """Return the kernel arguments that the next boot gets, as configured."""
-    texts = [host.read("/etc/kernel/cmdline") or ""]
+    texts = [host.read("/etc/kernel/cmdline", keep=_only_gpu_arguments) or ""]
     files = ["/etc/default/grub"] + ["/etc/default/grub.d/" + name for name in host.names("/etc/default/grub.d", "*.cfg")]
     for path in files:
-        texts += re.findall(r"^\s*GRUB_CMDLINE_LINUX(?:_DEFAULT)?=(.*)$", host.read(path) or "", re.MULTILINE)
+        texts += re.findall(r"^\s*GRUB_CMDLINE_LINUX(?:_DEFAULT)?=(.*)$", host.read(path, keep=_grub_lines) or "", re.MULTILINE)
     for name in host.names("/boot/loader/entries", "*.conf", "kernel.cmdline_next"):
-        text = host.read("/boot/loader/entries/" + name, "kernel.cmdline_next") or ""
+        text = host.read("/boot/loader/entries/" + name, "kernel.cmdline_next", keep=_entry_lines) or ""
         texts += re.findall(r"^options\s+(.*)$", text, re.MULTILINE)
     return " ".join(texts)
 
@@ -117,6 +117,27 @@ def gpu_arguments(cmdline):
         if match not in found:
             found.append(match)
     return found
+
+
+def _only_gpu_arguments(text):
+    return " ".join(gpu_arguments(text))
+
+
+def _grub_lines(text):
+    """Keep of GRUB's settings the default entry and the arguments that matter to a GPU."""
+    kept = []
+    for line in text.splitlines():
+        match = re.match(r"\s*(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=", line)
+        if match:
+            kept.append('{}="{}"'.format(match.group(1), _only_gpu_arguments(line)))
+        elif re.match(r"\s*GRUB_DEFAULT=", line):
+            kept.append(line)
+    return "".join(line + "\n" for line in kept)
+
+
+def _entry_lines(text):
+    """Keep of a boot entry the arguments that matter to a GPU."""
+    return "".join("options {}\n".format(_only_gpu_arguments(line)) for line in re.findall(r"^options\s+(.*)$", text, re.MULTILINE))
 
 
 def _compiler(version):

@@ -10,7 +10,8 @@ _ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.
 def collect(host):
     """Return every enabled source as {"file", "uri", "suites", "components", "signed_by", "nvidia"}."""
     found = []
-    for path in ["/etc/apt/sources.list"] + ["/etc/apt/sources.list.d/" + name for name in host.names("/etc/apt/sources.list.d")]:
+    parts = host.names("/etc/apt/sources.list.d", "*.list") + host.names("/etc/apt/sources.list.d", "*.sources")
+    for path in ["/etc/apt/sources.list"] + ["/etc/apt/sources.list.d/" + name for name in sorted(parts)]:
         if path.endswith(".list"):
             found += _list_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
         elif path.endswith(".sources"):

@@ -63,13 +63,16 @@ def _btime_line(text):
 
 def disks(host):
     """Return size and free bytes for ordinary users' and root's installs, per place that an install writes to."""
-    answer = host.observe("disks", _disks)
-    return answer or {}
+    answer = host.observe("disks", _disks) or {}
+    return {place: answer[place] for place in _PLACES if place in answer}
+
+
+_PLACES = ("/", "/boot", "/usr", "/var", "/opt", "/tmp")
 
 
 def _disks():
     places, devices = {}, {}
-    for path in ("/", "/boot", "/usr", "/var", "/opt", "/tmp"):
+    for path in _PLACES:
         try:
             space, device = os.statvfs(path), os.stat(path).st_dev
         except OSError:

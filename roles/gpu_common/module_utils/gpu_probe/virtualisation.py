@@ -37,7 +37,8 @@ _LAPTOPS = ("8", "9", "10", "14", "31", "32")
 
 def collect(host):
     """Return the machine's kind; "driver_refused" names why no driver may be installed here, None when it may."""
-    dmi = {name: host.value(_DMI + name) or "" for name in ("sys_vendor", "product_name", "chassis_asset_tag", "chassis_type")}
+    dmi = {name: host.value(_DMI + name) or "" for name in ("sys_vendor", "product_name", "chassis_type")}
+    dmi["chassis_asset_tag"] = (host.read(_DMI + "chassis_asset_tag", keep=_cloud_tag) or "").strip()
     said = " ".join((dmi["sys_vendor"], dmi["product_name"], dmi["chassis_asset_tag"])).lower()
     cloud = next((name for text, name in _CLOUDS if text in said), None)
     if dmi["chassis_asset_tag"] == _AZURE_TAG:
@@ -54,6 +55,11 @@ def collect(host):
         "wsl": wsl,
         "driver_refused": "wsl" if wsl else ("container" if container else None),
     }
+
+
+def _cloud_tag(text):
+    """Keep of the asset tag only what a cloud writes there; a data centre's own tag names the machine."""
+    return text if text.strip() == _AZURE_TAG or "cloud" in text.lower() else ""
 
 
 def _kind(host, said, dmi, wsl):
