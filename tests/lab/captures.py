@@ -129,6 +129,8 @@ def _device(root: Path, address: str, kind: str, vendor: str, device: str, subve
         values |= {"current_link_width": "16", "current_link_speed": "16.0 GT/s PCIe", "max_link_width": "16"}
     for name, value in values.items():
         _write(root, f"{folder}/{name}", value + "\n")
+    # Configuration space with an empty list of capabilities: a whole device, no virtual one.
+    (root / folder / "config").write_bytes(bytes(256))
 
 
 def _write(root: Path, path: str, text: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.lab import captures, mirror, network
 from tests.lab.flavours import FLAVOURS
-from tests.lab.places import SIMULATED_ROOT, SSH_KEY, STATE, locked
+from tests.lab.places import SIMULATED_ROOT, SOURCE, SSH_KEY, STATE, locked
 from tests.lab.process import run
 from tests.lab.roots import ROOTS
 
@@ -37,6 +37,7 @@ def dress(root: Path, spec: HostSpec) -> None:
     for path in flavour.absent:
         (root / path).unlink(missing_ok=True)
     _sources(root, spec)
+    _boot_tools(root)
     if spec.machine != "none":
         captures.write(captures.MACHINES[spec.machine], root / SIMULATED_ROOT.lstrip("/"))
 
@@ -55,6 +56,25 @@ def _keys(root: Path) -> None:
             owner = (root / home).stat()
             for path in (folder, folder / "authorized_keys"):
                 shutil.chown(path, owner.st_uid, owner.st_gid)
+
+
+def _boot_tools(root: Path) -> None:
+    """GRUB's own tools cannot run in a container; and somebody must do what the simulated kernel would at boot."""
+    files = {
+        "update-grub": ("usr/sbin/update-grub", 0o755),
+        "default-grub": ("etc/default/grub", 0o644),
+        "simulated-boot": ("usr/local/lib/gpusetup-lab/simulated-boot", 0o755),
+        "simulated-boot.service": ("etc/systemd/system/gpusetup-lab-simulated-boot.service", 0o644),
+    }
+    for name, (place, mode) in files.items():
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(SOURCE / "dressing" / name, root / place)
+        (root / place).chmod(mode)
+    wanted = root / "etc/systemd/system/sysinit.target.wants"
+    wanted.mkdir(exist_ok=True)
+    (wanted / "gpusetup-lab-simulated-boot.service").symlink_to("../gpusetup-lab-simulated-boot.service")
+    (root / "boot/grub").mkdir(parents=True, exist_ok=True)
+    run(["chroot", root, "update-grub"])
 
 
 def _sources(root: Path, spec: HostSpec) -> None:

@@ -7,14 +7,11 @@ import os
 import shutil
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.lab import mirror
 from tests.lab.places import CACHE, SOURCE, LabError, locked
 from tests.lab.process import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOOKS = SOURCE / "rootfs"
 MAX_AGE_DAYS = 14  # then the mirror has moved on: kernels of the cached root may have no headers there any more
@@ -24,7 +21,7 @@ COMMON = (
     "linux-image-amd64"
 ).split()
 BUILD_TOOLS = ["dkms", "linux-headers-amd64", "python3-venv", "gnupg"]
-EL_TOOLS = ["dnf", "rpm", "dnf-plugins-core", "python3-dnf-plugins-core"]
+EL_TOOLS = ["dnf", "rpm", "dnf-plugins-core", "linux-headers-amd64", "make", "patch", "kmod", "python3-venv"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +88,10 @@ class Root:
         try:
             run(["tar", "-C", part, "--zstd", "--numeric-owner", "-xpf", self.tar], timeout=300)
             part.rename(self.folder)
+            mounted = Path("/proc/self/mounts").read_text()
+            for old in self.folder.parent.glob(f"{self.name}-????????????"):
+                if old != self.folder and str(old) not in mounted:
+                    shutil.rmtree(old)
         finally:
             shutil.rmtree(part, ignore_errors=True)
 
@@ -106,6 +107,6 @@ ROOTS = {
         _root("debian12", "bookworm", "initramfs-tools", *BUILD_TOOLS),
         _root("debian13-bare", "trixie", "initramfs-tools"),
         _root("debian13", "trixie", "initramfs-tools", *BUILD_TOOLS),
-        _root("el", "bookworm", "dracut", *EL_TOOLS, "python3-venv"),
+        _root("el", "bookworm", "dracut", *EL_TOOLS),
     )
 }

@@ -26,15 +26,6 @@ if [ -d "$root/etc/initramfs-tools" ]; then
   install -m 755 "$here/initramfs-splash" "$root/etc/initramfs-tools/hooks/lab-splash"
 fi
 
-# GRUB's own tools cannot run in a container: a stand-in keeps the same files up to date.
-mkdir -p "$root/etc/default/grub.d" "$root/boot/grub" "$root/usr/local/lib/gpusetup-lab" "$root/usr/local/sbin"
-[ -f "$root/etc/default/grub" ] || cp "$here/default-grub" "$root/etc/default/grub"
-install -m 755 "$here/update-grub" "$root/usr/sbin/update-grub"
-install -m 755 "$here/simulated-boot" "$root/usr/local/lib/gpusetup-lab/simulated-boot"
-install -m 644 "$here/simulated-boot.service" "$root/etc/systemd/system/gpusetup-lab-simulated-boot.service"
-mkdir -p "$root/etc/systemd/system/sysinit.target.wants"
-ln -sf ../gpusetup-lab-simulated-boot.service "$root/etc/systemd/system/sysinit.target.wants/"
-
 # Nothing runs by itself while a test looks.
 for timer in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer fstrim.timer; do
   ln -sf /dev/null "$root/etc/systemd/system/$timer"
@@ -58,4 +49,3 @@ if [ -x "$root/usr/sbin/update-initramfs" ]; then
     [ -e "$root/boot/vmlinuz-$(basename "$tree")" ] && chroot "$root" update-initramfs -c -k "$(basename "$tree")"
   done
 fi
-chroot "$root" update-grub

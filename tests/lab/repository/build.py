@@ -1,0 +1,126 @@
+"""Build all stand-in repositories once per checkout state; describe them for tests and inventories."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.lab import network
+from tests.lab.places import REPOSITORIES, SOURCE, STATE, locked
+from tests.lab.repository import catalog, deb
+from tests.lab.repository.keys import Keys
+from tests.lab.repository.serve import FAULTS, WHAT, WHERE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CUDA_REPOS = "compute/cuda/repos"
+UBUNTU_KERNELS = {"jammy": "5.15.0-140-generic", "noble": "6.8.0-60-generic"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repositories:
+    """Where the repositories are, and the key that signs them."""
+
+    base: str
+    fingerprint: str
+    wrong_fingerprint: str
+    armored: str
+    digest: str
+
+    def url(self, distro: str) -> str:
+        """NVIDIA's repository for ubuntu2404, debian12, rhel9, …"""
+        return f"{self.base}/{CUDA_REPOS}/{distro}/x86_64"
+
+    @property
+    def ubuntu(self) -> str:
+        """Ubuntu's own archive: suites jammy and noble, component restricted."""
+        return f"{self.base}/ubuntu"
+
+    @property
+    def container_toolkit(self) -> str:
+        return f"{self.base}/libnvidia-container/stable"
+
+    def with_fault(self, token: str, what: str, where: str = "all") -> Repositories:
+        """The same repositories behind a server that misbehaves; set_fault(token, "", "") mends it."""
+        set_fault(token, what, where)
+        return Repositories(**{**vars(self), "base": f"{network.REPOSITORY_URL}/with/{token}"})
+
+
+def set_fault(token: str, what: str, where: str = "all") -> None:
+    if (what and what not in WHAT) or where not in WHERE or not token.isalnum():
+        raise ValueError(f"fault {what!r} on {where!r} (token {token!r}): known are {WHAT} on {WHERE}, the token is alphanumeric")
+    FAULTS.mkdir(parents=True, exist_ok=True)
+    new = FAULTS / f"{token}.new"
+    new.write_text(f"{what} {where}\n" if what else "")
+    new.replace(FAULTS / token)
+
+
+def ready() -> Repositories:
+    """Built when the sources changed; the server itself runs as long as there are hosts."""
+    digest = _digest()
+    described = REPOSITORIES / "repositories.json"
+    with locked("repositories"):
+        if not described.exists() or json.loads(described.read_text())["digest"] != digest:
+            _build(digest)
+    return Repositories(**json.loads(described.read_text()))
+
+
+def _digest() -> str:
+    seen = hashlib.sha256()
+    for path in sorted((SOURCE / "repository").rglob("*")):
+        if path.is_file() and path.suffix != ".pyc" and path.name != "serve.py":
+            seen.update(path.name.encode() + b"\0" + path.read_bytes())
+    return seen.hexdigest()
+
+
+def _build(digest: str) -> None:
+    new, scratch = STATE / "repositories.new", STATE / "repositories.scratch"
+    for folder in (new, scratch):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    keys = Keys(STATE / "signing")
+    try:
+        _cuda_for_apt(new, scratch, keys)
+        _ubuntu(new, scratch, keys)
+        described = {
+            "base": network.REPOSITORY_URL,
+            "fingerprint": keys.fingerprint(),
+            "wrong_fingerprint": keys.fingerprint(wrong=True),
+            "armored": keys.armored(),
+            "digest": digest,
+        }
+        (new / "lab-key.asc").write_text(keys.armored())
+        (new / "wrong-key.asc").write_text(keys.armored(wrong=True))
+        (new / "repositories.json").write_text(json.dumps(described, indent=1) + "\n")
+    finally:
+        keys.close()
+        shutil.rmtree(scratch, ignore_errors=True)
+    old = STATE / "repositories.old"
+    shutil.rmtree(old, ignore_errors=True)
+    if REPOSITORIES.exists():
+        REPOSITORIES.rename(old)
+    new.rename(REPOSITORIES)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _cuda_for_apt(top: Path, scratch: Path, keys: Keys) -> None:
+    for first, same, packages in (("ubuntu2404", ("ubuntu2204",), catalog.ubuntu()), ("debian12", ("debian13",), catalog.debian())):
+        folder = top / CUDA_REPOS / first / "x86_64"
+        deb.build(packages, folder, scratch)
+        deb.index_flat(folder, keys, "NVIDIA")
+        (folder / "lab-key.asc").write_text(keys.armored())
+        for name in same:
+            (top / CUDA_REPOS / name).symlink_to(first)
+    folder = top / "libnvidia-container" / "stable" / "deb" / "amd64"
+    deb.build(catalog.container_toolkit_deb(), folder, scratch)
+    deb.index_flat(folder, keys, "https://nvidia.github.io/libnvidia-container")
+
+
+def _ubuntu(top: Path, scratch: Path, keys: Keys) -> None:
+    for suite, kernel in UBUNTU_KERNELS.items():
+        deb.build(catalog.ubuntu_archive(kernel), top / "ubuntu" / "pool" / suite, scratch)
+        deb.index_suite(top / "ubuntu", suite, "restricted", keys, "Ubuntu")

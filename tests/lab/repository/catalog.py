@@ -1,0 +1,244 @@
+"""Which packages the stand-in repositories hold: NVIDIA's names and versions, by distribution family and driver branch.
+
+Names follow NVIDIA's driver guides and installers, versions are ones that NVIDIA published; package revisions follow the
+pattern of their family. What is inside is a stand-in: see stand_in/.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+# The newest two of a branch: one to install, one to upgrade to or to come down from.
+DRIVERS = {
+    "535": ["535.288.01", "535.309.01"],
+    "550": ["550.144.03", "550.163.01"],
+    "570": ["570.195.03", "570.211.01"],
+    "580": ["580.142", "580.159.04", "580.178.04"],
+    "590": ["590.44.01", "590.48.01"],
+    "595": ["595.71.05", "595.91.07"],
+    "610": ["610.43.02", "610.57.04"],
+    "615": ["615.71.09"],
+}
+NO_PROPRIETARY_FROM = 615
+PINNING_FROM = 590
+FABRIC_WITHOUT_BRANCH_FROM = 580
+
+# CUDA release → versions of cudart, cublas and the two libraries that follow CUDA's number, as NVIDIA's images pin them.
+CUDA = {
+    "12.4": {"toolkit": "12.4.1-1", "cudart": "12.4.127-1", "cublas": "12.4.5.8-1", "nccl": "2.21.5", "cudnn": "9.1.0.70"},
+    "12.6": {"toolkit": "12.6.3-1", "cudart": "12.6.77-1", "cublas": "12.6.4.1-1", "nccl": "2.23.4", "cudnn": "9.5.1.17"},
+    "12.9": {"toolkit": "12.9.1-1", "cudart": "12.9.79-1", "cublas": "12.9.1.4-1", "nccl": "2.27.3", "cudnn": "9.10.2.21"},
+    "13.0": {"toolkit": "13.0.0-1", "cudart": "13.0.48-1", "cublas": "13.0.0.19-1", "nccl": "2.27.7", "cudnn": "9.12.0.46"},
+}
+CONTAINER_TOOLKIT = "1.20.0"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """One stand-in package; `content` names what is put inside (a function of contents.py) and how it is called."""
+
+    name: str
+    version: str
+    depends: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    summary: str = ""
+    arch: str = "amd64"
+    content: str = ""
+    driver: str = ""
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+def ubuntu() -> list[Package]:
+    """NVIDIA's repository for Ubuntu: names carry the branch below 590, from there a pinning package chooses it."""
+    packages = [*_common_deb()]
+    for branch, versions in DRIVERS.items():
+        for version in versions:
+            named = int(branch) < PINNING_FROM
+            full = f"{version}-0ubuntu1" if named else f"{version}-1ubuntu1"
+            packages += _ubuntu_driver(branch, version, full, suffix=f"-{branch}" if named else "")
+            packages += _fabric(branch, version, full)
+            if int(branch) >= 580:
+                packages += _pinning(branch, version)
+    return packages
+
+
+def debian() -> list[Package]:
+    """NVIDIA's repository for Debian: Debian's own names underneath, NVIDIA's metapackages on top."""
+    packages = [*_common_deb()]
+    for branch, versions in DRIVERS.items():
+        for version in versions:
+            full, named = f"{version}-1", int(branch) < PINNING_FROM
+            suffix = f"-{branch}" if named else ""
+            packages += _debian_driver(branch, version, full, suffix)
+            packages += _fabric(branch, version, full)
+            if not named:
+                packages += _pinning(branch, version)
+    return packages
+
+
+def ubuntu_archive(kernel: str) -> list[Package]:
+    """Ubuntu's own archive: modules that Canonical built for its kernels, and the stub that turns 570 into 580."""
+    flavour = kernel.rpartition("-")[2]
+    packages = [
+        Package(name=f"linux-headers-{kernel}", version=kernel.rpartition("-")[0] + ".63", content="headers", extra={"kernel": kernel}),
+        Package(name=f"linux-headers-{flavour}", version=kernel.rpartition("-")[0] + ".63", depends=(f"linux-headers-{kernel}",)),
+        Package(name="linux-image-generic", version=kernel.rpartition("-")[0] + ".63"),
+    ]  # fmt: skip
+    for branch, version in (("535", "535.288.01"), ("570", "570.211.01"), ("580", "580.142")):
+        full = f"{version}-0ubuntu0.24.04.1"
+        for is_open in (False, True):
+            o = "-open" if is_open else ""
+            modules = f"linux-modules-nvidia-{branch}-server{o}-{kernel}"
+            packages += [
+                Package(
+                    name=modules, version=kernel.rpartition("-")[0] + ".63+1", depends=(f"nvidia-kernel-common-{branch}-server (>= {version})",),
+                    provides=(f"nvidia-prebuilt-kernel-{branch}-server{o}",), content="prebuilt_module", driver=version,
+                    extra={"kernel": kernel, "open": o, "branch": branch},
+                ),
+                Package(name=f"linux-modules-nvidia-{branch}-server{o}-{flavour}", version=kernel.rpartition("-")[0] + ".63+1", depends=(modules,)),
+                Package(
+                    name=f"nvidia-headless-no-dkms-{branch}-server{o}", version=full, driver=version,
+                    depends=(f"libnvidia-compute-{branch}-server (= {full})", f"nvidia-kernel-common-{branch}-server (= {full})"),
+                ),
+                Package(
+                    name=f"nvidia-driver-{branch}-server{o}", version=full, driver=version,
+                    depends=(f"nvidia-headless-no-dkms-{branch}-server{o} (= {full})", f"nvidia-utils-{branch}-server (= {full})"),
+                ),
+            ]  # fmt: skip
+        packages += [
+            Package(name=f"nvidia-kernel-common-{branch}-server", version=full, content="modprobe_conf", driver=version),
+            Package(name=f"libnvidia-compute-{branch}-server", version=full, content="libraries", driver=version, provides=("libcuda1",)),
+            Package(name=f"nvidia-utils-{branch}-server", version=full, content="smi", driver=version, depends=(f"libnvidia-compute-{branch}-server (= {full})",)),
+            Package(name=f"nvidia-compute-utils-{branch}-server", version=full, content="persistenced", driver=version),
+        ]  # fmt: skip
+    # An ended branch: its names stay as dummies that pull the next one.
+    stub = "580.142-0ubuntu0.24.04.1"
+    for name in ("nvidia-driver-570", "nvidia-driver-570-open", "nvidia-dkms-570", "nvidia-dkms-570-open", "nvidia-utils-570", "libnvidia-compute-570"):
+        packages.append(Package(name=name, version=stub, depends=(name.replace("570", "580"),), summary=f"Transitional package for {name.replace('570', '580')}"))
+    return packages
+
+
+def container_toolkit_deb() -> list[Package]:
+    version = f"{CONTAINER_TOOLKIT}-1"
+    return [
+        Package(name="nvidia-container-toolkit", version=version, content="container_toolkit", depends=(f"nvidia-container-toolkit-base (= {version})", f"libnvidia-container-tools (= {version})")),
+        Package(name="nvidia-container-toolkit-base", version=version),
+        Package(name="libnvidia-container-tools", version=version, depends=(f"libnvidia-container1 (= {version})",)),
+        Package(name="libnvidia-container1", version=version),
+    ]  # fmt: skip
+
+
+def _ubuntu_driver(branch: str, version: str, full: str, suffix: str) -> list[Package]:
+    flavours = [("-open", True)] if int(branch) >= NO_PROPRIETARY_FROM else [("", False), ("-open", True)]
+    same = lambda name: f"{name} (= {full})"  # noqa: E731
+    packages = [
+        Package(name=f"libnvidia-compute{suffix}", version=full, content="libraries", driver=version, provides=("libcuda1",), conflicts=_others("libnvidia-compute", branch)),
+        Package(name=f"nvidia-utils{suffix}", version=full, content="smi", driver=version, depends=(same(f"libnvidia-compute{suffix}"),), conflicts=_others("nvidia-utils", branch)),
+        Package(name=f"nvidia-compute-utils{suffix}", version=full, content="persistenced", driver=version, conflicts=_others("nvidia-compute-utils", branch)),
+        Package(name=f"nvidia-kernel-common{suffix}", version=full, content="modprobe_conf", driver=version, conflicts=_others("nvidia-kernel-common", branch)),
+        Package(name=f"libnvidia-gl{suffix}", version=full, driver=version, conflicts=_others("libnvidia-gl", branch)),
+    ]  # fmt: skip
+    for o, is_open in flavours:
+        dkms = f"nvidia-dkms{suffix}{o}"
+        packages += [
+            Package(
+                name=dkms, version=full, content="dkms", driver=version, extra={"open": o, "dkms_name": "nvidia"},
+                depends=("dkms", same(f"nvidia-kernel-common{suffix}")), provides=("nvidia-dkms-kernel",), conflicts=("nvidia-dkms-kernel",),
+            ),
+            Package(name=f"nvidia-headless-no-dkms{suffix}{o}", version=full, driver=version, depends=(same(f"libnvidia-compute{suffix}"), same(f"nvidia-compute-utils{suffix}"))),
+            Package(name=f"nvidia-headless{suffix}{o}", version=full, driver=version, depends=(same(f"nvidia-headless-no-dkms{suffix}{o}"), same(dkms))),
+            Package(
+                name=f"nvidia-driver{suffix}{o}", version=full, driver=version,
+                depends=(same(dkms), same(f"nvidia-utils{suffix}"), same(f"nvidia-compute-utils{suffix}"), same(f"libnvidia-gl{suffix}")),
+            ),
+            Package(
+                name=f"nvidia-open{suffix}" if is_open else f"cuda-drivers{suffix}", version=full, driver=version,
+                depends=(same(f"nvidia-driver{suffix}{o}"),), conflicts=(f"cuda-drivers{suffix}" if is_open else f"nvidia-open{suffix}",),
+            ),
+        ]  # fmt: skip
+    return packages
+
+
+def _debian_driver(branch: str, version: str, full: str, suffix: str) -> list[Package]:
+    flavours = [True] if int(branch) >= NO_PROPRIETARY_FROM else [False, True]
+    same = lambda name: f"{name} (= {full})"  # noqa: E731
+    packages = [
+        Package(name="libcuda1", version=full, content="libraries", driver=version),
+        Package(name="nvidia-smi", version=full, content="smi", driver=version, depends=(same("libcuda1"),)),
+        Package(name="nvidia-persistenced", version=full, content="persistenced", driver=version),
+        Package(name="nvidia-kernel-support", version=full, content="modprobe_conf", driver=version),
+        Package(name="nvidia-driver-cuda", version=full, driver=version, depends=(same("libcuda1"), same("nvidia-smi"), same("nvidia-persistenced"))),
+        Package(name="nvidia-driver", version=full, driver=version, depends=(same("nvidia-driver-cuda"), f"nvidia-kernel-dkms (= {full}) | nvidia-kernel-open-dkms (= {full})")),
+    ]  # fmt: skip
+    for is_open in flavours:
+        dkms = "nvidia-kernel-open-dkms" if is_open else "nvidia-kernel-dkms"
+        packages += [
+            Package(
+                name=dkms, version=full, content="dkms", driver=version, extra={"open": "-open" if is_open else "", "dkms_name": "nvidia"},
+                depends=("dkms", same("nvidia-kernel-support")), provides=("nvidia-kernel-any",), conflicts=("nvidia-kernel-any",),
+            ),
+            Package(
+                name=f"nvidia-open{suffix}" if is_open else f"cuda-drivers{suffix}", version=full, driver=version,
+                depends=(same("nvidia-driver"), same(dkms)), conflicts=(f"cuda-drivers{suffix}" if is_open else f"nvidia-open{suffix}",),
+            ),
+        ]  # fmt: skip
+    return packages
+
+
+def _fabric(branch: str, version: str, full: str) -> list[Package]:
+    plain = int(branch) >= FABRIC_WITHOUT_BRANCH_FROM
+    suffix = "" if plain else f"-{branch}"
+    others = () if plain else ("nvidia-fabricmanager",)
+    return [
+        Package(name=f"nvidia-fabricmanager{suffix}", version=full, content="fabricmanager", driver=version, conflicts=others),
+        Package(name=f"libnvidia-nscq{suffix}", version=full, driver=version),
+        Package(name=f"libnvsdm{suffix}", version=full, driver=version),
+        Package(name=f"nvidia-imex{suffix}", version=full, driver=version),
+    ]  # fmt: skip
+
+
+def _pinning(branch: str, version: str) -> list[Package]:
+    """A branch's pinning package is one file of apt preferences; so is a single version's."""
+    packages = [
+        Package(name=f"nvidia-driver-pinning-{version}", version=f"{version}-1ubuntu1", arch="all", content="pinning", extra={"pin": version}, provides=("nvidia-driver-pinning",), conflicts=("nvidia-driver-pinning",)),
+    ]  # fmt: skip
+    if version == DRIVERS[branch][-1]:
+        packages.append(
+            Package(name=f"nvidia-driver-pinning-{branch}", version=f"{branch}-2ubuntu1", arch="all", content="pinning", extra={"pin": branch}, provides=("nvidia-driver-pinning",), conflicts=("nvidia-driver-pinning",)),
+        )  # fmt: skip
+    return packages
+
+
+def _common_deb() -> list[Package]:
+    packages = []
+    for release, of in CUDA.items():
+        dashed, major = release.replace(".", "-"), release.partition(".")[0]
+        packages += [
+            Package(name=f"cuda-cudart-{dashed}", version=of["cudart"], content="cudart", extra={"cuda": release, "full": of["cudart"]}),
+            Package(name=f"libcublas-{dashed}", version=of["cublas"], content="cuda_library", extra={"cuda": release, "library": "libcublas"}),
+            Package(name=f"cuda-libraries-{dashed}", version=of["toolkit"], depends=(f"cuda-cudart-{dashed} (>= {of['cudart']})", f"libcublas-{dashed} (>= {of['cublas']})")),
+            Package(name=f"cuda-runtime-{dashed}", version=of["toolkit"], depends=(f"cuda-libraries-{dashed} (>= {of['toolkit']})",)),
+            Package(name=f"cuda-nvcc-{dashed}", version=of["cudart"], content="nvcc", extra={"cuda": release, "full": of["cudart"]}),
+            Package(name=f"cuda-toolkit-{dashed}", version=of["toolkit"], content="toolkit", extra={"cuda": release, "full": of["toolkit"]}, depends=(f"cuda-libraries-{dashed} (>= {of['toolkit']})", f"cuda-nvcc-{dashed} (>= {of['cudart']})")),
+            Package(name=f"cuda-compat-{dashed}", version=f"{'580.178.04' if major == '13' else '570.211.01'}-1"),
+            Package(name="libnccl2", version=f"{of['nccl']}-1+cuda{release}", content="nccl", extra={"nccl": of["nccl"]}),
+            Package(name="libnccl-dev", version=f"{of['nccl']}-1+cuda{release}", depends=(f"libnccl2 (= {of['nccl']}-1+cuda{release})",)),
+            Package(name=f"libcudnn9-cuda-{major}", version=f"{of['cudnn']}-1", content="cudnn", extra={"cudnn": of["cudnn"]}),
+            Package(name=f"libcudnn9-dev-cuda-{major}", version=f"{of['cudnn']}-1", depends=(f"libcudnn9-cuda-{major} (= {of['cudnn']}-1)",)),
+        ]  # fmt: skip
+    packages += [
+        Package(name=f"cuda-toolkit-{major}", version=max(of["toolkit"] for release, of in CUDA.items() if release.startswith(major)), depends=(f"cuda-toolkit-{major}-{minor}",))
+        for major, minor in (("12", "9"), ("13", "0"))
+    ]  # fmt: skip
+    packages += [
+        Package(name="datacenter-gpu-manager-4-core", version="1:4.6.0-1"),
+    ]
+    return packages
+
+
+def _others(stem: str, branch: str) -> tuple[str, ...]:
+    """A file of another branch may not lie beside: names of all other branches, and the name without one."""
+    here = int(branch)
+    names = [f"{stem}-{other}" for other in DRIVERS if int(other) < PINNING_FROM and other != branch]
+    return tuple(names if here >= PINNING_FROM else [*names, stem])

@@ -1,0 +1,20 @@
+"""The smallest 64-bit ELF file with a .modinfo section: a kernel module's description without a module."""
+
+from __future__ import annotations
+
+import struct
+
+
+def module(fields: dict[str, str]) -> bytes:
+    information = b"".join(f"{key}={value}".encode() + b"\0" for key, value in fields.items())
+    names = b"\0.modinfo\0.shstrtab\0"
+    start = 64
+    names_at = start + len(information)
+    table = (names_at + len(names) + 7) // 8 * 8
+    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 2)
+    section = lambda name, kind, at, size: struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, size, 0, 0, 1, 0)  # noqa: E731
+    body = header + information + names
+    return (
+        body + bytes(table - len(body)) + bytes(64)
+        + section(1, 1, start, len(information)) + section(10, 3, names_at, len(names))
+    )  # fmt: skip
