@@ -1,0 +1,98 @@
+"""Facts of a fleet: one playbook with one task, each host's answer read, each failure told per host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.drive.playbook import run_playbook
+from gpusetup.errors import BadInputError, Exit
+from gpusetup.facts.collect import from_probe
+from gpusetup.model.facts import Facts, Failure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpusetup.drive.events import HostProgress
+    from gpusetup.drive.playbook import Observer, PlaybookRun, Session
+    from gpusetup.facts.products import Lookup
+    from gpusetup.model.facts import HostFacts
+
+__all__ = ["ACTION", "DEADLINE", "FleetFacts", "look", "read"]
+
+ACTION = "gpu_facts"
+DEADLINE = 600.0
+
+
+@dataclass(frozen=True)
+class FleetFacts:
+    """What a fleet's hosts answered; `captures` only when they were asked for."""
+
+    facts: Facts
+    run: PlaybookRun
+    captures: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def look(
+    session: Session,
+    lookup: Lookup | None = None,
+    *,
+    candidates: bool = True,
+    record: bool = False,
+    overlay: Path | None = None,
+    observer: Observer | None = None,
+    deadline: float = DEADLINE,
+) -> FleetFacts:
+    """Look at every host of the session's inventory at once."""
+    variables: dict[str, Any] = {"gpusetup_candidates": candidates, "gpusetup_record": record}
+    run = run_playbook(session, "facts", deadline=deadline, overlay=overlay, variables=variables, observer=observer)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    return read(run, lookup)
+
+
+def read(run: PlaybookRun, lookup: Lookup | None = None) -> FleetFacts:
+    """Read the hosts' answers out of a playbook that asked them."""
+    hosts: dict[str, HostFacts] = {}
+    failures: dict[str, Failure] = {}
+    captures: dict[str, dict[str, Any]] = {}
+    for name, progress in run.track.hosts.items():
+        answer = run.data(name, ACTION)
+        if progress.failure is not None or answer is None or "facts" not in answer:
+            failures[name] = _failure(progress)
+            continue
+        try:
+            hosts[name] = from_probe(answer["facts"], name, lookup)
+        except BadInputError as error:
+            failures[name] = Failure(
+                reference=error.reference, message=error.message, hint=error.hint, exit=int(error.exit)
+            )
+            continue
+        if isinstance(answer.get("capture"), dict):
+            captures[name] = answer["capture"]
+    return FleetFacts(Facts(ok=not failures, hosts=hosts, failures=failures), run, captures)
+
+
+def _failure(progress: HostProgress) -> Failure:
+    if progress.failure is None:
+        return Failure(reference="GS-309", message="the host was not asked", exit=int(Exit.UNREACHABLE))
+    message = " ".join(progress.failure.message.split())[:600]
+    if progress.failure.unreachable:
+        return Failure(
+            reference="GS-308",
+            message=f"cannot be reached: {message}",
+            hint=f"try: ansible -i INVENTORY {progress.name} -m ansible.builtin.ping",
+            exit=int(Exit.UNREACHABLE),
+        )
+    return Failure(
+        reference="GS-309", message=f"could not be looked at: {message}", hint=_hint(message), exit=int(Exit.REFUSED)
+    )
+
+
+def _hint(message: str) -> str:
+    text = message.lower()
+    if "sudo" in text or "become" in text or "password" in text:
+        return "give the sudo password with -K, or let the user become root without one"
+    if "python" in text:
+        return "the host needs Python 3.6 or newer; ansible_python_interpreter names one"
+    return "the run's full log says more"
