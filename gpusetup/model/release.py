@@ -426,9 +426,19 @@ class VgpuBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     branch: int
 
 
+class VgpuRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vGPU software release: the driver of the guest, and of the KVM host, whose number differs."""
+
+    vgpu: Version
+    guest: Version
+    host: Version | None = None
+    date: str = ""
+
+
 class VgpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """vgpu.json."""
 
     branches: tuple[VgpuBranch, ...]
+    releases: tuple[VgpuRelease, ...]
     guest_subsystems: dict[str, str] = {}
     """Subsystem ids known to be a vGPU guest device → what they are."""
