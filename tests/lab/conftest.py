@@ -13,9 +13,12 @@ import pytest
 from tests.lab import fleet, machine
 from tests.lab.host import SSH_OPTIONS, Host, HostSpec
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
+from tests.lab.repository import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.lab.repository.build import Repositories
 
 HERE = Path(__file__).parent
 
@@ -33,6 +36,12 @@ def lab_machine() -> None:
     if reason:
         pytest.skip(reason)
     machine.prepare()
+
+
+@pytest.fixture(scope="session")
+def lab_repositories(lab_machine: None) -> Repositories:
+    """The stand-in package repositories, built; the server runs while there are hosts."""
+    return build.ready()
 
 
 _numbers = itertools.count(1)
