@@ -64,15 +64,28 @@ def _collect(arguments: argparse.Namespace) -> Facts:
             )
         return Facts(hosts={collect.LOCAL_NAME: collect.captured(Path(arguments.root), lookup)})
     if arguments.inventory:
-        from gpusetup.cli.fleet import fleet_facts
-
-        return fleet_facts(arguments, lookup)
+        return _fleet(arguments, lookup)
     candidates = not arguments.no_candidates
     if arguments.capture:
         host = collect.capture_this_machine(Path(arguments.capture), lookup, candidates=candidates)
     else:
         host = collect.this_machine(lookup, candidates=candidates)
     return Facts(hosts={collect.LOCAL_NAME: host})
+
+
+def _fleet(arguments: argparse.Namespace, lookup: Lookup) -> Facts:
+    """Look at every host of an inventory; with --capture each host gets a folder of its own."""
+    from gpusetup.cli.session import open_session
+    from gpusetup.drive.overlay import check_host_name
+    from gpusetup.facts import collect, fleet
+
+    session = open_session(arguments)
+    looked = fleet.look(session, lookup, candidates=not arguments.no_candidates, record=arguments.capture is not None)
+    for name, packed in looked.captures.items():
+        if problem := check_host_name(name):
+            raise BadInputError("GS-310", f"no folder can be named after the host {name!r}", note=problem)
+        collect.write_capture(packed, Path(arguments.capture) / name)
+    return looked.facts
 
 
 def _lookup() -> Lookup:

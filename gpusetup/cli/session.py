@@ -1,0 +1,58 @@
+"""From the command line to a drive session: the inventory, how hosts are reached, passwords, a run directory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import BadInputError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.drive.playbook import Session
+
+__all__ = ["open_session"]
+
+
+def open_session(arguments: argparse.Namespace) -> Session:
+    """Return the session that `options.add_inventory` describes; passwords are asked for here, before any work."""
+    from gpusetup.content import content_path
+    from gpusetup.drive.argv import Reach
+    from gpusetup.drive.playbook import Session
+    from gpusetup.drive.rundir import new_run, state_home
+
+    become = _ask("sudo password: ") if arguments.ask_become_pass else None
+    vault = _ask("vault password: ") if arguments.ask_vault_pass else None
+    reach = Reach(
+        inventory=arguments.inventory,
+        limit=arguments.limit,
+        forks=arguments.forks,
+        user=arguments.user,
+        private_key=arguments.private_key,
+        vault_password_file=arguments.vault_password_file,
+        extra_vars=tuple(arguments.extra_vars),
+        passthrough=tuple(arguments.ansible_arguments),
+    )
+    return Session(
+        run=new_run(state_home(os.environ)),
+        content=content_path(),
+        reach=reach,
+        environment=dict(os.environ),
+        become_password=become,
+        vault_password=vault,
+    )
+
+
+def _ask(prompt: str) -> str:
+    """Ask on the terminal, or take a line from standard input when a script gives one."""
+    if sys.stdin is None or sys.stdin.closed:
+        raise BadInputError(
+            "GS-104", f"there is nobody to ask for the {prompt.rstrip(': ')}", hint="run it in a terminal"
+        )
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    import getpass
+
+    return getpass.getpass(prompt)
