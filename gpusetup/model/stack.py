@@ -68,6 +68,8 @@ class TorchChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cuda: str
     relation: Relation
     index_url: str
+    on_pypi: bool = False
+    """Whether the package index's default serves this very build."""
     cudnn: str | None = None
     nccl: str | None = None
 

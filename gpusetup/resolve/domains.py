@@ -10,6 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gpusetup.model.release import (
+    Confidence,
     CudaRelease,
     CudnnSupport,
     CupyRelease,
@@ -21,14 +22,15 @@ from gpusetup.model.release import (
     TorchBuild,
     TorchRelease,
 )
+from gpusetup.model.request import ModuleFlavour
 from gpusetup.versions import NvVersion, cuda_minor, nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import Confidence, CudnnRelease, DriverVersion, MatrixFile
-    from gpusetup.model.request import ModuleFlavour, Request, Requirement
+    from gpusetup.model.release import CudnnRelease, DriverVersion
+    from gpusetup.model.request import Request, Requirement
 
 __all__ = [
     "CudaValue",
@@ -135,15 +137,7 @@ class PythonValue(Struct, frozen=True):
 
 
 Value = (
-    DriverValue
-    | CudaValue
-    | CudnnValue
-    | NcclValue
-    | TorchValue
-    | TensorflowValue
-    | JaxValue
-    | CupyValue
-    | PythonValue
+    DriverValue | CudaValue | CudnnValue | NcclValue | TorchValue | TensorflowValue | JaxValue | CupyValue | PythonValue
 )
 
 
@@ -261,9 +255,7 @@ def _support_rows(release: CudnnRelease, rows: Sequence[CudnnSupport]) -> list[t
     own = [(row, False) for row in rows if _release_key(row.version) == key]
     if any(row.general for row, _ in own):
         return own
-    lower = [
-        row for row in rows if row.general and nv(row.version).major == key[0] and _release_key(row.version) < key
-    ]
+    lower = [row for row in rows if row.general and nv(row.version).major == key[0] and _release_key(row.version) < key]
     if not lower:
         return own
     nearest = max(_release_key(row.version) for row in lower)
@@ -293,7 +285,9 @@ def _nccls(matrix: Matrix) -> list[NcclValue]:
 def _torches(matrix: Matrix) -> list[TorchValue]:
     releases = {item.version: item for item in matrix.torch.releases}
     return [
-        TorchValue(build.version, build, releases[build.version], build.confidence) for build in matrix.torch.builds
+        TorchValue(build.version, build, releases[build.version], build.confidence)
+        for build in matrix.torch.builds
+        if build.version in releases
     ]
 
 
@@ -318,7 +312,7 @@ def domain(component: str, matrix: Matrix, request: Request) -> Sequence[Value]:
         return _drivers(matrix, request)
     if component == "python":
         return [PythonValue(version) for version in PYTHONS]
-    builders = {
+    builders: dict[str, Callable[[Matrix], Sequence[Value]]] = {
         "cuda": _cudas,
         "cudnn": _cudnns,
         "nccl": _nccls,

@@ -1,0 +1,146 @@
+"""From chosen values to the stack document."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from gpusetup.model.stack import (
+    CudaChoice,
+    CupyChoice,
+    DriverChoice,
+    JaxChoice,
+    LibraryChoice,
+    PythonChoice,
+    Relation,
+    Stack,
+    TensorflowChoice,
+    TorchChoice,
+)
+from gpusetup.resolve.constraints import python_tags
+from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpusetup.resolve.domains import (
+        CudaValue,
+        CudnnValue,
+        CupyValue,
+        DriverValue,
+        JaxValue,
+        NcclValue,
+        TensorflowValue,
+        TorchValue,
+        Value,
+    )
+    from gpusetup.resolve.space import Space
+
+__all__ = ["TORCH_INDEX", "relations", "stack_of"]
+
+TORCH_INDEX = "https://download.pytorch.org/whl/"
+_PYPI = "https://pypi.org/simple"
+_WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
+
+Solution = dict[str, "Value"]
+
+
+def relations(space: Space, solution: Mapping[str, Value]) -> dict[str, Relation]:
+    """Return how each CUDA runtime of the stack stands on the driver."""
+    driver = cast("DriverValue", solution["driver"])
+    found = {name: space.relation(driver, solution[name]) for name in ("cuda", *FRAMEWORKS) if name in solution}
+    return {name: relation for name, relation in found.items() if relation is not None}
+
+
+def stack_of(space: Space, solution: Mapping[str, Value]) -> Stack:
+    """Return the stack document of an assignment."""
+    stands = relations(space, solution)
+    return Stack(
+        driver=_driver(space, cast("DriverValue", solution["driver"]), stands),
+        cuda=_cuda(cast("CudaValue", solution["cuda"]), stands["cuda"]) if "cuda" in solution else None,
+        cudnn=_cudnn(cast("CudnnValue", solution["cudnn"]), solution, space) if "cudnn" in solution else None,
+        nccl=_nccl(cast("NcclValue", solution["nccl"])) if "nccl" in solution else None,
+        torch=_torch(space, cast("TorchValue", solution["torch"]), stands["torch"]) if "torch" in solution else None,
+        tensorflow=_tensorflow(cast("TensorflowValue", solution["tensorflow"]), stands["tensorflow"])
+        if "tensorflow" in solution
+        else None,
+        jax=_jax(space, cast("JaxValue", solution["jax"]), stands["jax"]) if "jax" in solution else None,
+        cupy=_cupy(cast("CupyValue", solution["cupy"])) if "cupy" in solution else None,
+        python=_python(space, solution) if "python" in solution else None,
+    )
+
+
+def _driver(space: Space, value: DriverValue, stands: Mapping[str, Relation]) -> DriverChoice:
+    return DriverChoice(
+        version=value.version,
+        branch=str(nv(value.version).major),
+        module=value.module,
+        relation=max(stands.values(), key=_WEAKEST_LAST.index, default="native"),
+        installed=value.version in (space.request.driver, space.request.installed_driver),
+    )
+
+
+def _cuda(value: CudaValue, relation: Relation) -> CudaChoice:
+    compat = "cuda-compat-" + value.release.minor.replace(".", "-") if relation == "forward" else None
+    return CudaChoice(version=value.version, relation=relation, wheel=value.release.wheel, compat=compat)
+
+
+def _cudnn(value: CudnnValue, solution: Mapping[str, Value], space: Space) -> LibraryChoice:
+    beside = next((solution[name] for name in ("cuda", *FRAMEWORKS) if name in solution), None)
+    major = space.cuda_major(beside) if beside is not None else max(value.cuda_majors)
+    return LibraryChoice(version=value.version, cuda=str(major))
+
+
+def _nccl(value: NcclValue) -> LibraryChoice:
+    return LibraryChoice(version=value.version, cuda=value.build.cuda)
+
+
+def _torch(space: Space, value: TorchValue, relation: Relation) -> TorchChoice:
+    build = value.build
+    on_pypi = build.default if space.arch == "x86_64" else build.variant == value.release.aarch64_default
+    return TorchChoice(
+        version=value.version,
+        variant=build.variant,
+        cuda=build.cuda,
+        relation=relation,
+        index_url=TORCH_INDEX + build.variant,
+        on_pypi=on_pypi,
+        cudnn=build.cudnn,
+        nccl=build.nccl,
+    )
+
+
+def _tensorflow(value: TensorflowValue, relation: Relation) -> TensorflowChoice:
+    release = value.release
+    return TensorflowChoice(
+        version=value.version,
+        cuda=release.cuda,
+        cudnn=release.cudnn,
+        relation=relation,
+        extra="and-cuda" if release.pins else None,
+    )
+
+
+def _jax(space: Space, value: JaxValue, relation: Relation) -> JaxChoice:
+    return JaxChoice(version=value.version, cuda=space.minor(value), relation=relation, extra=value.release.extra)
+
+
+def _cupy(value: CupyValue) -> CupyChoice:
+    return CupyChoice(version=value.version, package=value.release.package, ctk=value.release.ctk_extra)
+
+
+def _python(space: Space, solution: Mapping[str, Value]) -> PythonChoice:
+    tags = python_tags(space.arch)
+    sets = [set(tags(solution[name])) for name in (*FRAMEWORKS, "cupy") if name in solution]
+    shared = sorted(
+        (version for version in set.intersection(*sets) if not version.endswith("t")), key=lambda text: nv(text).numbers
+    )
+    pinned = "python" in space.named or space.os is not None
+    return PythonChoice(requires=_range(shared), version=solution["python"].version if pinned else None)
+
+
+def _range(minors: list[str]) -> str:
+    """Return a specifier for consecutive minor versions; gaps are listed as exclusions."""
+    numbers = [nv(text).numbers[1] for text in minors]
+    gaps = "".join(f",!=3.{gap}.*" for gap in range(numbers[0], numbers[-1]) if gap not in numbers)
+    return f">={minors[0]},<3.{numbers[-1] + 1}{gaps}"

@@ -1,0 +1,85 @@
+"""The resolver's front door: one stack for a request, or the minimal conflict with ways out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import NoStackError
+from gpusetup.model.request import Request, Requirement
+from gpusetup.model.stack import MatrixStamp, Resolution
+from gpusetup.resolve import explain
+from gpusetup.resolve.answer import stack_of
+from gpusetup.resolve.causes import minimal_conflict
+from gpusetup.resolve.constraints import build
+from gpusetup.resolve.preferences import criteria, optimise
+from gpusetup.resolve.reasons import reasons
+from gpusetup.resolve.suggest import suggestions
+from gpusetup.resolve.warn import warnings_about
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.resolve.domains import Value
+    from gpusetup.resolve.space import Space
+
+__all__ = ["best", "check_set", "fits", "resolve"]
+
+
+def best(space: Space) -> dict[str, Value] | None:
+    """Return the preferred assignment of a search space, or None."""
+    problem = space.problem()
+    domains = problem.initial()
+    return None if domains is None else optimise(space, problem, domains, criteria(space))
+
+
+def resolve(request: Request, matrix: Matrix) -> Resolution:
+    """Return the preferred stack with its reasons; raises NoStackError with the minimal conflict."""
+    space = build(matrix, request)
+    solution = best(space)
+    if solution is None:
+        raise _no_stack(space)
+    return Resolution(
+        matrix=MatrixStamp(date=matrix.date, digest=matrix.digest),
+        request=request,
+        stack=stack_of(space, solution),
+        reasons=reasons(space, solution),
+        warnings=warnings_about(space, solution),
+    )
+
+
+def _no_stack(space: Space) -> NoStackError:
+    conflict = explain.conflict(space, minimal_conflict(space.problem()))
+    ways_out = suggestions(space)
+    document = {
+        "schema": "gpusetup/stack/1",
+        "ok": False,
+        "matrix": {"date": space.matrix.date, "digest": space.matrix.digest},
+        "conflict": conflict,
+        "suggestions": list(ways_out),
+    }
+    return NoStackError(
+        "GS-210",
+        "no stack fits: these cannot hold together",
+        document=document,
+        note="\n  ".join(f"- {item['text']}" for item in conflict),
+        hint="; or ".join(ways_out),
+    )
+
+
+def fits(request: Request, matrix: Matrix) -> bool:
+    """Tell whether any stack fits, without choosing one."""
+    return build(matrix, request).problem().satisfiable()
+
+
+def check_set(
+    versions: Mapping[str, str], matrix: Matrix, *, gpus: tuple[str, ...] = (), driver: str | None = None
+) -> list[dict[str, str]]:
+    """Return the conflict among versions that are given exactly; empty: they go together."""
+    wanted = []
+    for component, text in versions.items():
+        version, _, variant = text.partition("+")
+        wanted.append(Requirement(component=component, specifier=f"=={version}", variant=variant))
+    space = build(matrix, Request(requirements=tuple(wanted), gpus=gpus, driver=driver))
+    problem = space.problem()
+    return [] if problem.satisfiable() else explain.conflict(space, minimal_conflict(problem))

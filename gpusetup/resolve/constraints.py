@@ -1,0 +1,165 @@
+"""From a request to a search space: its components, what was asked of them, and what the system says."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, cast
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.request import DEFAULT_COMPONENTS, Request
+from gpusetup.resolve.domains import CupyValue, JaxValue, TensorflowValue, TorchValue, Value, branch_of, domain, matches
+from gpusetup.resolve.hardware import add_hardware
+from gpusetup.resolve.runtimes import add_runtimes
+from gpusetup.resolve.space import FRAMEWORKS, Space
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.release import OsRelease
+    from gpusetup.model.request import Requirement
+
+__all__ = ["build", "python_tags"]
+
+_PYTHON_PACKAGES = (*FRAMEWORKS, "cupy")
+_ORDER = ("driver", "torch", "tensorflow", "jax", "cuda", "cudnn", "nccl", "cupy", "python")
+
+
+def build(matrix: Matrix, request: Request) -> Space:
+    """Return the search space of a request, with every rule that speaks about it."""
+    space = Space(matrix, request)
+    _find_system(space)
+    for name in _components(request):
+        space.values[name] = domain(name, matrix, request)
+    for requirement in request.requirements:
+        _requested(space, requirement)
+    _driver(space)
+    add_hardware(space)
+    add_runtimes(space)
+    _wheels(space)
+    for gpu in space.gpus:
+        if gpu.only_cpu is not None and gpu.only_cpu != space.arch:
+            space.unary("gpu-only-beside-cpu", "driver", lambda _: False, subject=(gpu, space.arch))
+    if space.os is not None:
+        _distribution(space, space.os)
+    return space
+
+
+def _components(request: Request) -> list[str]:
+    """Return the components of the answer: what was asked for and what that needs."""
+    asked = {item.component for item in request.requirements}
+    if not asked - {"python"}:
+        asked |= set(DEFAULT_COMPONENTS)
+    if "cupy" in asked or (asked & {"cudnn", "nccl"} and not asked & set(FRAMEWORKS)):
+        asked.add("cuda")
+    if asked & set(_PYTHON_PACKAGES):
+        asked.add("python")
+    asked.add("driver")
+    return [name for name in _ORDER if name in asked]
+
+
+def _find_system(space: Space) -> None:
+    """Find the distribution, and the CPU architecture that a GPU implies."""
+    wanted = space.request.os
+    if wanted is not None:
+        known = {system.id: system for system in space.matrix.os.systems}
+        space.os = known.get(wanted.lower())
+        if space.os is None:
+            close = difflib.get_close_matches(wanted.lower(), known, n=3, cutoff=0.5)
+            raise BadInputError(
+                "GS-123",
+                f"unknown distribution {wanted!r}",
+                path=f"--os {wanted!r}",
+                hint=("did you mean " + ", ".join(close) + "? " if close else "")
+                + "Known: "
+                + ", ".join(sorted(known)),
+            )
+    implied = {gpu.only_cpu for gpu in space.gpus if gpu.only_cpu}
+    if space.request.arch is None and len(implied) == 1:
+        space.arch = implied.pop()
+
+
+def _requested(space: Space, requirement: Requirement) -> None:
+    hits = matches(requirement, {value.version for value in space.values[requirement.component]})
+    variant = requirement.variant
+    space.unary(
+        "requested",
+        requirement.component,
+        lambda value: value.version in hits and (not variant or value.build.variant == variant),
+        subject=requirement,
+        origin="request",
+    )
+
+
+def _driver(space: Space) -> None:
+    request = space.request
+    if request.driver is not None:
+        if branch_of(space.matrix, request.driver) is None:
+            raise BadInputError(
+                "GS-124",
+                f"driver {request.driver} is older than every branch in the matrix",
+                path=f"--driver {request.driver}",
+                hint="the oldest known branch is R" + str(min(item.branch for item in space.matrix.driver.branches)),
+            )
+        space.unary(
+            "installed-driver-stays",
+            "driver",
+            lambda value: value.version == request.driver,
+            subject=request.driver,
+            origin="request",
+        )
+    if request.driver_candidates is not None:
+        offered = {item.version for item in request.driver_candidates} | {request.installed_driver}
+        space.unary(
+            "repository-offers", "driver", lambda value: value.version in offered, subject=request, origin="request"
+        )
+    if request.vgpu_guest:
+        space.unary("vgpu-guest-driver", "driver", lambda value: value.version == request.installed_driver)
+
+
+def python_tags(arch: str) -> Callable[[Value], tuple[str, ...]]:
+    """Return the function from a package to the Python versions it has wheels for."""
+
+    def tags(value: Value) -> tuple[str, ...]:
+        if isinstance(value, TorchValue | JaxValue):
+            return value.release.pythons
+        if isinstance(value, TensorflowValue | CupyValue):
+            return value.release.pythons.get(cast("Any", arch), ())
+        raise TypeError(type(value).__name__)
+
+    return tags
+
+
+def _wheels(space: Space) -> None:
+    tags = python_tags(space.arch)
+    for name in _PYTHON_PACKAGES:
+        space.pair(
+            "python-tag",
+            (name, tags),
+            ("python", lambda value: value.version),
+            lambda offered, version: version in offered,
+        )
+    for name in ("tensorflow", "cupy"):
+        space.unary("wheel-for-cpu", name, lambda value: bool(tags(value)), subject=space.arch)
+    for name in ("tensorflow", "jax", "cupy"):
+        space.unary("release-excluded", name, lambda value: not value.release.excluded)
+    space.unary("cuda-system-package", "cuda", lambda value: value.release.system)
+
+
+def _distribution(space: Space, system: OsRelease) -> None:
+    if space.arch not in system.arches:
+        space.unary("distribution-cpu", "driver", lambda _: False, subject=(system, space.arch))
+    if "python" not in space.named and system.python != "unknown":
+        space.unary("distribution-python", "python", lambda value: value.version == system.python, subject=system)
+    if system.glibc != "unknown":
+        glibc = nv(system.glibc)
+        for name in FRAMEWORKS:
+            space.unary("glibc-tag", name, lambda value: nv(value.release.glibc) <= glibc, subject=system)
+    low, high = system.cuda_min, system.cuda_max
+    space.unary(
+        "distribution-has-cuda",
+        "cuda",
+        lambda value: (low is None or nv(value.version) >= nv(low)) and (high is None or nv(value.version) <= nv(high)),
+        subject=system,
+    )

@@ -1,0 +1,277 @@
+"""What makes one stack better than another: ordered, named criteria, applied one after the other and never traded.
+
+Each criterion keeps the best of what the ones before it left: first a working installed driver, then a branch that is
+still looked after, then the newest vendor-confirmed release of what was asked by name, then native before minor-version
+compatibility, long-lived before short-lived branches, and the newest of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
+
+from gpusetup.model.request import COMPONENTS
+from gpusetup.resolve import rules
+from gpusetup.resolve.domains import CudnnValue, DriverValue, NcclValue, TorchValue, Value, number
+from gpusetup.resolve.hardware import nccl_runs
+from gpusetup.resolve.search import Domains, Pair, Problem
+from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpusetup.resolve.space import Space
+
+__all__ = ["Ranked", "Related", "criteria", "optimise"]
+
+_KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
+_STATUS_RANK = {"stable": 0, "legacy": 1, "experimental": 2, "unlisted": 3}
+OPEN_MODULES_BY_DEFAULT_FROM = 560
+
+
+class Ranked(Struct, frozen=True):
+    """A criterion on one component: values with a lower rank are better."""
+
+    name: str
+    component: str
+    rank: Callable[[Any], Any]
+
+
+class Related(Struct, frozen=True):
+    """A criterion on two components: level 0 is best; `levels` is how many there are."""
+
+    name: str
+    first: str
+    second: str
+    level: Callable[[Any, Any], int]
+    levels: int
+
+
+Criterion = Ranked | Related
+
+
+def _vendor_first(value: Value) -> int:
+    return 0 if value.confidence == "vendor" else 1
+
+
+def _newest_first(value: Value) -> Any:
+    return _Reversed(number(value))
+
+
+class _Reversed:
+    """Turns an ordering around, for ranks in which the newest comes first."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __lt__(self, other: _Reversed) -> bool:
+        return bool(other.key < self.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reversed) and bool(self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+def uncovered_libraries(space: Space, value: TorchValue) -> list[str]:
+    """Return the libraries inside a torch wheel that do not speak for every GPU of the host."""
+    missing = []
+    build = value.build
+    for gpu in space.gpus:
+        if build.cudnn is not None and not _bundled_cudnn_covers(space, build.cudnn, gpu.cc):
+            missing.append(f"cuDNN {build.cudnn} for {gpu.label} ({gpu.cc})")
+        if build.nccl is not None and not _bundled_nccl_runs(space, build.nccl, rules.major(build.cuda), gpu.cc):
+            missing.append(f"NCCL {build.nccl} for {gpu.label} ({gpu.cc})")
+    return missing
+
+
+def _bundled_cudnn_covers(space: Space, version: str, cc: str) -> bool:
+    from gpusetup.resolve.domains import domain
+
+    key = nv(version).numbers[:3]
+    values = [cast("CudnnValue", value) for value in domain("cudnn", space.matrix, space.request)]
+    rows = [value.row for value in values if nv(value.version).numbers[:3] == key]
+    return not rows or any(rules.cudnn_row_covers(row, cc) for row in rows)
+
+
+def _bundled_nccl_runs(space: Space, version: str, cuda_major: int, cc: str) -> bool:
+    from gpusetup.resolve.domains import domain
+
+    values = [cast("NcclValue", value) for value in domain("nccl", space.matrix, space.request)]
+    same = [
+        value
+        for value in values
+        if value.version == version and rules.major(value.build.cuda) == cuda_major and value.build.targets
+    ]
+    return not same or any(nccl_runs(value, cc) for value in same)
+
+
+def _torch_build(space: Space) -> Callable[[TorchValue], Any]:
+    def rank(value: TorchValue) -> Any:
+        build = value.build
+        on_pypi = build.default if space.arch == "x86_64" else build.variant == value.release.aarch64_default
+        covered = 1 if uncovered_libraries(space, value) else 0
+        return (covered, not on_pypi, _STATUS_RANK[build.status], _Reversed(nv(build.cuda)))
+
+    return rank
+
+
+def _named(space: Space, component: str) -> Iterable[Criterion]:
+    yield Ranked("vendor-confirmed", component, _vendor_first)
+    yield Ranked("newest", component, _newest_first)
+    if component == "torch":
+        yield Ranked("build-on-pypi", component, _torch_build(space))
+    elif component in ("cudnn", "nccl"):
+        yield from _library_build(component)
+
+
+def _library_build(component: str) -> Iterable[Criterion]:
+    if component == "cudnn":
+        yield Ranked("own-support-row", component, lambda value: value.leaning)
+    else:
+        yield Ranked("newest-build", component, lambda value: (value.build.kind, _Reversed(nv(value.build.cuda))))
+
+
+def _default_module(value: DriverValue) -> int:
+    wanted = "open" if value.branch.branch >= OPEN_MODULES_BY_DEFAULT_FROM else "proprietary"
+    return 0 if value.module == wanted else 1
+
+
+def criteria(space: Space) -> list[Criterion]:
+    """Return every criterion that applies, in order."""
+    request, found = space.request, list[Criterion]()
+    if request.installed_driver is not None and request.driver is None:
+        kept = (request.installed_driver, request.installed_module)
+        found.append(
+            Ranked(
+                "keep-installed-driver",
+                "driver",
+                lambda value: 0 if (value.version == kept[0] and kept[1] in (None, value.module)) else 1,
+            )
+        )
+    found.append(Ranked("supported-branch", "driver", lambda value: value.ended))
+    for component in COMPONENTS:
+        if component in space.named and component not in ("python", "driver"):
+            found += _named(space, component)
+    if "driver" in space.named:
+        found += _named(space, "driver")
+
+    levels = {"native": 0, "backward": 0, "minor-version": 1, "forward": 2}
+    for consumer in (*FRAMEWORKS, "cuda"):
+        found.append(
+            Related(
+                "native-before-minor",
+                "driver",
+                consumer,
+                lambda driver, value: levels.get(space.relation(driver, value) or "forward", 2),
+                3,
+            )
+        )
+    found += [
+        Ranked("long-lived-branch", "driver", lambda value: (value.ended, *_branch_rank(value))),
+        Ranked("vendor-confirmed", "driver", _vendor_first),
+        Ranked("newest", "driver", _newest_first),
+        Ranked("default-module", "driver", _default_module),
+        Related("tested-together", "cupy", "cuda", lambda cupy, cuda: cuda.release.minor not in cupy.release.cuda, 2),
+    ]
+    for component in ("cuda", "cudnn", "nccl", "cupy"):
+        if component == "nccl":
+            for runtime in ("cuda", *FRAMEWORKS):
+                found.append(
+                    Related(
+                        "built-for-this-cuda",
+                        "nccl",
+                        runtime,
+                        lambda nccl, value: int(nv(space.minor(nccl)) > nv(space.minor(value))),
+                        2,
+                    )
+                )
+        if component not in space.named:
+            found += _named(space, component)
+    found.append(Ranked("newest", "python", _newest_first))
+    return [item for item in found if _applies(item, space)]
+
+
+def _branch_rank(value: DriverValue) -> tuple[int, ...]:
+    kind = _KIND_RANK[value.branch.kind]
+    return (max(kind, _KIND_RANK["unknown"]) if value.branch.eol == "unknown" else kind,)
+
+
+def _applies(criterion: Criterion, space: Space) -> bool:
+    names = (criterion.component,) if isinstance(criterion, Ranked) else (criterion.first, criterion.second)
+    return all(name in space.values for name in names)
+
+
+def optimise(space: Space, problem: Problem, domains: Domains, order: list[Criterion]) -> dict[str, Value] | None:
+    """Return the preferred assignment, or None when there is none: criteria are applied one after the other."""
+    witness = problem.solve(domains)
+    if witness is None:
+        return None
+    for criterion in order:
+        if isinstance(criterion, Ranked):
+            domains, witness = _apply_ranked(space, problem, domains, witness, criterion)
+        else:
+            problem, domains, witness = _apply_related(space, problem, domains, witness, criterion)
+    solution = problem.solve(domains)
+    assert solution is not None  # noqa: S101 - the witness is one
+    return {name: space.values[name][mask.bit_length() - 1] for name, mask in solution.items()}
+
+
+def _apply_ranked(
+    space: Space, problem: Problem, domains: Domains, witness: Domains, criterion: Ranked
+) -> tuple[Domains, Domains]:
+    component, values = criterion.component, space.values[criterion.component]
+    if not domains[component] & (domains[component] - 1):
+        return domains, witness
+    masks: dict[Any, int] = {}
+    mask, index = domains[component], 0
+    while mask >> index:
+        if mask >> index & 1:
+            rank = criterion.rank(values[index])
+            masks[rank] = masks.get(rank, 0) | 1 << index
+        index += 1
+    for rank in sorted(masks):
+        if witness[component] & masks[rank]:
+            limited = problem.restrict(domains, component, masks[rank])
+            assert limited is not None  # noqa: S101 - the witness lies inside
+            return limited, witness
+        limited = problem.restrict(domains, component, masks[rank])
+        solution = problem.solve(limited)
+        if limited is not None and solution is not None:
+            return limited, solution
+    return domains, witness
+
+
+def _at_most(levels: dict[tuple[int, int], int], limit: int) -> Callable[[int, int], bool]:
+    return lambda one, other: levels[one, other] <= limit
+
+
+def _apply_related(
+    space: Space, problem: Problem, domains: Domains, witness: Domains, criterion: Related
+) -> tuple[Problem, Domains, Domains]:
+    sides = []
+    for name in (criterion.first, criterion.second):
+        mask = domains[name]
+        sides.append((name, {index: 1 << index for index in range(mask.bit_length()) if mask >> index & 1}))
+    first, second = space.values[criterion.first], space.values[criterion.second]
+    known: dict[tuple[int, int], int] = {}
+    for one in sides[0][1]:
+        for other in sides[1][1]:
+            known[one, other] = criterion.level(first[one], second[other])
+    if len(set(known.values())) <= 1:
+        return problem, domains, witness
+    for limit in range(criterion.levels):
+        pair = Pair(criterion.name, sides[0], sides[1], _at_most(known, limit))
+        narrowed = problem.with_constraint(pair)
+        reached = (witness[criterion.first].bit_length() - 1, witness[criterion.second].bit_length() - 1)
+        limited = narrowed.propagate(dict(domains), [criterion.first, criterion.second])
+        solution = witness if known[reached] <= limit else narrowed.solve(limited)
+        if limited is not None and solution is not None:
+            return narrowed, limited, solution
+    return problem, domains, witness

@@ -1,0 +1,164 @@
+"""Why each component of a stack is what it is: what decided, and what refused the newer ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from gpusetup.model.request import COMPONENTS
+from gpusetup.model.stack import Reason
+from gpusetup.resolve import explain
+from gpusetup.resolve.answer import relations
+from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, parsed
+from gpusetup.resolve.search import Unary
+from gpusetup.resolve.sources import cite, rule_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpusetup.model.release import Record
+    from gpusetup.resolve.domains import Value
+    from gpusetup.resolve.space import Space
+
+__all__ = ["reasons", "refusals"]
+
+_KINDS = {
+    "LTSB": "a long-term support branch",
+    "PB": "a production branch",
+    "NFB": "a new-feature branch",
+    "evaluation": "an evaluation branch",
+    "unknown": "a branch of unknown kind",
+}
+_RELATION = {
+    "native": "is the driver's own CUDA (native)",
+    "backward": "is older than the driver's own CUDA (backward compatible, as good as native)",
+    "minor-version": "stands on it by minor-version compatibility",
+    "forward": "stands on it by forward compatibility",
+}
+
+
+def reasons(space: Space, solution: Mapping[str, Value]) -> tuple[Reason, ...]:
+    """Return the reasons of a stack, driver first."""
+    told = [*_driver(space, cast("DriverValue", solution["driver"])), *_relations(space, solution)]
+    for component in COMPONENTS:
+        if component in solution and component not in ("driver", "python"):
+            told += _chosen(space, solution, component)
+    return tuple(told)
+
+
+def _record(value: Value) -> Record:
+    if isinstance(value, TorchValue):
+        return value.build
+    record: Record = value.row if isinstance(value, CudnnValue) else cast("Any", value).release
+    return record
+
+
+def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
+    matrix, branch = space.matrix, value.branch
+    source = cite(matrix, "driver", branch)
+    if value.version == space.request.driver:
+        yield Reason(component="driver", rule="installed-driver-stays", text=f"driver {value.version} stays", source="")
+    elif value.version == space.request.installed_driver:
+        text = f"driver {value.version} is installed, works and satisfies everything asked for"
+        yield Reason(component="driver", rule="keep-installed-driver", text=text, source="")
+    until = "an unknown day" if branch.eol == "unknown" else branch.eol
+    support = f"ended {until}" if value.ended else f"looked after until {until}"
+    text = f"R{branch.branch} is {_KINDS[branch.kind]}, {support}"
+    yield Reason(component="driver", rule="long-lived-branch", text=text, source=source)
+    for gpu in space.gpus:
+        if gpu.last_branch is not None:
+            text = f"R{gpu.last_branch} is the last branch for {gpu.label} ({gpu.arch})"
+            yield Reason(
+                component="driver",
+                rule="gpu-driver-window",
+                text=text,
+                source=rule_source(matrix, "gpu-driver-window") or cite(matrix, "driver", branch),
+            )
+    yield Reason(
+        component="driver",
+        rule="module-flavour",
+        text=_module(space, value),
+        source=rule_source(matrix, "module-flavour"),
+    )
+
+
+def _module(space: Space, value: DriverValue) -> str:
+    for gpu in space.gpus:
+        if gpu.module == "required":
+            return f"open kernel modules: {gpu.label} ({gpu.arch}) works only with them"
+        if gpu.module != "supported":
+            return f"proprietary kernel modules: {gpu.label} ({gpu.arch}) works only with them"
+    if space.request.driver_candidates is not None:
+        offered = [item.modules for item in space.request.driver_candidates if item.version == value.version]
+        if offered and offered[0] == (value.module,):
+            return f"{value.module} kernel modules: the repositories offer {value.version} in this flavour only"
+    return f"{value.module} kernel modules: NVIDIA's default for R{value.branch.branch}"
+
+
+def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
+    driver = cast("DriverValue", solution["driver"])
+    for name, relation in relations(space, solution).items():
+        minor = space.minor(solution[name])
+        inside = "" if name == "cuda" else f" inside {explain.title(name)}"
+        yield Reason(
+            component="driver",
+            rule="driver-runs-cuda",
+            text=f"CUDA {minor}{inside} {_RELATION[relation]}",
+            source=rule_source(space.matrix, "driver-runs-cuda") or cite(space.matrix, "driver", driver.branch),
+        )
+
+
+def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iterator[Reason]:
+    value = solution[component]
+    name = explain.label(component, value)
+    source = cite(space.matrix, component, _record(value))
+    wish = space.named.get(component)
+    asked = f" that {wish} names and everything else allows" if wish is not None and str(wish) != component else ""
+    sure = "vendor-confirmed release" if value.confidence == "vendor" else "release"
+    yield Reason(
+        component=component, rule="newest", text=f"{name} is the newest {sure} that fits{asked}", source=source
+    )
+    if isinstance(value, TorchValue):
+        yield _build(space, value, source)
+    newest = max(space.values[component], key=lambda item: parsed(item.version))
+    if parsed(newest.version) > parsed(value.version):
+        refused = refusals(space, solution, component, newest)
+        if refused:
+            rule, text = refused[0]
+            yield Reason(
+                component=component,
+                rule=rule,
+                text=f"not {explain.label(component, newest)}: {text}",
+                source=rule_source(space.matrix, rule),
+            )
+
+
+def _build(space: Space, value: TorchValue, source: str) -> Reason:
+    if value.build.default and space.arch == "x86_64":
+        text = f"{value.build.variant} is the build on PyPI"
+    else:
+        siblings = [
+            item.build for item in cast("list[TorchValue]", space.values["torch"]) if item.version == value.version
+        ]
+        default = next((build.variant for build in siblings if build.default), "none")
+        text = f"{value.build.variant} is the newest stable build that fits; the one on PyPI is {default}"
+    return Reason(component="torch", rule="build-on-pypi", text=text, source=source)
+
+
+def refusals(space: Space, solution: Mapping[str, Value], component: str, value: Value) -> list[tuple[str, str]]:
+    """Return the rules that a value breaks while the rest of the stack stays as it is."""
+    same = [index for index, item in enumerate(space.values[component]) if item.version == value.version]
+    mask = sum(1 << index for index in same)
+    chosen = {name: space.values[name].index(item) for name, item in solution.items()}
+    found = []
+    for constraint in space.constraints:
+        if component not in constraint.scope:
+            continue
+        if isinstance(constraint, Unary):
+            broken = not constraint.allowed & mask
+        else:
+            side = constraint.scope.index(component)
+            domains = {component: mask, constraint.scope[1 - side]: 1 << chosen[constraint.scope[1 - side]]}
+            broken = not constraint.revise(domains, side)
+        if broken:
+            found.append((constraint.rule, explain.conflict(space, [constraint])[0]["text"]))
+    return found

@@ -1,0 +1,180 @@
+"""The rules of compatibility, one small function each: what runs on what, and nothing about searching."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gpusetup.versions import NvVersion, cuda_minor, nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpusetup.matrix.gpus import GpuKind
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.release import ArchCode, CudaRelease, CudnnSupport, Toolchain
+    from gpusetup.model.stack import Relation
+    from gpusetup.resolve.domains import DriverValue
+
+__all__ = [
+    "FIRST_WITH_MINOR_COMPATIBILITY",
+    "CudaNeed",
+    "code_for",
+    "compat_bases",
+    "cudnn_row_covers",
+    "cudnn_row_takes",
+    "major",
+    "module_fits",
+    "need_of_minor",
+    "need_of_release",
+    "pins_agree",
+    "relation",
+    "toolkit_targets",
+    "window_fits",
+]
+
+CudaNeed = tuple[str, int, str]
+"""What a CUDA runtime asks of the driver: its minor, its own branch, the driver that its release notes list."""
+
+FIRST_WITH_MINOR_COMPATIBILITY = 11
+
+
+def major(version: str) -> int:
+    """Return the first number of a version."""
+    return int(version.partition(".")[0])
+
+
+def need_of_release(release: CudaRelease) -> CudaNeed:
+    """Return what this very release asks of the driver."""
+    return (release.minor, release.driver_branch, release.driver or "")
+
+
+@lru_cache(maxsize=256)
+def need_of_minor(matrix: Matrix, minor: str) -> CudaNeed:
+    """Return what a runtime of this minor asks: as its first release, since wheels name no update."""
+    releases = [item for item in matrix.cuda.releases if item.minor == minor]
+    if not releases:
+        older = [item for item in matrix.cuda.releases if nv(item.minor) > nv(minor)]
+        releases = [min(older, key=lambda item: nv(item.version))] if older else [matrix.cuda.releases[-1]]
+    first = min(releases, key=lambda item: nv(item.version))
+    return (minor, first.driver_branch, first.driver or "")
+
+
+@lru_cache(maxsize=32)
+def _floor(matrix: Matrix, cuda_major: int) -> NvVersion | None:
+    for row in matrix.cuda.majors:
+        if row.major == cuda_major:
+            return nv(row.min_driver)
+    return None
+
+
+@lru_cache(maxsize=64)
+def compat_bases(matrix: Matrix, minor: str) -> frozenset[int]:
+    """Return the driver branches that a minor's cuda-compat package may stand on."""
+    rows = [row for row in matrix.forward_compat.packages if row.cuda == minor]
+    return frozenset(branch for row in rows for branch in row.base_branches)
+
+
+def relation(matrix: Matrix, driver: DriverValue, need: CudaNeed, *, forward: bool) -> Relation | None:
+    """Return how a CUDA runtime stands on a driver, the best relation that holds, or None: it does not."""
+    minor, branch, listed = need
+    if driver.branch.branch > branch:
+        return "backward"
+    if driver.branch.branch == branch and (not listed or driver.number >= nv(listed)):
+        return "native"
+    floor = _floor(matrix, major(minor))
+    if floor is not None and major(minor) >= FIRST_WITH_MINOR_COMPATIBILITY and driver.number >= floor:
+        return "minor-version"
+    if forward and driver.branch.branch in compat_bases(matrix, minor):
+        return "forward"
+    return None
+
+
+def code_for(code: ArchCode | None, cc: str) -> str | None:
+    """Return how a build runs on a GPU: `sass` (a cubin of the same major, not newer), `ptx` (upwards), or None."""
+    if code is None:
+        return None
+    gpu = nv(cc).minor
+    if any(nv(target).minor[0] == gpu[0] and nv(target).minor[1] <= gpu[1] for target in code.targets):
+        return "sass"
+    if any(nv(target).minor <= gpu for target in code.ptx):
+        return "ptx"
+    return None
+
+
+def window_fits(driver: DriverValue, gpu: GpuKind) -> bool:
+    """Tell whether the driver's branch still and already looks after the GPU's architecture."""
+    branch = driver.branch.branch
+    return (gpu.min_branch is None or branch >= gpu.min_branch) and (
+        gpu.last_branch is None or branch <= gpu.last_branch
+    )
+
+
+def module_fits(driver: DriverValue, gpu: GpuKind) -> bool:
+    """Tell whether this flavour of the kernel module can drive the GPU."""
+    return driver.module == "open" if gpu.module == "required" else driver.module != "open" or gpu.module == "supported"
+
+
+def toolkit_targets(toolchain: Toolchain | None, cc: str) -> bool:
+    """Tell whether a toolkit's compiler and libraries know the GPU; an unmeasured toolkit is judged by its range."""
+    if toolchain is None:
+        return False
+    gpu = nv(cc)
+    if gpu < nv(toolchain.cc_min):
+        return False
+    if toolchain.targets:
+        return any(nv(target).minor[0] == gpu.minor[0] and nv(target) <= gpu for target in toolchain.targets)
+    return toolchain.cc_max is None or gpu.minor[0] <= nv(toolchain.cc_max).minor[0]
+
+
+def cudnn_row_covers(row: CudnnSupport, cc: str) -> bool:
+    """Tell whether a cuDNN support row speaks for the GPU; its upper end also serves newer minors of that major."""
+    gpu = nv(cc)
+    if row.cc_min is not None and gpu < nv(row.cc_min):
+        return False
+    return row.cc_max is None or gpu <= nv(row.cc_max) or gpu.minor[0] == nv(row.cc_max).minor[0]
+
+
+def cudnn_row_takes(row: CudnnSupport, minor: str) -> bool:
+    """Tell whether a row takes a CUDA minor: listed, or newer within a major that has minor-version compatibility."""
+    if minor in row.cuda:
+        return True
+    wanted = major(minor)
+    same = [listed for listed in row.cuda if major(listed) == wanted]
+    return bool(same) and wanted >= FIRST_WITH_MINOR_COMPATIBILITY and nv(minor) > min(map(nv, same))
+
+
+@lru_cache(maxsize=4096)
+def _pin_agrees(first: str, second: str) -> bool:
+    """Tell whether two requirements of one package can be met by one version."""
+    texts = sorted((first, second), key=lambda text: text[:1].isdigit(), reverse=True)
+    try:
+        if texts[0][:1].isdigit():
+            exact = Version(texts[0])
+            specifier = f"=={texts[1]}" if texts[1][:1].isdigit() else texts[1].rpartition("]")[2]
+            return SpecifierSet(specifier).contains(exact)
+    except (InvalidVersion, InvalidSpecifier):
+        return True
+    return True
+
+
+def pins_agree(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
+    """Tell whether two sets of requirements fit one environment, as far as exact pins decide."""
+    return all(_pin_agrees(first[name], second[name]) for name in first.keys() & second.keys())
+
+
+def lower_bound(specifier: str) -> str | None:
+    """Return the CUDA minor that a requirement like `>=12.1.105` or `12.4.127` starts at."""
+    for part in specifier.rpartition("]")[2].split(","):
+        text = part.strip()
+        if text.startswith((">=", "==", "~=")) or text[:1].isdigit():
+            return cuda_minor(text.lstrip("=<>~ "))
+    return None
+
+
+def newest(versions: Iterable[str]) -> str | None:
+    """Return the newest of NVIDIA versions."""
+    return max(versions, key=nv, default=None)

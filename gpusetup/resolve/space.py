@@ -1,0 +1,116 @@
+"""The search space of a request: variables with their values, and the constraints that rules have added."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.matrix.gpus import GpuKind, find_gpu
+from gpusetup.resolve import rules
+from gpusetup.resolve.domains import DriverValue, JaxValue, Value, minor_of
+from gpusetup.resolve.search import Pair, Problem, Unary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.release import OsRelease
+    from gpusetup.model.request import Request
+    from gpusetup.model.stack import Relation
+
+__all__ = ["FRAMEWORKS", "Space", "mask_of"]
+
+FRAMEWORKS = ("torch", "tensorflow", "jax")
+DEFAULT_ARCH = "x86_64"
+
+
+def mask_of(values: Sequence[Value], test: Callable[[Any], bool]) -> int:
+    """Return the mask of the values that pass."""
+    return sum(1 << index for index, value in enumerate(values) if test(value))
+
+
+def _grouped(values: Sequence[Value], key: Callable[[Any], Any]) -> dict[Any, int]:
+    groups: dict[Any, int] = {}
+    for index, value in enumerate(values):
+        name = key(value)
+        groups[name] = groups.get(name, 0) | 1 << index
+    return groups
+
+
+class Space:
+    """A request turned into variables, values and constraints."""
+
+    def __init__(self, matrix: Matrix, request: Request) -> None:
+        self.matrix = matrix
+        self.request = request
+        self.gpus: tuple[GpuKind, ...] = tuple(find_gpu(matrix, name) for name in request.gpus)
+        self.named = {item.component: item for item in request.requirements}
+        self.os: OsRelease | None = None
+        self.arch: str = request.arch or DEFAULT_ARCH
+        self.values: dict[str, Sequence[Value]] = {}
+        self.constraints: list[Unary | Pair] = []
+        self._relations: dict[tuple[str, rules.CudaNeed], Relation | None] = {}
+
+    def problem(self) -> Problem:
+        """Return the search problem with every constraint."""
+        return Problem({name: len(values) for name, values in self.values.items()}, self.constraints)
+
+    def unary(
+        self, rule: str, variable: str, test: Callable[[Any], bool], *, subject: Any = None, origin: str = "rule"
+    ) -> None:
+        """Add a rule about one component; nothing is added when the component is not there or nothing fails."""
+        if variable not in self.values:
+            return
+        values = self.values[variable]
+        allowed = mask_of(values, test)
+        if allowed != (1 << len(values)) - 1:
+            self.constraints.append(Unary(rule, variable, allowed, subject=subject, origin=origin))
+
+    def pair(
+        self,
+        rule: str,
+        first: tuple[str, Callable[[Any], Any]],
+        second: tuple[str, Callable[[Any], Any]],
+        test: Callable[[Any, Any], bool],
+        *,
+        subject: Any = None,
+    ) -> None:
+        """Add a rule between two components; values with the same key behave alike."""
+        if first[0] not in self.values or second[0] not in self.values:
+            return
+        groups = [(name, _grouped(self.values[name], key)) for name, key in (first, second)]
+        self.constraints.append(Pair(rule, groups[0], groups[1], test, subject=subject))
+
+    def minor(self, value: Value) -> str:
+        """Return the CUDA minor that a value brings, needs or was built for."""
+        if isinstance(value, JaxValue):
+            cuda_major = value.release.cuda_major
+            for name in ("nvidia-cuda-runtime", f"nvidia-cuda-runtime-cu{cuda_major}"):
+                bound = rules.lower_bound(value.release.pins.get(name, ""))
+                if bound is not None and rules.major(bound) == cuda_major:
+                    return bound
+            return f"{cuda_major}.0"
+        return minor_of(value)
+
+    def cuda_major(self, value: Value) -> int:
+        """Return the CUDA major of a value."""
+        return rules.major(self.minor(value))
+
+    def need(self, value: Value) -> rules.CudaNeed:
+        """Return what a value's CUDA runtime asks of the driver."""
+        from gpusetup.resolve.domains import CudaValue
+
+        if isinstance(value, CudaValue):
+            return rules.need_of_release(value.release)
+        return rules.need_of_minor(self.matrix, self.minor(value))
+
+    @property
+    def forward(self) -> bool:
+        """Whether cuda-compat packages may be considered: asked for, and no GPU speaks against it."""
+        return self.request.forward and all(gpu.forward_compatible is not False for gpu in self.gpus)
+
+    def relation(self, driver: DriverValue, value: Value) -> Relation | None:
+        """Return how a value's CUDA runtime stands on a driver."""
+        key = (driver.version, self.need(value))
+        if key not in self._relations:
+            self._relations[key] = rules.relation(self.matrix, driver, key[1], forward=self.forward)
+        return self._relations[key]

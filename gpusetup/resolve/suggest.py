@@ -1,0 +1,95 @@
+"""The nearest changes to a request that would make it solvable, said as things a person can do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from gpusetup.model.request import Requirement
+from gpusetup.resolve.constraints import build
+from gpusetup.resolve.preferences import criteria, optimise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.model.request import Request
+    from gpusetup.resolve.domains import TorchValue, Value
+    from gpusetup.resolve.space import Space
+
+__all__ = ["suggestions"]
+
+_MOST = 4
+
+
+def _would(space: Space, request: Request) -> dict[str, Value] | None:
+    changed = build(space.matrix, request)
+    problem = changed.problem()
+    domains = problem.initial()
+    return None if domains is None else optimise(changed, problem, domains, criteria(changed))
+
+
+def suggestions(space: Space) -> tuple[str, ...]:
+    """Return up to four changes, each of which alone makes the request solvable."""
+    found: list[str] = []
+    for text in _tried(space):
+        if text not in found:
+            found.append(text)
+        if len(found) == _MOST:
+            break
+    return tuple(found)
+
+
+def _tried(space: Space) -> Iterator[str]:
+    request = space.request
+    for wish in request.requirements:
+        if wish.specifier or wish.variant:
+            yield from _loosened(space, wish)
+    if request.driver is not None:
+        solution = _would(space, msgspec.structs.replace(request, driver=None))
+        if solution is not None:
+            yield f"leave --driver away: driver {solution['driver'].version} would fit"
+    if request.driver_candidates is not None:
+        solution = _would(space, msgspec.structs.replace(request, driver_candidates=None))
+        if solution is not None:
+            yield f"take the driver from another repository: {solution['driver'].version} would fit"
+    if request.native and _would(space, msgspec.structs.replace(request, native=False)) is not None:
+        yield "leave --native away: it would fit by minor-version compatibility"
+    if not request.forward and _would(space, msgspec.structs.replace(request, forward=True)) is not None:
+        yield "add --forward: a cuda-compat package would let it run on this driver (data-centre GPUs only)"
+    yield from _machine(space)
+
+
+def _loosened(space: Space, wish: Requirement) -> Iterator[str]:
+    others = tuple(item for item in space.request.requirements if item.component != wish.component)
+    if wish.variant:
+        without_build = Requirement(component=wish.component, specifier=wish.specifier)
+        solution = _would(space, msgspec.structs.replace(space.request, requirements=(*others, without_build)))
+        if solution is not None:
+            yield f"{_name(wish.component, solution[wish.component])} would fit"
+            return
+    free = Requirement(component=wish.component)
+    solution = _would(space, msgspec.structs.replace(space.request, requirements=(*others, free)))
+    if solution is not None:
+        yield f"{_name(wish.component, solution[wish.component])} would fit"
+
+
+def _name(component: str, value: Value) -> str:
+    if component == "torch":
+        return f"torch {value.version} with {cast('TorchValue', value).build.variant}"
+    return f"{component} {value.version}"
+
+
+def _machine(space: Space) -> Iterator[str]:
+    request = space.request
+    if request.os is not None and "python" not in space.named:
+        for minor in range(15, 7, -1):
+            asked = (*request.requirements, Requirement(component="python", specifier=f"==3.{minor}"))
+            if _would(space, msgspec.structs.replace(request, requirements=asked)) is not None:
+                yield f"use Python 3.{minor} instead of the distribution's: add python==3.{minor}"
+                break
+    for index, name in enumerate(request.gpus):
+        if len(request.gpus) > 1:
+            rest = request.gpus[:index] + request.gpus[index + 1 :]
+            if _would(space, msgspec.structs.replace(request, gpus=rest)) is not None:
+                yield f"leave the {name} out of this host"

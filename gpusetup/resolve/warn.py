@@ -1,0 +1,127 @@
+"""What to keep in mind about a stack that fits: inferred facts, ended support, limits of a relation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from gpusetup.resolve import rules
+from gpusetup.resolve.answer import relations
+from gpusetup.resolve.hardware import code_of, nccl_runs
+from gpusetup.resolve.preferences import uncovered_libraries
+from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpusetup.resolve.domains import (
+        CudaValue,
+        CudnnValue,
+        CupyValue,
+        DriverValue,
+        NcclValue,
+        TensorflowValue,
+        TorchValue,
+        Value,
+    )
+    from gpusetup.resolve.space import Space
+
+__all__ = ["warnings_about"]
+
+
+def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ...]:
+    """Return every warning about a stack, one sentence each."""
+    found = [*_driver(space, cast("DriverValue", solution["driver"])), *_relations(space, solution)]
+    if "cuda" in solution and "cupy" in solution:
+        found += _cupy(cast("CupyValue", solution["cupy"]), cast("CudaValue", solution["cuda"]))
+    if "cudnn" in solution:
+        found += _cudnn(cast("CudnnValue", solution["cudnn"]))
+    if "nccl" in solution:
+        found += _nccl(space, cast("NcclValue", solution["nccl"]))
+    if "torch" in solution:
+        found += _torch(space, cast("TorchValue", solution["torch"]))
+    if "tensorflow" in solution:
+        found += _tensorflow(cast("TensorflowValue", solution["tensorflow"]))
+    found += _confidence(space, solution)
+    return tuple(dict.fromkeys(found))
+
+
+def _driver(space: Space, value: DriverValue) -> Iterator[str]:
+    branch = value.branch
+    if not value.known:
+        own = nv(value.version).major
+        nearest = "" if own == branch.branch else f", and R{own} neither: judged as R{branch.branch}"
+        yield f"driver {value.version} is not in the matrix{nearest}; its branch decides"
+    if value.ended:
+        day = branch.eol if branch.eol != "unknown" else "an unknown day"
+        yield f"driver branch R{branch.branch} is past its end of life ({day}); no supported branch fits this request"
+    for gpu in space.gpus:
+        if gpu.min_driver is not None and value.number < nv(gpu.min_driver):
+            yield f"{gpu.label} is listed from driver {gpu.min_driver} on; {value.version} is older"
+
+
+def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
+    driver = cast("DriverValue", solution["driver"])
+    for name, relation in relations(space, solution).items():
+        minor = space.minor(solution[name])
+        what = f"CUDA {minor}" + ("" if name == "cuda" else f" inside {name}")
+        if relation == "minor-version":
+            yield (
+                f"{what} stands on R{driver.branch.branch} by minor-version compatibility: code compiled at run "
+                f"time to PTX newer than the driver (Triton, Numba, NVRTC to PTX) fails with error 222"
+            )
+        elif relation == "forward":
+            yield (
+                f"{what} needs cuda-compat-{minor.replace('.', '-')} first on the library path; remove it when the "
+                f"driver is upgraded, or CUDA fails with error 803"
+            )
+            if any(gpu.forward_compatible is None for gpu in space.gpus) or not space.gpus:
+                yield "forward compatibility works on data-centre GPUs only; nothing is known about this host's GPU"
+
+
+def _cupy(cupy: CupyValue, cuda: CudaValue) -> Iterator[str]:
+    if cuda.release.minor not in cupy.release.cuda:
+        yield f"CuPy {cupy.version} was not tested with CUDA {cuda.release.minor}"
+
+
+def _cudnn(value: CudnnValue) -> Iterator[str]:
+    if value.leaning:
+        yield f"cuDNN {value.version} has no support row of its own; it is judged by that of {value.row.version}"
+
+
+def _nccl(space: Space, value: NcclValue) -> Iterator[str]:
+    for gpu in space.gpus:
+        if not nccl_runs(value, gpu.cc):
+            yield f"NCCL {value.version} has no code for {gpu.label} ({gpu.cc}); with one GPU that is not used"
+
+
+def _torch(space: Space, value: TorchValue) -> Iterator[str]:
+    for library in uncovered_libraries(space, value):
+        yield f"torch {value.version}+{value.build.variant} brings a library without support: {library}"
+    if value.build.status in ("experimental", "unlisted"):
+        kind = "calls this build experimental" if value.build.status == "experimental" else "does not list this build"
+        yield f"torch {value.version}+{value.build.variant}: PyTorch {kind}; ask the index before relying on it"
+
+
+def _tensorflow(value: TensorflowValue) -> Iterator[str]:
+    if not value.release.pins:
+        yield (
+            f"TensorFlow {value.version} brings no CUDA of its own: it wants CUDA {value.release.cuda} and cuDNN "
+            f"{value.release.cudnn} on the system"
+        )
+
+
+def _confidence(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
+    for name, value in solution.items():
+        if name != "python" and value.confidence == "inferred":
+            yield f"{name} {value.version}: this release is known from secondary sources only"
+        if name in FRAMEWORKS and space.gpus:
+            code = code_of(space, value)
+            if code is not None and code.confidence == "inferred":
+                yield f"{name} {value.version}: the GPU code inside is known from secondary sources only"
+    for gpu in space.gpus:
+        if gpu.inferred:
+            yield f"{gpu.label}: its compute capability {gpu.cc} follows from the die, NVIDIA does not list it"
+        for name in FRAMEWORKS:
+            if name in solution and rules.code_for(code_of(space, solution[name]), gpu.cc) == "ptx":
+                yield f"{name} {solution[name].version} has only PTX for {gpu.label}: the first start compiles it"
