@@ -12,6 +12,7 @@ import msgspec
 
 from gpusetup.errors import BadInputError
 from gpusetup.model import release as model
+from gpusetup.model.repos import ReposFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,7 @@ FILES: dict[str, type[model.MatrixFile]] = {
     "os": model.OsFile,
     "forward_compat": model.ForwardFile,
     "vgpu": model.VgpuFile,
+    "repos": ReposFile,
 }
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = Path(__file__).parent / "data"
@@ -153,6 +155,11 @@ class Matrix:
     def vgpu(self) -> model.VgpuFile:
         """Branches of vGPU software."""
         return self._load("vgpu", model.VgpuFile)
+
+    @cached_property
+    def repos(self) -> ReposFile:
+        """Repositories, keys and package names."""
+        return self._load("repos", ReposFile)
 
     def files(self) -> Iterator[tuple[str, model.MatrixFile]]:
         """Load and return every component's file."""
