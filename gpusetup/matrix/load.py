@@ -6,18 +6,19 @@ import hashlib
 import os
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
 from gpusetup.errors import BadInputError
 from gpusetup.model import release as model
-from gpusetup.model.repos import ReposFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FILES", "Matrix", "canonical", "load_file", "matrix"]
+    from gpusetup.model.repos import ReposFile
+
+__all__ = ["NAMES", "Matrix", "canonical", "load_file", "matrix", "struct_of"]
 
 FILES: dict[str, type[model.MatrixFile]] = {
     "driver": model.DriverFile,
@@ -32,12 +33,22 @@ FILES: dict[str, type[model.MatrixFile]] = {
     "os": model.OsFile,
     "forward_compat": model.ForwardFile,
     "vgpu": model.VgpuFile,
-    "repos": ReposFile,
 }
+NAMES = (*FILES, "repos")
+"""Every component; the package names are apart because only plans read them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = Path(__file__).parent / "data"
 
 File = TypeVar("File", bound=model.MatrixFile)
+
+
+def struct_of(name: str) -> type[model.MatrixFile]:
+    """Return the type of a component's file."""
+    if name in FILES:
+        return FILES[name]
+    from gpusetup.model.repos import ReposFile  # a lookup never reads it
+
+    return ReposFile
 
 
 def canonical(document: object) -> bytes:
@@ -49,7 +60,7 @@ def canonical(document: object) -> bytes:
 def load_file(name: str, path: Path) -> model.MatrixFile:
     """Decode one component's file; a wrong field is bad input with the path of the field."""
     try:
-        decoded = msgspec.json.decode(path.read_bytes(), type=FILES[name])
+        decoded = msgspec.json.decode(path.read_bytes(), type=struct_of(name))
     except FileNotFoundError:
         raise BadInputError("GS-203", f"the matrix has no {name} data: {path} is missing", path=str(path)) from None
     except OSError as error:
@@ -159,11 +170,11 @@ class Matrix:
     @cached_property
     def repos(self) -> ReposFile:
         """Repositories, keys and package names."""
-        return self._load("repos", ReposFile)
+        return self._load("repos", cast("type[ReposFile]", struct_of("repos")))
 
     def files(self) -> Iterator[tuple[str, model.MatrixFile]]:
         """Load and return every component's file."""
-        for name in FILES:
+        for name in NAMES:
             yield name, getattr(self, name)
 
     @cached_property
@@ -175,7 +186,7 @@ class Matrix:
     def digest(self) -> str:
         """A digest over every file's bytes: two equal digests resolve alike."""
         total = hashlib.sha256()
-        for name in FILES:
+        for name in NAMES:
             total.update(name.encode())
             try:
                 total.update(self.path(name).read_bytes())
