@@ -31,6 +31,7 @@ class Root:
     name: str
     suite: str
     packages: tuple[str, ...]
+    hook: str = ""  # one more script after customize.sh
 
     @property
     def digest(self) -> str:
@@ -38,6 +39,8 @@ class Root:
         seen = hashlib.sha256(repr((self.suite, self.packages)).encode())
         for path in sorted(HOOKS.iterdir()):
             seen.update(path.name.encode() + b"\0" + path.read_bytes())
+        if self.hook:
+            seen.update((SOURCE / self.hook).read_bytes())
         return seen.hexdigest()[:12]
 
     @property
@@ -68,6 +71,7 @@ class Root:
             "mmdebstrap", "--variant=minbase", "--components=main,contrib,non-free,non-free-firmware",
             f"--include={','.join(self.packages)}",
             f"--customize-hook={HOOKS / 'customize.sh'}",
+            *([f"--customize-hook=sh {SOURCE / self.hook} \"$1\""] if self.hook else []),
             *mirror.apt_options(),
             self.suite, part, *(["-"] if sources else []),
         ]  # fmt: skip
@@ -96,8 +100,8 @@ class Root:
             shutil.rmtree(part, ignore_errors=True)
 
 
-def _root(name: str, suite: str, *packages: str) -> Root:
-    return Root(name=name, suite=suite, packages=(*COMMON, *packages))
+def _root(name: str, suite: str, *packages: str, hook: str = "") -> Root:
+    return Root(name=name, suite=suite, packages=(*COMMON, *packages), hook=hook)
 
 
 ROOTS = {
@@ -107,6 +111,6 @@ ROOTS = {
         _root("debian12", "bookworm", "initramfs-tools", *BUILD_TOOLS),
         _root("debian13-bare", "trixie", "initramfs-tools"),
         _root("debian13", "trixie", "initramfs-tools", *BUILD_TOOLS),
-        _root("el", "bookworm", "dracut", *EL_TOOLS),
+        _root("el", "bookworm", "dracut", *EL_TOOLS, hook="dressing/enterprise-linux.sh"),
     )
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.lab import network
 from tests.lab.places import REPOSITORIES, SOURCE, STATE, locked
-from tests.lab.repository import catalog, deb
+from tests.lab.repository import catalog, catalog_rpm, deb, rpm
 from tests.lab.repository.keys import Keys
 from tests.lab.repository.serve import FAULTS, WHAT, WHERE
 
@@ -39,6 +39,11 @@ class Repositories:
     def ubuntu(self) -> str:
         """Ubuntu's own archive: suites jammy and noble, component restricted."""
         return f"{self.base}/ubuntu"
+
+    @property
+    def rocky(self) -> str:
+        """What EL itself has: baseos, appstream, crb and epel below."""
+        return f"{self.base}/rocky/9"
 
     @property
     def container_toolkit(self) -> str:
@@ -86,6 +91,7 @@ def _build(digest: str) -> None:
     try:
         _cuda_for_apt(new, scratch, keys)
         _ubuntu(new, scratch, keys)
+        _enterprise_linux(new, scratch, keys)
         described = {
             "base": network.REPOSITORY_URL,
             "fingerprint": keys.fingerprint(),
@@ -124,3 +130,21 @@ def _ubuntu(top: Path, scratch: Path, keys: Keys) -> None:
     for suite, kernel in UBUNTU_KERNELS.items():
         deb.build(catalog.ubuntu_archive(kernel), top / "ubuntu" / "pool" / suite, scratch)
         deb.index_suite(top / "ubuntu", suite, "restricted", keys, "Ubuntu")
+
+
+def _enterprise_linux(top: Path, scratch: Path, keys: Keys) -> None:
+    cuda = top / CUDA_REPOS / "rhel9" / "x86_64"
+    for packages in (*catalog_rpm.drivers().values(), *catalog_rpm.libraries().values()):
+        rpm.build(packages, cuda, scratch)
+    folders = {cuda: catalog_rpm.streams(), top / "libnvidia-container" / "stable" / "rpm" / "x86_64": None}
+    rpm.build(catalog_rpm.container_toolkit(), top / "libnvidia-container" / "stable" / "rpm" / "x86_64", scratch)
+    for name, packages in (("baseos", catalog_rpm.base_system()), ("appstream", catalog_rpm.tools()), ("crb", []), ("epel", catalog_rpm.epel())):
+        folder = top / "rocky" / "9" / name
+        folder.mkdir(parents=True)
+        if packages:
+            rpm.build(packages, folder, scratch)
+        folders[folder] = None
+    for folder, streams in folders.items():
+        if any(folder.glob("*.rpm")):
+            rpm.sign(folder, keys)
+        rpm.index(folder, keys, streams)

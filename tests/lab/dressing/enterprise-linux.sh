@@ -1,0 +1,28 @@
+#!/bin/sh
+# After customize.sh, for the root that wears Enterprise Linux: $1 is the new root. That family's kernel name, dracut's own
+# name for the image, a boot loader entry, and rpm's database at its place.
+set -eu
+root="$1"
+el=5.14.0-570.12.1.el9_6.x86_64
+debian="$(basename "$root"/lib/modules/*)"
+
+mv "$root/lib/modules/$debian" "$root/lib/modules/$el"
+rm -f "$root/lib/modules/$el/build" "$root/lib/modules/$el/source"
+for file in vmlinuz config System.map; do mv "$root/boot/$file-$debian" "$root/boot/$file-$el"; done
+depmod -b "$root" "$el"
+
+sed -i 's#/boot/initrd.img-${kernel}"#/boot/initramfs-${kernel}.img"#' "$root/usr/bin/dracut"
+printf 'add_drivers+=" nouveau "\nhostonly="no"\n' >"$root/etc/dracut.conf.d/lab-splash.conf"
+chroot "$root" dracut --force --quiet "/boot/initramfs-$el.img" "$el"
+
+mkdir -p "$root/boot/loader/entries" "$root/etc/rpm" "$root/etc/dnf/vars" "$root/etc/yum.repos.d" "$root/usr/src/kernels"
+cat >"$root/boot/loader/entries/lab-$el.conf" <<ENTRY
+title Rocky Linux ($el) 9.6 (Blue Onyx)
+version $el
+linux /vmlinuz-$el
+initrd /initramfs-$el.img
+options root=/dev/vda1 ro quiet
+ENTRY
+echo '%_dbpath /var/lib/rpm' >"$root/etc/rpm/macros"
+rm -rf "$root/root/.rpmdb"
+chroot "$root" rpm --initdb

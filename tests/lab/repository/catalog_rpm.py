@@ -1,0 +1,127 @@
+"""Which rpm packages the stand-in repositories hold: NVIDIA's rhel9 directory with its module streams, and what EL itself has."""
+
+from __future__ import annotations
+
+from tests.lab.repository.catalog import CONTAINER_TOOLKIT, CUDA, DRIVERS, FABRIC_WITHOUT_BRANCH_FROM, NO_PROPRIETARY_FROM, Package
+
+EL_KERNEL = "5.14.0-570.12.1.el9_6.x86_64"
+BRANCHES = ("570", "580", "590", "610")
+EPOCH = "3"
+
+
+def drivers() -> dict[str, list[Package]]:
+    """Driver version → its packages; all versions lie in one directory, the streams choose."""
+    return {version: _driver(branch, version) for branch in BRANCHES for version in DRIVERS[branch]}
+
+
+def _driver(branch: str, version: str) -> list[Package]:
+    full = f"{EPOCH}:{version}-1.el9"
+    same = lambda name: f"{name} = {full}"  # noqa: E731
+    package = lambda name, **words: Package(name=name, version=full, arch="x86_64", driver=version, **words)  # noqa: E731
+    packages = [
+        package("nvidia-driver-cuda-libs", content="libraries"),
+        package("nvidia-driver-libs", depends=(same("nvidia-driver-cuda-libs"),)),
+        package("nvidia-driver-cuda", content="smi", depends=(same("nvidia-driver-cuda-libs"), same("nvidia-kmod-common"), same("nvidia-persistenced"))),
+        package("nvidia-driver", depends=(same("nvidia-driver-libs"), same("nvidia-kmod-common"))),
+        package("nvidia-kmod-common", content="modprobe_conf", depends=(same("nvidia-kmod"),)),
+        package("nvidia-persistenced", content="persistenced"),
+        package("nvidia-modprobe"),
+        package(
+            "kmod-nvidia-open-dkms", content="dkms", extra={"open": "-open", "dkms_name": "nvidia", "rpm": "yes"},
+            depends=("dkms", "kernel-devel"), provides=(same("nvidia-kmod"),), conflicts=("kmod-nvidia-latest-dkms",),
+        ),
+        package("nvidia-open", depends=(same("nvidia-driver"), same("nvidia-driver-cuda"), same("kmod-nvidia-open-dkms"))),
+    ]  # fmt: skip
+    if int(branch) < NO_PROPRIETARY_FROM:
+        packages += [
+            package(
+                "kmod-nvidia-latest-dkms", content="dkms", extra={"open": "", "dkms_name": "nvidia", "rpm": "yes"},
+                depends=("dkms", "kernel-devel"), provides=(same("nvidia-kmod"),), conflicts=("kmod-nvidia-open-dkms",),
+            ),
+            package("cuda-drivers", depends=(same("nvidia-driver"), same("nvidia-driver-cuda"), same("kmod-nvidia-latest-dkms"))),
+        ]  # fmt: skip
+    plain = int(branch) >= FABRIC_WITHOUT_BRANCH_FROM
+    suffix = "" if plain else f"-{branch}"
+    other = lambda name, **words: Package(name=name, version=f"{version}-1", arch="x86_64", driver=version, **words)  # noqa: E731
+    return [
+        *packages,
+        other("nvidia-fabricmanager" if plain else "nvidia-fabric-manager", content="fabricmanager"),
+        other(f"libnvidia-nscq{suffix}"),
+        other(f"libnvsdm{suffix}"),
+        other(f"nvidia-imex{suffix}"),
+    ]
+
+
+def streams() -> dict[str, list[Package]]:
+    """Stream of the module nvidia-driver → the packages it makes visible, as NVIDIA's metadata lists them."""
+    of = drivers()
+    found: dict[str, list[Package]] = {"open-dkms": [], "latest-dkms": []}
+    for branch in BRANCHES:
+        mine = [package for version in DRIVERS[branch] for package in of[version]]
+        proprietary = {"kmod-nvidia-latest-dkms", "cuda-drivers"}
+        is_open = {"kmod-nvidia-open-dkms", "nvidia-open"}
+        found[f"{branch}-open"] = [package for package in mine if package.name not in proprietary]
+        found[f"{branch}-dkms"] = [package for package in mine if package.name not in is_open]
+        found["open-dkms"] += found[f"{branch}-open"]
+        found["latest-dkms"] += found[f"{branch}-dkms"]
+    return found
+
+
+def libraries() -> dict[str, list[Package]]:
+    """CUDA release → toolkit, runtime, NCCL and cuDNN packages."""
+    found = {}
+    for release, of in CUDA.items():
+        dashed, major = release.replace(".", "-"), release.partition(".")[0]
+        package = lambda name, version, **words: Package(name=name, version=version, arch="x86_64", **words)  # noqa: E731
+        found[release] = [
+            package(f"cuda-cudart-{dashed}", of["cudart"], content="cudart", extra={"cuda": release, "full": of["cudart"]}),
+            package(f"libcublas-{dashed}", of["cublas"], content="cuda_library", extra={"cuda": release, "library": "libcublas"}),
+            package(f"cuda-libraries-{dashed}", of["toolkit"], depends=(f"cuda-cudart-{dashed} >= {of['cudart']}", f"libcublas-{dashed} >= {of['cublas']}")),
+            package(f"cuda-runtime-{dashed}", of["toolkit"], depends=(f"cuda-libraries-{dashed} >= {of['toolkit']}",)),
+            package(f"cuda-nvcc-{dashed}", of["cudart"], content="nvcc", extra={"cuda": release, "full": of["cudart"]}),
+            package(f"cuda-toolkit-{dashed}", of["toolkit"], depends=(f"cuda-libraries-{dashed} >= {of['toolkit']}", f"cuda-nvcc-{dashed} >= {of['cudart']}")),
+            package("libnccl", f"{of['nccl']}-1+cuda{release}", content="nccl", extra={"nccl": of["nccl"]}),
+            package("libnccl-devel", f"{of['nccl']}-1+cuda{release}", depends=(f"libnccl = {of['nccl']}-1+cuda{release}",)),
+            package(f"libcudnn9-cuda-{major}", f"{of['cudnn']}-1", content="cudnn", extra={"cudnn": of["cudnn"]}),
+        ]  # fmt: skip
+    return found
+
+
+def container_toolkit() -> list[Package]:
+    version = f"{CONTAINER_TOOLKIT}-1"
+    package = lambda name, **words: Package(name=name, version=version, arch="x86_64", **words)  # noqa: E731
+    return [
+        package("nvidia-container-toolkit", content="container_toolkit", depends=(f"nvidia-container-toolkit-base = {version}", f"libnvidia-container-tools = {version}")),
+        package("nvidia-container-toolkit-base"),
+        package("libnvidia-container-tools", depends=(f"libnvidia-container1 = {version}",)),
+        package("libnvidia-container1"),
+    ]  # fmt: skip
+
+
+def base_system() -> list[Package]:
+    """What the distribution itself offers: the kernel's development files, and a compiler that the root already has."""
+    version, _, release = EL_KERNEL.removesuffix(".x86_64").partition("-")
+    kernel = {"kernel": EL_KERNEL}
+    package = lambda name, **words: Package(name=name, version=f"{version}-{release}", arch="x86_64", extra=kernel, **words)  # noqa: E731
+    provides = (f"kernel-devel-uname-r = {EL_KERNEL}",)
+    return [
+        package("kernel-core"),
+        package("kernel-devel", content="kernel_devel", provides=provides),
+        package("kernel-devel-matched", depends=(f"kernel-devel = {version}-{release}",)),
+        package("kernel-headers"),
+    ]
+
+
+def tools() -> list[Package]:
+    return [
+        Package(name="gcc", version="11.5.0-5.el9", arch="x86_64"),
+        Package(name="make", version="4.3-8.el9", arch="x86_64"),
+        Package(name="elfutils-libelf-devel", version="0.192-5.el9", arch="x86_64"),
+        Package(name="python3-pip", version="21.3.1-1.el9", arch="x86_64"),
+        Package(name="python3.12", version="3.12.9-1.el9", arch="x86_64"),
+        Package(name="python3.12-pip", version="23.2.1-4.el9", arch="x86_64"),
+    ]
+
+
+def epel() -> list[Package]:
+    return [Package(name="dkms", version="3.0.10-1.el9", arch="x86_64", content="dkms_tool", depends=("gcc", "make"))]
