@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache, total_ordering
+from functools import lru_cache
 
 __all__ = ["NvVersion", "cuda_minor", "nv", "prefix_of"]
 
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 
-@total_ordering
 class NvVersion:
     """A dotted NVIDIA version: compares by number, prints as it was published."""
 
-    __slots__ = ("numbers", "text")
+    __slots__ = ("_key", "numbers", "text")
 
     def __init__(self, text: str) -> None:
         if not _NUMBERS.fullmatch(text):
             raise ValueError(f"not an NVIDIA version: {text!r}")
         self.text = text
         self.numbers = tuple(int(part) for part in text.split("."))
+        # Without trailing zeros, tuples order as versions do: 12.4 and 12.4.0 are equal, 12.4 < 12.4.1.
+        key = self.numbers
+        while key and key[-1] == 0:
+            key = key[:-1]
+        self._key = key
 
     def __str__(self) -> str:
         return self.text
@@ -28,24 +32,23 @@ class NvVersion:
     def __repr__(self) -> str:
         return f"NvVersion({self.text!r})"
 
-    def _padded(self, length: int) -> tuple[int, ...]:
-        return self.numbers + (0,) * (length - len(self.numbers))
-
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, NvVersion):
-            return NotImplemented
-        length = max(len(self.numbers), len(other.numbers))
-        return self._padded(length) == other._padded(length)
+        return isinstance(other, NvVersion) and self._key == other._key
 
     def __lt__(self, other: NvVersion) -> bool:
-        length = max(len(self.numbers), len(other.numbers))
-        return self._padded(length) < other._padded(length)
+        return self._key < other._key
+
+    def __le__(self, other: NvVersion) -> bool:
+        return self._key <= other._key
+
+    def __gt__(self, other: NvVersion) -> bool:
+        return self._key > other._key
+
+    def __ge__(self, other: NvVersion) -> bool:
+        return self._key >= other._key
 
     def __hash__(self) -> int:
-        numbers = self.numbers
-        while numbers and numbers[-1] == 0:
-            numbers = numbers[:-1]
-        return hash(numbers)
+        return hash(self._key)
 
     @property
     def major(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -69,20 +70,20 @@ def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
         names=tuple(gpu.name for gpu in gpus),
         arch=first.arch,
         cc=first.cc,
-        module=architecture.open_module,
+        module="required" if first.open_required else architecture.open_module,
         min_branch=architecture.min_branch,
         last_branch=first.last_branch or architecture.last_branch,
         min_driver=max(floors, key=nv) if len(floors) == len(gpus) else None,
         forward_compatible=first.kind in _FORWARD_COMPATIBLE,
         only_cpu=first.only_cpu,
         nvswitch=all(gpu.nvswitch_baseboard for gpu in gpus),
-        inferred=any(gpu.confidence == "inferred" for gpu in gpus),
+        inferred=all(gpu.confidence == "inferred" for gpu in gpus),
         sources=architecture.sources,
     )
 
 
 def _agreement(gpu: Gpu) -> tuple[object, ...]:
-    return (gpu.arch, gpu.cc, gpu.last_branch, gpu.only_cpu, gpu.kind in _FORWARD_COMPATIBLE)
+    return (gpu.arch, gpu.cc, gpu.last_branch, gpu.only_cpu, gpu.open_required, gpu.kind in _FORWARD_COMPATIBLE)
 
 
 def _tokens(name: str) -> frozenset[str]:
@@ -140,6 +141,7 @@ def gpu_by_id(matrix: Matrix, pci_id: str, subsystem: str = "") -> tuple[Gpu, ..
     return exact or found
 
 
+@lru_cache(maxsize=512)
 def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     """Return the kind of GPU that the text names; unknown or ambiguous names are bad input with candidates."""
     text = text.strip()

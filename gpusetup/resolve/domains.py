@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.release import CudnnRelease, DriverVersion
-    from gpusetup.model.request import Request, Requirement
+    from gpusetup.model.request import DriverCandidate, Request, Requirement
 
 __all__ = [
     "CudaValue",
@@ -207,8 +207,19 @@ def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
 
 
 def _drivers(matrix: Matrix, request: Request) -> list[DriverValue]:
-    branches = {branch.branch: branch for branch in matrix.driver.branches}
     named = next((item for item in request.requirements if item.component == "driver"), None)
+    return _drivers_for(matrix, named, request.driver, request.installed_driver, request.driver_candidates or ())
+
+
+@lru_cache(maxsize=256)
+def _drivers_for(
+    matrix: Matrix,
+    named: Requirement | None,
+    stays: str | None,
+    installed: str | None,
+    candidates: tuple[DriverCandidate, ...],
+) -> list[DriverValue]:
+    branches = {branch.branch: branch for branch in matrix.driver.branches}
     chosen: dict[str, tuple[DriverBranch, Confidence, tuple[ModuleFlavour, ...], bool]] = {}
     for number_, versions in _published(matrix).items():
         branch = branches.get(number_)
@@ -223,8 +234,8 @@ def _drivers(matrix: Matrix, request: Request) -> list[DriverValue]:
         for item in wanted:
             chosen[item.version] = (branch, item.confidence, _flavours(number_), True)
     listed = {item.version: item for versions in _published(matrix).values() for item in versions}
-    offered = {item.version: item.modules for item in request.driver_candidates or ()}
-    for version in (request.driver, request.installed_driver, *offered):
+    offered = {item.version: item.modules for item in candidates}
+    for version in (stays, installed, *offered):
         if version is None or (version in chosen and version not in offered):
             continue
         judge = branch_of(matrix, version)

@@ -16,7 +16,7 @@ from gpusetup.model.request import COMPONENTS
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import CudnnValue, DriverValue, NcclValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs
-from gpusetup.resolve.search import Domains, Pair, Problem
+from gpusetup.resolve.search import Domains, Pair, Problem, bits
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 
@@ -41,19 +41,20 @@ class Ranked(Struct, frozen=True):
 
 
 class Related(Struct, frozen=True):
-    """A criterion on two components: level 0 is best; `levels` is how many there are."""
+    """A criterion on two components, each looked at through its key: level 0 is best."""
 
     name: str
-    first: str
-    second: str
+    first: tuple[str, Callable[[Any], Any]]
+    second: tuple[str, Callable[[Any], Any]]
     level: Callable[[Any, Any], int]
-    levels: int
 
 
 Criterion = Ranked | Related
 
 
 def _vendor_first(value: Value) -> int:
+    if isinstance(value, DriverValue) and value.version == value.branch.latest:
+        return 0
     return 0 if value.confidence == "vendor" else 1
 
 
@@ -127,6 +128,8 @@ def _named(space: Space, component: str) -> Iterable[Criterion]:
     yield Ranked("newest", component, _newest_first)
     if component == "torch":
         yield Ranked("build-on-pypi", component, _torch_build(space))
+    elif component == "jax":
+        yield Ranked("newest-build", component, lambda value: -value.release.cuda_major)
     elif component in ("cudnn", "nccl"):
         yield from _library_build(component)
 
@@ -162,40 +165,45 @@ def criteria(space: Space) -> list[Criterion]:
     if "driver" in space.named:
         found += _named(space, "driver")
 
-    levels = {"native": 0, "backward": 0, "minor-version": 1, "forward": 2}
     for consumer in (*FRAMEWORKS, "cuda"):
-        found.append(
-            Related(
-                "native-before-minor",
-                "driver",
-                consumer,
-                lambda driver, value: levels.get(space.relation(driver, value) or "forward", 2),
-                3,
-            )
-        )
+        found.append(_native_first(space, consumer))
     found += [
         Ranked("long-lived-branch", "driver", lambda value: (value.ended, *_branch_rank(value))),
         Ranked("vendor-confirmed", "driver", _vendor_first),
         Ranked("newest", "driver", _newest_first),
         Ranked("default-module", "driver", _default_module),
-        Related("tested-together", "cupy", "cuda", lambda cupy, cuda: cuda.release.minor not in cupy.release.cuda, 2),
+        Related(
+            "tested-together",
+            ("cupy", lambda value: value.release.cuda),
+            ("cuda", lambda value: value.release.minor),
+            lambda tested, minor: int(minor not in tested),
+        ),
     ]
     for component in ("cuda", "cudnn", "nccl", "cupy"):
         if component == "nccl":
-            for runtime in ("cuda", *FRAMEWORKS):
-                found.append(
-                    Related(
-                        "built-for-this-cuda",
-                        "nccl",
-                        runtime,
-                        lambda nccl, value: int(nv(space.minor(nccl)) > nv(space.minor(value))),
-                        2,
-                    )
+            found += [
+                Related(
+                    "built-for-this-cuda",
+                    ("nccl", space.minor),
+                    (runtime, space.minor),
+                    lambda built, minor: int(nv(built) > nv(minor)),
                 )
+                for runtime in ("cuda", *FRAMEWORKS)
+            ]
         if component not in space.named:
             found += _named(space, component)
     found.append(Ranked("newest", "python", _newest_first))
     return [item for item in found if _applies(item, space)]
+
+
+def _native_first(space: Space, consumer: str) -> Related:
+    levels = {"native": 0, "backward": 0, "minor-version": 1, "forward": 2}
+    drivers = {value.version: cast("DriverValue", value) for value in space.values["driver"]}
+
+    def level(version: str, need: rules.CudaNeed) -> int:
+        return levels[rules.relation(space.matrix, drivers[version], need, forward=space.forward) or "forward"]
+
+    return Related("native-before-minor", ("driver", lambda value: value.version), (consumer, space.need), level)
 
 
 def _branch_rank(value: DriverValue) -> tuple[int, ...]:
@@ -204,7 +212,7 @@ def _branch_rank(value: DriverValue) -> tuple[int, ...]:
 
 
 def _applies(criterion: Criterion, space: Space) -> bool:
-    names = (criterion.component,) if isinstance(criterion, Ranked) else (criterion.first, criterion.second)
+    names = (criterion.component,) if isinstance(criterion, Ranked) else (criterion.first[0], criterion.second[0])
     return all(name in space.values for name in names)
 
 
@@ -230,12 +238,9 @@ def _apply_ranked(
     if not domains[component] & (domains[component] - 1):
         return domains, witness
     masks: dict[Any, int] = {}
-    mask, index = domains[component], 0
-    while mask >> index:
-        if mask >> index & 1:
-            rank = criterion.rank(values[index])
-            masks[rank] = masks.get(rank, 0) | 1 << index
-        index += 1
+    for index in bits(domains[component]):
+        rank = criterion.rank(values[index])
+        masks[rank] = masks.get(rank, 0) | 1 << index
     for rank in sorted(masks):
         if witness[component] & masks[rank]:
             limited = problem.restrict(domains, component, masks[rank])
@@ -248,30 +253,28 @@ def _apply_ranked(
     return domains, witness
 
 
-def _at_most(levels: dict[tuple[int, int], int], limit: int) -> Callable[[int, int], bool]:
+def _at_most(levels: dict[tuple[Any, Any], int], limit: int) -> Callable[[Any, Any], bool]:
     return lambda one, other: levels[one, other] <= limit
 
 
 def _apply_related(
     space: Space, problem: Problem, domains: Domains, witness: Domains, criterion: Related
 ) -> tuple[Problem, Domains, Domains]:
-    sides = []
-    for name in (criterion.first, criterion.second):
-        mask = domains[name]
-        sides.append((name, {index: 1 << index for index in range(mask.bit_length()) if mask >> index & 1}))
-    first, second = space.values[criterion.first], space.values[criterion.second]
-    known: dict[tuple[int, int], int] = {}
-    for one in sides[0][1]:
-        for other in sides[1][1]:
-            known[one, other] = criterion.level(first[one], second[other])
-    if len(set(known.values())) <= 1:
-        return problem, domains, witness
-    for limit in range(criterion.levels):
-        pair = Pair(criterion.name, sides[0], sides[1], _at_most(known, limit))
-        narrowed = problem.with_constraint(pair)
-        reached = (witness[criterion.first].bit_length() - 1, witness[criterion.second].bit_length() - 1)
-        limited = narrowed.propagate(dict(domains), [criterion.first, criterion.second])
-        solution = witness if known[reached] <= limit else narrowed.solve(limited)
+    sides: list[tuple[str, dict[Any, int]]] = []
+    reached = []
+    for name, key in (criterion.first, criterion.second):
+        groups: dict[Any, int] = {}
+        for index in bits(domains[name]):
+            group = key(space.values[name][index])
+            groups[group] = groups.get(group, 0) | 1 << index
+        sides.append((name, groups))
+        reached.append(key(space.values[name][witness[name].bit_length() - 1]))
+    levels = {(one, other): criterion.level(one, other) for one in sides[0][1] for other in sides[1][1]}
+    distinct = sorted(set(levels.values()))
+    for limit in distinct[:-1]:
+        narrowed = problem.with_constraint(Pair(criterion.name, sides[0], sides[1], _at_most(levels, limit)))
+        limited = narrowed.propagate(dict(domains), [criterion.first[0], criterion.second[0]])
+        solution = witness if levels[reached[0], reached[1]] <= limit else narrowed.solve(limited)
         if limited is not None and solution is not None:
             return narrowed, limited, solution
     return problem, domains, witness

@@ -42,6 +42,7 @@ CudaNeed = tuple[str, int, str]
 FIRST_WITH_MINOR_COMPATIBILITY = 11
 
 
+@lru_cache(maxsize=4096)
 def major(version: str) -> int:
     """Return the first number of a version."""
     return int(version.partition(".")[0])

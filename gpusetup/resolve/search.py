@@ -57,8 +57,12 @@ class Pair:
         self.subject = subject
         self.origin = "rule"
         self.groups = (list(first[1].items()), list(second[1].items()))
-        forward = [sum(mask for key, mask in self.groups[1] if test(one, key)) for one, _ in self.groups[0]]
-        backward = [sum(mask for key, mask in self.groups[0] if test(key, other)) for other, _ in self.groups[1]]
+        forward, backward = [0] * len(self.groups[0]), [0] * len(self.groups[1])
+        for i, (one, mine) in enumerate(self.groups[0]):
+            for j, (other, theirs) in enumerate(self.groups[1]):
+                if test(one, other):
+                    forward[i] |= theirs
+                    backward[j] |= mine
         self.masks = (forward, backward)
 
     def revise(self, domains: Domains, side: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from gpusetup.matrix.gpus import GpuKind, find_gpu
 from gpusetup.resolve import rules
@@ -23,12 +24,16 @@ FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEFAULT_ARCH = "x86_64"
 
 
+_PAIRS: WeakKeyDictionary[Matrix, dict[tuple[Any, ...], tuple[Pair, Any]]] = WeakKeyDictionary()
+
+
 def mask_of(values: Sequence[Value], test: Callable[[Any], bool]) -> int:
     """Return the mask of the values that pass."""
     return sum(1 << index for index, value in enumerate(values) if test(value))
 
 
-def _grouped(values: Sequence[Value], key: Callable[[Any], Any]) -> dict[Any, int]:
+def grouped(values: Sequence[Value], key: Callable[[Any], Any]) -> dict[Any, int]:
+    """Return the values by what a rule looks at: key → mask."""
     groups: dict[Any, int] = {}
     for index, value in enumerate(values):
         name = key(value)
@@ -74,11 +79,22 @@ class Space:
         *,
         subject: Any = None,
     ) -> None:
-        """Add a rule between two components; values with the same key behave alike."""
+        """Add a rule between two components; values with the same key behave alike.
+
+        A rule between the same values judges alike in every request, unless it speaks of a request's subject, of its
+        CPU or of its relations: so it is worked out once.
+        """
         if first[0] not in self.values or second[0] not in self.values:
             return
-        groups = [(name, _grouped(self.values[name], key)) for name, key in (first, second)]
-        self.constraints.append(Pair(rule, groups[0], groups[1], test, subject=subject))
+        lists = (self.values[first[0]], self.values[second[0]])
+        request = self.request
+        name = (rule, first[0], second[0], id(lists[0]), id(lists[1]), self.arch, request.native, self.forward, subject)
+        known = _PAIRS.setdefault(self.matrix, {})
+        if name not in known:
+            groups = [(side[0], grouped(values, side[1])) for side, values in zip((first, second), lists, strict=True)]
+            # The lists are kept with the pair, so that their identity stays theirs.
+            known[name] = (Pair(rule, groups[0], groups[1], test, subject=subject), lists)
+        self.constraints.append(known[name][0])
 
     def minor(self, value: Value) -> str:
         """Return the CUDA minor that a value brings, needs or was built for."""

@@ -1,0 +1,70 @@
+"""From command-line arguments to a request, and what every command that asks the matrix has to say about it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.request import Request
+from gpusetup.resolve.requests import parse_requirements
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.matrix.load import Matrix
+
+__all__ = ["age_warning", "check_driver", "request_of"]
+
+_OLD_AFTER_DAYS = 90
+
+
+def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
+    """Return the request that the shared arguments spell."""
+    if arguments.driver is not None:
+        check_driver(arguments.driver, matrix)
+    return Request(
+        requirements=parse_requirements(arguments.requirements),
+        gpus=tuple(arguments.gpu),
+        gpu_count=len(arguments.gpu),
+        os=arguments.os,
+        arch=arguments.arch,
+        driver=arguments.driver,
+        native=arguments.native,
+        forward=arguments.forward,
+    )
+
+
+def check_driver(version: str, matrix: Matrix) -> None:
+    """Refuse what is no Linux driver version."""
+    try:
+        nv(version)
+    except ValueError:
+        raise BadInputError(
+            "GS-125",
+            f"{version!r} is not a driver version",
+            path=f"--driver {version!r}",
+            hint="write it as nvidia-smi prints it: 550.144.03",
+        ) from None
+    numbers = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
+    windows = {item.version for item in matrix.driver.versions if item.platform == "windows"}
+    if version in numbers or version in windows:
+        other = f"; on Linux that release is {numbers[version]}" if version in numbers else ""
+        raise BadInputError(
+            "GS-126",
+            f"{version} is a Windows driver number{other}",
+            path=f"--driver {version}",
+            hint=f"--driver {numbers[version]}"
+            if version in numbers
+            else "ask the Linux host: cat /sys/module/nvidia/version",
+        )
+
+
+def age_warning(matrix: Matrix) -> str | None:
+    """Return a warning when the matrix is old."""
+    today = dt.datetime.now(tz=dt.timezone.utc).date()
+    age = (today - dt.date.fromisoformat(matrix.date)).days
+    if age <= _OLD_AFTER_DAYS:
+        return None
+    return f"the matrix is {age} days old ({matrix.date}); newer releases are not in it: update gpusetup"

@@ -1,0 +1,141 @@
+"""Print one complete, compatible stack with the reason for every choice.
+
+examples:
+  gpusetup resolve                                   a long-lived driver, its newest CUDA, cuDNN, NCCL and CuPy
+  gpusetup resolve 'torch==2.6.*' --gpu v100
+  gpusetup resolve torch cupy --gpu h200 --os ubuntu24.04 --lock stack.lock.json
+  gpusetup facts inventory.ini --format json --out facts.json && gpusetup resolve --from facts.json
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli.options import add_output, add_request, add_requirements
+from gpusetup.cli.output import json_text, table, warn, write_answer
+from gpusetup.cli.requests import age_warning, request_of
+from gpusetup.errors import Exit
+from gpusetup.matrix.load import matrix as load_matrix
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.model.stack import Resolution
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_requirements(parser)
+    add_request(parser)
+    parser.add_argument("--lock", metavar="FILE", help="also write the lock that all later stages use")
+    add_output(parser, ("text", "json", "csv", "md"))
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Resolve and print."""
+    from gpusetup.resolve.api import resolve
+
+    matrix = load_matrix()
+    if arguments.facts is not None:
+        from gpusetup.cli.resolve_facts import run_facts
+
+        return run_facts(arguments, matrix)
+    resolution = resolve(request_of(arguments, matrix), matrix)
+    age = age_warning(matrix)
+    if arguments.lock is not None:
+        from gpusetup.cli.lock import write_lock
+
+        write_lock(resolution, matrix, arguments.lock)
+    if arguments.format == "json":
+        document = resolution.to_document()
+        if age:
+            document["warnings"].append(age)
+        write_answer(json_text(document), arguments.out)
+        return Exit.DONE
+    write_answer(stack_text(resolution, arguments.format), arguments.out)
+    for text in (*resolution.warnings, *((age,) if age else ())):
+        warn(text)
+    return Exit.DONE
+
+
+def stack_rows(resolution: Resolution) -> list[tuple[str, str, str]]:
+    """Return a stack as rows: component, version, particulars."""
+    stack = resolution.stack
+    rows: list[tuple[str, str, str]] = []
+    if stack.driver:
+        state = "installed, stays" if stack.driver.installed else f"R{stack.driver.branch}"
+        rows.append(
+            ("driver", stack.driver.version, f"{state}; {stack.driver.module} modules; {stack.driver.relation}")
+        )
+    if stack.cuda:
+        compat = f"; needs {stack.cuda.compat}" if stack.cuda.compat else ""
+        rows.append(("cuda", stack.cuda.version, f"toolkit on the system; {stack.cuda.relation}{compat}"))
+    for name, library in (("cudnn", stack.cudnn), ("nccl", stack.nccl)):
+        if library:
+            rows.append((name, library.version, f"for CUDA {library.cuda}"))
+    if stack.torch:
+        inside = [f"CUDA {stack.torch.cuda}"]
+        inside += [f"cuDNN {stack.torch.cudnn}"] if stack.torch.cudnn else []
+        inside += [f"NCCL {stack.torch.nccl}"] if stack.torch.nccl else []
+        where = "on PyPI" if stack.torch.on_pypi else stack.torch.index_url
+        rows.append(("torch", f"{stack.torch.version}+{stack.torch.variant}", f"{', '.join(inside)} inside; {where}"))
+    if stack.tensorflow:
+        extra = f"tensorflow[{stack.tensorflow.extra}]; " if stack.tensorflow.extra else ""
+        rows.append(
+            (
+                "tensorflow",
+                stack.tensorflow.version,
+                f"{extra}CUDA {stack.tensorflow.cuda}, cuDNN {stack.tensorflow.cudnn}",
+            )
+        )
+    if stack.jax:
+        rows.append(("jax", stack.jax.version, f"jax[{stack.jax.extra}]"))
+    if stack.cupy:
+        rows.append(("cupy", stack.cupy.version, stack.cupy.package))
+    if stack.python:
+        rows.append(
+            (
+                "python",
+                stack.python.version or stack.python.requires,
+                "" if not stack.python.version else stack.python.requires,
+            )
+        )
+    return rows
+
+
+def stack_text(resolution: Resolution, output_format: str) -> str:
+    """Return a stack as text, CSV or Markdown."""
+    rows = stack_rows(resolution)
+    columns = ("component", "version", "particulars")
+    if output_format == "csv":
+        from gpusetup.cli.output import csv_text
+
+        return csv_text(columns, rows)
+    if output_format == "md":
+        from gpusetup.cli.output import markdown_table
+
+        return markdown_table(columns, rows)
+    return table(columns, rows) + "\n" + _reasons_text(resolution)
+
+
+def _reasons_text(resolution: Resolution) -> str:
+    import textwrap
+
+    lines: list[str] = []
+    for reason in resolution.reasons:
+        head = f"{reason.component}: "
+        lines += textwrap.wrap(head + reason.text, width=80, subsequent_indent="  ")
+    lines.append("")
+    lines.append(f"matrix of {resolution.matrix.date}; sources of each reason: --format json")
+    return "\n".join(lines) + "\n"
+
+
+def stacks_document(resolutions: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of several classes of hosts."""
+    return {
+        "schema": "gpusetup/stacks/1",
+        "ok": all(item.get("ok") for item in resolutions.values()),
+        "classes": resolutions,
+    }

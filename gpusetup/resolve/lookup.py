@@ -1,0 +1,159 @@
+"""The lookup: every row of the matrix that fits a request, newest first, as plain records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from gpusetup.errors import NoStackError
+from gpusetup.model.request import Request, Requirement
+from gpusetup.resolve import explain, rules
+from gpusetup.resolve.causes import minimal_conflict
+from gpusetup.resolve.constraints import build
+from gpusetup.resolve.domains import CudaValue, CupyValue, JaxValue, TensorflowValue, TorchValue, Value, parsed
+from gpusetup.resolve.hardware import code_of
+from gpusetup.resolve.search import bits
+from gpusetup.resolve.sources import cite
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.resolve.space import Space
+
+__all__ = ["LEADS", "Row", "fitting", "lookup"]
+
+LEADS = ("torch", "tensorflow", "jax", "cupy")
+"""What rows can be about; CUDA releases when none of these is asked for."""
+
+Row = dict[str, Any]
+
+
+def lookup(request: Request, matrix: Matrix) -> list[Row]:
+    """Return the rows that fit; raises NoStackError with the reason when there is none."""
+    lead = lead_of(request)
+    if lead not in {item.component for item in request.requirements}:
+        request = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component=lead)))
+    space = build(matrix, request)
+    rows = [_row(space, lead, value) for value in fitting(space, lead)]
+    if not rows:
+        conflict = explain.conflict(space, minimal_conflict(space.problem()))
+        raise NoStackError(
+            "GS-211",
+            "no row of the matrix fits",
+            document={"schema": "gpusetup/matrix/1", "ok": False, "rows": [], "conflict": conflict, "suggestions": []},
+            note="\n  ".join(f"- {item['text']}" for item in conflict),
+            hint="`gpusetup resolve` with the same arguments suggests the nearest change",
+        )
+    return rows
+
+
+def lead_of(request: Request) -> str:
+    """Return the component that the rows of a request are about."""
+    named = {item.component for item in request.requirements}
+    return next((name for name in LEADS if name in named), "cuda")
+
+
+def fitting(space: Space, component: str) -> list[Value]:
+    """Return the values of a component that are part of some solution, newest first."""
+    problem = space.problem()
+    domains = problem.initial()
+    if domains is None:
+        return []
+    values = space.values[component]
+    found, witnessed = [], 0
+    for index in bits(domains[component]):
+        if not witnessed >> index & 1:
+            solution = problem.solve(problem.restrict(domains, component, 1 << index))
+            if solution is None:
+                continue
+            witnessed |= solution[component]
+        found.append(values[index])
+    return sorted(found, key=_order, reverse=True)
+
+
+def _order(value: Value) -> tuple[Any, ...]:
+    if isinstance(value, TorchValue):
+        return (parsed(value.version), value.build.default, nv(value.build.cuda))
+    if isinstance(value, JaxValue):
+        return (parsed(value.version), value.release.cuda_major)
+    if isinstance(value, CupyValue):
+        return (parsed(value.version), value.release.package)
+    return (parsed(value.version),)
+
+
+def _row(space: Space, lead: str, value: Value) -> Row:
+    matrix = space.matrix
+    record = value.build if isinstance(value, TorchValue) else cast("Any", value).release
+    row: Row = {lead: value.version, **_particulars(space, value)}
+    row |= dict(_drivers(space, value))
+    return row | {"confidence": record.confidence, "sources": [cite(matrix, lead, record)], "note": record.note}
+
+
+def _drivers(space: Space, value: Value) -> Iterator[tuple[str, str | None]]:
+    """Return the lowest driver that runs a row, and the one it was made for."""
+    if isinstance(value, CupyValue):
+        lowest = min(value.release.cuda, key=nv)
+        need = rules.need_of_minor(space.matrix, lowest)
+    else:
+        need = space.need(value)
+    minor, branch, listed = need
+    native = listed or f"R{branch}"
+    floor = next((row.min_driver for row in space.matrix.cuda.majors if row.major == rules.major(minor)), None)
+    low = floor if floor is not None and rules.major(minor) >= rules.FIRST_WITH_MINOR_COMPATIBILITY else native
+    if isinstance(value, JaxValue):
+        low = max(low, value.release.min_driver, key=lambda text: nv(text.lstrip("R")))
+    yield "driver_min", low
+    yield "driver_native", native
+
+
+def _particulars(space: Space, value: Value) -> Row:
+    if isinstance(value, TorchValue):
+        code = code_of(space, value)
+        default = (
+            value.build.default if space.arch == "x86_64" else value.build.variant == value.release.aarch64_default
+        )
+        return {
+            "variant": value.build.variant,
+            "cuda": value.build.cuda,
+            "cudnn": value.build.cudnn,
+            "nccl": value.build.nccl,
+            "python": list(value.release.pythons),
+            "archs": list(code.targets) if code else [],
+            "default": default,
+        }
+    if isinstance(value, TensorflowValue):
+        release = value.release
+        return {
+            "cuda": release.cuda,
+            "cudnn": release.cudnn,
+            "python": list(release.pythons.get(cast("Any", space.arch), ())),
+            "archs": list(release.code.targets),
+        }
+    if isinstance(value, JaxValue):
+        return {
+            "extra": value.release.extra,
+            "cuda": space.minor(value),
+            "python": list(value.release.pythons),
+            "archs": list(value.release.code.targets),
+        }
+    if isinstance(value, CupyValue):
+        release = value.release
+        return {
+            "package": release.package,
+            "cuda": list(release.cuda),
+            "python": list(release.pythons.get(cast("Any", space.arch), ())),
+            "archs": [release.cc_min, release.cc_max],
+        }
+    if isinstance(value, CudaValue):
+        toolchain = next((item for item in space.matrix.cuda.toolchains if item.minor == value.release.minor), None)
+        return {
+            "label": value.release.label,
+            "wheel": value.release.wheel,
+            "archs": list(toolchain.targets or (toolchain.cc_min, toolchain.cc_max)) if toolchain else [],
+            "gcc_max": toolchain.gcc_max if toolchain else None,
+            "ptx": toolchain.ptx if toolchain else "",
+        }
+    raise TypeError(type(value).__name__)
