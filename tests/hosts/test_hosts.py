@@ -24,7 +24,9 @@ def differences(expected, seen, path="$"):
         return [
             line
             for key, value in expected.items()
-            for line in ([f"{path}.{key}: missing"] if key not in seen else differences(value, seen[key], f"{path}.{key}"))
+            for line in (
+                [f"{path}.{key}: missing"] if key not in seen else differences(value, seen[key], f"{path}.{key}")
+            )
         ]
     if isinstance(expected, list) and isinstance(seen, (list, tuple)):
         if len(expected) != len(seen):

@@ -110,7 +110,7 @@ class Apt(object):
             + list(extra)
             + ["-o", "APT::Install-Recommends={}".format("true" if self.recommends else "false")]
             + ["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=120"]
-            + ["--allow-downgrades", "--allow-change-held-packages", "install"]
+            + ["--allow-downgrades", "--allow-change-held-packages", "--purge", "install"]
             + words
         )
 

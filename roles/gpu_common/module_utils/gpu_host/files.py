@@ -49,6 +49,14 @@ def write_atomically(path, content, mode=0o644):
     _flush_folder(folder)
 
 
+def link_atomically(path, target):
+    """Replace a symbolic link in one step."""
+    temporary = "{}.gpusetup-{}".format(path, os.getpid())
+    os.symlink(target, temporary)
+    os.rename(temporary, path)
+    _flush_folder(os.path.dirname(path))
+
+
 def _flush_folder(folder):
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -9,9 +9,11 @@ import stat
 import time
 
 from . import files
+from .failure import HostFailure
 
 SCHEMA = "gpusetup/state/1"
-_EMPTY = {"schema": SCHEMA, "apply": {}, "files": {}, "holds": [], "services": {}, "packages": {}, "expect": {}, "verified": None}
+_EMPTY = {"schema": SCHEMA, "apply": {}, "files": {}, "holds": [], "services": {}, "packages": {}, "links": {},
+          "brought": {}, "moved": {}, "taken": {}, "arguments": [], "expect": {}, "verified": None}
 
 
 class Ledger(object):
@@ -138,6 +140,50 @@ class Ledger(object):
             elif raw is not None and files.digest(raw) != entry.get("sha256"):
                 found[path] = "changed"
         return found
+
+    # links, services, packages
+
+    def link(self, path, target):
+        """Make a symbolic link name this target (None: bring back what was there); return whether that changed it."""
+        before = os.readlink(path) if os.path.islink(path) else None
+        if target is None:
+            if path not in self.state["links"]:
+                return False
+            target = self.state["links"][path]
+        elif before is None and os.path.lexists(path):
+            raise HostFailure("GS-480", "{} is in the way: it is no symbolic link".format(path), hint="move it away and repeat")
+        if before == target:
+            return False
+        if self.check:
+            return True
+        if target == self.state["links"].setdefault(path, before):
+            del self.state["links"][path]
+        if target is None:
+            os.unlink(path)
+        else:
+            files.link_atomically(path, target)
+        self.save()
+        return True
+
+    def record_packages(self, change):
+        """Remember what the transactions brought, moved and took away, so that `remove` can undo it."""
+        state = self.state
+        for name, version in change["installed"].items():
+            if state["taken"].get(name) == version:
+                del state["taken"][name]
+            elif name in state["taken"]:
+                state["moved"][name] = state["taken"].pop(name)
+            else:
+                state["brought"][name] = version
+        for name, (old, new) in change["moved"].items():
+            if name in state["brought"]:
+                state["brought"][name] = new
+            elif state["moved"].setdefault(name, old) == new:
+                del state["moved"][name]
+        for name, version in change["removed"].items():
+            if state["brought"].pop(name, None) is None:
+                state["taken"][name] = state["moved"].pop(name, version)
+        self.save()
 
     # history
 

@@ -47,11 +47,11 @@ def fits(version, wanted):
 
 
 def difference(before, after):
-    """Return what changed between two package sets: {"installed", "removed", "changed"}."""
+    """Return what changed between two package sets: {"installed", "removed", "moved"}."""
     return {
         "installed": dict((name, after[name]) for name in after if name not in before),
         "removed": dict((name, before[name]) for name in before if name not in after),
-        "changed": dict((name, [before[name], after[name]]) for name in after if name in before and before[name] != after[name]),
+        "moved": dict((name, [before[name], after[name]]) for name in after if name in before and before[name] != after[name]),
     }
 
 

@@ -1,17 +1,19 @@
 """External commands with a deadline: a broken driver may hang a command, never the probe."""
 
 import os
+import shutil
 import signal
 import subprocess
 
 
 def run(argv, seconds, environment=None):
     """Run a command without a shell and return {"rc", "out", "err"}; "rc" is None and "why" says so when it gave no answer."""
-    variables = dict(os.environ, LC_ALL="C", LANGUAGE="C", DEBIAN_FRONTEND="noninteractive")
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
+    variables = dict(os.environ, LC_ALL="C", LANGUAGE="C", PATH=path.lstrip(":"))
     variables.update(environment or {})
     try:
         process = subprocess.Popen(
-            argv,
+            [_located(argv[0], variables["PATH"])] + list(argv[1:]),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -28,6 +30,11 @@ def run(argv, seconds, environment=None):
         _kill_group(process)
         return {"rc": None, "out": "", "err": "", "why": "gave no answer within {} s".format(seconds)}
     return {"rc": process.returncode, "out": _text(out), "err": _text(err)}
+
+
+def _located(program, path):
+    """Find a program on our own path: a plain user's often lacks the sbin folders."""
+    return program if "/" in program else shutil.which(program, path=path) or program
 
 
 def _text(raw):

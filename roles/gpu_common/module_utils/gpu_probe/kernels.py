@@ -74,7 +74,7 @@ def next_to_boot(host, running, installed):
         saved = default
     if saved and (default != "0" or host.names("/boot/loader/entries", "*.conf")):
         for release in sorted(bootable, key=len, reverse=True):
-            if saved.endswith(release) or re.search(re.escape(release) + r"(?![\w.-])", saved):
+            if re.search(r"(?<![\d.])" + re.escape(release) + r"(?![\w.])", saved):
                 return release, "the boot loader's default names it"
     return bootable[-1], "newest kernel image in /boot"
 

@@ -80,7 +80,7 @@ def _gpu_paths(text):
 def modinfo(host, path):
     """Read a module file's own description; the kernel's tools are needed only for zstd."""
     real = host.inside(path)
-    if path.endswith(".zst") or (path.endswith(".xz") and os.path.exists("/sbin/modinfo")):
+    if path.endswith(".zst") or (path.endswith(".xz") and _has_modinfo()):
         answer = commands.run(["modinfo", real], 10)
         if answer["rc"] != 0:
             return None
@@ -96,6 +96,11 @@ def modinfo(host, path):
     except (OSError, ValueError, struct.error, lzma.LZMAError, EOFError) as error:
         host.note("kernel.installed.nvidia", "{}: {}".format(path, error))
         return None
+
+
+def _has_modinfo():
+    """The kernel's own tool unpacks a large module several times faster than Python does."""
+    return os.path.exists("/sbin/modinfo") or os.path.exists("/usr/sbin/modinfo")
 
 
 def _elf_modinfo(image):

@@ -1,0 +1,109 @@
+"""Argument specifications that several modules share, and their translation into plain parameters."""
+
+_LIST = {"type": "list", "elements": "str", "default": []}
+_TEXT = {"type": "str", "default": ""}
+
+COMMON = {
+    "state_dir": {"type": "path", "default": "/var/lib/gpusetup"},
+    "simulated_root": {"type": "str", "default": ""},
+    "proxy": dict(_TEXT, no_log=True),
+    "no_proxy": _LIST,
+    "ca_file": {"type": "str", "default": ""},
+}
+PACKAGE = {
+    "type": "list",
+    "elements": "dict",
+    "default": [],
+    "options": {"name": {"type": "str", "required": True}, "version": _TEXT, "arch": _TEXT},
+}
+TRANSACTION = {
+    "manager": {"type": "str", "required": True, "choices": ["apt", "dnf"]},
+    "packages": PACKAGE,
+    "remove": _LIST,
+    "may_remove": _LIST,
+    "hold": _LIST,
+    "streams": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {"module": {"type": "str", "required": True}, "stream": {"type": "str", "required": True}},
+    },
+    "recommends": {"type": "bool", "default": False},
+    "lock_timeout": {"type": "int", "default": 600},
+    "auto_upgrades_block": {"type": "bool", "default": True},
+    "driver_packages": _LIST,
+    "driver_version": _TEXT,
+    "driver_module": {"type": "str", "default": "", "choices": ["", "open", "proprietary"]},
+    "kernels": _LIST,
+}
+SOURCES = {
+    "sources": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "name": {"type": "str", "required": True},
+            "kind": {"type": "str", "required": True, "choices": ["apt", "dnf"]},
+            "description": _TEXT,
+            "uris": _LIST,
+            "like_suite": _TEXT,
+            "suites": _LIST,
+            "components": _LIST,
+            "architectures": _LIST,
+            "repo_gpgcheck": {"type": "bool", "default": True},
+            "gpgcheck": {"type": "bool", "default": True},
+            "module_hotfixes": {"type": "bool", "default": False},
+            "exclude": _LIST,
+            "priority": {"type": "int", "default": 0},
+            "key": {
+                "type": "dict",
+                "no_log": False,
+                "options": {
+                    "fingerprints": _LIST,
+                    "armored": _TEXT,
+                    "file": _TEXT,
+                    "url": _TEXT,
+                    "sha256": _TEXT,
+                    "package": {
+                        "type": "dict",
+                        "options": {
+                            "url": {"type": "str", "required": True},
+                            "sha256": {"type": "str", "required": True},
+                            "member": {"type": "str", "required": True},
+                        },
+                    },
+                },
+            },
+        },
+    },
+    "enable": _LIST,
+    "replace": _LIST,
+    "pins": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "packages": {"type": "list", "elements": "str", "required": True},
+            "origin": _TEXT,
+            "release": _TEXT,
+            "version": _TEXT,
+            "priority": {"type": "int", "required": True},
+        },
+    },
+}
+
+
+def spec(*parts, **own):
+    """Return one argument specification out of shared parts and a module's own."""
+    joined = dict(COMMON)
+    for part in parts:
+        joined.update(part)
+    joined.update(own)
+    return joined
+
+
+def plain(module):
+    """Return the module's parameters with the network ones joined under `network`."""
+    params = dict((key, value) for key, value in module.params.items())
+    params["network"] = {"proxy": params.pop("proxy"), "no_proxy": params.pop("no_proxy"), "ca_file": params.pop("ca_file")}
+    return params

@@ -1,0 +1,298 @@
+"""The parts of the probe that read text: one small machine per case, built in a folder."""
+
+import gzip
+import hashlib
+import json
+import lzma
+import struct
+
+import pytest
+
+from gpusetup.facts import probe
+
+package = probe.load()
+
+
+class Machine:
+    """A folder that stands in for a machine, file by file."""
+
+    def __init__(self, root):
+        self.root, self.observations = root, {}
+
+    def put(self, path, content=""):
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return self
+
+    def link(self, path, target):
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+        return self
+
+    def answer(self, label, value):
+        self.observations[label] = value
+        return self
+
+    def host(self):
+        self.put("/gpusetup-capture.json", json.dumps({"observations": self.observations}))
+        return package.FolderHost(str(self.root))
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)
+
+
+# --- operating system ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "family", "label_id"),
+    [
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\n', "redhat", "rocky"),
+        ("ID=ubuntu\nID_LIKE=debian\nVERSION_ID=24.04\n", "debian", "ubuntu"),
+        ("ID=pop\nID_LIKE='ubuntu debian'\n".replace("'", '"'), "debian", "pop"),
+        ('ID="amzn"\nVERSION_ID="2023"\n', "redhat", "amzn"),
+        ('ID="opensuse-leap"\nVERSION_ID="15.6"\n', "suse", "opensuse-leap"),
+        ("ID=arch\n", "unknown", "arch"),
+        ("", "unknown", "unknown"),
+    ],
+)
+def test_os_release(machine, text, family, label_id):
+    told = probe.load("system").os_release(machine.put("/etc/os-release", text).host())
+    assert (told["family"], told["id"]) == (family, label_id)
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def kernels_of(machine, *releases, running=None):
+    for release in releases:
+        machine.put(f"/boot/vmlinuz-{release}").put(f"/lib/modules/{release}/modules.dep")
+    machine.answer("kernel", running or releases[0])
+    return probe.load("kernels").collect(machine.host())
+
+
+def test_the_newest_kernel_boots_next_and_ten_is_newer_than_nine(machine):
+    told = kernels_of(machine, "6.1.0-9-amd64", "6.1.0-10-amd64")
+    assert (told["running"], told["next"]) == ("6.1.0-9-amd64", "6.1.0-10-amd64")
+    assert [kernel["release"] for kernel in told["installed"]] == ["6.1.0-9-amd64", "6.1.0-10-amd64"]
+
+
+def test_a_saved_default_wins_over_the_newest(machine):
+    machine.put("/etc/default/grub", "GRUB_DEFAULT=saved\n")
+    machine.put("/boot/grub/grubenv", "saved_entry=gnulinux-6.1.0-9-amd64-advanced\n")
+    assert kernels_of(machine, "6.1.0-10-amd64", "6.1.0-9-amd64")["next"] == "6.1.0-9-amd64"
+
+
+def test_a_saved_default_with_the_menu_of_a_real_machine(machine):
+    entry = "gnulinux-advanced-1f0c>gnulinux-6.1.0-9-amd64-advanced-1f0c"
+    machine.put("/etc/default/grub", "GRUB_DEFAULT=saved\n").put("/boot/grub/grubenv", f"saved_entry={entry}\n")
+    assert kernels_of(machine, "6.1.0-10-amd64", "6.1.0-9-amd64")["next"] == "6.1.0-9-amd64"
+
+
+def test_a_named_default_entry(machine):
+    machine.put("/etc/default/grub", 'GRUB_DEFAULT="Advanced options>Debian, with Linux 6.1.0-9-amd64"\n')
+    assert kernels_of(machine, "6.1.0-9-amd64", "6.1.0-10-amd64")["next"] == "6.1.0-9-amd64"
+
+
+def test_boot_entries_of_red_hat(machine):
+    machine.put("/boot/loader/entries/abc-5.14.0-1.el9.x86_64.conf", "options ro nouveau.modeset=0\n")
+    machine.put("/boot/grub2/grubenv", "saved_entry=abc-5.14.0-1.el9.x86_64\n")
+    told = kernels_of(machine, "5.14.0-1.el9.x86_64", "5.14.0-2.el9.x86_64")
+    assert told["next"] == "5.14.0-1.el9.x86_64"
+    assert told["cmdline_next"] == ["nouveau.modeset=0"]
+
+
+def test_without_an_image_the_running_kernel_stays(machine):
+    machine.answer("kernel", "6.18.0-custom")
+    told = probe.load("kernels").collect(machine.host())
+    assert told["next"] == "6.18.0-custom"
+    assert "outside" in told["next_basis"]
+
+
+def test_headers_need_their_makefile(machine):
+    machine.put("/usr/src/linux-headers-6.1.0-10-amd64/Makefile")
+    told = kernels_of(machine, "6.1.0-9-amd64", "6.1.0-10-amd64")
+    assert [kernel["headers"] for kernel in told["installed"]] == [False, True]
+
+
+def test_only_arguments_that_matter_are_told(machine):
+    line = "root=UUID=abc ro quiet modprobe.blacklist=nouveau,foo rd.driver.blacklist=nouveau intel_iommu=on password=x"
+    found = probe.load("kernels").gpu_arguments(line)
+    assert found == ["modprobe.blacklist=nouveau,foo", "rd.driver.blacklist=nouveau", "intel_iommu=on"]
+
+
+@pytest.mark.parametrize(
+    ("text", "compiler"),
+    [
+        ("Linux version 6.1.0 (a@b) (gcc-12 (Debian 12.2.0-14) 12.2.0, GNU ld) #1", "gcc-12"),
+        ("Linux version 6.8.0 (a@b) (x86_64-linux-gnu-gcc-13 (Ubuntu 13.3.0) 13.3.0, GNU ld) #1", "gcc-13"),
+        ("Linux version 5.15.0 (a@b) (gcc (Ubuntu 11.4.0-1ubuntu1~22.04) 11.4.0, GNU ld) #1", "gcc-11"),
+        ("Linux version 5.14.0 (a@b) (gcc (GCC) 11.5.0 20240719 (Red Hat 11.5.0-2), GNU ld) #1", "gcc-11"),
+        ("Linux version 6.9 (a@b) (clang version 18.1.3) #1", None),
+    ],
+)
+def test_the_compiler_of_the_kernel(text, compiler):
+    assert probe.load("kernels")._compiler(text) == compiler
+
+
+# --- module files ----------------------------------------------------------------------------------------------------
+
+
+def elf_with_modinfo(fields):
+    """A 64-bit ELF file with nothing but a .modinfo section."""
+    info = b"\x00".join(f"{key}={value}".encode() for key, value in fields) + b"\x00"
+    names = b"\x00.modinfo\x00.shstrtab\x00"
+    body = info + names
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, 3, 2)
+    sections = bytes(64)
+    sections += struct.pack("<IIQQQQIIQQ", 1, 1, 2, 0, 64, len(info), 0, 0, 1, 0)
+    sections += struct.pack("<IIQQQQIIQQ", 10, 3, 0, 0, 64 + len(info), len(names), 0, 0, 1, 0)
+    return header + body + sections
+
+
+@pytest.mark.parametrize(
+    ("licence", "flavour"),
+    [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary"), ("MODULE_LICENSE_UNKNOWN", "proprietary")],
+)
+@pytest.mark.parametrize("name", ["nvidia.ko", "nvidia-current.ko", "nvidia-current-open.ko", "nvidia-tesla-535.ko"])
+def test_version_and_flavour_of_a_module_file(machine, tmp_path, name, licence, flavour):
+    modules = probe.load("modules")
+    path = tmp_path / "lib/modules/6.1.0-9-amd64/updates/dkms" / name
+    machine.put(
+        f"/lib/modules/6.1.0-9-amd64/updates/dkms/{name}",
+        elf_with_modinfo([("license", licence), ("version", "580.95.05")]),
+    )
+    live = package.LiveHost()
+    told = modules.modinfo(live, str(path))
+    assert told == {"version": "580.95.05", "license": licence}
+    machine.answer(f"modinfo:/lib/modules/6.1.0-9-amd64/updates/dkms/{name}", told)
+    found = modules.find(machine.host(), "6.1.0-9-amd64")
+    assert (found["version"], found["flavour"]) == ("580.95.05", flavour)
+
+
+@pytest.mark.parametrize("packer", [gzip, lzma], ids=["gz", "xz"])
+def test_a_compressed_module_file(tmp_path, monkeypatch, packer):
+    modules = probe.load("modules")
+    monkeypatch.setattr(modules, "_has_modinfo", lambda: False)
+    path = tmp_path / ("nvidia.ko.gz" if packer is gzip else "nvidia.ko.xz")
+    path.write_bytes(packer.compress(elf_with_modinfo([("version", "535.309.01"), ("license", "NVIDIA")])))
+    assert modules.modinfo(package.LiveHost(), str(path)) == {"version": "535.309.01", "license": "NVIDIA"}
+
+
+def test_a_damaged_module_file_is_noted(tmp_path):
+    path = tmp_path / "nvidia.ko"
+    path.write_bytes(b"not a module")
+    host = package.LiveHost()
+    assert probe.load("modules").modinfo(host, str(path)) is None
+    assert "no 64-bit ELF file" in host.unreadable["kernel.installed.nvidia"]
+
+
+@pytest.mark.parametrize(
+    "name", ["nvidia-uvm.ko", "nvidia-drm.ko", "nvidia_peermem.ko", "nvidiafb.ko", "nvidia-modeset.ko"]
+)
+def test_companions_are_not_the_driver(machine, name):
+    machine.put(f"/lib/modules/6.1/updates/dkms/{name}")
+    assert probe.load("modules").find(machine.host(), "6.1") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "flavour"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (x@y)\n",
+            "580.159.04",
+            "open",
+        ),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.309.01  Mon Jan  1\n", "535.309.01", "proprietary"),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  590.48.01  Release Build\n", "590.48.01", "open"),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  610.43  Release\n", "610.43", "proprietary"),
+    ],
+)
+def test_the_loaded_module(machine, text, version, flavour):
+    machine.put("/proc/driver/nvidia/version", text)
+    assert probe.load("modules").loaded_nvidia(machine.host()) == {"version": version, "flavour": flavour}
+
+
+def test_the_loaded_module_by_sysfs_alone(machine):
+    machine.put("/sys/module/nvidia/version", "550.54.15\n")
+    assert probe.load("modules").loaded_nvidia(machine.host()) == {"version": "550.54.15", "flavour": None}
+
+
+# --- nouveau ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_own_file_hides_the_vendors_of_the_same_name(machine):
+    machine.put("/usr/lib/modprobe.d/nvidia.conf", "blacklist nouveau\n").put(
+        "/etc/modprobe.d/nvidia.conf", "# nothing\n"
+    )
+    assert probe.load("nouveau").blacklist_files(machine.host()) == []
+
+
+def test_what_the_next_boot_would_load(machine):
+    release = "6.1.0-9-amd64"
+    image = f"/boot/initrd.img-{release}"
+    machine.put(f"/boot/vmlinuz-{release}").put(image).answer("kernel", release)
+    machine.put("/etc/modprobe.d/blacklist-nouveau.conf", "blacklist nouveau\n")
+    machine.put(f"/lib/modules/{release}/modules.dep", "kernel/drivers/gpu/drm/nouveau/nouveau.ko: x\n")
+    machine.put(f"/lib/modules/{release}/kernel/drivers/gpu/drm/nouveau/nouveau.ko")
+    machine.answer("initramfs:" + image, {"nouveau": True, "blacklist": False, "why": None})
+    host = machine.host()
+    kernels = probe.load("kernels").collect(host)
+    stale = probe.load("nouveau").collect(host, kernels, [])
+    assert (stale["blacklisted"], stale["in_initramfs"], stale["loads_at_boot"]) == (True, True, True)
+    machine.answer("initramfs:" + image, {"nouveau": True, "blacklist": True, "why": None})
+    assert probe.load("nouveau").collect(machine.host(), kernels, [])["loads_at_boot"] is False
+    machine.answer("initramfs:" + image, {"nouveau": None, "blacklist": None, "why": "cut"})
+    unknown = probe.load("nouveau").collect(machine.host(), kernels, [])
+    assert (unknown["in_initramfs"], unknown["loads_at_boot"]) == (None, None)
+
+
+# --- firmware --------------------------------------------------------------------------------------------------------
+
+EFI = "/sys/firmware/efi/efivars/"
+
+
+def test_secure_boot(machine):
+    firmware = probe.load("firmware")
+    assert firmware.collect(machine.host())["secure_boot"] is False
+    machine.put("/sys/firmware/efi/systab")
+    unknown = machine.host()
+    assert firmware.collect(unknown)["secure_boot"] is None
+    assert "SecureBoot" in unknown.unreadable["secure_boot"]
+    machine.put(EFI + "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\x06\x00\x00\x00\x01")
+    assert firmware.collect(machine.host())["secure_boot"] is True
+    machine.put(EFI + "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\x06\x00\x00\x00\x00")
+    assert firmware.collect(machine.host())["secure_boot"] is False
+
+
+def test_enrolled_machine_owner_keys(tmp_path):
+    firmware = probe.load("firmware")
+    owner, first, second = bytes(16), b"certificate one", b"certificate two!"
+
+    def signature_list(certificate):
+        item = 16 + len(certificate)
+        return firmware._X509 + struct.pack("<III", 28 + item, 0, item) + owner + certificate
+
+    digest_list = bytes(16) + struct.pack("<III", 28 + 48, 0, 48) + owner + bytes(32)
+
+    class Host(package.LiveHost):
+        def read_bytes(self, path, field=None, limit=0):
+            return b"\x06\x00\x00\x00" + signature_list(first) + digest_list + signature_list(second)
+
+    assert firmware._fingerprints(Host()) == [hashlib.sha256(first).hexdigest(), hashlib.sha256(second).hexdigest()]
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"\x06\x00\x00\x00", b"\x06\x00\x00\x00" + b"\xff" * 40, b"\x06\x00\x00\x00" + bytes(27)]
+)
+def test_a_broken_key_list_is_an_empty_one(raw):
+    class Host(package.LiveHost):
+        def read_bytes(self, path, field=None, limit=0):
+            return raw
+
+    assert probe.load("firmware")._fingerprints(Host()) == []
