@@ -38,6 +38,10 @@ options:
   python:
     description: Interpreter that must be there.
     type: str
+  candidates:
+    description: Patterns of names; answered in C(candidates) with every version that the wanted repositories offer.
+    type: list
+    elements: str
 notes:
   - The other options are those of M(gpu_packages) and M(gpu_repo_source).
 author: The gpusetup authors
@@ -101,6 +105,7 @@ def main():
             timeout={"type": "int", "default": 300},
             space_mb={"type": "dict", "default": {}},
             python={"type": "str", "default": ""},
+            candidates={"type": "list", "elements": "str", "default": []},
         ),
         supports_check_mode=True,
     )

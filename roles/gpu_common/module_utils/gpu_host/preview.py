@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 from ..gpu_probe import sources as probe_sources
-from . import files, packages, sources, transaction
+from . import files, offers, packages, sources, transaction
 from .failure import HostFailure
 from .machine import Machine
 
@@ -59,9 +59,12 @@ class Preview(object):
         todo = packages.unmet(wishes, installed)
         answer["installed"] = dict((packages.key(wish), installed.get(packages.key(wish))) for wish in wishes)
         self._sanity(plain)
-        host = self._repositories(answer) if todo or removals else None
-        if host is not None:
+        asked = self.params["candidates"]
+        host = self._repositories(answer) if todo or removals or asked else None
+        if host is not None and (wishes or removals):
             self._simulate(host, wishes, removals, answer)
+        if host is not None and asked:
+            answer["candidates"] = offers.look(host, asked)
         self._kernels(answer)
         self._space(answer)
         self._python(answer)
