@@ -14,11 +14,11 @@ _LIST = "import importlib.metadata as m, json; print(json.dumps({(d.metadata['Na
 
 
 def pins(lines):
-    """Return {name: version} of a requirements file's exact pins, names as PyPI compares them."""
+    """Return {name: version} of a requirements file's exact pins that hold everywhere, names as PyPI compares them."""
     found = {}
     for line in lines:
         match = _PIN.match(line.strip())
-        if match:
+        if match and ";" not in line:
             found[_normal(match.group(1))] = match.group(2)
     return found
 

@@ -1,0 +1,90 @@
+#!/usr/bin/python
+"""Ansible module: keep nouveau off the GPU."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: gpu_nouveau
+short_description: Keep nouveau off the GPU, in modprobe.d, on the kernel command line and in the initramfs that boots next
+description:
+  - Rebuilds the initramfs only of kernels whose image would still start nouveau, checks that C(/boot) has room first, and
+    reads the image afterwards as proof.
+  - Runs detached; repeat the call until C(finished) is true.
+options:
+  state:
+    description: C(present) keeps nouveau away, C(absent) undoes it.
+    type: str
+    default: present
+    choices: [present, absent]
+  kernel_argument:
+    description: Also on the kernel command line.
+    type: bool
+    default: true
+  kernels:
+    description: Kernels whose initramfs counts; empty is the one that boots next.
+    type: list
+    elements: str
+  poll:
+    description: Longest wait of one call in seconds.
+    type: int
+    default: 10
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Keep nouveau off the GPU
+  gpu_nouveau:
+  register: nouveau
+  until: nouveau.finished
+  retries: 100
+  delay: 0
+"""
+
+RETURN = r"""
+initramfs:
+  description: For each kernel the image, whether it was rebuilt, and whether it carries nouveau and a blacklist.
+  returned: when finished
+  type: list
+  elements: dict
+loaded:
+  description: Whether nouveau is loaded now.
+  returned: when finished
+  type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpu_host import failure, jobs, nouveau, params
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            state={"type": "str", "default": "present", "choices": ["present", "absent"]},
+            kernel_argument={"type": "bool", "default": True},
+            kernels={"type": "list", "elements": "str", "default": []},
+            poll={"type": "int", "default": 10},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.plain(module)
+    wait = request.pop("poll")
+    outlook = nouveau.Nouveau(request, check=True)
+    result = outlook.run()
+    if module.check_mode or not result["changed"]:
+        module.exit_json(finished=True, progress={}, **result)
+    job = jobs.Job(request["state_dir"], "nouveau", request)
+    try:
+        status = job.start_or_join(lambda running: nouveau.Nouveau(request, tell=running.tell, log=running.log).run(), wait)
+    except failure.HostFailure as stop:
+        failure.end(module, stop, finished=True, progress={})
+    progress = dict((key, status.get(key)) for key in ("step", "message", "percent"))
+    if status["state"] == "failed":
+        failure.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
+    module.exit_json(finished=status["state"] == "done", progress=progress, **(status.get("result") or {"changed": False}))
+
+
+if __name__ == "__main__":
+    main()

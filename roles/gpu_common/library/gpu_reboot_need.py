@@ -1,0 +1,75 @@
+#!/usr/bin/python
+"""Ansible module: does this host need a reboot, and is now a good time?"""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: gpu_reboot_need
+short_description: Tell from the host's state whether the wanted driver runs, or needs a reboot first
+description:
+  - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut off is not
+    forgotten. Processes on the GPU are named. Nothing is changed.
+options:
+  version:
+    description: NVIDIA's version that must run; empty needs no reboot.
+    type: str
+  flavour:
+    description: Flavour that must run.
+    type: str
+  kernels:
+    description: Kernels that the driver was installed for.
+    type: list
+    elements: str
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Is a reboot needed?
+  gpu_reboot_need:
+    version: 580.95.05
+  register: need
+"""
+
+RETURN = r"""
+needed:
+  description: Whether a reboot is needed.
+  returned: always
+  type: bool
+reasons:
+  description: Why.
+  returned: always
+  type: list
+  elements: str
+processes:
+  description: Processes that use the GPU now, C(pid) and C(command).
+  returned: always
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpu_host import kernel_module, params
+from ansible.module_utils.gpu_host.machine import Machine
+from ansible.module_utils.gpu_probe import sessions
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            version={"type": "str", "default": ""},
+            flavour={"type": "str", "default": ""},
+            kernels={"type": "list", "elements": "str", "default": []},
+        ),
+        supports_check_mode=True,
+    )
+    machine = Machine(module.params["simulated_root"])
+    reasons = kernel_module.reboot_reasons(machine, module.params["version"], module.params["flavour"], module.params["kernels"])
+    users = sessions.gpu_processes(machine.host) or []
+    module.exit_json(changed=False, needed=bool(reasons), reasons=reasons, processes=users, kernel=machine.kernels()["running"])
+
+
+if __name__ == "__main__":
+    main()

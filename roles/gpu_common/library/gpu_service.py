@@ -1,0 +1,65 @@
+#!/usr/bin/python
+"""Ansible module: services of the stack."""
+
+from __future__ import absolute_import, division, print_function
+
+__metaclass__ = type
+
+DOCUMENTATION = r"""
+module: gpu_service
+short_description: Enable and start services, remembering what they were
+description:
+  - One call for several units. What they were before is recorded, so that removal brings it back. A unit that does not start is
+    a failure with the last lines of its journal.
+options:
+  names:
+    description: Units.
+    type: list
+    elements: str
+    required: true
+  start:
+    description: Start them now; false enables them for the next boot (the driver is not loaded yet).
+    type: bool
+    default: true
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Keep the driver initialised
+  gpu_service:
+    names: [nvidia-persistenced]
+"""
+
+RETURN = r"""
+units:
+  description: The units' state.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpu_host import failure, params, process, services
+from ansible.module_utils.gpu_host.ledger import Ledger
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            names={"type": "list", "elements": "str", "required": True},
+            start={"type": "bool", "default": True},
+        ),
+        supports_check_mode=True,
+    )
+    ledger, env = Ledger(module.params["state_dir"], module.check_mode), process.environment()
+    try:
+        changed = services.bring_up(ledger, module.params["names"], module.params["start"], env, module.check_mode)
+        ledger.save()
+        units = services.look([services.full_name(name) for name in module.params["names"]], env)
+    except failure.HostFailure as stop:
+        failure.end(module, stop)
+    module.exit_json(changed=changed, units=units)
+
+
+if __name__ == "__main__":
+    main()

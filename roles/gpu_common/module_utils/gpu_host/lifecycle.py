@@ -1,0 +1,147 @@
+"""One apply from its beginning to its record; and what removal has to undo."""
+
+import json
+import os
+import shutil
+
+from . import drift, files, kernel_module, nouveau, process, services, transaction
+from .failure import HostFailure
+from .ledger import Ledger, now
+from .machine import Machine
+
+
+class Lifecycle(object):
+    """The state of one host."""
+
+    def __init__(self, request, check=False):
+        self.request = request
+        self.check = check
+        self.ledger = Ledger(request["state_dir"], check)
+        self.machine = Machine(request["simulated_root"])
+        self.digest = files.digest(json.dumps(request["wanted"], sort_keys=True))
+
+    def begin(self):
+        """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
+        state = self.ledger.state
+        finished = state["apply"].get("finished") and state["expect"].get("digest") == self.digest
+        found = drift.deviations(self.ledger, self.machine, self.request) if finished else []
+        if finished and not found:
+            return {"changed": False, "converged": True, "deviations": [], "id": state["apply"]["id"], "resumed": False}
+        resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
+        identity = self.request["id"] or (state["apply"]["id"] if resumed else "{}-{}".format(now(), self.digest[:6]))
+        if not self.check:
+            host = transaction.manager(self.request)
+            self._keep_baseline(host)
+            if not resumed:
+                before = {"packages": host.installed(), "held": host.held()}
+                state["apply"] = {"id": identity, "digest": self.digest, "started": now(), "finished": None}
+                files.write_json(os.path.join(self.ledger.folder, "before.json"), before)
+            self.ledger.save()
+        return {"changed": False, "converged": False, "deviations": found, "id": identity, "resumed": resumed}
+
+    def _keep_baseline(self, host):
+        path = os.path.join(self.ledger.folder, "baseline.json")
+        if not os.path.exists(path):
+            self.ledger.save()
+            record = {"time": now(), "packages": host.installed(), "held": host.held(), "kernel": self.machine.kernels()["running"]}
+            files.write_json(path, record)
+
+    def finish(self):
+        """Record the apply: what is expected from now on, and the history."""
+        state, request = self.ledger.state, self.request
+        wanted = request["wanted"]
+        reasons = kernel_module.reboot_reasons(self.machine, request["driver_version"], request["driver_module"], request["kernels"])
+        state["expect"] = {
+            "digest": self.digest,
+            "driver_version": request["driver_version"],
+            "driver_module": request["driver_module"],
+            "kernels": request["kernels"],
+            "python": request["python"],
+            "nouveau_image": nouveau.image_stamp(self.machine) if wanted.get("nouveau") else None,
+        }
+        host = transaction.manager(request)
+        before = files.read_json(os.path.join(self.ledger.folder, "before.json")) or {"packages": {}, "held": []}
+        identity = state["apply"].get("id") or "{}-{}".format(now(), self.digest[:6])
+        record = {
+            "schema": "gpusetup/history/1",
+            "id": identity,
+            "started": state["apply"].get("started"),
+            "finished": now(),
+            "lock": request["lock"],
+            "wanted": wanted,
+            "before": before,
+            "after": {"packages": host.installed(), "held": host.held()},
+            "holds": state["holds"],
+            "files": dict((path, entry["sha256"]) for path, entry in state["files"].items()),
+            "kernel": self.machine.kernels()["running"],
+            "python": request["python"],
+            "pending": reasons,
+            "simulated": self.machine.simulated is not None,
+            "verified": None,
+        }
+        state["apply"] = dict(state["apply"], id=identity, digest=self.digest, finished=now())
+        self.ledger.save()
+        self.ledger.write_history(record, request["keep"])
+        return {"id": identity, "pending": reasons, "holds": state["holds"], "files": sorted(state["files"]), "simulated": record["simulated"]}
+
+    def revert(self):
+        """After a failure: bring back the files that this apply changed."""
+        return self.ledger.revert_apply()
+
+    # removal
+
+    def removal(self):
+        """Return what must go, come back and be freed so that the host is as before the first apply."""
+        installed = transaction.manager(self.request).installed()
+        state = self.ledger.state
+        back = dict(state["taken"], **dict((name, version) for name, version in state["moved"].items() if name in installed))
+        return {
+            "known": os.path.exists(self.ledger.path),
+            "remove": sorted(name for name in state["brought"] if name in installed),
+            "restore": [{"name": name.split(":")[0], "arch": (name.split(":") + [""])[1], "version": back[name]} for name in sorted(back)],
+            "holds": state["holds"],
+            "files": sorted(state["files"]),
+            "services": sorted(state["services"]),
+            "links": sorted(state["links"]),
+            "python": (state["expect"].get("python") or {}).get("path"),
+        }
+
+    def stop_services(self):
+        """Before packages go: units back to what they were."""
+        changed = services.take_down(self.ledger, process.environment(), self.check)
+        self.ledger.save()
+        return changed
+
+    def clean(self):
+        """After the packages are gone: files, links, the Python environment, the record itself; then compare with the baseline."""
+        gone = [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
+        gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
+        python = self.ledger.state["expect"].get("python") or {}
+        if python.get("path") and not python.get("adopted") and os.path.islink(python["path"]):
+            gone.append(python["path"])
+            if not self.check:
+                stem, folder = ".{}-".format(os.path.basename(python["path"])), os.path.dirname(python["path"])
+                os.unlink(python["path"])
+                for name in os.listdir(folder):
+                    if name.startswith(stem):
+                        shutil.rmtree(os.path.join(folder, name))
+        if gone and not self.check:
+            process.output(["ldconfig"], process.environment())
+        left = self._left_over()
+        if not self.check and os.path.isdir(self.ledger.folder):
+            shutil.rmtree(self.ledger.folder)
+        return {"changed": bool(gone), "restored": gone, "left_over": left}
+
+    def _left_over(self):
+        baseline = files.read_json(os.path.join(self.ledger.folder, "baseline.json"))
+        if baseline is None:
+            return {}
+        now_there = transaction.manager(self.request).installed()
+        return dict((kind, names) for kind, names in transaction.packages.difference(baseline["packages"], now_there).items() if names)
+
+
+def refuse_unknown(lifecycle):
+    """Fail when nothing was ever applied here."""
+    if not os.path.exists(lifecycle.ledger.path):
+        raise HostFailure("GS-488", "gpusetup has no record on this host, so there is nothing it may remove", lifecycle.ledger.path)
+
