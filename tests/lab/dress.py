@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from typing import TYPE_CHECKING
 
 from tests.lab import captures, mirror, network
 from tests.lab.flavours import FLAVOURS
-from tests.lab.places import SIMULATED_ROOT, SOURCE, SSH_KEY, STATE, locked
+from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, SOURCE, SSH_KEY, STATE, locked
 from tests.lab.process import run
+from tests.lab.repository import build, catalog_rpm
 from tests.lab.roots import ROOTS
 
 if TYPE_CHECKING:
@@ -36,8 +36,14 @@ def dress(root: Path, spec: HostSpec) -> None:
         (root / path).write_text(text)
     for path in flavour.absent:
         (root / path).unlink(missing_ok=True)
-    _sources(root, spec)
-    _boot_tools(root)
+    if flavour.kernel:
+        _rename_kernel(root, flavour.kernel)
+    _debian_sources(root, spec)
+    if flavour.archive == "ubuntu":
+        _ubuntu_sources(root, flavour.suite)
+    elif flavour.archive == "rocky":
+        _rocky_sources(root)
+    _boot_tools(root, with_grub=flavour.archive != "rocky")
     if spec.machine != "none":
         captures.write(captures.MACHINES[spec.machine], root / SIMULATED_ROOT.lstrip("/"))
 
@@ -58,13 +64,13 @@ def _keys(root: Path) -> None:
                 shutil.chown(path, owner.st_uid, owner.st_gid)
 
 
-def _boot_tools(root: Path) -> None:
+def _boot_tools(root: Path, *, with_grub: bool) -> None:
     """GRUB's own tools cannot run in a container; and somebody must do what the simulated kernel would at boot."""
     files = {
-        "update-grub": ("usr/sbin/update-grub", 0o755),
-        "default-grub": ("etc/default/grub", 0o644),
         "simulated-boot": ("usr/local/lib/gpusetup-lab/simulated-boot", 0o755),
         "simulated-boot.service": ("etc/systemd/system/gpusetup-lab-simulated-boot.service", 0o644),
+        "default-grub": ("etc/default/grub", 0o644),
+        **({"update-grub": ("usr/sbin/update-grub", 0o755)} if with_grub else {"grubby": ("usr/sbin/grubby", 0o755)}),
     }
     for name, (place, mode) in files.items():
         (root / place).parent.mkdir(parents=True, exist_ok=True)
@@ -73,11 +79,60 @@ def _boot_tools(root: Path) -> None:
     wanted = root / "etc/systemd/system/sysinit.target.wants"
     wanted.mkdir(exist_ok=True)
     (wanted / "gpusetup-lab-simulated-boot.service").symlink_to("../gpusetup-lab-simulated-boot.service")
-    (root / "boot/grub").mkdir(parents=True, exist_ok=True)
-    run(["chroot", root, "update-grub"])
+    if with_grub:
+        (root / "boot/grub").mkdir(parents=True, exist_ok=True)
+        run(["chroot", root, "update-grub"])
 
 
-def _sources(root: Path, spec: HostSpec) -> None:
+def _rename_kernel(root: Path, name: str) -> None:
+    """Debian's kernel under another system's kernel name: what is built for it is built against Debian's headers."""
+    tree = next(path for path in (root / "usr/lib/modules").iterdir() if path.is_dir())
+    old = tree.name
+    shutil.copytree(tree, tree.with_name(name), symlinks=True)
+    shutil.rmtree(tree)
+    for file in ("vmlinuz", "initrd.img", "config", "System.map"):
+        shutil.move(root / f"boot/{file}-{old}", root / f"boot/{file}-{name}")
+    known = root / "var/lib/initramfs-tools"
+    if (known / old).exists():
+        shutil.move(known / old, known / name)
+
+
+def _ubuntu_sources(root: Path, suite: str) -> None:
+    repositories = build.ready()
+    (root / "usr/share/keyrings/ubuntu-archive-keyring.asc").write_text(repositories.armored)
+    (root / "etc/apt/sources.list.d").mkdir(exist_ok=True)
+    (root / "etc/apt/sources.list.d/ubuntu.sources").write_text(
+        f"Types: deb\nURIs: {repositories.ubuntu}\nSuites: {suite}\nComponents: restricted\n"
+        "Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.asc\n",
+    )
+
+
+def _rocky_sources(root: Path) -> None:
+    repositories = build.ready()
+    key = "etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9"
+    (root / key).parent.mkdir(parents=True, exist_ok=True)
+    (root / key).write_text(repositories.armored)
+    (root / "etc/yum.repos.d").mkdir(exist_ok=True)
+    for name, enabled in (("baseos", 1), ("appstream", 1), ("crb", 0)):
+        (root / f"etc/yum.repos.d/rocky-{name}.repo").write_text(
+            f"[{name}]\nname=Rocky Linux 9 - {name} (lab stand-in)\nbaseurl={repositories.rocky}/{name}\n"
+            f"gpgcheck=1\nenabled={enabled}\ngpgkey=file:///{key}\n",
+        )
+    (root / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\nbest=True\nskip_if_unavailable=False\n")
+    (root / "etc/dnf/plugins/local.conf").write_text("[main]\nenabled = false\n")
+    # The kernel and the shell that are there belong to packages, in rpm's database as on a real host.
+    run(["chroot", root, "rpm", "--import", f"/{key}"])
+    inside = []
+    for name in catalog_rpm.PRESENT:
+        package = next((REPOSITORIES / "rocky/9/baseos").glob(f"{name}-[0-9]*.rpm"))
+        shutil.copy(package, root / "root")
+        inside.append(f"/root/{package.name}")
+    run(["chroot", root, "rpm", "-i", "--justdb", "--nodeps", "--noscripts", *inside])
+    for path in inside:
+        (root / path.lstrip("/")).unlink()
+
+
+def _debian_sources(root: Path, spec: HostSpec) -> None:
     if spec.network != "mirror":
         (root / "etc/apt/sources.list").write_text(f"# No network but the lab's: {network.REPOSITORY_URL}\n")
         return
@@ -95,7 +150,3 @@ def _sources(root: Path, spec: HostSpec) -> None:
     allowed = STATE / "mirror-clients"
     allowed.mkdir(parents=True, exist_ok=True)
     (allowed / spec.address).touch()
-
-
-def valid_name(name: str) -> bool:
-    return re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?", name) is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+UBUNTU_KERNELS = {"jammy": "5.15.0-140-generic", "noble": "6.8.0-60-generic"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Flavour:
@@ -12,9 +14,12 @@ class Flavour:
     os_release: dict[str, str] | None = None
     files: dict[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+    kernel: str = ""  # the kernel is renamed to this
+    archive: str = ""  # whose stand-in archive it uses from the start: "ubuntu" or "rocky"
+    suite: str = ""
 
 
-def _ubuntu(version: str, codename: str) -> Flavour:
+def _ubuntu(version: str, codename: str, kernel: str) -> Flavour:
     return Flavour(
         name=f"ubuntu{version.replace('.', '')}-like",
         root="debian12",
@@ -33,6 +38,9 @@ def _ubuntu(version: str, codename: str) -> Flavour:
             f'DISTRIB_DESCRIPTION="Ubuntu {version} LTS"\n',
         },
         absent=("etc/debian_version",),
+        kernel=kernel,
+        archive="ubuntu",
+        suite=codename,
     )
 
 
@@ -43,8 +51,8 @@ FLAVOURS = {
         Flavour(name="debian12-bare", root="debian12-bare"),
         Flavour(name="debian13", root="debian13"),
         Flavour(name="debian13-bare", root="debian13-bare"),
-        _ubuntu("22.04", "jammy"),
-        _ubuntu("24.04", "noble"),
+        _ubuntu("22.04", "jammy", UBUNTU_KERNELS["jammy"]),
+        _ubuntu("24.04", "noble", UBUNTU_KERNELS["noble"]),
         Flavour(
             name="rocky9-like",
             root="el",
@@ -63,6 +71,7 @@ FLAVOURS = {
                 "etc/dnf/vars/releasever": "9\n",
             },
             absent=("etc/debian_version", "etc/lsb-release"),
+            archive="rocky",
         ),
     )
 }

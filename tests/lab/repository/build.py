@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.lab import network
+from tests.lab.flavours import UBUNTU_KERNELS
 from tests.lab.places import REPOSITORIES, SOURCE, STATE, locked
 from tests.lab.repository import catalog, catalog_rpm, deb, rpm
 from tests.lab.repository.keys import Keys
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CUDA_REPOS = "compute/cuda/repos"
-UBUNTU_KERNELS = {"jammy": "5.15.0-140-generic", "noble": "6.8.0-60-generic"}
 
 
 @dataclass(frozen=True, kw_only=True)

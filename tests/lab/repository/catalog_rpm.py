@@ -99,7 +99,7 @@ def container_toolkit() -> list[Package]:
 
 
 def base_system() -> list[Package]:
-    """What the distribution itself offers: the kernel's development files, and a compiler that the root already has."""
+    """What the distribution itself offers: the kernel and its development files."""
     version, _, release = EL_KERNEL.removesuffix(".x86_64").partition("-")
     kernel = {"kernel": EL_KERNEL}
     package = lambda name, **words: Package(name=name, version=f"{version}-{release}", arch="x86_64", extra=kernel, **words)  # noqa: E731
@@ -109,10 +109,16 @@ def base_system() -> list[Package]:
         package("kernel-devel", content="kernel_devel", provides=provides),
         package("kernel-devel-matched", depends=(f"kernel-devel = {version}-{release}",)),
         package("kernel-headers"),
+        Package(name="bash", version="5.1.8-9.el9", arch="x86_64", provides=("/bin/sh", "/usr/bin/sh")),
+        Package(name="rocky-release", version="9.6-1.3.el9", arch="x86_64", provides=("system-release = 9.6", "redhat-release = 9.6")),
     ]
 
 
+PRESENT = ("kernel-core", "bash", "rocky-release")  # in rpm's database of a new host: what they stand for is really there
+
+
 def tools() -> list[Package]:
+    """Names that setup programs ask for; the root has these tools from Debian."""
     return [
         Package(name="gcc", version="11.5.0-5.el9", arch="x86_64"),
         Package(name="make", version="4.3-8.el9", arch="x86_64"),
