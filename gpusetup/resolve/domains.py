@@ -261,16 +261,24 @@ def _release_key(version: str) -> tuple[int, ...]:
 
 
 def _support_rows(release: CudnnRelease, rows: Sequence[CudnnSupport]) -> list[tuple[CudnnSupport, bool]]:
-    """Return the rows that judge a release: its own, and where none of those is general the nearest lower ones."""
+    """Return the rows that judge a release, per CUDA major: its own, else the nearest lower general ones.
+
+    Where no lower one speaks of the major yet (9.12.0 brought CUDA 13, its first row is 9.17.0), the next does.
+    """
     key = _release_key(release.version)
-    own = [(row, False) for row in rows if _release_key(row.version) == key]
-    if any(row.general for row, _ in own):
-        return own
-    lower = [row for row in rows if row.general and nv(row.version).major == key[0] and _release_key(row.version) < key]
-    if not lower:
-        return own
-    nearest = max(_release_key(row.version) for row in lower)
-    return own + [(row, True) for row in lower if _release_key(row.version) == nearest]
+    chosen: list[tuple[CudnnSupport, bool]] = []
+    for cuda_major in release.cuda_majors:
+        speaking = [row for row in rows if any(nv(minor).major == cuda_major for minor in row.cuda)]
+        own = [row for row in speaking if _release_key(row.version) == key]
+        chosen += [(row, False) for row in own]
+        if any(row.general for row in own):
+            continue
+        others = {_release_key(row.version) for row in speaking if row.general and nv(row.version).major == key[0]}
+        lower, higher = [other for other in others if other < key], [other for other in others if other > key]
+        if lower or higher:
+            nearest = max(lower) if lower else min(higher)
+            chosen += [(row, True) for row in speaking if row.general and _release_key(row.version) == nearest]
+    return chosen
 
 
 @lru_cache(maxsize=8)
