@@ -1,0 +1,134 @@
+"""What the doctor knows and says: causes with their patterns, findings in a text, the diagnosis of a machine.
+
+A cause's `kind` says how much weight it has when several are found together: a `root` explains the others, a `symptom`
+only says that something is wrong, a `notice` is harmless and mistaken for the trouble.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+CauseId = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+Kind = Literal["root", "symptom", "notice"]
+Area = Literal[
+    "driver",
+    "kernel-module",
+    "packages",
+    "cuda",
+    "libraries",
+    "pytorch",
+    "tensorflow",
+    "jax",
+    "cupy",
+    "nccl",
+    "fabric",
+    "hardware",
+    "containers",
+    "vgpu",
+    "mig",
+]
+
+
+class Fix(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One way out: what it does and the commands to copy, in order."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+
+class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a message is recognised: one of the `find` texts, and around it the expression when one is given.
+
+    The expression is tried on the lines around the find, first as they are, then joined to one line without the
+    prefixes that logs add; its named groups are decoded for the reader.
+    """
+
+    find: Annotated[tuple[Annotated[str, Meta(min_length=5)], ...], Meta(min_length=1)]
+    regex: str = ""
+
+
+class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One entry of the catalogue."""
+
+    id: CauseId
+    title: str
+    area: Area
+    kind: Kind = "root"
+    patterns: tuple[Pattern, ...] = ()
+    """Empty for a cause that only a look at the machine finds, or that the CUDA error table recognises."""
+    explanation: str
+    checks: tuple[str, ...] = ()
+    """Commands whose output confirms it."""
+    fixes: tuple[Fix, ...]
+    sources: tuple[str, ...]
+    hides: tuple[CauseId, ...] = ()
+    """Causes that this one explains when both are found."""
+
+
+class CauseFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file of the catalogue."""
+
+    schema: Literal["gpusetup/causes/1"]
+    date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    causes: tuple[Cause, ...]
+
+
+class CudaError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An error number of CUDA with its names in both APIs, its text, and the cause it stands for when it has one."""
+
+    number: int
+    runtime: str = ""
+    driver: str = ""
+    text: str = ""
+    old: int | None = None
+    """The runtime API's number before CUDA 10.1."""
+    cause: str = ""
+
+
+class CudaErrorFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """cuda_errors.json."""
+
+    schema: Literal["gpusetup/cuda-errors/1"]
+    date: str
+    sources: tuple[str, ...]
+    errors: tuple[CudaError, ...]
+
+
+class Finding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cause found in a text or on a machine, ready to be told."""
+
+    cause: str
+    title: str
+    kind: Kind
+    explanation: str
+    evidence: tuple[str, ...] = ()
+    """The lines or facts that show it."""
+    line: int | None = None
+    count: int = 1
+    details: tuple[str, ...] = ()
+    """What the numbers in it mean, and what follows for this driver or GPU."""
+    checks: tuple[str, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    page: str = ""
+
+
+class Ruled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A question that was answered: what was looked at and what it showed."""
+
+    step: str
+    text: str
+    answer: Literal["fine", "cause", "unknown", "notice"]
+
+
+class Diagnosis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the doctor says about one machine: healthy, or the first cause, and everything it ruled out on the way."""
+
+    healthy: bool
+    cause: Finding | None
+    ruled: tuple[Ruled, ...]
+    notices: tuple[Finding, ...] = ()
+    root_would_add: tuple[str, ...] = ()
+    simulated: bool = False
+    seconds: float = 0.0
