@@ -1,4 +1,4 @@
-"""Where answers and errors leave the program: the answer on standard output or in a file, all else on standard error."""
+"""Where answers and errors leave the program: answers on standard output or in a file, the rest on standard error."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from gpusetup.matrix.load import matrix as load_matrix
 if TYPE_CHECKING:
     import argparse
 
+    from gpusetup.matrix.load import Matrix
     from gpusetup.model.stack import Resolution
 
 __all__ = ["add_arguments", "run"]
@@ -39,9 +40,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     matrix = load_matrix()
     if arguments.facts is not None:
-        from gpusetup.cli.resolve_facts import run_facts
-
-        return run_facts(arguments, matrix)
+        return _run_classes(arguments, matrix)
     resolution = resolve(request_of(arguments, matrix), matrix)
     age = age_warning(matrix)
     if arguments.lock is not None:
@@ -76,11 +75,11 @@ def stack_rows(resolution: Resolution) -> list[tuple[str, str, str]]:
         if library:
             rows.append((name, library.version, f"for CUDA {library.cuda}"))
     if stack.torch:
-        inside = [f"CUDA {stack.torch.cuda}"]
-        inside += [f"cuDNN {stack.torch.cudnn}"] if stack.torch.cudnn else []
-        inside += [f"NCCL {stack.torch.nccl}"] if stack.torch.nccl else []
+        parts = [f"CUDA {stack.torch.cuda}"]
+        parts += [f"cuDNN {stack.torch.cudnn}"] if stack.torch.cudnn else []
+        parts += [f"NCCL {stack.torch.nccl}"] if stack.torch.nccl else []
         where = "on PyPI" if stack.torch.on_pypi else stack.torch.index_url
-        rows.append(("torch", f"{stack.torch.version}+{stack.torch.variant}", f"{', '.join(inside)} inside; {where}"))
+        rows.append(("torch", f"{stack.torch.version}+{stack.torch.variant}", f"{', '.join(parts)} inside; {where}"))
     if stack.tensorflow:
         extra = f"tensorflow[{stack.tensorflow.extra}]; " if stack.tensorflow.extra else ""
         rows.append(
@@ -95,13 +94,8 @@ def stack_rows(resolution: Resolution) -> list[tuple[str, str, str]]:
     if stack.cupy:
         rows.append(("cupy", stack.cupy.version, stack.cupy.package))
     if stack.python:
-        rows.append(
-            (
-                "python",
-                stack.python.version or stack.python.requires,
-                "" if not stack.python.version else stack.python.requires,
-            )
-        )
+        version, range_ = stack.python.version, stack.python.requires
+        rows.append(("python", version or range_, f"any of {range_}" if version else ""))
     return rows
 
 
@@ -132,10 +126,36 @@ def _reasons_text(resolution: Resolution) -> str:
     return "\n".join(lines) + "\n"
 
 
-def stacks_document(resolutions: dict[str, Any]) -> dict[str, Any]:
-    """Return the document of several classes of hosts."""
-    return {
-        "schema": "gpusetup/stacks/1",
-        "ok": all(item.get("ok") for item in resolutions.values()),
-        "classes": resolutions,
-    }
+def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
+    """Resolve once per class of identical hosts; one class without a stack does not hide the others' stacks."""
+    from pathlib import Path
+
+    from gpusetup.errors import NoStackError, gravest
+    from gpusetup.facts.classes import group
+    from gpusetup.facts.collect import read_facts
+    from gpusetup.plan.asking import request_for
+    from gpusetup.resolve.api import resolve
+
+    facts = read_facts(Path(arguments.facts))
+    wishes = request_of(arguments, matrix)
+    classes: dict[str, Any] = {}
+    texts: list[str] = []
+    codes: list[Exit] = [Exit.DONE]
+    for digest, names in group(facts.hosts).items():
+        shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        try:
+            resolution = resolve(request_for(facts.hosts[names[0]], wishes, matrix), matrix)
+        except NoStackError as error:
+            codes.append(error.exit)
+            classes[digest] = {"hosts": list(names), **error.to_document()}
+            texts.append(f"{shown}\n  no stack fits\n  {error.note}\n")
+            continue
+        classes[digest] = {"hosts": list(names), **resolution.to_document()}
+        texts.append(f"{shown}\n" + stack_text(resolution, arguments.format))
+        texts += [f"warning: {text}\n" for text in resolution.warnings]
+    if arguments.format == "json":
+        document = {"schema": "gpusetup/stacks/1", "ok": len(codes) == 1, "classes": classes}
+        write_answer(json_text(document), arguments.out)
+    else:
+        write_answer("\n".join(texts), arguments.out)
+    return gravest(codes)

@@ -112,9 +112,9 @@ def _drivers(space: Space, value: Value) -> Iterator[tuple[str, str | None]]:
 def _particulars(space: Space, value: Value) -> Row:
     if isinstance(value, TorchValue):
         code = code_of(space, value)
-        default = (
-            value.build.default if space.arch == "x86_64" else value.build.variant == value.release.aarch64_default
-        )
+        on_pypi = value.build.default
+        if space.arch != "x86_64":
+            on_pypi = value.build.variant == value.release.aarch64_default
         return {
             "variant": value.build.variant,
             "cuda": value.build.cuda,
@@ -122,7 +122,7 @@ def _particulars(space: Space, value: Value) -> Row:
             "nccl": value.build.nccl,
             "python": list(value.release.pythons),
             "archs": list(code.targets) if code else [],
-            "default": default,
+            "default": on_pypi,
         }
     if isinstance(value, TensorflowValue):
         release = value.release
@@ -140,12 +140,12 @@ def _particulars(space: Space, value: Value) -> Row:
             "archs": list(value.release.code.targets),
         }
     if isinstance(value, CupyValue):
-        release = value.release
+        wheel = value.release
         return {
-            "package": release.package,
-            "cuda": list(release.cuda),
-            "python": list(release.pythons.get(cast("Any", space.arch), ())),
-            "archs": [release.cc_min, release.cc_max],
+            "package": wheel.package,
+            "cuda": list(wheel.cuda),
+            "python": list(wheel.pythons.get(cast("Any", space.arch), ())),
+            "archs": [cc for cc in (wheel.cc_min, wheel.cc_max) if cc],
         }
     if isinstance(value, CudaValue):
         toolchain = next((item for item in space.matrix.cuda.toolchains if item.minor == value.release.minor), None)

@@ -8,7 +8,7 @@ from gpusetup.model.request import COMPONENTS
 from gpusetup.model.stack import Reason
 from gpusetup.resolve import explain
 from gpusetup.resolve.answer import relations
-from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, parsed
+from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matches, parsed
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.sources import cite, rule_source
 
@@ -119,7 +119,9 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
     )
     if isinstance(value, TorchValue):
         yield _build(space, value, source)
-    newest = max(space.values[component], key=lambda item: parsed(item.version))
+    wanted = matches(wish, [item.version for item in space.values[component]]) if wish is not None else None
+    candidates = [item for item in space.values[component] if wanted is None or item.version in wanted]
+    newest = max(candidates, key=lambda item: parsed(item.version))
     if parsed(newest.version) > parsed(value.version):
         refused = refusals(space, solution, component, newest)
         if refused:

@@ -1,0 +1,114 @@
+"""Print the reasons for a choice: why this component, or why (not) this version of it.
+
+examples:
+  gpusetup why driver --gpu h100
+  gpusetup why torch=2.6.0 --gpu v100
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.cli.options import add_output, add_request
+from gpusetup.cli.output import json_text, warn, write_answer
+from gpusetup.cli.requests import age_warning, request_of
+from gpusetup.errors import Exit, NoStackError
+from gpusetup.matrix.load import matrix as load_matrix
+from gpusetup.model.request import Requirement
+from gpusetup.resolve.requests import parse_requirement
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.model.stack import Resolution
+
+__all__ = ["add_arguments", "add_subject", "named_version", "run"]
+
+
+def add_subject(parser: argparse.ArgumentParser, metavar: str) -> None:
+    """Add the arguments that why and why-not share."""
+    parser.add_argument("subject", metavar=metavar, help="a component, or a component and its version: cuda=13.1")
+    parser.add_argument(
+        "requirements", nargs="*", metavar="REQ", help="what else is asked for, as in `gpusetup resolve`"
+    )
+    add_request(parser)
+    add_output(parser)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_subject(parser, "NAME[=VERSION]")
+
+
+def named_version(text: str) -> Requirement:
+    """Return the requirement behind NAME=VERSION; a version with few numbers means the whole series."""
+    name, equals, version = text.partition("=")
+    version = version.lstrip("=").strip()
+    if not equals or not version:
+        return parse_requirement(name)
+    plain = version.partition("+")[0]
+    series = plain.count(".") < 2 and "*" not in plain
+    return parse_requirement(f"{name}=={plain}.*" + version[len(plain) :] if series else f"{name}=={version}")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Explain."""
+    from gpusetup.resolve.api import resolve
+
+    matrix = load_matrix()
+    wish = named_version(arguments.subject)
+    request = request_of(arguments, matrix)
+    others = tuple(item for item in request.requirements if item.component != wish.component)
+    resolution = resolve(msgspec.structs.replace(request, requirements=others), matrix)
+    if getattr(resolution.stack, wish.component) is None:
+        # Not part of the default stack: the question itself asks for it.
+        free = Requirement(component=wish.component)
+        resolution = resolve(msgspec.structs.replace(request, requirements=(*others, free)), matrix)
+    chosen = getattr(resolution.stack, wish.component)
+    document: dict[str, Any] = {
+        "schema": "gpusetup/why/1",
+        "ok": True,
+        "component": wish.component,
+        "chosen": msgspec.to_builtins(chosen),
+        "reasons": [msgspec.to_builtins(item) for item in resolution.reasons if item.component == wish.component],
+    }
+    text = _chosen_text(resolution, wish.component)
+    if wish.specifier and not _is_chosen(chosen, wish):
+        asked = msgspec.structs.replace(request, requirements=(*others, wish))
+        try:
+            resolve(asked, matrix)
+        except NoStackError as error:
+            document["asked"] = {"version": str(wish), "fits": False, "conflict": error.to_document()["conflict"]}
+            text += f"\n{wish} does not fit:\n  {error.note}\n"
+        else:
+            document["asked"] = {"version": str(wish), "fits": True}
+            text += (
+                f"\n{wish} would fit as well; it is not chosen because a preference above ranks the other one higher\n"
+            )
+    age = age_warning(matrix)
+    if age:
+        warn(age)
+    write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
+    return Exit.DONE
+
+
+def _is_chosen(chosen: Any, wish: Requirement) -> bool:
+    from gpusetup.resolve.domains import matches
+
+    variant = getattr(chosen, "variant", "")
+    return bool(matches(wish, [chosen.version])) and (not wish.variant or wish.variant == variant)
+
+
+def _chosen_text(resolution: Resolution, component: str) -> str:
+    import textwrap
+
+    chosen = getattr(resolution.stack, component)
+    lines = [f"{component} {getattr(chosen, 'version', None) or chosen.requires}", ""]
+    for reason in resolution.reasons:
+        if reason.component == component:
+            lines += textwrap.wrap(f"- {reason.text} [{reason.rule}]", 80, subsequent_indent="  ")
+            if reason.source:
+                lines.append(f"  {reason.source}")
+    return "\n".join(lines) + "\n"

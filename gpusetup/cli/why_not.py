@@ -1,0 +1,66 @@
+"""Print the rules that forbid a version, and the nearest changes that would allow it.
+
+examples:
+  gpusetup why-not cuda=13.1 --gpu v100
+  gpusetup why-not torch=2.6.0 --gpu 'rtx 5090'
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpusetup.cli.output import json_text, write_answer
+from gpusetup.cli.requests import request_of
+from gpusetup.cli.why import add_subject, named_version
+from gpusetup.errors import BadInputError, Exit, NoStackError
+from gpusetup.matrix.load import matrix as load_matrix
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_subject(parser, "NAME=VERSION")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Explain; exit 4 when the version is forbidden, 0 when nothing forbids it."""
+    from gpusetup.resolve.api import resolve
+
+    matrix = load_matrix()
+    wish = named_version(arguments.subject)
+    if not wish.specifier:
+        raise BadInputError(
+            "GS-129",
+            f"why-not asks about a version of {wish.component}, and none was given",
+            path=arguments.subject,
+            hint=f"gpusetup why-not {wish.component}=VERSION",
+        )
+    request = request_of(arguments, matrix)
+    others = tuple(item for item in request.requirements if item.component != wish.component)
+    document: dict[str, object] = {"schema": "gpusetup/why-not/1", "ok": True, "version": str(wish)}
+    try:
+        resolve(msgspec.structs.replace(request, requirements=(*others, wish)), matrix)
+    except NoStackError as error:
+        found = error.to_document()
+        document |= {"forbidden": True, "conflict": found["conflict"], "suggestions": found["suggestions"]}
+        lines = [f"{wish} is forbidden:", ""]
+        for item in found["conflict"]:
+            lines += textwrap.wrap(f"- {item['text']} [{item['rule']}]", 80, subsequent_indent="  ")
+            if item["source"]:
+                lines.append(f"  {item['source']}")
+        if found["suggestions"]:
+            lines += ["", "hint: " + "; or ".join(found["suggestions"])]
+        text, code = "\n".join(lines) + "\n", Exit.NO_STACK
+        document["ok"] = False
+    else:
+        document |= {"forbidden": False, "conflict": [], "suggestions": []}
+        text, code = f"nothing forbids {wish}\n", Exit.DONE
+    write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
+    return code
