@@ -56,7 +56,7 @@ def test_facts(folder):
 @pytest.mark.parametrize("folder", HOSTS, ids=lambda folder: folder.name)
 def test_every_gpu_is_a_product_of_the_matrix(folder):
     for gpu in captured(folder / "root", matrix_lookup(matrix())).gpus:
-        assert gpu.name and gpu.arch and gpu.compute_capability, gpu.pci_id
+        assert None not in (gpu.name, gpu.arch, gpu.compute_capability), gpu.pci_id
 
 
 def test_the_comparison_itself_can_fail():

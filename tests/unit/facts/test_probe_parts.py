@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import json
 import lzma
 import struct
 
@@ -11,38 +10,6 @@ import pytest
 from gpusetup.facts import probe
 
 package = probe.load()
-
-
-class Machine:
-    """A folder that stands in for a machine, file by file."""
-
-    def __init__(self, root):
-        self.root, self.observations = root, {}
-
-    def put(self, path, content=""):
-        place = self.root / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return self
-
-    def link(self, path, target):
-        place = self.root / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(target)
-        return self
-
-    def answer(self, label, value):
-        self.observations[label] = value
-        return self
-
-    def host(self):
-        self.put("/gpusetup-capture.json", json.dumps({"observations": self.observations}))
-        return package.FolderHost(str(self.root))
-
-
-@pytest.fixture
-def machine(tmp_path):
-    return Machine(tmp_path)
 
 
 # --- operating system ------------------------------------------------------------------------------------------------

@@ -1,0 +1,183 @@
+"""The Ansible module gpu_facts: as Ansible runs it, as a program, on old Pythons, and with a driver that hangs."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpusetup.content import content_path
+from gpusetup.facts import probe
+
+MODULE = content_path() / "roles/gpu_common/library/gpu_facts.py"
+UTILS = content_path() / "roles/gpu_common/module_utils"
+HOSTS = Path(__file__).parents[1] / "hosts"
+CAPTURE = HOSTS / "ubuntu24.04-h200x8-keep/root"
+
+
+def program(*arguments, python=sys.executable):
+    return subprocess.run(
+        [python, str(MODULE), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def ansible(arguments, *extra, tmp_path):
+    """Run the module through Ansible itself, on this machine, and return its answer."""
+    environment = {
+        **os.environ,
+        "ANSIBLE_LIBRARY": str(MODULE.parent),
+        "ANSIBLE_MODULE_UTILS": str(UTILS),
+        "ANSIBLE_LOCALHOST_WARNING": "0",
+        "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
+        "ANSIBLE_HOME": str(tmp_path / "ansible"),
+        "ANSIBLE_STDOUT_CALLBACK": "minimal",
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [sys.executable, "-m", "ansible", "adhoc", "localhost", "-c", "local", "-m", "gpu_facts", *extra]
+    command += ["-e", f"ansible_python_interpreter={sys.executable}", "-a", json.dumps(arguments)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
+    _before, marker, text = done.stdout.partition("SUCCESS => ")
+    return done, json.loads(text) if marker else {}
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["normal", "check"])
+def test_through_ansible(tmp_path, check):
+    done, answer = ansible({"candidates": False}, *(["--check"] if check else []), tmp_path=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert answer["changed"] is False
+    assert answer["facts"]["simulated"] is False
+    assert answer["facts"]["interpreter"]["path"] == sys.executable
+    assert "capture" not in answer
+
+
+def test_a_simulated_host_through_ansible(tmp_path):
+    done, answer = ansible({"candidates": False, "simulated_root": str(CAPTURE)}, tmp_path=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    facts = answer["facts"]
+    assert facts["simulated"] is True
+    assert len(facts["gpus"]) == 8
+    assert facts["virtualisation"]["driver_refused"] is None
+    # The packages are this machine's own, not the captured one's.
+    assert "nvidia-open-580" not in facts["packages"]["installed"]
+
+
+def test_a_missing_simulated_root_is_an_error_in_words(tmp_path):
+    done, _answer = ansible({"simulated_root": str(tmp_path / "nowhere")}, tmp_path=tmp_path)
+    assert done.returncode != 0
+    assert "holds no captured machine" in done.stdout + done.stderr
+
+
+def test_as_a_program_it_prints_json():
+    done = program("--root", str(CAPTURE))
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["gpus"]) == 8
+
+
+def test_as_a_program_it_refuses_a_missing_folder(tmp_path):
+    done = program("--root", str(tmp_path / "nowhere"))
+    assert done.returncode == 2
+    assert "no such folder" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_program_and_the_controller_say_the_same():
+    package = probe.load()
+    assert json.loads(program("--root", str(CAPTURE)).stdout) == json.loads(
+        json.dumps(package.collect(package.open_host(str(CAPTURE))))
+    )
+
+
+def old_pythons():
+    found = {}
+    for version in ("3.6", "3.7", "3.8"):
+        places = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+        path = shutil.which(f"python{version}") if not places else str(places[-1])
+        found[version] = path
+    return found
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8"])
+def test_old_pythons_of_targets_give_the_same_answer(version):
+    python = old_pythons()[version]
+    if python is None:
+        pytest.skip(f"no Python {version} here")
+    sources = [MODULE, *sorted(UTILS.rglob("*.py"))]
+    check = "import sys\nfor path in sys.argv[1:]: compile(open(path, encoding='utf-8').read(), path, 'exec')"
+    compiled = subprocess.run([python, "-c", check, *map(str, sources)], stderr=subprocess.PIPE, text=True, check=False)
+    assert compiled.returncode == 0, compiled.stderr
+    done = program("--root", str(CAPTURE), python=python)
+    if "pyenv: " in done.stderr:
+        pytest.skip(f"Python {version} is only a shim here")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == json.loads(program("--root", str(CAPTURE)).stdout)
+
+
+def test_only_the_standard_library_is_imported():
+    import ast
+
+    allowed = set(sys.stdlib_module_names) | {"ansible", "gpu_probe"}
+    for path in [MODULE, *sorted((UTILS / "gpu_probe").glob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            assert {name.split(".")[0] for name in names} <= allowed, f"{path}: {names}"
+
+
+def test_a_driver_that_hangs_does_not_hang_the_probe(tmp_path, monkeypatch):
+    hanging = tmp_path / "nvidia-smi"
+    hanging.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nsleep 300\n")
+    hanging.chmod(0o755)
+    smi = probe.load("smi")
+    monkeypatch.setattr(smi, "_PLACES", (str(hanging),))
+    host = probe.load().LiveHost()
+    began = time.monotonic()
+    told = smi.collect(host, True, seconds=1)
+    assert time.monotonic() - began < 5
+    assert (told["ok"], told["gpus"]) == (False, {})
+    assert "no answer within 1 s" in told["why"]
+    assert "no answer within 1 s" in host.unreadable["gpus.uuid"]
+    pid = int((tmp_path / "pid").read_text())
+    time.sleep(0.2)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_a_broken_driver_leaves_the_rest_of_the_facts(tmp_path, monkeypatch):
+    broken = tmp_path / "nvidia-smi"
+    broken.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n")
+    broken.chmod(0o755)
+    package = probe.load()
+    monkeypatch.setattr(probe.load("smi"), "_PLACES", (str(broken),))
+    monkeypatch.setattr(probe.load("modules"), "loaded", lambda _host: ["nvidia"])
+    facts = package.collect(package.LiveHost(), with_candidates=False)
+    assert facts["smi"]["why"] == "Failed to initialize NVML: Driver/library version mismatch"
+    assert facts["os"]["id"] != "unknown"
+
+
+def test_a_look_without_candidates_is_quick():
+    """A generous bound: the probe needs some hundredths of a second here; half a second means it started waiting."""
+    package = probe.load()
+    package.collect(package.LiveHost(), with_candidates=False)
+    times = []
+    for _run in range(3):
+        began = time.process_time()
+        package.collect(package.LiveHost(), with_candidates=False)
+        times.append(time.process_time() - began)
+    assert min(times) < 0.5

@@ -1,0 +1,42 @@
+"""A folder that stands in for a machine, built file by file."""
+
+import json
+
+import pytest
+
+from gpusetup.facts import probe
+
+
+class Machine:
+    """Files, links and recorded answers; `host()` is what the probe looks at."""
+
+    def __init__(self, root):
+        self.root, self.observations = root, {}
+
+    def put(self, path, content=""):
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return self
+
+    def link(self, path, target):
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+        return self
+
+    def answer(self, label, value):
+        self.observations[label] = value
+        return self
+
+    def says(self, label, out="", rc=0, err=""):
+        return self.answer("command:" + label, {"rc": rc, "out": out, "err": err})
+
+    def host(self):
+        self.put("/gpusetup-capture.json", json.dumps({"observations": self.observations}))
+        return probe.load().FolderHost(str(self.root))
+
+
+@pytest.fixture
+def machine(tmp_path):
+    return Machine(tmp_path)

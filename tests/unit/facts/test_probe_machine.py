@@ -1,0 +1,273 @@
+"""What kind of machine it is: PCI, vGPU, NVSwitch, clouds, containers, nvidia-smi, services, screens."""
+
+import pytest
+
+from gpusetup.facts import probe
+
+pci, smi, kinds = probe.load("pci"), probe.load("smi"), probe.load("virtualisation")
+
+DEVICES = "/sys/bus/pci/devices/"
+
+
+def device(machine, address, klass, vendor, number, config=None, **attributes):
+    folder = DEVICES + address
+    machine.put(folder + "/class", f"0x{klass}\n").put(folder + "/vendor", f"0x{vendor}\n").put(
+        folder + "/device", f"0x{number}\n"
+    )
+    for name, value in attributes.items():
+        machine.put(f"{folder}/{name}", f"{value}\n")
+    if config is not None:
+        machine.put(folder + "/config", config)
+
+
+def config_space(capabilities):
+    """256 bytes whose capability list holds (id, bytes after id and next)."""
+    raw, at = bytearray(256), 0x60
+    raw[0x34] = at
+    for number, (kind, body) in enumerate(capabilities):
+        following = at + 0x10 if number + 1 < len(capabilities) else 0
+        raw[at : at + 2 + len(body)] = bytes([kind, following]) + body
+        at += 0x10
+    return bytes(raw)
+
+
+def test_only_display_devices_of_the_vendor_are_gpus(machine):
+    device(
+        machine,
+        "0000:01:00.0",
+        "030000",
+        "10de",
+        "2684",
+        config_space([]),
+        subsystem_vendor="0x1043",
+        subsystem_device="0x889e",
+        numa_node="-1",
+    )
+    device(machine, "0000:01:00.1", "040300", "10de", "22ba")
+    device(machine, "0000:02:00.0", "068000", "10de", "22a3")
+    device(machine, "0000:03:00.0", "030000", "1a03", "2000")
+    device(machine, "0000:04:00.0", "030200", "1002", "740f")
+    device(machine, "0000:05:00.0", "020000", "15b3", "1021")
+    told = pci.collect(machine.host())
+    (gpu,) = told["gpus"]
+    assert (gpu["pci_id"], gpu["subsystem"], gpu["bound"], gpu["vgpu"], gpu["numa_node"]) == (
+        "10de:2684",
+        "1043:889e",
+        None,
+        False,
+        -1,
+    )
+    assert told["nvswitches"] == [{"address": "0000:02:00.0", "pci_id": "10de:22a3"}]
+    assert told["other_displays"] == [{"address": "0000:04:00.0", "pci_id": "1002:740f"}]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (config_space([(1, b"\x03\x00"), (9, b"\x08VF\x00")]), True),
+        (config_space([(1, b"\x03\x00"), (9, b"\x08XX\x00")]), False),
+        (config_space([(1, b"")]), False),
+        (config_space([])[:64], None),
+        (None, None),
+    ],
+    ids=["signature", "other-vendor-data", "none", "not-root", "unreadable"],
+)
+def test_a_vgpu_is_known_by_its_capability(machine, config, expected):
+    device(
+        machine, "0000:01:00.0", "030200", "10de", "25b6", config, subsystem_vendor="0x10de", subsystem_device="0x1234"
+    )
+    host = machine.host()
+    assert pci.collect(host)["gpus"][0]["vgpu"] is expected
+    assert ("gpus.vgpu" in host.unreadable) is (expected is None)
+
+
+def test_a_ring_of_capabilities_ends(machine):
+    raw = bytearray(256)
+    raw[0x34], raw[0x41], raw[0x51] = 0x40, 0x50, 0x40
+    device(machine, "0000:01:00.0", "030200", "10de", "25b6", bytes(raw))
+    assert pci.collect(machine.host())["gpus"][0]["vgpu"] is False
+
+
+def test_nvswitch_by_its_driver_and_by_managers(machine):
+    assert pci.nvswitch(machine.host(), []) is None
+    machine.put("/sys/class/infiniband/mlx5_0/node_guid").put("/sys/class/infiniband/mlx5_1/node_guid")
+    machine.answer("nvlink5:mlx5_0", False).answer("nvlink5:mlx5_1", True)
+    assert pci.nvswitch(machine.host(), []) == {"kind": "nvlink5", "pci": [], "devices": 0, "managers": ["mlx5_1"]}
+    machine.put("/proc/driver/nvidia-nvswitch/devices/0000:05:00.0")
+    assert pci.nvswitch(machine.host(), [])["kind"] == "pci"
+
+
+def test_the_manager_is_known_by_its_vital_data(tmp_path):
+    live = probe.load().LiveHost()
+    (tmp_path / "vpd").write_bytes(b"\x82\x20\x00ConnectX-7\x90SMDL\x06SW_MNG")
+    assert pci._is_switch_manager(live, str(tmp_path / "vpd")) is True
+    assert pci._is_switch_manager(live, str(tmp_path / "none")) is False
+
+
+# --- machine ---------------------------------------------------------------------------------------------------------
+
+
+def dmi(machine, vendor="", product="", tag="", chassis="1"):
+    for name, value in (
+        ("sys_vendor", vendor),
+        ("product_name", product),
+        ("chassis_asset_tag", tag),
+        ("chassis_type", chassis),
+    ):
+        machine.put("/sys/class/dmi/id/" + name, value + "\n")
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product", "tag", "hypervisor", "kind", "cloud"),
+    [
+        ("Amazon EC2", "p5.48xlarge", "Amazon EC2", True, "kvm", "aws"),
+        ("Amazon EC2", "g4dn.metal", "", False, "none", "aws"),
+        ("Google", "Google Compute Engine", "", True, "kvm", "gcp"),
+        ("Microsoft Corporation", "Virtual Machine", "7783-7084-3265-9085-8269-3286-77", True, "microsoft", "azure"),
+        ("Microsoft Corporation", "Virtual Machine", "", True, "microsoft", None),
+        ("Alibaba Cloud", "Alibaba Cloud ECS", "", True, "kvm", "alibaba"),
+        ("QEMU", "Standard PC", "OracleCloud.com", True, "kvm", "oracle"),
+        ("Dell Inc.", "PowerEdge", "ASSET-0042", False, "none", None),
+        ("VMware, Inc.", "VMware7,1", "", True, "vmware", None),
+        ("", "", "", True, "unknown", None),
+    ],
+)
+def test_clouds_and_hypervisors(machine, vendor, product, tag, hypervisor, kind, cloud):
+    dmi(machine, vendor, product, tag)
+    machine.put("/proc/cpuinfo", "flags\t\t: fpu hypervisor sse\n" if hypervisor else "flags\t\t: fpu sse\n")
+    told = kinds.collect(machine.host())
+    assert (told["kind"], told["cloud"], told["driver_refused"]) == (kind, cloud, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "container"),
+    [
+        ("/run/systemd/container", "systemd-nspawn\n", "systemd-nspawn"),
+        ("/.dockerenv", "", "docker"),
+        ("/run/.containerenv", "", "podman"),
+        ("/proc/1/cgroup", "0::/kubepods.slice/kubepods-pod1234.slice\n", "kubepods"),
+    ],
+)
+def test_containers_refuse_a_driver(machine, path, content, container):
+    told = kinds.collect(machine.put(path, content).host())
+    assert (told["container"], told["driver_refused"]) == (container, "container")
+
+
+def test_wsl_refuses_a_driver_and_is_no_container(machine):
+    machine.put("/proc/sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n").put("/.dockerenv")
+    told = kinds.collect(machine.host())
+    assert (told["kind"], told["container"], told["driver_refused"]) == ("wsl", None, "wsl")
+
+
+# --- nvidia-smi ------------------------------------------------------------------------------------------------------
+
+LINE = (
+    "00000000:00:06.0, GPU-1c5b, NVIDIA H200, 143771, 580.159.04, Enabled, Disabled, Enabled, 9.0, Completed, Success\n"
+)
+
+
+def test_named_fields_by_address(machine):
+    machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", LINE + "garbage\n")
+    told = smi.collect(machine.host(), True)
+    assert told["ok"] is True
+    assert told["gpus"]["0000:00:06.0"]["mig_pending"] == "Enabled"
+    assert told["gpus"]["0000:00:06.0"]["fabric"] == {"state": "Completed", "status": "Success"}
+
+
+def test_an_old_driver_is_asked_for_less(machine):
+    machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", 'Field "fabric.state" is not a valid field to query.\n', 2)
+    machine.says("nvidia-smi-old", "00000000:01:00.0, GPU-1, Tesla T4, 15360, 450.80.02, Disabled, [N/A]\n")
+    gpu = smi.collect(machine.host(), True)["gpus"]["0000:01:00.0"]
+    assert (gpu["memory_mib"], gpu["mig"], gpu["fabric"], gpu["persistence"]) == (15360, None, None, False)
+
+
+def test_a_mismatch_is_told_in_its_own_words(machine):
+    machine.put("/usr/bin/nvidia-smi").says(
+        "nvidia-smi", "Failed to initialize NVML: Driver/library version mismatch\n", 18
+    )
+    host = machine.host()
+    told = smi.collect(host, True)
+    assert (told["ok"], told["gpus"]) == (False, {})
+    assert "mismatch" in told["why"]
+    assert "mismatch" in host.unreadable["gpus.uuid"]
+
+
+def test_it_is_not_started_without_a_module(machine):
+    machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", LINE)
+    assert "not asked" in smi.collect(machine.host(), False)["why"]
+    assert smi.collect(probe.load().FolderHost(str(machine.root / "usr")), True) is None
+
+
+# --- services and screens --------------------------------------------------------------------------------------------
+
+
+def test_services(machine):
+    machine.put("/usr/lib/systemd/system/nvidia-persistenced.service").put(
+        "/lib/systemd/system/nvidia-fabricmanager.service"
+    )
+    assert probe.load("services").collect(machine.host())["persistenced"]["active"] is None
+    machine.put("/run/systemd/system/x").says(
+        "services",
+        "Id=nvidia-fabricmanager.service\nNames=nvidia-fabricmanager.service\nActiveState=failed\nUnitFileState=enabled\n\n"
+        "Id=nvidia-persistenced.service\nNames=nvidia-persistenced.service\nActiveState=active\nUnitFileState=static\n",
+    )
+    told = probe.load("services").collect(machine.host())
+    assert told["fabricmanager"] == {"unit": "nvidia-fabricmanager.service", "active": "failed", "enabled": "enabled"}
+    assert told["persistenced"]["enabled"] == "static"
+
+
+@pytest.mark.parametrize(
+    ("session", "counts"),
+    [
+        ("TYPE=wayland\nCLASS=user\nSTATE=active\n", True),
+        ("TYPE=x11\nCLASS=greeter\nSTATE=online\n", True),
+        ("TYPE=tty\nCLASS=user\nSTATE=active\n", False),
+        ("TYPE=unspecified\nCLASS=manager\n", False),
+    ],
+)
+def test_sessions_on_a_screen(machine, session, counts):
+    machine.put("/run/systemd/sessions/3", "UID=1000\nUSER=somebody\n" + session)
+    told = probe.load("sessions").display(machine.host(), [], [], False)
+    assert bool(told["sessions"]) is counts
+    assert "somebody" not in str(told)
+
+
+def test_frameworks_of_an_interpreter(machine):
+    machine.put("/opt/gpusetup/bin/python3.11").link("/opt/gpusetup/bin/python3", "python3.11")
+    for name in ("cupy_cuda12x-13.6.0", "torch-2.9.0+cu130", "numpy-2.0", "nvidia_cudnn_cu12-9.10.2.21"):
+        machine.put(f"/opt/gpusetup/lib/python3.11/site-packages/{name}.dist-info/METADATA")
+    (python,) = probe.load("system").pythons(machine.host())
+    assert python["packages"] == {"cupy-cuda12x": "13.6.0", "torch": "2.9.0+cu130", "nvidia-cudnn-cu12": "9.10.2.21"}
+
+
+@pytest.mark.parametrize("answer", ["{", "[]", "3"])
+def test_a_broken_state_file_is_noted_or_none(machine, answer):
+    package = probe.load()
+    host = machine.put("/var/lib/gpusetup/state.json", answer).host()
+    assert package._state(host) is None
+    assert ("state" in host.unreadable) is (answer == "{")
+
+
+def test_cuda_side_by_side_with_a_default(machine):
+    machine.put("/usr/local/cuda-12.8/version.json", '{"cuda": {"version": "12.8.1"}}').put(
+        "/usr/local/cuda-12.8/bin/nvcc"
+    )
+    machine.put("/usr/local/cuda-13.0/version.json", "broken").link("/usr/local/cuda", "cuda-12.8")
+    told = probe.load("libraries").cuda(machine.host())
+    assert [(kit["version"], kit["nvcc"]) for kit in told["toolkits"]] == [("12.8.1", True), ("13.0", False)]
+    assert told["default"] == "/usr/local/cuda-12.8"
+
+
+def test_libraries_by_package_or_header(machine):
+    libraries = probe.load("libraries")
+    there = {"libnccl2": {"version": "2.27.3-1+cuda12.9", "state": "installed"}}
+    assert libraries.nccl(machine.host(), there, "x")[0]["version"] == "2.27.3"
+    machine.put(
+        "/usr/include/cudnn_version.h", "#define CUDNN_MAJOR 9\n#define CUDNN_MINOR 10\n#define CUDNN_PATCHLEVEL 2\n"
+    )
+    assert libraries.cudnn(machine.host(), {}, "x")[0] == {
+        "version": "9.10.2",
+        "source": "/usr/include/cudnn_version.h",
+        "package_version": None,
+    }

@@ -1,0 +1,368 @@
+"""Packages, sources, candidates and drivers, from the texts that real tools print."""
+
+import pytest
+
+from gpusetup.facts import probe
+
+packages = probe.load("packages")
+sources = probe.load("sources")
+candidates = probe.load("candidates")
+drivers = probe.load("drivers")
+
+
+def stanza(name, version="1.0", status="install ok installed", maintainer="X <x@debian.org>", arch="amd64"):
+    return (
+        f"Package: {name}\nStatus: {status}\nPriority: optional\nArchitecture: {arch}\nVersion: {version}\n"
+        f"Maintainer: {maintainer}\nDescription: something\n a longer text: with a colon\n"
+    )
+
+
+def dpkg(machine, *stanzas):
+    machine.put("/var/lib/dpkg/status", "\n".join(stanzas)).answer("dpkg-architecture", "amd64")
+    return packages.collect(machine.host(), "debian")
+
+
+def test_relevant_packages_with_who_made_them(machine):
+    told = dpkg(
+        machine,
+        stanza("bash"),
+        stanza(
+            "nvidia-driver",
+            "535.309.01-0+deb12u1",
+            maintainer="Debian NVIDIA Maintainers <pkg-nvidia@lists.debian.org>",
+        ),
+        stanza("cuda-drivers", "580.95.05-1", maintainer="cudatools <cudatools@nvidia.com>"),
+        stanza("libcuda1", "535.309.01-0+deb12u1", arch="i386"),
+        stanza("linux-image-6.1.0-50-amd64", "6.1.176-1", status="hold ok installed"),
+        stanza("nvidia-smi", "1", status="deinstall ok config-files"),
+    )
+    assert sorted(told["installed"]) == [
+        "cuda-drivers",
+        "libcuda1:i386",
+        "linux-image-6.1.0-50-amd64",
+        "nvidia-driver",
+        "nvidia-smi",
+    ]
+    assert told["installed"]["nvidia-driver"]["origin"] == "distribution"
+    assert told["installed"]["cuda-drivers"]["origin"] == "nvidia"
+    assert told["installed"]["nvidia-smi"]["state"] == "config-files"
+    assert told["held"] == ["linux-image-6.1.0-50-amd64"]
+    assert told["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("install ok half-configured", "half-configured"),
+        ("install ok half-installed", "half-installed"),
+        ("install ok unpacked", "unpacked"),
+        ("install reinstreq half-installed", "must be reinstalled"),
+    ],
+)
+def test_a_package_in_a_bad_state_is_a_problem_whatever_it_is(machine, status, words):
+    (problem,) = dpkg(machine, stanza("bash", status=status))["problems"]
+    assert problem.startswith("bash is")
+    assert words in problem
+
+
+def test_pending_triggers_are_no_problem(machine):
+    assert dpkg(machine, stanza("man-db", status="install ok triggers-pending"))["problems"] == []
+
+
+def test_an_interrupted_dpkg(machine):
+    machine.put("/var/lib/dpkg/updates/0001", "x")
+    assert "dpkg --configure -a" in dpkg(machine, stanza("bash"))["problems"][0]
+
+
+def test_reducing_the_status_twice_is_reducing_it_once():
+    text = "\n".join(
+        [
+            stanza("bash"),
+            stanza("nvidia-driver", maintainer="A B <a.person@nvidia.com>"),
+            stanza("zsh", status="install ok unpacked"),
+        ]
+    )
+    once = packages.reduce_status(text)
+    assert packages.reduce_status(once) == once
+    assert "a.person" not in once
+    assert "maintainer@nvidia.com" in once
+    assert "bash" not in once
+    assert "Package: zsh" in once
+
+
+RPMS = """\
+kernel-core\t0:5.14.0-503.14.1.el9_5\tx86_64\tRocky Enterprise Software Foundation Rocky Linux Build System (Peridot) <releng@rockylinux.org>
+nvidia-driver-cuda\t3:580.95.05-1.el9\tx86_64\tNVIDIA (none)
+kmod-nvidia-open-dkms\t3:580.95.05-1.el9\tnoarch\tNVIDIA Corporation (none)
+xorg-x11-drv-nvidia\t3:575.64-1.fc42\tx86_64\tRPM Fusion RPM Fusion
+bash\t0:5.1.8-9.el9\tx86_64\tRocky
+"""
+
+
+def rpm(machine, text=RPMS, rc=0):
+    machine.put("/usr/bin/rpm").says("rpm", text, rc, "" if rc == 0 else "error: db5 error(11)").answer(
+        "machine-rpm", "x86_64"
+    )
+    return packages.collect(machine.host(), "redhat")
+
+
+def test_rpm_packages(machine):
+    told = rpm(machine)
+    assert {name: item["origin"] for name, item in told["installed"].items()} == {
+        "kernel-core": "distribution",
+        "nvidia-driver-cuda": "nvidia",
+        "kmod-nvidia-open-dkms": "nvidia",
+        "xorg-x11-drv-nvidia": "rpmfusion",
+    }
+    assert told["installed"]["nvidia-driver-cuda"]["version"] == "3:580.95.05-1.el9"
+    assert told["installed"]["kernel-core"]["version"] == "5.14.0-503.14.1.el9_5"
+
+
+def test_a_broken_rpm_database_is_a_problem(machine):
+    assert "db5 error" in rpm(machine, "", 1)["problems"][0]
+
+
+def test_version_locks_of_both_dnfs(machine):
+    machine.put("/etc/dnf/plugins/versionlock.list", "# a comment\nkernel-0:5.14.0-1.*\n!excluded-0:1.*\n")
+    machine.put("/etc/dnf/versionlock.toml", 'version = "1.0"\n[[packages]]\nname = "nvidia-driver"\n')
+    assert rpm(machine)["held"] == ["kernel-0:5.14.0-1.*", "nvidia-driver"]
+
+
+def test_a_debian_dressed_as_red_hat_is_asked_with_rpm(machine):
+    machine.put("/var/lib/dpkg/status", stanza("nvidia-driver"))
+    assert rpm(machine)["manager"] == "dnf"
+
+
+def test_unattended_upgrades(machine):
+    machine.put("/etc/apt/apt.conf.d/20auto-upgrades", 'APT::Periodic::Unattended-Upgrade "1";\n')
+    assert packages.automatic_upgrades(machine.host()) == {"enabled": False, "excludes_nvidia": False}
+    machine.put("/usr/bin/unattended-upgrade")
+    assert packages.automatic_upgrades(machine.host())["enabled"] is True
+    machine.put("/etc/apt/apt.conf.d/52gpusetup", 'Unattended-Upgrade::Package-Blacklist {\n  "nvidia-.*";\n};\n')
+    assert packages.automatic_upgrades(machine.host()) == {"enabled": True, "excludes_nvidia": True}
+
+
+def test_somebody_else_holds_the_package_lock(tmp_path, monkeypatch):
+    import fcntl
+    import os
+
+    lock = tmp_path / "lock-frontend"
+    monkeypatch.setattr(packages, "_LOCKS", (str(lock),))
+    assert packages._lock_holder() is None
+    with lock.open("w") as handle:
+        fcntl.lockf(handle, fcntl.LOCK_EX)
+        assert packages._lock_holder()["pid"] == os.getpid()
+    assert packages._lock_holder() is None
+
+
+# --- sources ---------------------------------------------------------------------------------------------------------
+
+
+def test_sources_of_every_kind(machine):
+    machine.put(
+        "/etc/apt/sources.list",
+        "# deb http://old /\ndeb [arch=amd64 signed-by=/usr/share/k.gpg] https://user:pw@m.example/debian bookworm main contrib # x\ndeb-src http://x y main\n",
+    )
+    machine.put(
+        "/etc/apt/sources.list.d/cuda.sources",
+        "Types: deb\nURIs: https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/\nSuites: /\n"
+        "Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n x\n\nTypes: deb\nURIs: http://off\nSuites: x\nEnabled: no\n",
+    )
+    machine.put("/etc/apt/sources.list.d/old.list.save", "deb http://saved /\n")
+    machine.put(
+        "/etc/yum.repos.d/cuda.repo",
+        "[cuda]\nbaseurl=https://m/cuda/repos/rhel9\ngpgkey=https://m/key\n[off]\nenabled=0\nbaseurl=http://off\n",
+    )
+    told = sources.collect(machine.host())
+    assert [(item["uri"], item["signed_by"], item["nvidia"]) for item in told] == [
+        ("https://m.example/debian", "/usr/share/k.gpg", False),
+        ("https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/", "(embedded key)", True),
+        ("https://m/cuda/repos/rhel9", "https://m/key", True),
+    ]
+    assert told[0]["components"] == ["main", "contrib"]
+
+
+def test_no_password_leaves_a_sources_file():
+    text = "[r]\nbaseurl=https://me:secret@m/x\nusername=me\npassword=secret\nproxy_password = secret\n# secret\n"
+    assert "secret" not in sources.without_secrets(text)
+
+
+# --- candidates ------------------------------------------------------------------------------------------------------
+
+POLICY = """\
+nvidia-driver-570-server:
+  Installed: (none)
+  Candidate: 580.95.05-0ubuntu0.24.04.1
+  Version table:
+     580.95.05-0ubuntu0.24.04.1 500
+        500 http://me:pw@archive.ubuntu.com/ubuntu noble-updates/restricted amd64 Packages
+     570.172.08-0ubuntu0.24.04.1 500
+        500 http://archive.ubuntu.com/ubuntu noble/restricted amd64 Packages
+nvidia-open:
+  Installed: 580.95.05-1ubuntu1
+  Candidate: 580.95.05-1ubuntu1
+  Version table:
+     590.44.01-1ubuntu1 -1
+        500 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
+ *** 580.95.05-1ubuntu1 1001
+       1001 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64  Packages
+        100 /var/lib/dpkg/status
+virtual-thing:
+  Installed: (none)
+  Candidate: (none)
+  Version table:
+"""
+SHOW = """\
+Package: nvidia-driver-570-server
+Version: 580.95.05-0ubuntu0.24.04.1
+Section: oldlibs
+Size: 12345
+Depends: nvidia-driver-580-server, libc6
+Description-en: Transitional package for nvidia-driver-580-server
+ more
+
+Package: nvidia-open
+Version: 580.95.05-1ubuntu1
+Size: 6789
+Depends: nvidia-driver-open (= 580.95.05-1ubuntu1)
+Description: NVIDIA driver, open modules
+"""
+
+
+def apt(machine):
+    names = {"names": ["nvidia-driver-570-server", "nvidia-open", "virtual-thing"], "why": None}
+    machine.answer("apt-names", names).says("apt-policy", POLICY).says("apt-show", SHOW)
+    return candidates.collect(machine.host(), "apt", "6.8.0-60-generic")
+
+
+def test_candidates_of_apt(machine):
+    told = apt(machine)
+    assert sorted(told) == ["nvidia-driver-570-server", "nvidia-open"]
+    stub, real = told["nvidia-driver-570-server"], told["nvidia-open"]
+    assert (stub["transitional"], stub["size"], stub["needs"]) == (True, 12345, ["nvidia-driver-580-server"])
+    assert (real["transitional"], real["installed"], real["size"]) == (False, "580.95.05-1ubuntu1", 6789)
+    assert [version["version"] for version in real["versions"]] == ["590.44.01-1ubuntu1", "580.95.05-1ubuntu1"]
+    assert stub["versions"][0]["sources"] == ["http://archive.ubuntu.com/ubuntu noble-updates/restricted"]
+
+
+def test_an_apt_that_does_not_answer_is_unknown_with_the_reason(machine):
+    machine.answer("apt-names", {"names": [], "why": "gave no answer within 25 s"})
+    host = machine.host()
+    assert candidates.collect(host, "apt", "6.8.0") is None
+    assert "gave no answer" in host.unreadable["packages.candidates"]
+
+
+def test_candidates_of_dnf(machine):
+    lines = [
+        "nvidia-open\t3:580.95.05-1.el9\tcuda-rhel9-x86_64\t9000",
+        "nvidia-open\t3:580.159.04-1.el9\tcuda-rhel9-x86_64\t9001",
+        "dkms\t0:3.2.1-1.el9\tepel\t100",
+    ]
+    machine.says("dnf-repoquery", "\n".join(lines))
+    told = candidates.collect(machine.host(), "dnf", "5.14.0")
+    assert told["nvidia-open"]["candidate"] == "3:580.159.04-1.el9"
+    assert told["nvidia-open"]["size"] == 9001
+    assert told["dkms"]["candidate"] == "3.2.1-1.el9"
+
+
+def test_a_dnf_without_cache_says_how_to_get_one(machine):
+    machine.says("dnf-repoquery", "", 1, "Error: Cache-only enabled but no cache for 'baseos'\n")
+    host = machine.host()
+    assert candidates.collect(host, "dnf", "5.14.0") is None
+    assert "dnf makecache" in host.unreadable["packages.candidates"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvidia-driver-580-open",
+        "nvidia-open",
+        "cuda-toolkit-13-0",
+        "libcudnn9-cuda-12",
+        "libnccl2",
+        "nvidia-kernel-dkms",
+        "libnvidia-compute-580",
+        "linux-modules-nvidia-580-open-generic",
+        "nvidia-driver-pinning-580.95.05",
+        "linux-headers-amd64",
+        "nvidia-fabricmanager-570",
+    ],
+)
+def test_names_that_a_plan_may_ask_for(name):
+    assert candidates._APT_NAMES.findall(f"aaa\n{name}\nzzz\n") == [name]
+
+
+# --- drivers ---------------------------------------------------------------------------------------------------------
+
+
+def installed(**names):
+    return {
+        name.replace("_", "-"): {"version": version, "state": "installed", "origin": origin}
+        for name, (version, origin) in names.items()
+    }
+
+
+def driver(machine, packages_there, kernels=()):
+    kernel = {"installed": list(kernels), "next": "6.1"}
+    return drivers.collect(machine.host(), kernel, packages_there, "x86_64-linux-gnu")
+
+
+def test_no_trace_is_no_driver(machine):
+    there = installed(
+        nvidia_container_toolkit=("1.18.0-1", "nvidia"),
+        nvidia_driver_assistant=("0.23-1", "nvidia"),
+        nvidia_driver_pinning_580=("580-1", "nvidia"),
+    )
+    assert driver(machine, there) is None
+
+
+def test_two_origins_are_both_named(machine):
+    told = driver(
+        machine,
+        installed(
+            nvidia_driver=("535.309.01-0+deb12u1", "distribution"), libnvidia_compute_580=("580.95.05-1", "nvidia")
+        ),
+    )
+    assert told["origins"] == ["distribution", "nvidia"]
+    assert {item["origin"]: item["version"] for item in told["installs"]} == {
+        "distribution": "535.309.01",
+        "nvidia": "580.95.05",
+    }
+
+
+def test_libraries_and_module_that_differ_are_a_mismatch(machine):
+    machine.put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  x\n")
+    machine.put("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15").put(
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+    )
+    told = driver(machine, {})
+    assert (told["mismatch"], told["library"], told["loaded"]["version"]) == (True, "550.54.15", "550.54.14")
+
+
+def test_libraries_of_the_debian_alternative(machine):
+    machine.put("/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.535.309.01")
+    assert driver(machine, {})["library"] == "535.309.01"
+
+
+def test_a_module_of_the_next_kernel_decides_the_version(machine):
+    old = {"release": "6.0", "nvidia": {"version": "550.1", "flavour": "open"}}
+    new = {"release": "6.1", "nvidia": {"version": "580.95.05", "flavour": "proprietary"}}
+    told = driver(machine, {}, [old, new])
+    assert (told["version"], told["flavour"], told["module"]) == ("580.95.05", "proprietary", "580.95.05")
+
+
+@pytest.mark.parametrize(
+    ("files", "states"),
+    [
+        ({"source/dkms.conf": ""}, ["added"]),
+        ({"source/dkms.conf": "", "build/make.log": "error"}, ["failed"]),
+        ({"source/dkms.conf": "", "6.1/x86_64/module/nvidia.ko": ""}, ["built"]),
+    ],
+)
+def test_dkms_states(machine, files, states):
+    for path, content in files.items():
+        machine.put("/var/lib/dkms/nvidia/580.95.05/" + path, content)
+    assert [item["state"] for item in drivers.dkms(machine.host())] == states
+    machine.put("/lib/modules/6.1/updates/dkms/nvidia.ko")
+    if states == ["built"]:
+        assert drivers.dkms(machine.host())[0]["state"] == "installed"
