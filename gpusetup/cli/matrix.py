@@ -29,14 +29,12 @@ __all__ = ["add_arguments", "run"]
 _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     "torch": (
         ("torch", "torch"),
-        ("variant", "build"),
+        ("build", "build"),
         ("cudnn", "cuDNN"),
-        ("nccl", "NCCL"),
         ("driver_min", "driver ≥"),
         ("driver_native", "native ≥"),
         ("python", "Python"),
         ("archs", "GPUs"),
-        ("default", "PyPI"),
     ),
     "tensorflow": (
         ("tensorflow", "TensorFlow"),
@@ -170,11 +168,12 @@ def _short(name: str, row: dict[str, Any]) -> str:
     return f"{row[name]}+{row['variant']}" if name == "torch" else str(row[name])
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(name: str, row: dict[str, Any]) -> str:
+    value = row.get(name)
+    if name == "build":
+        return row["variant"] + (" (PyPI)" if row["default"] else "")
     if value is None or value == "":
-        return "?" if name in ("cudnn", "nccl") else ""
-    if name == "default":
-        return "yes" if value else ""
+        return "?" if name == "cudnn" else ""
     if name == "python":
         plain = [text for text in value if not text.endswith("t")]
         return f"{plain[0]}-{plain[-1].partition('.')[2]}" if plain else "none"
@@ -191,7 +190,7 @@ def _printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str, besi
         return csv_text(list(rows[0]), flat)
     columns = _COLUMNS[lead]
     names = [shown for _, shown in columns]
-    cells = [[_cell(key, row.get(key)) for key, _ in columns] for row in rows]
+    cells = [[_cell(key, row) for key, _ in columns] for row in rows]
     if output_format == "md":
         return markdown_table(names, cells)
     text = table(names, cells)

@@ -71,7 +71,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
 
     watched = sys.stdout.isatty()
     grid = Table(
-        *columns, box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False, show_edge=False
+        *columns,
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+        collapse_padding=True,
     )
     for row in rows:
         grid.add_row(*row)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.release import Toolchain
     from gpusetup.resolve.space import Space
 
 __all__ = ["LEADS", "Row", "fitting", "lookup"]
@@ -82,6 +83,13 @@ def _order(value: Value) -> tuple[Any, ...]:
     if isinstance(value, CupyValue):
         return (parsed(value.version), value.release.package)
     return (parsed(value.version),)
+
+
+def _span_of(toolchain: Toolchain | None) -> list[str]:
+    """Return what a toolkit compiles for: measured targets, else the ends of its range as far as they are known."""
+    if toolchain is None:
+        return []
+    return list(toolchain.targets) or [cc for cc in (toolchain.cc_min, toolchain.cc_max) if cc]
 
 
 def _row(space: Space, lead: str, value: Value) -> Row:
@@ -152,7 +160,7 @@ def _particulars(space: Space, value: Value) -> Row:
         return {
             "label": value.release.label,
             "wheel": value.release.wheel,
-            "archs": list(toolchain.targets or (toolchain.cc_min, toolchain.cc_max)) if toolchain else [],
+            "archs": _span_of(toolchain),
             "gcc_max": toolchain.gcc_max if toolchain else None,
             "ptx": toolchain.ptx if toolchain else "",
         }

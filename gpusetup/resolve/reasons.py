@@ -11,6 +11,7 @@ from gpusetup.resolve.answer import relations
 from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matches, parsed
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.sources import cite, rule_source
+from gpusetup.resolve.space import FRAMEWORKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ _KINDS = {
     "evaluation": "an evaluation branch",
     "unknown": "a branch of unknown kind",
 }
+_HOUSEKEEPING = ("cuda-system-package", "release-excluded", "torch-code-known")
 _RELATION = {
     "native": "is the driver's own CUDA (native)",
     "backward": "is older than the driver's own CUDA (backward compatible, as good as native)",
@@ -119,19 +121,47 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
     )
     if isinstance(value, TorchValue):
         yield _build(space, value, source)
+    yield from _not_newer(space, solution, component)
+
+
+def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> Iterator[Reason]:
+    """Say what keeps the newest release that one could have expected out of the stack."""
+    value, wish = solution[component], space.named.get(component)
     wanted = matches(wish, [item.version for item in space.values[component]]) if wish is not None else None
-    candidates = [item for item in space.values[component] if wanted is None or item.version in wanted]
-    newest = max(candidates, key=lambda item: parsed(item.version))
-    if parsed(newest.version) > parsed(value.version):
-        refused = refusals(space, solution, component, newest)
-        if refused:
-            rule, text = refused[0]
-            yield Reason(
-                component=component,
-                rule=rule,
-                text=f"not {explain.label(component, newest)}: {text}",
-                source=rule_source(space.matrix, rule),
-            )
+    unusable = 0
+    for constraint in space.constraints:
+        if constraint.rule in _HOUSEKEEPING and isinstance(constraint, Unary) and constraint.scope == (component,):
+            unusable |= ~constraint.allowed
+    candidates = [
+        item
+        for index, item in enumerate(space.values[component])
+        if (wanted is None or item.version in wanted) and not unusable >> index & 1
+    ]
+    newest = max(candidates, key=lambda item: parsed(item.version), default=value)
+    if parsed(newest.version) <= parsed(value.version):
+        return
+    refused = refusals(space, solution, component, newest)
+    if refused:
+        rule, text = refused[0]
+    else:
+        rule, text = _less_preferred(space, solution, component, newest)
+    if text:
+        yield Reason(
+            component=component,
+            rule=rule,
+            text=f"not {explain.label(component, newest)}: {text}",
+            source=rule_source(space.matrix, rule),
+        )
+
+
+def _less_preferred(space: Space, solution: Mapping[str, Value], component: str, newest: Value) -> tuple[str, str]:
+    """Say which preference stands against a newer release that no rule forbids."""
+    driver = cast("DriverValue", solution["driver"])
+    if component in ("cuda", *FRAMEWORKS) and space.relation(driver, newest) == "minor-version":
+        return "native-before-minor", f"it is not native to R{driver.branch.branch}"
+    if newest.confidence != "vendor" and solution[component].confidence == "vendor":
+        return "vendor-confirmed", "it is known from secondary sources only"
+    return "", ""
 
 
 def _build(space: Space, value: TorchValue, source: str) -> Reason:
