@@ -1,0 +1,136 @@
+"""What follows from the numbers in a message: which CUDA, which driver branch, which builds would run."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.doctor import builds
+from gpusetup.doctor.catalogue import cuda_errors
+from gpusetup.doctor.decode import api_version, capability, cuda_error, xid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.model.diagnosis import CudaError
+
+__all__ = ["details"]
+
+Groups = dict[str, str]
+
+
+def details(cause: str, groups: Groups) -> tuple[str, ...]:
+    """Return sentences about the numbers that a message named."""
+    lines: list[str] = []
+    for teller in _TELLERS:
+        lines += [line for line in teller(cause, groups) if line not in lines]
+    return tuple(lines)
+
+
+def _first(groups: Groups, name: str) -> str:
+    return groups.get(name, "").split(", ")[0].strip(" .,()")
+
+
+def _cuda_names(_: str, groups: Groups) -> list[str]:
+    error: CudaError | None = None
+    if number := _first(groups, "cuda_number"):
+        error = cuda_error(int(number))
+    elif name := _first(groups, "cuda_name"):
+        error = next((entry for entry in cuda_errors() if name in (entry.runtime, entry.driver)), None)
+    elif text := _first(groups, "cuda_text"):
+        error = next((entry for entry in cuda_errors() if entry.text and text.startswith(entry.text)), None)
+    if error is None:
+        return []
+    names = " / ".join(name for name in (error.runtime, error.driver) if name)
+    said = (
+        f'CUDA error {error.number} is {names}: "{error.text}".'
+        if error.text
+        else f"CUDA error {error.number}: {names}."
+    )
+    return [said]
+
+
+def _driver_api(cause: str, groups: Groups) -> list[str]:
+    lines = []
+    ceiling = ""
+    if (number := _first(groups, "driver_api")).isdigit() and len(number) == 5:
+        ceiling = api_version(int(number))
+        lines.append(f"{number} is the driver's CUDA: {ceiling}.")
+    elif cause == "driver-too-old" and (shown := _first(groups, "cuda")):
+        ceiling = shown
+    if not ceiling or not re.fullmatch(r"\d+\.\d+", ceiling):
+        return lines
+    branch = builds.branch_of(ceiling)
+    if branch is None:
+        return lines
+    lines.append(f"Driver branch R{branch} brings CUDA {ceiling}.")
+    return lines + builds.on_branch(branch)
+
+
+def _needs_cuda(cause: str, groups: Groups) -> list[str]:
+    wanted = _first(groups, "needs_cuda")
+    if cause != "container-cuda-requirement" or not re.fullmatch(r"\d+\.\d+", wanted):
+        return []
+    return builds.drivers_for(wanted)
+
+
+def _ptx(_: str, groups: Groups) -> list[str]:
+    lines = []
+    for name, text in (
+        ("ptx", "The program's PTX {} comes from CUDA {}"),
+        ("ptx_max", "this driver compiles up to PTX {}, CUDA {}"),
+    ):
+        if (version := _first(groups, name)) and (cuda := builds.cuda_of_ptx(version)):
+            lines.append(text.format(version, cuda) + ".")
+    return lines
+
+
+def _capability(cause: str, groups: Groups) -> list[str]:
+    named = capability(_first(groups, "capability"))
+    if cause not in {"no-kernel-image", "ptxas-arch-unknown", "nvcc-arch-unsupported"}:
+        return []
+    named = named or capability(_first(groups, "arch"))
+    if named is None:
+        return []
+    return builds.for_capability(named, toolkit=cause != "no-kernel-image")
+
+
+def _xid(_: str, groups: Groups) -> list[str]:
+    lines = []
+    for number in filter(str.isdigit, groups.get("xid", "").split(", ")):
+        if known := xid(int(number)):
+            lines.append(f"Xid {number}: {known.text}. To do: {known.action}.")
+        else:
+            lines.append(f"Xid {number} is not in our catalogue.")
+    if pci := groups.get("pci"):
+        lines.append(f"GPU: {pci.strip(':')}.")
+    return lines
+
+
+def _pci_id(_: str, groups: Groups) -> list[str]:
+    if not (found := _first(groups, "pci_id")):
+        return []
+    return builds.of_product(found)
+
+
+def _versions(_: str, groups: Groups) -> list[str]:
+    pairs = (
+        ("fabric", "fabric manager"),
+        ("driver", "driver"),
+        ("cudnn", "loaded cuDNN"),
+        ("cudnn_wanted", "built with cuDNN"),
+    )
+    told = [f"{words} {shown}" for name, words in pairs if (shown := _first(groups, name))]
+    return [", ".join(told).capitalize().replace("cudnn", "cuDNN") + "."] if len(told) > 1 else []
+
+
+_TELLERS: tuple[Callable[[str, Groups], list[str]], ...] = (
+    _cuda_names,
+    _driver_api,
+    _needs_cuda,
+    _ptx,
+    _capability,
+    _xid,
+    _pci_id,
+    _versions,
+)

@@ -1,0 +1,192 @@
+"""What the matrix knows about a driver, a CUDA version, a GPU: the doctor's only way to it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from gpusetup.matrix.gpus import gpu_by_id
+from gpusetup.matrix.load import matrix
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.release import ArchCode, TorchBuild
+
+__all__ = [
+    "branch_of",
+    "covers",
+    "cuda_of_driver",
+    "cuda_of_ptx",
+    "drivers_for",
+    "for_capability",
+    "needs_driver",
+    "newest_torch",
+    "of_product",
+    "on_branch",
+    "runs",
+    "torch_build",
+]
+
+
+@cache
+def _matrix() -> Matrix:
+    return matrix()
+
+
+def branch_of(cuda: str) -> int | None:
+    """Return the driver branch that came with this CUDA version."""
+    return next((row.branch for row in _matrix().driver.branches if row.cuda == cuda), None)
+
+
+def cuda_of_driver(driver: str) -> str | None:
+    """Return the CUDA version of a driver's branch."""
+    return next((row.cuda for row in _matrix().driver.branches if row.branch == nv(driver).major), None)
+
+
+def needs_driver(cuda: str) -> str | None:
+    """Return the lowest driver on which a CUDA of this major runs (minor-version compatibility)."""
+    return next((row.min_driver for row in _matrix().cuda.majors if row.major == nv(cuda).major), None)
+
+
+def runs(cuda: str, driver: str) -> bool:
+    """Tell whether programs of this CUDA version run on a driver."""
+    own = cuda_of_driver(driver)
+    if own is not None and nv(own) >= nv(cuda):
+        return True
+    floor = needs_driver(cuda)
+    return floor is not None and nv(driver) >= nv(floor)
+
+
+def covers(code: ArchCode, capability: str) -> bool:
+    """Tell whether a build has code for a GPU: its own major and a minor not above it, or PTX not above it."""
+    wanted = nv(capability)
+    if any(nv(target).major == wanted.major and nv(target) <= wanted for target in code.targets):
+        return True
+    return any(nv(target) <= wanted for target in code.ptx)
+
+
+def _last(branch: int) -> str:
+    shown = [row.version for row in _matrix().driver.versions if row.branch == branch and row.platform == "linux"]
+    return max(shown, key=nv) if shown else str(branch)
+
+
+def torch_build(version: str) -> TorchBuild | None:
+    """Return the record of an installed torch: 2.7.1+cu126; without a suffix the one that PyPI serves."""
+    public, _, variant = version.partition("+")
+    for build in _matrix().torch.builds:
+        if build.version == public and (build.variant == variant or (not variant and build.default)):
+            return build
+    return None
+
+
+def newest_torch(driver: str, capability: str | None = None, arch: str = "x86_64") -> TorchBuild | None:
+    """Return the newest torch build that runs on a driver, and on a GPU when one is named."""
+    fitting = [
+        build
+        for build in _matrix().torch.builds
+        if build.status in {"stable", "lts"}
+        and build.code is not None
+        and (code := build.code.get(arch)) is not None  # type: ignore[call-overload]
+        and runs(build.cuda, driver)
+        and (capability is None or covers(code, capability))
+    ]
+    return max(fitting, key=lambda build: (nv(build.version), nv(build.cuda)), default=None)
+
+
+def on_branch(branch: int) -> list[str]:
+    """Say which builds run on the newest driver of a branch."""
+    driver = _last(branch)
+    shown = []
+    if torch := newest_torch(driver):
+        shown.append(f"torch {torch.version}+{torch.variant}")
+    shown += _cupy(driver) + _jax(driver) + _tensorflow(driver)
+    lines = [f"The newest builds that run on {driver}: {', '.join(shown)}."] if shown else []
+    above = [row for row in _matrix().cuda.majors if nv(row.min_driver) > nv(driver)]
+    return lines + [f"Builds for CUDA {row.major} need driver {row.min_driver} or newer." for row in above]
+
+
+def _newest(names: Iterable[tuple[str, str]]) -> list[str]:
+    best = max(names, key=lambda pair: nv(pair[1]), default=None)
+    return [f"{best[0]} {best[1]}"] if best else []
+
+
+def _final(version: str) -> bool:
+    return version.replace(".", "").isdigit()
+
+
+def _cupy(driver: str) -> list[str]:
+    return _newest(
+        (row.package, row.version)
+        for row in _matrix().cupy.releases
+        if not row.excluded and _final(row.version) and runs(row.cuda[0], driver)
+    )
+
+
+def _jax(driver: str) -> list[str]:
+    return _newest(
+        (f"jax[{row.extra}]", row.version)
+        for row in _matrix().jax.releases
+        if not row.excluded and _final(row.version) and nv(driver) >= nv(row.min_driver)
+    )
+
+
+def _tensorflow(driver: str) -> list[str]:
+    return _newest(
+        ("tensorflow", row.version)
+        for row in _matrix().tensorflow.releases
+        if not row.excluded and _final(row.version) and runs(row.cuda, driver)
+    )
+
+
+def drivers_for(cuda: str) -> list[str]:
+    """Say which drivers satisfy a demand for a CUDA version."""
+    lines = []
+    branch = branch_of(cuda)
+    if branch is not None:
+        lines.append(f"CUDA {cuda} came with driver branch R{branch}: that driver or a newer one satisfies it.")
+    floor = needs_driver(cuda)
+    if floor is not None:
+        lines.append(f"Programs for CUDA {nv(cuda).major} run from driver {floor} on when they carry code for the GPU.")
+    return lines
+
+
+def cuda_of_ptx(ptx: str) -> str | None:
+    """Return the first CUDA whose compiler writes this PTX version."""
+    return next((row.minor for row in _matrix().cuda.toolchains if row.ptx == ptx), None)
+
+
+def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:
+    """Say what a GPU of this capability is called and which builds have code for it."""
+    known = [row for row in _matrix().driver.architectures if capability in row.capabilities]
+    lines = []
+    if known:
+        branch = f", driver branch R{known[0].min_branch} or newer" if known[0].min_branch else ""
+        lines.append(f"Compute capability {capability} is {known[0].name}{branch}.")
+    chains = [row for row in _matrix().cuda.toolchains if nv(row.cc_min) <= nv(capability)]
+    chains = [row for row in chains if row.cc_max and nv(capability) <= nv(row.cc_max)]
+    if toolkit and chains:
+        lines.append(f"CUDA {chains[0].minor} to {chains[-1].minor} compile for it.")
+    builds = [row for row in _matrix().torch.builds if row.status in {"stable", "lts"} and row.code]
+    builds = [row for row in builds if row.code and any(covers(code, capability) for code in row.code.values())]
+    if builds and not toolkit:
+        first = min(builds, key=lambda row: nv(row.version))
+        last = max(builds, key=lambda row: (nv(row.version), nv(row.cuda)))
+        lines.append(f"torch has code for it from {first.version}+{first.variant} to {last.version}+{last.variant}.")
+    return lines
+
+
+def of_product(pci_id: str) -> list[str]:
+    """Say which GPU this is and which drivers know it."""
+    found = gpu_by_id(_matrix(), pci_id.lower())
+    if not found:
+        return [f"{pci_id} is not among the products that the matrix knows."]
+    gpu = found[0]
+    rows = [row for row in _matrix().driver.architectures if row.name == gpu.arch]
+    first = gpu.min_driver or next((str(row.min_branch) for row in rows if row.min_branch), "")
+    last = gpu.last_branch or next((row.last_branch for row in rows if row.last_branch), None)
+    window = f" from driver {first} on" if first else ""
+    window += f" up to branch R{last}" if last else ""
+    return [f"{pci_id} is {gpu.name} ({gpu.arch}){':' if window else ''}{window}."]

@@ -1,0 +1,73 @@
+"""The catalogue of causes: data files, loaded once, one entry per cause."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from gpusetup.errors import GpuSetupError
+from gpusetup.model.diagnosis import Cause, CauseFile, CudaError, CudaErrorFile, Pattern
+
+__all__ = ["DATA", "PAGES", "Catalogue", "catalogue", "cuda_errors"]
+
+DATA = Path(__file__).parent / "data"
+PAGES = "docs/reference/messages"
+
+
+class Catalogue:
+    """Every cause by its id."""
+
+    def __init__(self, causes: tuple[Cause, ...]) -> None:
+        self.causes = {cause.id: cause for cause in causes}
+        if len(self.causes) != len(causes):
+            raise GpuSetupError("GS-601", "two causes of the catalogue share an id")
+
+    def __getitem__(self, cause: str) -> Cause:
+        return self.causes[cause]
+
+    def __contains__(self, cause: str) -> bool:
+        return cause in self.causes
+
+    def patterns(self) -> list[tuple[str, Pattern]]:
+        """Return every pattern with its cause, those that the CUDA error table adds included."""
+        found = [(cause.id, pattern) for cause in self.causes.values() for pattern in cause.patterns]
+        return found + [(error.cause or "cuda-error", pattern) for error in cuda_errors() for pattern in _named(error)]
+
+
+def _named(error: CudaError) -> list[Pattern]:
+    """Recognise a CUDA error by its names; by its text only when a cause stands behind it."""
+    names = tuple(name for name in (error.runtime, error.driver) if name)
+    patterns = [Pattern(find=names, regex="(?P<cuda_name>" + "|".join(names) + r")(?![A-Za-z_])")] if names else []
+    if error.cause and error.text:
+        telling = len(error.text) > 20
+        near = "" if telling else rf"(?i:cuda)[^\n]{{0,80}}{re.escape(error.text)}"
+        patterns.append(Pattern(find=(error.text,), regex=near))
+    return patterns
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise GpuSetupError(
+            "GS-601",
+            f"the doctor's data cannot be read: {error.strerror}",
+            path=str(path),
+            hint="install gpusetup again",
+        ) from error
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Return the shipped catalogue."""
+    files = [msgspec.json.decode(_read(path), type=CauseFile) for path in sorted((DATA / "causes").glob("*.json"))]
+    return Catalogue(tuple(cause for file in files for cause in file.causes))
+
+
+@cache
+def cuda_errors() -> tuple[CudaError, ...]:
+    """Return the table of CUDA error numbers."""
+    return msgspec.json.decode(_read(DATA / "cuda_errors.json"), type=CudaErrorFile).errors
