@@ -98,4 +98,4 @@ def test_a_recorder_remembers_files_links_folders_and_answers(tmp_path):
     assert host.files[base + "/d/two"] == b""
     assert host.links == {base + "/link": "d/one"}
     assert base + "/d" in host.folders
-    assert host.observations == {"answer": 42}
+    assert host.answers == {"answer": 42}

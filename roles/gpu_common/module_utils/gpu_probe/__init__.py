@@ -24,11 +24,11 @@ from . import (
     system,
     virtualisation,
 )
-from .host import FolderHost, LiveHost, Recorder
+from .host import FolderHost, FolderRecorder, LiveHost, Recorder
 
 STATE_FILE = "/var/lib/gpusetup/state.json"
 
-__all__ = ["FolderHost", "LiveHost", "Recorder", "collect", "open_host"]
+__all__ = ["FolderHost", "FolderRecorder", "LiveHost", "Recorder", "collect", "open_host"]
 
 
 def open_host(root="/"):
@@ -36,7 +36,7 @@ def open_host(root="/"):
     return LiveHost() if root in ("", "/") else FolderHost(root)
 
 
-def collect(host, simulated=None, with_candidates=True):
+def collect(host, simulated=None, with_candidates=True, pythons=()):
     """Return the facts of a host as plain data.
 
     `simulated` is a captured machine (a FolderHost) whose PCI devices, virtualisation, firmware and kernel stand in for this
@@ -80,7 +80,7 @@ def collect(host, simulated=None, with_candidates=True):
         "containers": containers.collect(host, installed["installed"]),
         "display": sessions.display(machine, devices["gpus"], devices["other_displays"], kind["laptop"]),
         "processes": sessions.gpu_processes(host),
-        "pythons": system.pythons(host),
+        "pythons": system.pythons(host, pythons),
         "interpreter": system.running_interpreter(host),
         "disks": system.disks(host),
         "state": _state(host),

@@ -1,6 +1,7 @@
 """A capture: what a recording host saw, redacted, as data that travels and as a folder that stands in for the machine."""
 
 import base64
+import hashlib
 import json
 import os
 import re
@@ -9,6 +10,9 @@ from .host import CAPTURE_FILE
 
 SCHEMA = "gpusetup/capture/1"
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
+# Names of EFI variables end in these, on every machine.
+_KNOWN_UUIDS = ("8be4df61-93ca-11d2-aa0d-00e098032b8c", "605dab50-e046-4300-abb6-3dd810dd8b23")
+_NO_UUID = "00000000-0000-0000-0000-"
 _MACHINE_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 _MAC = re.compile(r"\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b")
 _ADDRESS = re.compile(r"(?<![\w.+-])(?:\d{1,3}\.){3}\d{1,3}(?=[/:\s,\"']|$)")
@@ -32,7 +36,7 @@ def pack(host):
     names = [name for name in (_node_name(),) if name]
     files = {}
     for path, raw in host.files.items():
-        if path in host.reduced_to_nothing:
+        if path in host.reduced_to_nothing - host.asked:
             continue
         content = raw if _BINARY.search(path) else redact(raw.decode("utf-8", "replace"), names, path).encode("utf-8")
         files[redact(path, names)] = base64.b64encode(_without_keys(path, content)).decode("ascii")
@@ -41,8 +45,8 @@ def pack(host):
         "files": files,
         "folders": sorted(redact(path, names) for path in host.folders),
         "links": {path: redact(target, names) for path, target in host.links.items()},
-        "denied": {path: redact(why, names) for path, why in host.denied.items()},
-        "observations": _redact_all(host.observations, names),
+        "denied": {path: redact(why, names) for path, why in host.refused.items()},
+        "observations": _redact_all(host.answers, names),
     }
 
 
@@ -50,7 +54,7 @@ def redact(text, names=(), path=""):
     """Take out what tells one machine or its owner from another: identifiers, addresses, names, secrets."""
     if path in _EMPTIED:
         return ""
-    text = _UUID.sub("00000000-0000-0000-0000-000000000000", text)
+    text = _UUID.sub(_plain_uuid, text)
     text = _MAC.sub("(address)", text)
     text = _MACHINE_ID.sub("0" * 32, text)
     text = _SECRET.sub(r"\1=redacted", text)
@@ -62,6 +66,14 @@ def redact(text, names=(), path=""):
     for name in names:
         text = re.sub(r"(?<![\w-]){}(?![\w-])".format(re.escape(name)), "host", text)
     return text
+
+
+def _plain_uuid(match):
+    """Return an identifier that says nothing; its last digits tell the GPUs of one machine apart, and no more."""
+    found = match.group(0)
+    if found.startswith(_NO_UUID) or found in _KNOWN_UUIDS:
+        return found
+    return _NO_UUID + "{:012d}".format(int(hashlib.sha256(found.lower().encode("ascii")).hexdigest(), 16) % 10000)
 
 
 def _public(authority):

@@ -181,28 +181,29 @@ class FolderHost(LiveHost):
         return path if not os.path.islink(self.inside(path)) else "/" + os.path.relpath(self.inside(path + "/."), self.root)
 
 
-class Recorder(LiveHost):
-    """A live machine that remembers every answer, for a capture."""
+class _Recording(object):
+    """Remembers every answer of the host it is mixed with, for a capture."""
 
-    def __init__(self):
-        super(Recorder, self).__init__()
+    def __init__(self, *arguments):
+        super(_Recording, self).__init__(*arguments)
         self.files = {}
         self.reduced_to_nothing = set()
+        self.asked = set()
         self.folders = set()
         self.links = {}
-        self.denied = {}
-        self.observations = {}
+        self.refused = {}
+        self.answers = {}
 
     def read_bytes(self, path, field=None, limit=_FILE_LIMIT):
         """Read and remember."""
-        raw = super(Recorder, self).read_bytes(path, field, limit)
+        raw = super(_Recording, self).read_bytes(path, field, limit)
         if raw is not None:
             self.files[path] = raw
         return raw
 
     def read(self, path, field=None, keep=None):
         """Read and remember what was kept."""
-        text = super(Recorder, self).read(path, field, keep)
+        text = super(_Recording, self).read(path, field, keep)
         if text is not None and keep:
             self.files[path] = text.encode("utf-8")
             if not text.strip():
@@ -211,23 +212,25 @@ class Recorder(LiveHost):
 
     def names(self, folder, pattern="*", field=None):
         """List and remember the names that fit."""
-        found = super(Recorder, self).names(folder, pattern, field)
-        if os.path.isdir(folder):
-            self.folders.add(folder)
-        for name in found:
-            self.exists(folder.rstrip("/") + "/" + name)
+        found = super(_Recording, self).names(folder, pattern, field)
+        for path in [folder] + [folder.rstrip("/") + "/" + name for name in found]:
+            self._remember(path)
         return found
 
     def link(self, path):
         """Read and remember a link."""
-        target = super(Recorder, self).link(path)
+        target = super(_Recording, self).link(path)
         if target is not None:
             self.links[path] = target
         return target
 
     def kind(self, path):
         """Look and remember."""
-        kind = super(Recorder, self).kind(path)
+        self.asked.add(path)
+        return self._remember(path)
+
+    def _remember(self, path):
+        kind = super(_Recording, self).kind(path)
         if kind == "folder":
             self.folders.add(path)
         elif kind == "file":
@@ -236,11 +239,20 @@ class Recorder(LiveHost):
 
     def observe(self, label, look):
         """Look and remember the answer."""
-        answer = look()
-        self.observations[label] = answer
+        answer = super(_Recording, self).observe(label, look)
+        if answer is not None:
+            self.answers[label] = answer
         return answer
 
     def _denied(self, path, field, error):
-        super(Recorder, self)._denied(path, field, error)
+        super(_Recording, self)._denied(path, field, error)
         if error.errno in _DENIED:
-            self.denied[path] = "{}: {}".format(path, os.strerror(error.errno))
+            self.refused[path] = "{}: {}".format(path, os.strerror(error.errno))
+
+
+class Recorder(_Recording, LiveHost):
+    """The machine this runs on, remembered."""
+
+
+class FolderRecorder(_Recording, FolderHost):
+    """A captured machine, captured again."""

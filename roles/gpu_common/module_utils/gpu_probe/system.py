@@ -87,11 +87,11 @@ def _disks():
     return places
 
 
-_FRAMEWORKS = re.compile(r"^(torch|tensorflow|jax|jaxlib|cupy(?:_cuda\d+x)?|nvidia_(?:cudnn|nccl)_cu\d+)-([^-]+)\.dist-info$")
+_FRAMEWORKS = re.compile(r"^(torch|tensorflow|jax|jaxlib|cupy(?:_cuda\d+x)?|cuda_toolkit|nvidia_(?:cudnn|nccl)_cu\d+|nvidia_cuda_(?:runtime|nvrtc)(?:_cu\d+)?)-([^-]+)\.dist-info$")
 
 
-def pythons(host):
-    """Return the interpreters in the usual places and what GPU frameworks each has."""
+def pythons(host, named=()):
+    """Return the interpreters in the usual places, and those named, with the GPU frameworks that each has."""
     found = {}
     for folder in ("/usr/bin", "/usr/local/bin", "/opt/gpusetup/bin"):
         for name in host.names(folder, "python3*"):
@@ -101,6 +101,10 @@ def pythons(host):
             version = _python_version(host, path)
             if version:
                 found.setdefault((folder, version), path)
+    for path in named:
+        version = _python_version(host, path) if path not in found.values() and host.exists(path) else None
+        if version:
+            found[os.path.dirname(path), version] = path
     return [_python(host, folder, version, path) for (folder, version), path in sorted(found.items())]
 
 
@@ -125,7 +129,7 @@ def _python(host, folder, version, path):
     if prefix == "/usr":
         libraries += ["/usr/lib/python3/dist-packages", "/usr/local/lib/python" + version + "/dist-packages"]
     for library in libraries:
-        for pattern in ("torch-*.dist-info", "tensorflow-*.dist-info", "jax*.dist-info", "cupy*.dist-info", "nvidia_*.dist-info"):
+        for pattern in ("torch-*.dist-info", "tensorflow-*.dist-info", "jax*.dist-info", "cupy*.dist-info", "nvidia_*.dist-info", "cuda_toolkit-*.dist-info"):
             for name in host.names(library, pattern):
                 match = _FRAMEWORKS.match(name)
                 if match:

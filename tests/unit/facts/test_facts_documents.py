@@ -1,0 +1,236 @@
+"""Facts as documents: read, decoded with the path of a bad field, named by the matrix, grouped, told as text."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpusetup.errors import BadInputError, Exit
+from gpusetup.facts import probe
+from gpusetup.facts.classes import fingerprint, group
+from gpusetup.facts.collect import captured, from_probe, read_facts, this_machine
+from gpusetup.facts.products import Product, matrix_lookup
+from gpusetup.facts.text import describe
+from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import Facts, Failure
+
+HOSTS = Path(__file__).parents[2] / "hosts"
+
+
+def host(name="ubuntu24.04-h200x8-keep"):
+    return captured(HOSTS / name / "root", matrix_lookup(matrix()))
+
+
+def replace(value, **changes):
+    return msgspec.structs.replace(value, **changes)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_document_survives_the_file(tmp_path):
+    facts = Facts(hosts={"a": host(), "b": host("debian12-none-nothing")})
+    path = tmp_path / "facts.json"
+    path.write_bytes(msgspec.json.encode(facts))
+    assert read_facts(path) == facts
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda d: d["hosts"]["a"]["kernel"].update(running=6), "$.hosts[...].kernel.running"),
+        (lambda d: d["hosts"]["a"]["gpus"][3].update(numa_node="x"), "$.hosts[...].gpus[3].numa_node"),
+        (lambda d: d["hosts"]["a"].update(surprise=1), "$.hosts[...]"),
+        (lambda d: d.update(schema="gpusetup/stack/1"), "$.schema"),
+        (lambda d: d["hosts"]["a"].pop("os"), "$.hosts[...]"),
+    ],
+)
+def test_a_bad_field_is_named_with_its_path(tmp_path, change, where):
+    document = msgspec.to_builtins(Facts(hosts={"a": host()}))
+    change(document)
+    path = tmp_path / "facts.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(BadInputError) as refused:
+        read_facts(path)
+    assert refused.value.path == f"{path}:{where}"
+    assert refused.value.exit is Exit.BAD_INPUT
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"not json", b"[1, 2]", b"\xff\xfe", b'{"schema": "gpusetup/facts/1"}', b"{}", b"null"]
+)
+def test_a_file_that_is_no_facts_document(tmp_path, content):
+    (tmp_path / "facts.json").write_bytes(content)
+    with pytest.raises(BadInputError) as refused:
+        read_facts(tmp_path / "facts.json")
+    assert refused.value.reference == "GS-306"
+    assert refused.value.hint
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(BadInputError, match="No such file"):
+        read_facts(tmp_path / "none.json")
+
+
+def test_another_probes_answer_is_bad_input_with_the_hosts_name():
+    with pytest.raises(BadInputError, match="facts of gpu07 cannot be used") as refused:
+        from_probe({"os": {}}, "gpu07")
+    assert "gpu07" in refused.value.path
+
+
+@pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("x")])
+def test_a_root_that_is_no_machine(tmp_path, make):
+    path = tmp_path / "root"
+    make(path)
+    with pytest.raises(BadInputError) as refused:
+        captured(path)
+    assert refused.value.reference == "GS-301"
+
+
+def test_a_root_with_broken_observations(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "gpusetup-capture.json").write_text("{broken")
+    with pytest.raises(BadInputError, match="cannot be read"):
+        captured(tmp_path)
+
+
+def test_an_almost_empty_root_is_still_told(tmp_path):
+    (tmp_path / "proc").mkdir()
+    told = captured(tmp_path)
+    assert (told.os.id, told.arch, told.gpus) == ("unknown", "unknown", ())
+    assert describe(Facts(hosts={"x": told}))
+
+
+def test_the_probe_is_loaded_once_from_the_roles():
+    assert probe.load() is probe.load()
+    assert "roles/gpu_common/module_utils/gpu_probe" in probe.load().__file__
+
+
+def test_this_machine():
+    told = this_machine(candidates=False)
+    assert told.kernel.running
+    assert told.packages.candidates is None
+
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+
+def gpu(pci_id, subsystem="10de:0000"):
+    return replace(host().gpus[0], pci_id=pci_id, subsystem=subsystem, name=None, arch=None, compute_capability=None)
+
+
+def named(one, lookup):
+    return from_probe(msgspec.to_builtins(replace(host(), gpus=(one,))), "x", lookup).gpus[0]
+
+
+def test_the_lookup_is_asked_with_both_ids():
+    asked = []
+
+    def lookup(pci_id, subsystem):
+        asked.append((pci_id, subsystem))
+        return Product(name="A Card", arch="Ada", compute_capability="8.9")
+
+    assert named(gpu("10de:aaaa", "1043:bbbb"), lookup).name == "A Card"
+    assert asked == [("10de:aaaa", "1043:bbbb")]
+
+
+def test_an_unknown_product_keeps_what_the_driver_said():
+    one = named(gpu("10de:ffff"), matrix_lookup(matrix()))
+    assert (one.name, one.arch, one.compute_capability) == ("NVIDIA H200", None, "9.0")
+
+
+def test_products_that_share_an_id_are_all_named_where_the_subsystem_does_not_decide():
+    shared = {}
+    for row in matrix().gpus.gpus:
+        for pci_id in row.ids:
+            shared.setdefault(pci_id, []).append(row)
+    pci_id, rows = next((key, rows) for key, rows in shared.items() if len(rows) > 1)
+    one = named(gpu(pci_id), matrix_lookup(matrix()))
+    assert one.name == " or ".join(row.name for row in rows)
+    assert (one.arch is None) is (len({row.arch for row in rows}) > 1)
+
+
+# --- classes ---------------------------------------------------------------------------------------------------------
+
+
+def test_hosts_that_differ_in_nothing_that_matters_share_a_class():
+    one = host()
+    twin = replace(
+        one,
+        boot=replace(one.boot, id="another", time=5),
+        gpus=tuple(
+            replace(item, uuid=f"GPU-{index}", address=f"0000:{index + 40:02x}:00.0")
+            for index, item in enumerate(one.gpus)
+        ),
+        disks={place: replace(disk, free=disk.free + 12345) for place, disk in one.disks.items()},
+        virtualisation=replace(one.virtualisation, product="another chassis"),
+    )
+    assert fingerprint(one) == fingerprint(twin)
+    assert group({"a": one, "c": host("debian12-none-nothing"), "b": twin}) == {
+        fingerprint(one): ("a", "b"),
+        fingerprint(host("debian12-none-nothing")): ("c",),
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda h: replace(h, gpus=h.gpus[:-1]),
+        lambda h: replace(h, secure_boot=True),
+        lambda h: replace(h, simulated=True),
+        lambda h: replace(h, arch="aarch64"),
+        lambda h: replace(h, kernel=replace(h.kernel, next="6.8.0-61-generic")),
+        lambda h: replace(h, driver=None),
+        lambda h: replace(h, driver=replace(h.driver, library="580.95.05")),
+        lambda h: replace(h, nouveau=replace(h.nouveau, loads_at_boot=None)),
+        lambda h: replace(h, packages=replace(h.packages, held=("nvidia-open-580",))),
+        lambda h: replace(h, packages=replace(h.packages, installed={**h.packages.installed, "gcc-13": "13.3"})),
+        lambda h: replace(h, disks={place: replace(disk, free=100 << 20) for place, disk in h.disks.items()}),
+        lambda h: replace(h, state={"stack": {"driver": "580"}}),
+        lambda h: replace(h, gpus=tuple(replace(item, vgpu=True) for item in h.gpus)),
+    ],
+)
+def test_hosts_that_differ_in_what_matters_do_not(change):
+    assert fingerprint(change(host())) != fingerprint(host())
+
+
+def test_all_captured_hosts_are_of_different_classes():
+    hosts = {folder.name: host(folder.name) for folder in HOSTS.iterdir() if (folder / "root").is_dir()}
+    assert len(group(hosts)) == len(hosts)
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", sorted(path.name for path in HOSTS.iterdir() if (path / "root").is_dir()))
+def test_text_fits_eighty_columns_and_tells_the_gpus(folder):
+    one = host(folder)
+    text = describe(Facts(hosts={"gpu01": one}))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    for item in one.gpus:
+        assert item.name in " ".join(text.split())
+    assert ("no driver may be installed" in " ".join(text.split())) is bool(one.virtualisation.driver_refused)
+
+
+def test_hosts_alike_are_told_once_and_failures_too():
+    failure = Failure(reference="GS-308", message="cannot be reached: timeout", exit=6)
+    names = {f"gpu{index:02d}": host() for index in range(12)}
+    text = describe(Facts(ok=False, hosts=names, failures={"gpu99": failure}))
+    assert text.count("H200") == 1
+    assert text.startswith("12 hosts alike: gpu00, gpu01")
+    assert "cannot be reached: timeout [GS-308]" in " ".join(text.split())
+
+
+def test_text_says_what_is_wrong():
+    text = " ".join(describe(Facts(hosts={"x": host("ubuntu22.04-a100-mismatch")})).split())
+    assert "550.144.03 open from distribution, but 550.127.08 is loaded; libraries are 550.144.03: reboot" in text
+    assert "upgrades itself, NVIDIA packages included" in text
+
+
+def test_the_os_label_is_what_the_command_line_takes():
+    assert [host(name).os.label for name in ("debian12-none-nothing", "ubuntu24.04-h200-keep", "rocky9-a100-open")] == [
+        "debian12",
+        "ubuntu24.04",
+        "rocky9",
+    ]
