@@ -16,6 +16,7 @@ from gpusetup.model import release as model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpusetup.model.kernels import KernelPairsFile
     from gpusetup.model.repos import ReposFile
 
 __all__ = ["NAMES", "Matrix", "canonical", "load_file", "matrix", "struct_of"]
@@ -34,8 +35,8 @@ FILES: dict[str, type[model.MatrixFile]] = {
     "forward_compat": model.ForwardFile,
     "vgpu": model.VgpuFile,
 }
-NAMES = (*FILES, "repos")
-"""Every component; the package names are apart because only plans read them."""
+NAMES = (*FILES, "repos", "kernel_pairs")
+"""Every component; package names and known-bad kernels are apart because only plans read them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = Path(__file__).parent / "data"
 
@@ -46,6 +47,10 @@ def struct_of(name: str) -> type[model.MatrixFile]:
     """Return the type of a component's file."""
     if name in FILES:
         return FILES[name]
+    if name == "kernel_pairs":
+        from gpusetup.model.kernels import KernelPairsFile
+
+        return KernelPairsFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it
 
     return ReposFile
@@ -171,6 +176,11 @@ class Matrix:
     def repos(self) -> ReposFile:
         """Repositories, keys and package names."""
         return self._load("repos", cast("type[ReposFile]", struct_of("repos")))
+
+    @cached_property
+    def kernel_pairs(self) -> KernelPairsFile:
+        """Drivers that are known to fail with a kernel."""
+        return self._load("kernel_pairs", cast("type[KernelPairsFile]", struct_of("kernel_pairs")))
 
     def files(self) -> Iterator[tuple[str, model.MatrixFile]]:
         """Load and return every component's file."""

@@ -59,6 +59,8 @@ class RepoDirectory(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     key: str = ""
     """Id of the signing key; empty: unknown, so only the keyring package's digest can vouch."""
     keyring_sha256: Sha256 = ""
+    arch_directories: dict[Arch, str] = {}
+    """CPU directories that are not named as everywhere else."""
     in_guides: tuple[str, ...] = ()
     """Editions of the driver guide whose table names it."""
 

@@ -27,6 +27,10 @@ options:
     description: Also return a redacted capture of the host (see C(capture)).
     type: bool
     default: false
+  pythons:
+    description: Interpreters outside the usual places to look at too.
+    type: list
+    elements: path
 author: The gpusetup authors
 """
 
@@ -60,11 +64,11 @@ except ImportError:
     from gpu_probe import capture as gpu_capture
 
 
-def look(root="/", simulated_root=None, candidates=True, record=False):
+def look(root="/", simulated_root=None, candidates=True, record=False, pythons=()):
     """Return (facts, capture or None) of a machine, a folder that stands in for one, or a simulated host."""
     host = gpu_probe.Recorder() if record else gpu_probe.open_host(root)
     simulated = gpu_probe.FolderHost(simulated_root) if simulated_root else None
-    facts = gpu_probe.collect(host, simulated, candidates)
+    facts = gpu_probe.collect(host, simulated, candidates, pythons)
     return facts, gpu_capture.pack(host) if record else None
 
 
@@ -77,6 +81,7 @@ def run_module():
             "simulated_root": {"type": "path"},
             "candidates": {"type": "bool", "default": True},
             "record": {"type": "bool", "default": False},
+            "pythons": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
@@ -85,7 +90,7 @@ def run_module():
         module.fail_json(msg="simulated_root {} holds no captured machine (it has no folder sys)".format(simulated_root))
     if simulated_root and module.params["record"]:
         module.fail_json(msg="a simulated host cannot be captured: its devices are a capture already")
-    facts, capture = look("/", simulated_root, module.params["candidates"], module.params["record"])
+    facts, capture = look("/", simulated_root, module.params["candidates"], module.params["record"], module.params["pythons"])
     result = {"changed": False, "facts": facts}
     if capture is not None:
         result["capture"] = capture

@@ -1,0 +1,112 @@
+"""What apply would do, per host: the document gpusetup/plan/1. Apply can be given it back."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from gpusetup.model.stack import MatrixStamp, Reason, Stack
+
+__all__ = ["SCHEMA", "Action", "HostPlan", "Package", "PackageSet", "Plan", "Refusal"]
+
+SCHEMA = "gpusetup/plan/1"
+
+ActionKind = Literal[
+    "repository", "remove", "install", "upgrade", "downgrade", "hold", "nouveau", "module", "service", "file", "python",
+    "container", "reboot", "verify",
+]  # fmt: skip
+
+
+class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A package and the version it must have: its manager's own full version, or a prefix that ends in `*`."""
+
+    name: str
+    version: str = ""
+    arch: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.version}" if self.version else self.name
+
+
+class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Everything that package managers are told about one host."""
+
+    manager: Literal["apt", "dnf"]
+    sources: tuple[dict[str, Any], ...] = ()
+    enable: tuple[str, ...] = ()
+    replace: tuple[str, ...] = ()
+    pins: tuple[dict[str, Any], ...] = ()
+    streams: tuple[dict[str, str], ...] = ()
+    prerequisites: tuple[Package, ...] = ()
+    driver: tuple[Package, ...] = ()
+    fabric: tuple[Package, ...] = ()
+    cuda: tuple[Package, ...] = ()
+    cudnn: tuple[Package, ...] = ()
+    nccl: tuple[Package, ...] = ()
+    containers: tuple[Package, ...] = ()
+    remove: tuple[str, ...] = ()
+    may_remove: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    cuda_roots: tuple[dict[str, str], ...] = ()
+    cuda_default: str = ""
+
+    def wanted(self) -> tuple[Package, ...]:
+        """Return every package by name."""
+        return (
+            *self.prerequisites, *self.driver, *self.fabric, *self.cuda, *self.cudnn, *self.nccl, *self.containers,
+        )  # fmt: skip
+
+
+class Action(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One change, and why."""
+
+    id: str
+    kind: ActionKind
+    what: str
+    why: str
+    reboot: bool = False
+
+
+class Refusal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Why nothing may be changed on this host."""
+
+    reference: str
+    message: str
+    note: str = ""
+    hint: str = ""
+    source: str = ""
+    exit: int = 5
+
+
+class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One host: now, then, and every step between."""
+
+    state: Literal["change", "unchanged", "nothing-to-do", "refused", "unreachable", "failed"]
+    now: str = ""
+    """One line: what the host is and has."""
+    stack: Stack | None = None
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[str, ...] = ()
+    actions: tuple[Action, ...] = ()
+    removals: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    reboot: bool = False
+    reboot_why: str = ""
+    download_bytes: int | None = None
+    kind: str = field(default="", name="class")
+    refusals: tuple[Refusal, ...] = ()
+    simulated: bool = False
+    variables: dict[str, Any] = {}
+    """What the roles are told; empty when there is nothing to do."""
+    lock: dict[str, Any] = {}
+    """What the host will record of this apply."""
+
+
+class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document."""
+
+    schema: Literal["gpusetup/plan/1"] = "gpusetup/plan/1"
+    ok: bool = True
+    matrix: MatrixStamp
+    hosts: dict[str, HostPlan]

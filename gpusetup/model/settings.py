@@ -1,0 +1,41 @@
+"""What is wanted of one host: components with versions, and how to get there."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from gpusetup.model.request import Requirement
+
+__all__ = ["RebootPolicy", "Settings"]
+
+RebootPolicy = Literal["never", "when-needed", "schedule"]
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One host's wishes, after command line, gpusetup.toml and inventory have been laid over each other."""
+
+    requirements: tuple[Requirement, ...] = ()
+    source: str = "nvidia"
+    """`nvidia`, `distro`, the URL of a mirror of NVIDIA's repositories, or the path of a bundle."""
+    source_fingerprints: tuple[str, ...] = ()
+    """Full fingerprints of the key that signs a mirror's repositories, when it is not NVIDIA's."""
+    source_key: str = ""
+    """Where that key is: a URL, or a path on the host."""
+    reboot: RebootPolicy | None = None
+    """None: when needed on other machines, never on this one."""
+    native: bool = False
+    forward: bool = False
+    replace: bool = False
+    """Remove a driver of another origin, a `.run` installation included."""
+    cuda_from: Literal["auto", "packages", "wheels"] = "auto"
+    python_adopt: str = ""
+    python_interpreter: str = ""
+    python_path: str = "/opt/gpusetup"
+    containers: tuple[str, ...] = ()
+    persistence: bool = True
+    hold_kernel: bool = False
+    driver_options: dict[str, Any] = {}
+    proxy: bool = False
+    """A proxy is set in the inventory; its address stays there."""

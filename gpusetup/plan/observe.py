@@ -1,0 +1,235 @@
+"""What is against what should be: ordered actions with their reasons, and whether a reboot is among them."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.plan import Action, ActionKind, Package
+from gpusetup.plan.offers import upstream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.plan import PackageSet
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import DriverChoice, Stack
+
+__all__ = ["Wanted", "actions", "missing", "removals"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Everything one host should have."""
+
+    stack: Stack
+    packages: PackageSet | None
+    settings: Settings
+    manage_driver: bool
+    """The driver's packages are ours to move; false: one that works is kept as it is."""
+    requirements: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    transaction: dict[str, Any] | None = field(default=None)
+    """The preview's simulation, when there was one."""
+
+
+def satisfied(package: Package, installed: dict[str, str]) -> bool:
+    """Tell whether a package is installed at the version that it must have."""
+    version = installed.get(package.name)
+    if version is None:
+        return False
+    bare = version.partition(":")[2] if ":" in version and ":" not in package.version else version
+    return not package.version or fnmatch.fnmatchcase(bare, package.version) or package.version == version
+
+
+def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:
+    """Return what is not installed at its version."""
+    return tuple(package for package in packages.wanted() if not satisfied(package, installed))
+
+
+def removals(packages: PackageSet, installed: dict[str, str]) -> tuple[str, ...]:
+    """Return installed packages that must go; one that is wanted by name never does."""
+    kept = {package.name for package in packages.wanted()}
+    return tuple(
+        sorted(
+            name
+            for name in installed
+            if name not in kept and any(fnmatch.fnmatchcase(name, pattern) for pattern in packages.remove)
+        )
+    )
+
+
+def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    """Yield every change, in the order in which it is made."""
+    driver = wanted.stack.driver
+    if driver is not None and wanted.manage_driver:
+        yield from _runfile(facts, wanted)
+        yield from _nouveau(facts)
+    if wanted.packages is not None:
+        yield from _repositories(facts, wanted.packages)
+        yield from _packages(facts, wanted, wanted.packages)
+        yield from _holds(facts, wanted.packages)
+    if driver is not None and wanted.manage_driver:
+        yield from _module(facts, driver)
+    yield from _services(facts, wanted)
+    yield from _python(facts, wanted)
+    yield from _containers(facts, wanted)
+
+
+def _action(kind: ActionKind, identity: str, what: str, why: str, *, reboot: bool = False) -> Action:
+    return Action(id=f"{kind}-{identity}" if identity else kind, kind=kind, what=what, why=why, reboot=reboot)
+
+
+def _runfile(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    for install in facts.driver.installs if facts.driver else ():
+        if install.origin == "runfile" and wanted.settings.replace:
+            tool = install.uninstaller or "nvidia-uninstall"
+            why = "packages and a .run installation overwrite each other; this step has no way back"
+            yield _action("remove", "runfile", f"the .run driver {install.version or ''} by {tool}", why, reboot=True)
+
+
+def _nouveau(facts: HostFacts) -> Iterator[Action]:
+    nouveau = facts.nouveau
+    reasons = []
+    if not nouveau.blacklisted:
+        reasons.append("it is not blacklisted")
+    if nouveau.in_initramfs and not all(item.blacklist for item in nouveau.initramfs if item.nouveau):
+        reasons.append("the initramfs that boots next carries it")
+    if nouveau.loaded:
+        reasons.append("it is loaded and holds the GPU")
+    if reasons:
+        what = "keep nouveau away from the GPU: blacklist, boot argument, initramfs"
+        yield _action("nouveau", "", what, "; ".join(reasons), reboot=nouveau.loaded)
+
+
+def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
+    configured = {source.uri.rstrip("/") for source in facts.packages.sources}
+    components = {
+        (suite, component)
+        for source in facts.packages.sources
+        for suite in source.suites
+        for component in source.components
+    }
+    for source in packages.sources:
+        if like := source.get("like_suite"):
+            lacking = [item for item in source["components"] if (like, item) not in components]
+            if lacking:
+                what = f"{like}: {' '.join(lacking)}"
+                yield _action("repository", source["name"], what, "the driver's packages are in these components")
+        elif not any(uri.rstrip("/") in configured for uri in source["uris"]):
+            prints = source["key"].get("fingerprints") or ["by the digest of its keyring package"]
+            why = f"the packages come from here; key {prints[0]}"
+            yield _action("repository", source["name"], ", ".join(source["uris"]), why)
+
+
+def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterator[Action]:
+    installed = facts.packages.installed
+    gone = removals(packages, installed)
+    if gone:
+        yield _action("remove", "packages", " ".join(gone), "they collide with what is installed instead")
+    stack = wanted.stack
+    groups: tuple[tuple[str, tuple[Package, ...], str], ...] = (
+        ("prerequisites", packages.prerequisites, "the module is built for the kernel that boots next"),
+        ("driver", packages.driver, _driver_reason(facts, stack.driver)),
+        ("fabric", packages.fabric, "this machine runs its NVSwitches: their manager has exactly the driver's version"),
+        ("cuda", packages.cuda, "the toolkit of the stack"),
+        ("cudnn", packages.cudnn, "cuDNN of the stack"),
+        ("nccl", packages.nccl, "NCCL of the stack, built for its CUDA"),
+        ("containers", packages.containers, "containers get the GPU by it"),
+    )
+    for name, group, why in groups:
+        lacking = [package for package in group if not satisfied(package, installed)]
+        if lacking:
+            kind = _kind(lacking, installed)
+            yield _action(kind, name, " ".join(str(package) for package in lacking), why)
+
+
+def _kind(packages: Iterable[Package], installed: dict[str, str]) -> ActionKind:
+    moved = [package for package in packages if package.name in installed and package.version]
+    if not moved:
+        return "install"
+    from gpusetup.versions import nv
+
+    old, new = upstream(installed[moved[0].name]), upstream(moved[0].version)
+    return "downgrade" if old and new and nv(new) < nv(old) else "upgrade"
+
+
+def _driver_reason(facts: HostFacts, driver: DriverChoice | None) -> str:
+    if driver is None:
+        return ""
+    now = facts.driver.version if facts.driver is not None else None
+    text = f"driver {driver.version} with {driver.module} kernel modules"
+    return f"{text}, in place of {now}" if now and now != driver.version else text
+
+
+def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
+    names = [package.name for package in (*packages.driver, *packages.fabric)]
+    lacking = [name for name in names if name not in facts.packages.held]
+    if lacking:
+        why = "an unattended upgrade must not move libraries under a loaded module"
+        yield _action("hold", "driver", "the driver and everything that belongs to it", why)
+
+
+def _module(facts: HostFacts, driver: DriverChoice) -> Iterator[Action]:
+    target = facts.kernel.target
+    on_disk = target.nvidia if target is not None else None
+    loaded = facts.driver.loaded if facts.driver is not None else None
+    if on_disk is None or on_disk.version != driver.version or (on_disk.flavour or driver.module) != driver.module:
+        have = f"{on_disk.version} is there" if on_disk is not None else "none is there"
+        what = f"nvidia {driver.version} ({driver.module}) for kernel {facts.kernel.next}"
+        yield _action("module", "build", what, f"the kernel that boots next needs its module; {have}")
+    if loaded is None and facts.kernel.running == facts.kernel.next and not facts.nouveau.loaded:
+        yield _action("module", "load", f"nvidia {driver.version}", "no driver is loaded")
+    elif loaded is None or loaded.version != driver.version:
+        yield _action("reboot", "", "reboot", reboot_reason(facts, driver), reboot=True)
+
+
+def reboot_reason(facts: HostFacts, driver: DriverChoice) -> str:
+    """Say what only a reboot brings about; nothing when none is needed."""
+    loaded = facts.driver.loaded if facts.driver is not None else None
+    if facts.nouveau.loaded:
+        return "nouveau is loaded and holds the GPU"
+    if facts.kernel.running != facts.kernel.next:
+        return f"kernel {facts.kernel.next} boots next, {facts.kernel.running} runs"
+    if loaded is not None and loaded.version != driver.version:
+        return f"driver {loaded.version} is loaded; it is exchanged without a reboot when nothing uses it"
+    return ""
+
+
+def _services(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    for name in wanted.services:
+        service = facts.services.get(name) or facts.services.get(f"{name}.service")
+        if service is None or service.enabled not in {"enabled", "static", "alias"}:
+            why = "GPUs stay initialised between programs" if "persistence" in name else "the NVLink fabric needs it"
+            yield _action("service", name, f"enable {name}", why)
+
+
+def _python(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    pins = [line for line in wanted.requirements if not line.startswith("-")]
+    if not pins or wanted.adopted:
+        return
+    path = f"{wanted.settings.python_path}/bin/python"
+    have = next((python for python in facts.pythons if python.path in {path, f"{path}3"}), None)
+    packages = {_canonical(name): version for name, version in have.packages.items()} if have is not None else {}
+    lacking = [pin for pin in pins if not _pinned(pin, packages)]
+    if lacking:
+        where = wanted.settings.python_path
+        yield _action("python", "packages", f"{' '.join(lacking)} in {where}", "the GPU frameworks of the stack")
+
+
+def _pinned(pin: str, packages: dict[str, str]) -> bool:
+    name, _, version = pin.partition("==")
+    return packages.get(_canonical(name.partition("[")[0])) == version
+
+
+def _canonical(name: str) -> str:
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    lacking = [name for name in wanted.settings.containers if name not in facts.containers.configured]
+    if lacking:
+        yield _action("container", "runtimes", ", ".join(lacking), "these runtimes do not know the GPU yet")

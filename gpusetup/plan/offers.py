@@ -1,0 +1,127 @@
+"""What repositories offer, as a host's own package manager reads them."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from gpusetup.model.plan import Package
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpusetup.model.facts import Candidate
+
+__all__ = ["Offer", "Offers", "from_candidates", "from_preview", "upstream"]
+
+_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """One version of a package."""
+
+    version: str
+    size: int | None = None
+    transitional: bool = False
+    source: str = ""
+
+
+class Offers:
+    """Offers by package name, newest first; `known` is false when nobody could look."""
+
+    def __init__(self, packages: dict[str, tuple[Offer, ...]] | None) -> None:
+        self.packages = packages or {}
+        self.known = packages is not None
+
+    def names(self, pattern: str) -> Iterator[str]:
+        """Names that match a pattern, when at least one real version is offered."""
+        for name in sorted(self.packages):
+            if fnmatch.fnmatchcase(name, pattern) and any(not offer.transitional for offer in self.packages[name]):
+                yield name
+
+    def has(self, name: str, version: str = "") -> bool:
+        """Tell whether a package is really offered, at this upstream version if one is given."""
+        return any(not version or upstream(offer.version) == version for offer in self._real(name))
+
+    def upstreams(self, name: str) -> list[str]:
+        """The upstream versions of a package, newest first."""
+        return list(dict.fromkeys(filter(None, (upstream(offer.version) for offer in self._real(name)))))
+
+    def exact(self, name: str, version: str) -> Package:
+        """Return the package at this upstream version: the newest revision offered, else whatever revision comes."""
+        for offer in self._real(name):
+            if upstream(offer.version) == version:
+                return Package(name=name, version=offer.version)
+        return Package(name=name, version=f"{version}-*")
+
+    def newest(self, name: str) -> Package:
+        """Return the package at the newest version that is offered."""
+        return Package(name=name, version=next((offer.version for offer in self._real(name)), ""))
+
+    def matching(self, name: str, pattern: str) -> Package | None:
+        """Return the package at the newest full version that matches a pattern."""
+        found = next((item.version for item in self._real(name) if fnmatch.fnmatchcase(item.version, pattern)), None)
+        return Package(name=name, version=found) if found else None
+
+    def size(self, packages: Iterable[Package]) -> int:
+        """Bytes of these packages themselves, as far as they are known."""
+        total = 0
+        for package in packages:
+            total += next((o.size or 0 for o in self._real(package.name) if o.version == package.version), 0)
+        return total
+
+    def _real(self, name: str) -> tuple[Offer, ...]:
+        return tuple(offer for offer in self.packages.get(name, ()) if not offer.transitional)
+
+
+def upstream(version: str) -> str:
+    """Return NVIDIA's version in a package's: 535.309.01 of 535.309.01-0+deb12u1, 580.95.05 of 3:580.95.05-1.el9."""
+    match = _UPSTREAM.match(version)
+    return match.group(1) if match else ""
+
+
+def from_candidates(candidates: dict[str, Candidate] | None) -> Offers:
+    """Read what the probe found in the repositories that a host has already."""
+    if candidates is None:
+        return Offers(None)
+    return Offers(
+        {
+            name: tuple(
+                Offer(
+                    version=version.version,
+                    size=candidate.size if version.version == candidate.candidate else None,
+                    transitional=candidate.transitional and version.version == candidate.candidate,
+                    source=", ".join(version.sources),
+                )
+                for version in candidate.versions
+            )
+            for name, candidate in candidates.items()
+        }
+    )
+
+
+def from_preview(answer: dict[str, Any] | None) -> Offers:
+    """Read what the preview found in the repositories that the host would have."""
+    if not answer or not isinstance(answer.get("candidates"), dict):
+        return Offers(None)
+    packages = {}
+    for name, versions in answer["candidates"].items():
+        packages[str(name)] = tuple(
+            Offer(
+                version=str(item["version"]),
+                size=item.get("size"),
+                transitional=bool(item.get("transitional")),
+                source=str(item.get("source", "")),
+            )
+            for item in versions
+        )
+    return Offers(packages)
+
+
+def newest_first(versions: Iterable[str]) -> list[str]:
+    """Sort NVIDIA versions."""
+    return sorted(set(versions), key=nv, reverse=True)

@@ -1,0 +1,85 @@
+"""What a package family must know: where packages come from, which drivers they are, and what they are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.plan import Package
+    from gpusetup.model.request import DriverCandidate
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import DriverChoice, Stack
+    from gpusetup.plan.offers import Offers
+
+__all__ = ["Context", "DriverPackages", "Family", "Repository", "debian_arch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """NVIDIA's repository for a distribution and CPU, or a mirror of it."""
+
+    folder: str
+    cpu: str
+    url: str
+    key: dict[str, Any]
+    also: tuple[str, ...] = ()
+    """Other addresses of the same repository, whose entries would collide."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """One class of hosts, and what is known about it."""
+
+    facts: HostFacts
+    settings: Settings
+    offers: Offers
+    repository: Repository | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverPackages:
+    """The driver's own packages, and what must go or stay with them."""
+
+    packages: tuple[Package, ...]
+    prerequisites: tuple[Package, ...] = ()
+    fabric: tuple[Package, ...] = ()
+    streams: tuple[dict[str, str], ...] = ()
+    remove: tuple[str, ...] = ()
+    may_remove: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    prebuilt: bool = False
+    """Modules come signed and built; nothing is compiled on the host."""
+
+
+class Family(Protocol):
+    """One way in which a distribution's packages are named and selected."""
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+
+    @property
+    def manager(self) -> Literal["apt", "dnf"]:
+        """The package manager."""
+
+    def sources(self, context: Context) -> dict[str, Any]:
+        """Return the PackageSet fields that say where packages come from."""
+
+    def patterns(self, context: Context) -> tuple[str, ...]:
+        """Return globs of all names that a choice may need."""
+
+    def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
+        """Return the drivers that are really offered; None when nobody could look."""
+
+    def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
+        """Return the packages of a driver."""
+
+    def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
+        """Return the PackageSet fields of toolkit, cuDNN and NCCL; empty where they come as wheels."""
+
+
+def debian_arch(arch: str) -> str:
+    """Return Debian's name of a CPU architecture."""
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(arch, arch)

@@ -1,0 +1,137 @@
+"""Debian's own packages: one driver per suite, no branch in the names, modules by DKMS, older series as `tesla-NNN`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpusetup.model.plan import Package
+from gpusetup.model.request import DriverCandidate, ModuleFlavour
+from gpusetup.plan.offers import newest_first
+from gpusetup.plan.packages.base import Context, DriverPackages, debian_arch
+
+if TYPE_CHECKING:
+    from gpusetup.model.stack import DriverChoice, Stack
+
+__all__ = ["DebianArchive"]
+
+_SERIES = ("", "-tesla-535", "-tesla-470")
+"""Series that the archive carries side by side: the suite's own, then the older ones."""
+
+_HELD = (
+    "nvidia-*",
+    "libnvidia-*",
+    "libcuda1",
+    "libcudadebugger1",
+    "firmware-nvidia-*",
+    "libnv*",
+    "xserver-xorg-video-nvidia*",
+)
+
+
+class DebianArchive:
+    """Debian 11 to 13 with contrib and non-free."""
+
+    key = "debian-archive"
+    manager: Literal["apt"] = "apt"
+
+    def sources(self, context: Context) -> dict[str, Any]:
+        """Switch contrib and non-free on, from the mirror and with the key that the host uses already."""
+        codename = context.facts.os.codename or ""
+        components = ["main", "contrib", "non-free"]
+        if codename not in {"buster", "bullseye"}:
+            components.append("non-free-firmware")
+        suites = [codename, f"{codename}-updates", f"{codename}-security"]
+        return {
+            "sources": tuple(
+                {
+                    "name": f"gpusetup-{suite}",
+                    "kind": "apt",
+                    "like_suite": suite,
+                    "suites": [suite],
+                    "components": components,
+                    "architectures": [],
+                }
+                for suite in suites
+                if any(suite in source.suites for source in context.facts.packages.sources)
+            )
+        }
+
+    def patterns(self, context: Context) -> tuple[str, ...]:
+        """Kernel modules, user space and headers."""
+        return (
+            "nvidia*-kernel-dkms", "nvidia-smi", "nvidia-tesla-*-smi", "nvidia-persistenced", "libcuda1", "libnvidia-tesla-*-cuda1",
+            "libnvidia-ml1", "firmware-nvidia-gsp", "libnccl2", "nvidia-cuda-toolkit", "nvidia-cudnn",
+            f"linux-headers-{context.facts.kernel.next}", f"linux-headers-{debian_arch(context.facts.arch)}",
+        )  # fmt: skip
+
+    def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
+        """A flavour counts only where its module is exactly as new as the user space."""
+        if not context.offers.known:
+            return None
+        found: dict[str, set[ModuleFlavour]] = {}
+        for series in _SERIES:
+            for version in context.offers.upstreams(_libcuda(series)):
+                for flavour, module in _modules(series).items():
+                    if context.offers.has(module, version):
+                        found.setdefault(version, set()).add(flavour)
+        return tuple(
+            DriverCandidate(version=version, modules=tuple(sorted(found[version]))) for version in newest_first(found)
+        )
+
+    def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
+        """Kernel module, CUDA library, nvidia-smi, GSP firmware; everything at one version."""
+        offers = context.offers
+        series = next(
+            (name for name in _SERIES if offers.has(_libcuda(name), choice.version)),
+            "",
+        )
+        modules = _modules(series)
+        names = [modules[choice.module], _libcuda(series), f"nvidia{series}-smi" if series else "nvidia-smi"]
+        packages = [offers.exact(name, choice.version) for name in names]
+        for name in ("firmware-nvidia-gsp",) if not series else ():
+            if offers.has(name, choice.version):
+                packages.append(offers.exact(name, choice.version))
+        if context.settings.persistence and offers.has("nvidia-persistenced"):
+            packages.append(offers.newest("nvidia-persistenced"))
+        other: ModuleFlavour = "proprietary" if choice.module == "open" else "open"
+        remove = [
+            modules[other],
+            *(_modules(name)[flavour] for name in _SERIES if name != series for flavour in modules),
+        ]
+        return DriverPackages(
+            packages=tuple(packages),
+            prerequisites=kernel_headers(context),
+            remove=tuple(remove),
+            may_remove=_HELD,
+            hold=_HELD,
+        )
+
+    def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
+        """Debian's toolkit when it was asked for as packages and is the one that was chosen; else there are wheels."""
+        fields: dict[str, Any] = {}
+        if context.settings.cuda_from == "packages" and stack.cuda is not None:
+            fields["cuda"] = (Package(name="nvidia-cuda-toolkit"),)
+            if stack.nccl is not None and context.offers.has("libnccl2"):
+                fields["nccl"] = (context.offers.newest("libnccl2"),)
+            if stack.cudnn is not None and context.offers.has("nvidia-cudnn"):
+                fields["cudnn"] = (context.offers.newest("nvidia-cudnn"),)
+        return fields
+
+
+def kernel_headers(context: Context) -> tuple[Package, ...]:
+    """Headers of the kernel that boots next, and the metapackage that brings those of later kernels."""
+    release = context.facts.kernel.next
+    packages = [Package(name=f"linux-headers-{release}")]
+    meta = f"linux-headers-{release.rpartition('-')[2]}"
+    if context.offers.has(meta):
+        packages.append(Package(name=meta))
+    return tuple(packages)
+
+
+def _modules(series: str) -> dict[ModuleFlavour, str]:
+    stem = f"nvidia{series}"
+    return {"proprietary": f"{stem}-kernel-dkms", "open": f"{stem}-open-kernel-dkms"}
+
+
+def _libcuda(series: str) -> str:
+    return f"libnvidia{series}-cuda1" if series else "libcuda1"

@@ -1,0 +1,166 @@
+"""What forbids a change before anything is touched, as far as the facts alone can tell. Repositories are the preview's."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import Exit
+from gpusetup.model.plan import Refusal
+from gpusetup.versions import nv, prefix_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.kernels import KernelPairsFile
+    from gpusetup.model.plan import PackageSet
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import DriverChoice
+
+__all__ = ["driver_refusals", "host_refusals"]
+
+_DRIVER_GUESTS = {
+    "wsl": (
+        "this is WSL: Windows brings the driver",
+        'install or update NVIDIA\'s driver on Windows; inside, ask for libraries only: gpusetup_components=["cuda", "cupy"]',
+    ),
+    "container": (
+        "this is a container: it shares the kernel, and the driver, of its host",
+        "run gpusetup on the host that starts the container",
+    ),
+}
+_ORIGINS = {
+    "distribution": "the distribution",
+    "nvidia": "NVIDIA's repository",
+    "rpmfusion": "RPM Fusion",
+    "other": "another repository",
+    "runfile": "a .run installer",
+}
+
+
+def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
+    """Whatever is wanted: a package database that is broken, a file system that cannot be written."""
+    problems = [text for text in facts.packages.problems if "dpkg was interrupted" not in text]
+    broken = [text for text in problems if "must be reinstalled" in text]
+    if broken:
+        yield Refusal(
+            reference="GS-320",
+            message="the package database is damaged: " + "; ".join(broken[:3]),
+            note="an installation broke off earlier",
+            hint="repair it on the host, then repeat: apt-get install --reinstall the packages named",
+        )
+    for place in ("/", "/usr", "/var"):
+        disk = facts.disks.get(place)
+        if disk is not None and not disk.writable:
+            yield Refusal(
+                reference="GS-321",
+                message=f"{place} cannot be written",
+                note="it is mounted read-only, or failing",
+                hint=f"look at it with: findmnt {place}; dmesg | tail",
+            )
+
+
+def driver_refusals(
+    facts: HostFacts,
+    settings: Settings,
+    choice: DriverChoice,
+    packages: PackageSet,
+    *,
+    prebuilt: bool,
+    pairs: KernelPairsFile,
+) -> Iterator[Refusal]:
+    """Return why this driver may not be put on this host."""
+    refused = facts.virtualisation.driver_refused
+    if refused is not None and not facts.simulated:
+        message, hint = _DRIVER_GUESTS[refused]
+        yield Refusal(reference="GS-322", message=f"no driver can be installed here: {message}", hint=hint)
+    if facts.vgpu_guest:
+        yield Refusal(
+            reference="GS-323",
+            message="the GPU is a slice (vGPU) of its host's: the data-centre driver does not work with it",
+            note="a guest needs the vGPU guest driver of a branch that the host's manager supports",
+            hint="install the guest driver that your cloud or vGPU administrator hands out; gpusetup keeps it and adds the rest",
+        )
+    yield from _origins(facts, settings, packages)
+    if not prebuilt:
+        yield from _secure_boot(facts)
+        yield from _pairs(facts, choice, packages, pairs)
+
+
+def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iterator[Refusal]:
+    installs = facts.driver.installs if facts.driver is not None else ()
+    ours = "distribution" if settings.source == "distro" else "nvidia"
+    wanted = {package.name for package in packages.driver}
+    for install in installs:
+        if install.origin == "runfile" and not settings.replace:
+            yield Refusal(
+                reference="GS-324",
+                message=f"a driver from a .run installer is on this host ({install.version or 'version unknown'})",
+                note="packages beside it overwrite each other's files",
+                hint="apply --replace removes it by its own uninstaller first; that step has no way back. "
+                "Or keep it: it stays when it fits what is asked for",
+            )
+        elif install.origin not in {ours, "runfile"} and not settings.replace:
+            names = ", ".join(install.packages[:4]) + (" …" if len(install.packages) > 4 else "")
+            if set(install.packages) <= wanted:
+                continue
+            yield Refusal(
+                reference="GS-325",
+                message=f"a driver from {_ORIGINS[install.origin]} is installed: {names}",
+                note=f"drivers of two origins break each other, and this plan takes {_ORIGINS[ours]}",
+                hint=_source_hint(install.origin),
+            )
+
+
+def _source_hint(origin: str) -> str:
+    same = {
+        "distribution": "gpusetup_source=distro keeps its origin; ",
+        "nvidia": "gpusetup_source=nvidia keeps its origin; ",
+    }
+    return same.get(origin, "") + "apply --replace exchanges it in one transaction"
+
+
+def _secure_boot(facts: HostFacts) -> Iterator[Refusal]:
+    if not facts.secure_boot or any(key.enrolled for key in facts.firmware.signing_keys):
+        return
+    key = facts.firmware.signing_keys[0].path if facts.firmware.signing_keys else _default_key(facts)
+    yield Refusal(
+        reference="GS-326",
+        message="Secure Boot is on, and the key that signs modules built here is not enrolled",
+        note="the module would be built, and refused by the kernel after the reboot (Key was rejected by service)",
+        hint=f"on the host: mokutil --import {key} (choose a one-time password), reboot, at the console choose "
+        "Enroll MOK and type that password, then repeat this command. Or take signed modules where the "
+        "distribution has them: gpusetup_source=distro on Ubuntu",
+    )
+
+
+def _default_key(facts: HostFacts) -> str:
+    return "/var/lib/shim-signed/mok/MOK.der" if facts.os.id == "ubuntu" else "/var/lib/dkms/mok.pub"
+
+
+def _pairs(facts: HostFacts, choice: DriverChoice, packages: PackageSet, pairs: KernelPairsFile) -> Iterator[Refusal]:
+    release = facts.kernel.next
+    match = re.match(r"\d+(?:\.\d+)*", release)
+    if match is None:
+        return
+    kernel = nv(match.group())
+    versions = {package.version for package in packages.driver}
+    for pair in pairs.pairs:
+        if (
+            prefix_of(choice.version, pair.driver)
+            and pair.module in {"any", choice.module}
+            and (not pair.systems or facts.os.label in pair.systems)
+            and (not pair.package or pair.package in versions)
+            and kernel >= nv(pair.kernel_from)
+            and (not pair.kernel_below or kernel < nv(pair.kernel_below))
+        ):
+            what = pair.package or choice.version
+            yield Refusal(
+                reference="GS-327",
+                message=f"driver {what} ({choice.module} module) does not build for kernel {release}",
+                note=f"known failure: {pair.symptom}",
+                hint=pair.way_out,
+                source=", ".join(pair.sources),
+                exit=int(Exit.REFUSED),
+            )

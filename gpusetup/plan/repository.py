@@ -1,0 +1,67 @@
+"""Where NVIDIA's packages for a distribution are, and what vouches for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.plan.packages.base import Repository
+
+if TYPE_CHECKING:
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.release import Arch
+    from gpusetup.model.repos import RepoDirectory, ReposFile
+    from gpusetup.model.settings import Settings
+
+__all__ = ["directory_of", "repository_of"]
+
+_LAYOUT = "/compute/cuda/repos/"
+
+
+def directory_of(repos: ReposFile, facts: HostFacts) -> RepoDirectory | None:
+    """Return NVIDIA's directory for this distribution and CPU, None when there is none."""
+    for directory in repos.directories:
+        if facts.os.label in directory.systems and facts.arch in directory.arches:
+            return directory
+    return None
+
+
+def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Repository | None:
+    """Return the repository for a host, None when the distribution's own source is used or none exists."""
+    directory = directory_of(repos, facts)
+    if settings.source == "distro" or directory is None:
+        return None
+    arch: Arch = "x86_64" if facts.arch == "x86_64" else "aarch64"
+    cpu = directory.arch_directories.get(arch, repos.repository.arches[arch])
+    official = repos.repository.url.format(directory=directory.directory, arch=cpu)
+    url = official
+    if settings.source != "nvidia":
+        base = settings.source if "://" in settings.source else f"file://{settings.source}"
+        url = base if _LAYOUT in base else f"{base}{_LAYOUT}{directory.directory}/{cpu}"
+    others = [mirror.format(directory=directory.directory, arch=cpu) for mirror in repos.repository.mirrors]
+    return Repository(
+        folder=directory.directory,
+        cpu=cpu,
+        url=url,
+        key=_key(repos, directory, settings, url),
+        also=(official, *others),
+    )
+
+
+def _key(repos: ReposFile, directory: RepoDirectory, settings: Settings, url: str) -> dict[str, Any]:
+    """Return what vouches: a site's own fingerprints, NVIDIA's for this directory, or the keyring package's digest."""
+    if settings.source_fingerprints:
+        key: dict[str, Any] = {"fingerprints": list(settings.source_fingerprints)}
+        place = settings.source_key or f"{url}/{settings.source_fingerprints[0][-8:].lower()}.pub"
+        key["url" if "://" in place else "file"] = place
+        return key
+    known = next((key for key in repos.keys if key.id == directory.key), None)
+    if known is not None and known.fingerprint:
+        return {"fingerprints": [known.fingerprint], "url": f"{url}/{known.file}"}
+    if directory.keyring_sha256:
+        package = {
+            "url": f"{url}/{repos.repository.keyring_package}",
+            "sha256": directory.keyring_sha256,
+            "member": repos.repository.keyring_path.lstrip("/"),
+        }
+        return {"fingerprints": [], "package": package}
+    return {}

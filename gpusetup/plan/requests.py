@@ -1,0 +1,97 @@
+"""From what a host is and what is wanted of it to a question for the resolver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, Request, Requirement
+
+if TYPE_CHECKING:
+    from gpusetup.model.facts import HostFacts, Python
+    from gpusetup.model.settings import Settings
+
+__all__ = ["adopted_python", "request_for", "working_driver"]
+
+_ADOPTED = {
+    "torch": ("torch",),
+    "tensorflow": ("tensorflow",),
+    "jax": ("jax",),
+    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
+}
+_RUNTIME_WHEELS = (
+    "nvidia-cuda-runtime",
+    "nvidia-cuda-runtime-cu13",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cuda-runtime-cu11",
+)
+
+
+def request_for(facts: HostFacts, settings: Settings, candidates: tuple[DriverCandidate, ...] | None = None) -> Request:
+    """Return the question; two hosts with equal questions get the same answer."""
+    driver = working_driver(facts)
+    adopted = adopted_python(facts, settings)
+    arch: Literal["x86_64", "aarch64"] | None = (
+        "aarch64" if facts.arch == "aarch64" else "x86_64" if facts.arch == "x86_64" else None
+    )
+    return Request(
+        requirements=_requirements(settings, adopted),
+        gpus=tuple(sorted({gpu.pci_id for gpu in facts.gpus})),
+        gpu_count=len(facts.gpus),
+        os=facts.os.label,
+        arch=arch,
+        installed_driver=driver,
+        installed_module=facts.driver.flavour if driver and facts.driver else None,
+        driver_candidates=candidates,
+        vgpu_guest=facts.vgpu_guest,
+        native=settings.native,
+        forward=settings.forward,
+    )
+
+
+def working_driver(facts: HostFacts) -> str | None:
+    """Return the driver that is loaded and whole: the one worth keeping when it fits."""
+    driver = facts.driver
+    if driver is None or driver.loaded is None or driver.mismatch or driver.version is None:
+        return None
+    if driver.module is not None and driver.module != driver.version:
+        return None
+    if facts.smi is not None and not facts.smi.ok and not facts.simulated:
+        return None
+    return driver.version
+
+
+def adopted_python(facts: HostFacts, settings: Settings) -> Python | None:
+    """Return the interpreter that was named for adoption, as the probe found it."""
+    if not settings.python_adopt:
+        return None
+    return next((python for python in facts.pythons if python.path == settings.python_adopt), None)
+
+
+def _requirements(settings: Settings, adopted: Python | None) -> tuple[Requirement, ...]:
+    if adopted is None:
+        return settings.requirements
+    asked = settings.requirements or tuple(Requirement(component=name) for name in DEFAULT_COMPONENTS)
+    pinned = []
+    for requirement in asked:
+        if requirement.component in {"cuda", "cudnn", "nccl"}:
+            # In an adopted interpreter these are wheels, and what is there is what counts.
+            continue
+        version = installed_version(adopted, requirement.component)
+        if version is None or requirement.specifier:
+            pinned.append(requirement)
+        else:
+            number, _, variant = version.partition("+")
+            known = variant if requirement.component == "torch" and variant.startswith("cu") else ""
+            pinned.append(Requirement(component=requirement.component, specifier=f"=={number}", variant=known))
+    runtime = next((adopted.packages[name] for name in _RUNTIME_WHEELS if name in adopted.packages), None)
+    if runtime is not None:
+        minor = ".".join(runtime.split(".")[:2])
+        pinned.append(Requirement(component="cuda", specifier=f"=={minor}.*"))
+    if not any(item.component == "python" for item in pinned):
+        pinned.append(Requirement(component="python", specifier=f"=={adopted.version}"))
+    return tuple(pinned)
+
+
+def installed_version(python: Python, component: str) -> str | None:
+    """Return the version of a framework in an interpreter."""
+    return next((python.packages[name] for name in _ADOPTED.get(component, ()) if name in python.packages), None)

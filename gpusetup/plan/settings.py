@@ -1,0 +1,225 @@
+"""Lay what was asked for over each other: a host's own variables, then gpusetup.toml, then the command line.
+
+Every level says the same things under the same names; in an inventory they begin with `gpusetup_`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from typing import TYPE_CHECKING, Any, get_args
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.request import COMPONENTS, Requirement
+from gpusetup.model.settings import RebootPolicy, Settings
+from gpusetup.resolve.requests import ALIASES, parse_requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["KNOWN", "PREFIX", "read_level", "settings_for"]
+
+PREFIX = "gpusetup_"
+
+_ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
+_PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
+_CONTAINERS = ("docker", "containerd", "crio", "podman")
+_OTHERS = ("simulated_root", "become", "candidates", "record", "hosts", "proxy", "no_proxy", "ca_file")
+"""Variables that playbooks and roles read themselves."""
+
+
+def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> dict[str, Any]:
+    """Return one level's settings, checked; `where` is said when one of them is wrong."""
+    level: dict[str, Any] = {}
+    for full, value in values.items():
+        name = full[len(prefix) :]
+        label = f"{where}: {full}"
+        component = ALIASES.get(name, name)
+        if component in COMPONENTS:
+            wish = _requirement(component, value, label)
+            level.setdefault("versions", {})[component] = wish
+        elif name in KNOWN:
+            level[name] = KNOWN[name](value, label)
+        elif name in _OTHERS or name.startswith("verify_"):
+            if name in {"proxy", "no_proxy", "ca_file"}:
+                level["proxy"] = True
+        else:
+            raise _unknown(full, name, where, prefix)
+    _check_components(level, where, prefix)
+    return level
+
+
+def settings_for(host: Mapping[str, Any], file: Mapping[str, Any], line: Sequence[Requirement]) -> Settings:
+    """Return one host's wishes; a higher level's list of components leaves out what lower levels ask for."""
+    wanted: dict[str, Requirement] = {item.component: item for item in line}
+    merged: dict[str, Any] = {}
+    for level in (file, host):
+        listed = level.get("components")
+        if listed is not None:
+            wanted = {name: wanted.get(name, Requirement(component=name)) for name in listed}
+        for name, wish in level.get("versions", {}).items():
+            wanted.pop(name, None)
+            if wish is not None:
+                wanted[name] = wish
+        merged |= {name: value for name, value in level.items() if name not in {"components", "versions"}}
+    order = COMPONENTS.index
+    requirements = tuple(sorted(wanted.values(), key=lambda item: order(item.component)))
+    return Settings(requirements=requirements, **merged)
+
+
+def _check_components(level: Mapping[str, Any], where: str, prefix: str) -> None:
+    listed = level.get("components")
+    for name, wish in level.get("versions", {}).items():
+        if listed is not None and wish is not None and name not in listed and name != "python":
+            raise BadInputError(
+                "GS-312",
+                f"{where} asks for {name} {wish.specifier or ''}".rstrip()
+                + f", but its list of components leaves {name} out",
+                path=f"{where}: {prefix}components",
+                hint=f"add {name} to {prefix}components, or remove {prefix}{name}",
+            )
+
+
+def _unknown(full: str, name: str, where: str, prefix: str) -> BadInputError:
+    known = [*COMPONENTS, *KNOWN, *_OTHERS]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {prefix}{close[0]}? " if close else ""
+    return BadInputError(
+        "GS-311",
+        f"{where}: no setting is called {full}",
+        path=f"{where}: {full}",
+        hint=hint + "Known: " + ", ".join(prefix + item for item in (*COMPONENTS, *KNOWN)),
+    )
+
+
+def _wrong(label: str, value: object, wanted: str) -> BadInputError:
+    return BadInputError("GS-313", f"{label} = {_short(value)} cannot be used", path=label, hint=f"write {wanted}")
+
+
+def _short(value: object) -> str:
+    text = repr(str(value)) if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else text[:77] + "…"
+
+
+def _requirement(component: str, value: Any, label: str) -> Requirement | None:
+    """Read a version, a specifier, `latest` or `true` (any version), `none` or `false` (not this one)."""
+    if isinstance(value, bool) or value is None:
+        return Requirement(component=component) if value else None
+    if isinstance(value, float) and str(value).rpartition(".")[2] in {"1", "2"}:
+        text = str(value)
+        raise BadInputError(
+            "GS-314",
+            f"{label} = {text} may have been {text}0: without quotes it was read as a number",
+            path=label,
+            hint=f'write it in quotes within quotes where Ansible reads INI: {label.rpartition(" ")[2]}="=={text}.*"',
+        )
+    text = str(value).strip()
+    if text.lower() in {"", "latest", "any", "true", "yes"}:
+        return Requirement(component=component)
+    if text.lower() in {"none", "false", "no"}:
+        return None
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        text = f"=={text}.*"
+    elif text[0].isdigit():
+        text = f"=={text}"
+    try:
+        return parse_requirement(component + text)
+    except BadInputError as error:
+        raise BadInputError(error.reference, error.message, path=label, hint=error.hint) from None
+
+
+def _components(value: Any, label: str) -> tuple[str, ...]:
+    names = [ALIASES.get(name, name) for name in _texts(value, label)]
+    for name in names:
+        if name not in COMPONENTS:
+            close = difflib.get_close_matches(name, COMPONENTS, n=1, cutoff=0.5)
+            raise _wrong(label, name, f"{close[0]}?" if close else "some of: " + ", ".join(COMPONENTS))
+    return tuple(dict.fromkeys(names))
+
+
+def _texts(value: Any, label: str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.lstrip().startswith("[") else re.split(r"[,\s]+", value.strip())
+        except ValueError:
+            raise _wrong(label, value, 'a list: ["a", "b"]') from None
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise _wrong(label, value, 'a list: ["a", "b"]')
+    return tuple(item for item in value if item)
+
+
+def _choice(*allowed: str) -> Callable[[Any, str], str]:
+    def read(value: Any, label: str) -> str:
+        if value not in allowed:
+            raise _wrong(label, value, "one of: " + ", ".join(allowed))
+        return str(value)
+
+    return read
+
+
+def _yes(value: Any, label: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
+    if str(value).lower() not in words:
+        raise _wrong(label, value, "true or false")
+    return words[str(value).lower()]
+
+
+def _path(value: Any, label: str) -> str:
+    if not isinstance(value, str) or not _PATH.fullmatch(value) or "/../" in f"{value}/":
+        raise _wrong(label, value, "an absolute path of letters, digits and . _ - + @ : /")
+    return value
+
+
+def _source(value: Any, label: str) -> str:
+    text = str(value)
+    if text in {"nvidia", "distro"} or _ADDRESS.fullmatch(text) or _PATH.fullmatch(text):
+        return text.rstrip("/") or text
+    raise _wrong(label, value, "nvidia, distro, the URL of a mirror or the path of a bundle")
+
+
+def _fingerprints(value: Any, label: str) -> tuple[str, ...]:
+    texts = tuple(text.replace(" ", "").upper() for text in _texts(value, label))
+    if not all(re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", text) for text in texts):
+        raise _wrong(label, value, "full fingerprints: 40 or 64 hexadecimal digits each")
+    return texts
+
+
+def _runtimes(value: Any, label: str) -> tuple[str, ...]:
+    names = _texts(value, label)
+    for name in names:
+        if name not in _CONTAINERS:
+            raise _wrong(label, name, "some of: " + ", ".join(_CONTAINERS))
+    return names
+
+
+def _options(value: Any, label: str) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(
+        re.fullmatch(r"NVreg_[A-Za-z0-9]+", str(name)) and re.fullmatch(r"[\w.,:;=/-]*", str(item))
+        for name, item in value.items()
+    ):
+        raise _wrong(label, value, "a mapping of NVreg_… names to plain values")
+    return value
+
+
+KNOWN: dict[str, Callable[[Any, str], Any]] = {
+    "components": _components,
+    "source": _source,
+    "source_fingerprints": _fingerprints,
+    "source_key": _source,
+    "reboot": _choice(*get_args(RebootPolicy)),
+    "native": _yes,
+    "forward": _yes,
+    "replace": _yes,
+    "cuda_from": _choice("auto", "packages", "wheels"),
+    "python_adopt": _path,
+    "python_interpreter": _path,
+    "python_path": _path,
+    "containers": _runtimes,
+    "persistence": _yes,
+    "hold_kernel": _yes,
+    "driver_options": _options,
+}
+"""Settings beside the components' versions, and how each is read."""
