@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.lab import captures, mirror, network
 from tests.lab.flavours import FLAVOURS
-from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, SOURCE, SSH_KEY, STATE, locked
+from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, SOURCE, SSH_KEY, locked
 from tests.lab.process import run
 from tests.lab.repository import build, catalog_rpm
 from tests.lab.roots import ROOTS
@@ -147,6 +147,5 @@ def _debian_sources(root: Path, spec: HostSpec) -> None:
     settings = {**mirror.pip_settings(), "proxy": network.PROXY, "cert": f"/{CA_BUNDLE}"}
     (root / "etc/pip.conf").write_text("[global]\n" + "".join(f"{key} = {value}\n" for key, value in settings.items()))
     shutil.copy(f"/{CA_BUNDLE}", root / CA_BUNDLE)  # this machine may sit behind a proxy with its own authority
-    allowed = STATE / "mirror-clients"
-    allowed.mkdir(parents=True, exist_ok=True)
-    (allowed / spec.address).touch()
+    network.MIRROR_CLIENTS.mkdir(parents=True, exist_ok=True)
+    (network.MIRROR_CLIENTS / spec.address).touch()

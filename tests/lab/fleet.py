@@ -52,6 +52,9 @@ def _one(spec: HostSpec, present: HostSpec | None) -> Host:
     if present != spec:
         raise LabError(f"the lab host {spec.name} exists and is different ({present}): take it down first")
     host = Host(present)
+    if not host.mounted:  # this machine was rebooted since
+        host.destroy()
+        return Host.create(spec)
     host.power_on()
     return host
 

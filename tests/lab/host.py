@@ -165,6 +165,7 @@ class Host:
         if still:
             raise LabError(f"still mounted, so the files of {self.name} stay: {', '.join(still)}")
         shutil.rmtree(self.folder, ignore_errors=True)
+        (network.MIRROR_CLIENTS / self.address).unlink(missing_ok=True)
         for group in self._cgroups():
             for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
                 folder.rmdir()
@@ -203,6 +204,10 @@ class Host:
     @property
     def running(self) -> bool:
         return self._parent() is not None
+
+    @property
+    def mounted(self) -> bool:
+        return bool(_mounts_under(self.folder))
 
     # -- harm -----------------------------------------------------------------------------------------------------
 
@@ -308,8 +313,16 @@ def _write_known_hosts() -> None:
     with locked("known_hosts"):
         KNOWN_HOSTS.parent.mkdir(parents=True, exist_ok=True)
         new = KNOWN_HOSTS.with_name("known_hosts.new")
-        new.write_text("".join(path.read_text() for path in sorted(HOSTS.glob("*/known_host"))))
+        new.write_text("".join(map(_text, sorted(HOSTS.glob("*/known_host")))))
         new.replace(KNOWN_HOSTS)
+
+
+def _text(path: Path) -> str:
+    """Its content; nothing when another process has just removed the host."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
 
 
 def _mounts_under(folder: Path) -> list[str]:

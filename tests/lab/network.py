@@ -19,6 +19,7 @@ PREFIX = 16
 PROXY_PORT, REPOSITORY_PORT = 3128, 8077
 PROXY = f"http://{GATEWAY}:{PROXY_PORT}"
 REPOSITORY_URL = f"http://{GATEWAY}:{REPOSITORY_PORT}"
+MIRROR_CLIENTS = STATE / "mirror-clients"  # one file per address that may use the proxy
 
 # Addresses below are for the inventories in the repository, those from here on for tests.
 FIRST_FREE = int(IPv4Address("10.77.1.1"))
@@ -35,10 +36,16 @@ def outer_link(address: str) -> str:
     return f"gl{third}-{fourth}"
 
 
+def hardware_address(address: str) -> str:
+    """Made of the address, so that a new host with an old one's address is not taken for it."""
+    return "02:4c:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+
+
 def bridge_up() -> None:
     with locked("bridge"):
         if not Path(f"/sys/class/net/{BRIDGE}").exists():
-            run(["ip", "link", "add", BRIDGE, "type", "bridge", "forward_delay", "0"])
+            # A hardware address of its own: else it takes one of its ports', and changes as hosts come and go.
+            run(["ip", "link", "add", BRIDGE, "address", hardware_address(GATEWAY), "type", "bridge", "forward_delay", "0"])
             run(["ip", "addr", "add", f"{GATEWAY}/{PREFIX}", "dev", BRIDGE])
             run(["ip", "link", "set", BRIDGE, "up"])
         _server_up()
@@ -59,7 +66,8 @@ def plug_in(name: str, address: str) -> None:
     if not Path(f"/run/netns/{space}").exists():
         run(["ip", "netns", "add", space])
     if not Path(f"/sys/class/net/{link}").exists():
-        run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", space])
+        own = hardware_address(address)
+        run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "address", own, "netns", space])
         run(["ip", "link", "set", link, "master", BRIDGE, "up"])
         run(["ip", "-n", space, "addr", "add", f"{address}/{PREFIX}", "dev", "eth0"])
         run(["ip", "-n", space, "link", "set", "eth0", "up"])
@@ -96,6 +104,7 @@ def _server_pid() -> int | None:
 def _server_up() -> None:
     if _server_pid():
         return
+    (STATE / "server.ready").unlink(missing_ok=True)
     with (STATE / "server.log").open("ab") as log:
         server = Popen(
             [sys.executable, "-m", "tests.lab.server"],

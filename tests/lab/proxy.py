@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 from urllib.parse import urlsplit
 
-from tests.lab import mirror
-from tests.lab.places import STATE
+from tests.lab import mirror, network
 
 CHUNK = 1 << 16
 
@@ -21,7 +20,7 @@ async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
     client = writer.get_extra_info("peername")[0]
-    if not (STATE / "mirror-clients" / client).exists():
+    if not (network.MIRROR_CLIENTS / client).exists():
         return await _refuse(writer, b"403 Forbidden", b"this lab host was made without network=mirror\n")
     request, _, rest = head.partition(b"\r\n")
     method, target, _ = request.decode("latin-1").split(" ", 2)

@@ -1,0 +1,176 @@
+"""The lab itself: hosts come up, can be reached, hurt and repaired, and leave nothing behind."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab import fleet, network
+from tests.lab.host import Host, HostSpec
+from tests.lab.places import HOSTS, KNOWN_HOSTS, LabError
+from tests.lab.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+
+@pytest.fixture(scope="module")
+def host(lab_hosts_module: Callable[..., list[Host]]) -> Host:
+    (made,) = lab_hosts_module(flavour="debian12", machine="t4", disks={"/boot": 64})
+    return made
+
+
+def test_everything_started(host: Host) -> None:
+    assert host.ssh("systemctl", "is-system-running").stdout.strip() == "running"
+    assert host.ssh("cat", "/etc/os-release").stdout.count("bookworm")
+
+
+def test_arguments_are_not_interpreted_by_the_remote_shell(host: Host) -> None:
+    assert host.ssh("printf", "%s|", "a b", "$(touch /tmp/x)", ";id").stdout == "a b|$(touch /tmp/x)|;id|"
+
+
+def test_people_have_the_rights_that_the_readme_says(host: Host) -> None:
+    assert host.ssh("sudo", "-n", "id", "-u", user="admin").stdout.strip() == "0"
+    assert host.ssh("sudo", "-n", "true", user="ops", check=False).returncode != 0
+    assert host.ssh("sudo", "-S", "id", "-u", user="ops", text="lab-password\n").stdout.strip() == "0"
+    refused = host.ssh("sudo", "-S", "id", "-u", user="guest", text="lab-password\n", check=False)
+    assert refused.returncode != 0
+
+
+def test_another_host_key_is_refused(host: Host, tmp_path: Path) -> None:
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"])
+    kind, key, _ = (tmp_path / "key.pub").read_text().split(None, 2)
+    (tmp_path / "known_hosts").write_text(f"{host.address} {kind} {key}\n")
+    argv = [word.replace(str(KNOWN_HOSTS), str(tmp_path / "known_hosts")) for word in host.ssh_argv()]
+    done = run([*argv, "true"], check=False)
+    assert done.returncode == 255
+    assert "verification failed" in done.stderr.lower()
+
+
+def test_reboot_is_a_new_boot_of_the_same_disk(host: Host) -> None:
+    host.ssh("touch", "/var/lib/stays", "/run/goes")
+    before = host.boot_id()
+    host.reboot()
+    assert host.boot_id() != before
+    assert host.path("/var/lib/stays").exists()
+    assert host.ssh("test", "-e", "/run/goes", check=False).returncode == 1
+
+
+def test_power_cut_ends_everything_at_once_and_keeps_the_disk(host: Host) -> None:
+    subprocess.Popen([*host.ssh_argv(), "echo begun >/var/lib/job; sleep 60; echo ended >/var/lib/job"], stderr=subprocess.DEVNULL)
+    while not host.path("/var/lib/job").exists():
+        time.sleep(0.05)
+    host.power_cut()
+    assert not host.running
+    assert host.ssh("true", check=False).returncode == 255
+    host.power_on()
+    assert host.ssh("cat", "/var/lib/job").stdout == "begun\n"
+
+
+def test_cut_network_and_back(host: Host) -> None:
+    host.cut_network()
+    assert host.ssh("true", check=False, timeout=20).returncode == 255
+    host.restore_network()
+    assert host.ssh("true").returncode == 0
+
+
+def test_a_disk_of_its_own_can_be_filled_and_freed(host: Host) -> None:
+    host.fill_disk("/boot")
+    full = host.ssh("dd", "if=/dev/zero", "of=/boot/new", "bs=1M", "count=1", check=False)
+    assert "No space left on device" in full.stderr
+    host.free_disk("/boot")
+    host.ssh("dd", "if=/dev/zero", "of=/boot/new", "bs=1M", "count=1")
+    with pytest.raises(LabError, match="no disk of its own"):
+        host.fill_disk("/")
+
+
+def test_the_simulated_kernel_follows_the_hosts_files(host: Host) -> None:
+    def takes_the_gpu() -> str:
+        return host.ssh("sh", "-c", "ls -d /sys/module/nouveau 2>/dev/null", check=False).stdout.strip()
+
+    assert takes_the_gpu(), "a new host with a GPU starts nouveau"
+    host.path("/etc/modprobe.d/blacklist-nouveau.conf").write_text("blacklist nouveau\n")
+    host.reboot()
+    assert takes_the_gpu(), "the initramfs was not rebuilt, so nouveau still starts from it"
+    host.ssh("update-initramfs", "-u")
+    host.reboot()
+    assert not takes_the_gpu()
+    host.path("/etc/modprobe.d/blacklist-nouveau.conf").unlink()
+    host.ssh("update-initramfs", "-u")
+    host.ssh("sed", "-i", 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX="modprobe.blacklist=nouveau"/', "/etc/default/grub")
+    host.ssh("update-grub")
+    host.reboot()
+    assert "modprobe.blacklist=nouveau" in host.ssh("cat", "/proc/cmdline").stdout
+    assert not takes_the_gpu()
+
+
+def test_ten_hosts_of_every_flavour_side_by_side(lab_hosts: Callable[..., list[Host]]) -> None:
+    flavours = ["debian12", "debian13", "ubuntu2204-like", "ubuntu2404-like", "rocky9-like"] * 2
+    lab_hosts(**{"first": {"flavour": flavour} for flavour in ["debian12"]})  # roots and repositories are ready from here on
+    started = time.monotonic()
+    hosts = lab_hosts(**{f"h{number}": {"flavour": flavour} for number, flavour in enumerate(flavours)})
+    print(f"ten hosts up in {time.monotonic() - started:.1f} s")
+    assert len({host.address for host in hosts}) == 10
+    names = {host.ssh("sh", "-c", ". /etc/os-release; echo $ID $VERSION_ID").stdout.strip() for host in hosts}
+    assert names == {"debian 12", "debian 13", "ubuntu 22.04", "ubuntu 24.04", "rocky 9.6"}
+
+
+def test_up_again_changes_nothing_and_a_different_wish_is_refused(lab_hosts: Callable[..., list[Host]]) -> None:
+    (host,) = lab_hosts(machine="t4")
+    before = host.boot_id()
+    (again,) = fleet.up([host.spec])
+    assert again.boot_id() == before
+    with pytest.raises(LabError, match="is different"):
+        fleet.up([HostSpec(**{**vars(host.spec), "machine": "v100"})])
+
+
+def test_an_unknown_word_names_the_known_ones() -> None:
+    with pytest.raises(LabError, match="unknown machine 't5'; known: .*t4"):
+        HostSpec(name="x", machine="t5")
+
+
+def test_a_hermetic_host_reaches_nothing_outside(host: Host) -> None:
+    fetched = host.ssh("python3", "-c", PROXY_TRY, network.GATEWAY, str(network.PROXY_PORT), check=False)
+    assert "403" in fetched.stdout, fetched
+    assert host.ssh("ip", "route", "show", "default").stdout == ""
+
+
+PROXY_TRY = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), 5) as s:
+    s.sendall(b"GET http://example.com/ HTTP/1.1\\r\\nHost: example.com\\r\\n\\r\\n")
+    print(s.recv(100).decode())
+"""
+
+
+def test_a_host_with_the_mirror_gets_real_packages(lab_hosts: Callable[..., list[Host]]) -> None:
+    (host,) = lab_hosts(flavour="debian12-bare", network="mirror")
+    updated = host.ssh("apt-get", "update", check=False, timeout=300)
+    if updated.returncode and run(["apt-get", "update"], check=False, timeout=300).returncode:
+        pytest.skip("this machine's own Debian mirror does not answer")
+    assert updated.returncode == 0, updated.stderr
+    policy = host.ssh("apt-cache", "policy", "nvidia-kernel-dkms").stdout
+    assert "Candidate: 535." in policy
+
+
+def test_down_leaves_nothing(lab_machine: None) -> None:
+    host = Host.create(HostSpec(name=f"leaves-{time.monotonic_ns() % 100000}", machine="t4", disks={"/": 700, "/boot": 64}))
+    host.ssh("true")
+    folder, link = host.folder, Path(f"/sys/class/net/{network.outer_link(host.address)}")
+    assert link.exists()
+    host.destroy()
+    assert not folder.exists()
+    assert not link.exists()
+    assert not Path(f"/run/netns/{network.namespace(host.name)}").exists()
+    assert str(folder) not in Path("/proc/self/mounts").read_text()
+    assert host.address not in KNOWN_HOSTS.read_text()
+    assert not [path for path in Path("/sys/fs/cgroup").glob(f"*/gpusetup-lab/{host.name}")]
+    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    assert not any(f"--machine={host.name}\0".encode() in command for command in commands)
+    if not any(HOSTS.glob("*/host.json")):
+        assert not Path(f"/sys/class/net/{network.BRIDGE}").exists()
