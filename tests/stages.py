@@ -1,0 +1,168 @@
+"""What `./dev test` runs: stages one after the other, each said to have run, failed or been skipped with the reason."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+QUICK = ("architecture", "cli", "crosscheck", "data", "drive", "golden", "hosts", "modules", "property", "unit")
+
+
+class Outcome(NamedTuple):
+    stage: str
+    state: str
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    note: str = ""
+
+
+def _run(*argv: str, env: dict[str, str] | None = None) -> int:
+    print("\n$ " + " ".join(argv), flush=True)
+    return subprocess.run(argv, cwd=ROOT, env={**os.environ, **(env or {})}, check=False).returncode
+
+
+def _counts(report: Path) -> tuple[int, int, int]:
+    if not report.exists():
+        return 0, 1, 0
+    suite = ET.parse(report).getroot().find("testsuite")
+    assert suite is not None
+    total, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
+    failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+    return total - failed - skipped, failed, skipped
+
+
+def _pytest(stage: str, *arguments: str) -> Outcome:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        code = _run(sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *arguments)
+        passed, failed, skipped = _counts(report)
+    if code not in (0, 5) and not failed:
+        failed = 1
+    state = "failed" if failed else "passed" if passed else "skipped"
+    return Outcome(stage, state, time.monotonic() - began, passed, failed, skipped)
+
+
+def _commands(stage: str, *commands: tuple[str, ...]) -> Outcome:
+    began = time.monotonic()
+    failed = sum(1 for command in commands if _run(*command) != 0)
+    state = "failed" if failed else "passed"
+    return Outcome(stage, state, time.monotonic() - began, len(commands) - failed, failed)
+
+
+def lint() -> Outcome:
+    commands: list[tuple[str, ...]] = [("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",)]
+    if (ROOT / ".yamllint").exists():
+        commands.append(("yamllint", "--strict", "."))
+    if (ROOT / ".ansible-lint").exists():
+        commands.append(("ansible-lint", "--offline", "-q"))
+    return _commands("lint", *commands)
+
+
+def unit() -> Outcome:
+    folders = [f"tests/{name}" for name in QUICK if (ROOT / "tests" / name).exists()]
+    return _pytest("unit", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not lab and not gpu", *folders)
+
+
+def package() -> Outcome:
+    """Build the sdist, the wheel from that sdist, install it alone, and use it away from the checkout."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        python = str(Path(folder) / "venv" / "bin" / "python")
+        codes = [
+            _run(sys.executable, "-m", "build", "--outdir", folder, str(ROOT)),
+            _run(sys.executable, "-m", "venv", str(Path(folder) / "venv")),
+        ]
+        wheel = next((str(path) for path in Path(folder).glob("gpusetup-*.whl")), "no-wheel-was-built")
+        codes.append(_run(python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", wheel))
+        for command in (("content", "path"), ("matrix", "torch==2.6.*", "--gpu", "v100"), ("apply", "--help")):
+            print(f"\n$ gpusetup {' '.join(command)}   (the installed wheel)", flush=True)
+            codes.append(subprocess.run([python, "-m", "gpusetup", *command], cwd=folder, check=False).returncode)
+    failed = sum(1 for code in codes if code != 0)
+    state = "failed" if failed else "passed"
+    return Outcome("package", state, time.monotonic() - began, len(codes) - failed, failed)
+
+
+def _needs_root(stage: str) -> Outcome | None:
+    if os.geteuid() != 0:
+        return Outcome(stage, "skipped", 0, note="needs root (sudo ./dev test " + stage + ")")
+    if shutil.which("apt-get") is None:
+        return Outcome(stage, "skipped", 0, note="builds its hosts with Debian's tools: needs Debian or Ubuntu")
+    return None
+
+
+def lab() -> Outcome:
+    return _needs_root("lab") or _pytest("lab", "-m", "lab and not slow", "tests/lab")
+
+
+def lab_slow() -> Outcome:
+    return _needs_root("lab-slow") or _pytest("lab-slow", "-m", "lab and slow", "tests/lab")
+
+
+def molecule() -> Outcome:
+    refused = _needs_root("molecule")
+    if refused:
+        return refused
+    if _run(sys.executable, "-m", "pip", "install", "-qq", "--group", "molecule") != 0:
+        return Outcome("molecule", "failed", 0, failed=1, note="molecule could not be installed")
+    scenarios = sorted(path.parent.parent.name for path in ROOT.glob("roles/*/molecule/default"))
+    began = time.monotonic()
+    failed = 0
+    for role in scenarios:
+        print(f"\n$ molecule test ({role})", flush=True)
+        done = subprocess.run(["molecule", "test"], cwd=ROOT / "roles" / role, check=False)
+        failed += done.returncode != 0
+    state = "failed" if failed else "passed" if scenarios else "skipped"
+    return Outcome("molecule", state, time.monotonic() - began, len(scenarios) - failed, failed)
+
+
+def gpu() -> Outcome:
+    if shutil.which("nvidia-smi") is None:
+        return Outcome("gpu", "skipped", 0, note="no NVIDIA GPU here")
+    return _pytest("gpu", "-m", "gpu", "tests/gpu")
+
+
+STAGES = {
+    "lint": lint,
+    "unit": unit,
+    "package": package,
+    "lab": lab,
+    "lab-slow": lab_slow,
+    "molecule": molecule,
+    "gpu": gpu,
+}
+DEFAULT = ("lint", "unit", "package", "lab", "gpu")
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in STAGES]
+    if unknown:
+        print(f"unknown stage {unknown[0]}; there are: {', '.join(STAGES)}", file=sys.stderr)
+        return 2
+    outcomes = [STAGES[name]() for name in names or DEFAULT]
+    print("\nstage      state     seconds  passed  failed  skipped")
+    for item in outcomes:
+        print(
+            f"{item.stage:<10} {item.state:<9} {item.seconds:>7.0f}  {item.passed:>6}  {item.failed:>6}  "
+            f"{item.skipped:>7}  {item.note}".rstrip()
+        )
+    left_out = [name for name in STAGES if name not in {item.stage for item in outcomes}]
+    if left_out:
+        print(f"not run: {', '.join(left_out)} (./dev test STAGE)")
+    passed, failed, skipped = (sum(getattr(item, name) for item in outcomes) for name in ("passed", "failed", "skipped"))
+    print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
