@@ -13,6 +13,9 @@ description:
     leaves as it is counts as unchanged.
   - Runtimes are restarted only when asked, because that stops containers.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   runtimes:
     description: Runtimes to configure; podman needs only the CDI specification.
     type: list
@@ -88,7 +91,7 @@ def main():
         ),
         supports_check_mode=True,
     )
-    ledger, env = Ledger(module.params["state_dir"], module.check_mode), process.environment()
+    ledger, env = Ledger(module.params["host"]["state_dir"], module.check_mode), process.environment()
     changed, pending = False, []
     try:
         tool = shutil.which("nvidia-ctk", path=env["PATH"])

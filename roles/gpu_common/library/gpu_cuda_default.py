@@ -12,6 +12,9 @@ description:
   - C(/usr/local/cuda), C(PATH) for login shells and the dynamic linker's path name the default toolkit. Where NVIDIA's packages
     manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   roots:
     description: C(version) and C(path) of every toolkit.
     type: list
@@ -97,7 +100,7 @@ def main():
         ),
         supports_check_mode=True,
     )
-    ledger, env = Ledger(module.params["state_dir"], module.check_mode), process.environment()
+    ledger, env = Ledger(module.params["host"]["state_dir"], module.check_mode), process.environment()
     try:
         root = chosen(module.params["roots"], module.params["default"], module.check_mode)
         changed = set_link(ledger, root, env)

@@ -13,6 +13,9 @@ description:
   - Loads the module, or unloads an older one and loads the new, only when no process and no display uses the GPU; services of
     the driver itself are stopped and started again. Otherwise it tells why a reboot is needed. It never kills a process.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   options:
     description: Module options.
     type: dict

@@ -13,6 +13,9 @@ description:
     reads the image afterwards as proof.
   - Runs detached; repeat the call until C(finished) is true.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   state:
     description: C(present) keeps nouveau away, C(absent) undoes it.
     type: str

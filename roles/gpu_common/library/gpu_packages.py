@@ -15,6 +15,9 @@ description:
     to what they were and returns the compiler's first error.
   - Runs detached. A cut connection does not stop it; the same call joins it. Repeat the call until C(finished) is true.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   manager:
     description: The host's package manager.
     type: str

@@ -16,6 +16,9 @@ description:
   - Never changes anything and never fails for something that is wrong with the host. It returns findings; O(refuse=true) turns
     findings of level C(refuse) into a failure.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   refuse:
     description: Fail when there is a finding of level C(refuse).
     type: bool

@@ -12,6 +12,9 @@ description:
   - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut off is not
     forgotten. Processes on the GPU are named. Nothing is changed.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   version:
     description: NVIDIA's version that must run; empty needs no reboot.
     type: str
@@ -65,7 +68,7 @@ def main():
         ),
         supports_check_mode=True,
     )
-    machine = Machine(module.params["simulated_root"])
+    machine = Machine(module.params["host"]["simulated_root"])
     reasons = kernel_module.reboot_reasons(machine, module.params["version"], module.params["flavour"], module.params["kernels"])
     users = sessions.gpu_processes(machine.host) or []
     module.exit_json(changed=False, needed=bool(reasons), reasons=reasons, processes=users, kernel=machine.kernels()["running"])

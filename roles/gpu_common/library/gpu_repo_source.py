@@ -13,6 +13,9 @@ description:
     first, and one wrong key means that nothing at all is written.
   - Other entries for the same address can be switched off; M(gpu_state) brings them back on removal.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   sources:
     description: The repositories, see the role variables.
     type: list

@@ -12,6 +12,9 @@ description:
   - One call for several units. What they were before is recorded, so that removal brings it back. A unit that does not start is
     a failure with the last lines of its journal.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   names:
     description: Units.
     type: list
@@ -51,7 +54,7 @@ def main():
         ),
         supports_check_mode=True,
     )
-    ledger, env = Ledger(module.params["state_dir"], module.check_mode), process.environment()
+    ledger, env = Ledger(module.params["host"]["state_dir"], module.check_mode), process.environment()
     try:
         changed = services.bring_up(ledger, module.params["names"], module.params["start"], env, module.check_mode)
         ledger.save()

@@ -13,6 +13,9 @@ description:
   - C(begin) tells in one look whether the host is still exactly what the last finished apply left and was asked for the same;
     a play can end there.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   mode:
     description:
       - C(begin) opens an apply, C(finish) records it, C(revert) brings back the files that a failed one changed.
@@ -45,7 +48,7 @@ EXAMPLES = r"""
   gpu_state:
     mode: begin
     manager: apt
-    wanted: "{{ __gpu_wanted }}"
+    wanted: "{{ __gpu_common_wanted }}"
   register: begun
 """
 
@@ -59,11 +62,10 @@ deviations:
   returned: for begin
   type: list
   elements: dict
-pending:
-  description: Why a reboot is still needed.
-  returned: for finish
-  type: list
-  elements: str
+gpu_result:
+  description: C(state) (done, unchanged, pending-reboot), C(packages), C(holds), C(files), C(reboot), C(history_id).
+  returned: for finish, and for begin of a converged host
+  type: dict
 remove:
   description: Packages that gpusetup brought.
   returned: for removal
@@ -84,7 +86,7 @@ def act(state, mode):
     if mode == "begin":
         return state.begin()
     if mode == "finish":
-        return dict(state.finish() if not state.check else {"pending": []}, changed=False)
+        return dict(state.finish() if not state.check else {}, changed=False)
     if mode == "revert":
         restored = state.revert()
         return {"changed": bool(restored), "restored": restored}

@@ -13,6 +13,9 @@ description:
     in one step once pip is done and the versions were compared. A failure leaves the old environment in use.
   - Runs detached; repeat the call until C(finished) is true.
 options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
   path:
     description: The link that names the environment.
     type: path

@@ -125,6 +125,8 @@ class Ledger(object):
     def revert_apply(self):
         """Bring back every file that the apply now under way has changed; return their paths."""
         now = self.state["apply"].get("id")
+        if now is None or self.state["apply"].get("finished"):
+            return []
         paths = [path for path, entry in self.state["files"].items() if entry.get("apply") == now and "previous" in entry]
         return [path for path in sorted(paths, reverse=True) if self.restore(path, "previous")]
 

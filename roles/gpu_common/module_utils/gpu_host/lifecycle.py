@@ -26,7 +26,8 @@ class Lifecycle(object):
         finished = state["apply"].get("finished") and state["expect"].get("digest") == self.digest
         found = drift.deviations(self.ledger, self.machine, self.request) if finished else []
         if finished and not found:
-            return {"changed": False, "converged": True, "deviations": [], "id": state["apply"]["id"], "resumed": False}
+            told = self._told("unchanged", {}, [])
+            return {"changed": False, "converged": True, "deviations": [], "id": state["apply"]["id"], "resumed": False, "gpu_result": told}
         resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
         identity = self.request["id"] or (state["apply"]["id"] if resumed else "{}-{}".format(now(), self.digest[:6]))
         if not self.check:
@@ -82,7 +83,20 @@ class Lifecycle(object):
         state["apply"] = dict(state["apply"], id=identity, digest=self.digest, finished=now())
         self.ledger.save()
         self.ledger.write_history(record, request["keep"])
-        return {"id": identity, "pending": reasons, "holds": state["holds"], "files": sorted(state["files"]), "simulated": record["simulated"]}
+        change = transaction.packages.difference(before["packages"], record["after"]["packages"])
+        return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
+
+    def _told(self, outcome, change, reasons):
+        """Return what the play tells about this host."""
+        return {
+            "state": outcome,
+            "history_id": self.ledger.state["apply"].get("id"),
+            "packages": change,
+            "holds": self.ledger.state["holds"],
+            "files": sorted(self.ledger.state["files"]),
+            "reboot": {"needed": bool(reasons), "reasons": reasons},
+            "simulated": self.machine.simulated is not None,
+        }
 
     def revert(self):
         """After a failure: bring back the files that this apply changed."""

@@ -1,15 +1,18 @@
 """Argument specifications that several modules share, and their translation into plain parameters."""
 
+import re
+
 _LIST = {"type": "list", "elements": "str", "default": []}
 _TEXT = {"type": "str", "default": ""}
 
-COMMON = {
+_HOST = {
     "state_dir": {"type": "path", "default": "/var/lib/gpusetup"},
-    "simulated_root": {"type": "str", "default": ""},
-    "proxy": dict(_TEXT, no_log=True),
+    "simulated_root": _TEXT,
+    "proxy": _TEXT,
     "no_proxy": _LIST,
-    "ca_file": {"type": "str", "default": ""},
+    "ca_file": _TEXT,
 }
+COMMON = {"host": {"type": "dict", "options": _HOST, "apply_defaults": True}}
 PACKAGE = {
     "type": "list",
     "elements": "dict",
@@ -103,7 +106,12 @@ def spec(*parts, **own):
 
 
 def plain(module):
-    """Return the module's parameters with the network ones joined under `network`."""
-    params = dict((key, value) for key, value in module.params.items())
-    params["network"] = {"proxy": params.pop("proxy"), "no_proxy": params.pop("no_proxy"), "ca_file": params.pop("ca_file")}
+    """Return the module's parameters with those of the host beside them and the network ones joined under `network`."""
+    params = dict((key, value) for key, value in module.params.items() if key != "host")
+    host = module.params["host"]
+    params.update(state_dir=host["state_dir"], simulated_root=host["simulated_root"])
+    params["network"] = {"proxy": host["proxy"], "no_proxy": host["no_proxy"], "ca_file": host["ca_file"]}
+    proxy = re.sub(r"//[^@/]+@", "//", host["proxy"])
+    if proxy != host["proxy"]:
+        module.no_log_values.add(host["proxy"])
     return params

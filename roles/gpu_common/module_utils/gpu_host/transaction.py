@@ -62,7 +62,14 @@ class Transaction(object):
         self.started = time.time()
 
     def run(self):
-        """Do it; return what changed."""
+        """Do it and return what changed; after a failure the files that this apply wrote are brought back too."""
+        try:
+            return self._run()
+        except HostFailure as failure:
+            failure.result = dict(getattr(failure, "result", {}), reverted_files=self.ledger.revert_apply())
+            raise
+
+    def _run(self):
         params = self.params
         locks.wait_until_free(self.host.lock_holder, params["lock_timeout"], self.job.tell)
         damaged = self.host.repair()

@@ -39,8 +39,8 @@ def open_host(root="/"):
 def collect(host, simulated=None, with_candidates=True, pythons=()):
     """Return the facts of a host as plain data.
 
-    `simulated` is a captured machine (a FolderHost) whose PCI devices, virtualisation, firmware and kernel stand in for this
-    host's own; everything else still comes from the host.
+    `simulated` is a captured machine (a FolderHost) whose PCI devices, virtualisation and firmware stand in for this host's
+    own, and which says what kernel runs; everything else still comes from the host.
     """
     machine = simulated or host
     os_release = system.os_release(host)
@@ -48,7 +48,7 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
     triplet = "aarch64-linux-gnu" if arch == "aarch64" else "x86_64-linux-gnu"
     kernel = kernels.collect(host)
     if simulated is not None:
-        _stand_in_kernel(kernel, kernels.collect(simulated))
+        _stand_in_kernel(kernel, simulated)
     loaded = modules.loaded(host)
     waiting = _Waiting()
     installed = packages.collect(host, os_release["family"])
@@ -107,13 +107,16 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
     return document
 
 
-def _stand_in_kernel(kernel, captured):
-    """A simulated host's kernel is the newest one that its own root has, else the captured one; never the outer machine's."""
+def _stand_in_kernel(kernel, simulated):
+    """A simulated host's kernel is one that its own root has, else the captured one; never the outer machine's."""
     own = [item["release"] for item in kernel["installed"]]
-    kernel["running"] = kernel["next"] = own[-1] if own else captured["next"]
-    kernel["next_basis"] = "simulated: " + ("newest kernel or headers on the host" if own else "the captured machine's kernel")
-    kernel["compiler"] = captured["compiler"]
-    kernel["cmdline"] = kernel["cmdline_next"]
+    captured = kernels.collect(simulated)
+    if not any(item["image"] for item in kernel["installed"]):
+        kernel["next"] = own[-1] if own else captured["next"]
+        kernel["next_basis"] = "newest headers on the host" if own else "the captured machine's kernel"
+    kernel["next_basis"] = "simulated: " + kernel["next_basis"]
+    kernel["running"] = captured["running"] if captured["running"] in own else kernel["next"]
+    kernel["compiler"] = kernels.compiler(simulated, kernel["next"]) if not own else kernel["compiler"]
 
 
 def _with_smi(gpus, told):

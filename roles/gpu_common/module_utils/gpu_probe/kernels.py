@@ -12,7 +12,7 @@ _IMAGES = ("/boot/vmlinuz-{}", "/boot/vmlinux-{}", "/boot/Image-{}", "/lib/modul
 
 def collect(host):
     """Return what the boot loader and /lib/modules say."""
-    running = host.observe("kernel", platform.release) or "unknown"
+    running = host.observe("kernel", platform.release) or host.value("/proc/sys/kernel/osrelease") or "unknown"
     cmdline = host.read("/proc/cmdline", "kernel.cmdline", keep=_only_gpu_arguments) or ""
     installed = [describe(host, release) for release in releases(host)]
     following, basis = next_to_boot(host, running, installed)
@@ -22,7 +22,7 @@ def collect(host):
         "next_basis": basis,
         "cmdline": gpu_arguments(cmdline),
         "cmdline_next": gpu_arguments(configured_cmdline(host)),
-        "compiler": _compiler(host.read("/proc/version") or ""),
+        "compiler": compiler(host, following),
         "installed": installed,
     }
 
@@ -138,6 +138,23 @@ def _grub_lines(text):
 def _entry_lines(text):
     """Keep of a boot entry the arguments that matter to a GPU."""
     return "".join("options {}\n".format(_only_gpu_arguments(line)) for line in re.findall(r"^options\s+(.*)$", text, re.MULTILINE))
+
+
+_CONFIGURATIONS = ("/boot/config-{}", "/lib/modules/{}/config", "/lib/modules/{}/build/include/config/auto.conf")
+
+
+def compiler(host, release):
+    """Return the compiler that built a kernel, such as gcc-12: from its configuration, else what the running one says."""
+    for path in _CONFIGURATIONS:
+        text = host.read(path.format(release), keep=_compiler_line)
+        if text:
+            return _compiler(text.partition("=")[2])
+    return _compiler(host.read("/proc/version") or "")
+
+
+def _compiler_line(text):
+    match = re.search(r"^CONFIG_CC_VERSION_TEXT=.*$", text, re.MULTILINE)
+    return match.group(0) if match else ""
 
 
 def _compiler(version):
