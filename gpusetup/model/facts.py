@@ -109,7 +109,7 @@ class Kernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Arguments of the running kernel that matter to a GPU."""
     cmdline_next: tuple[str, ...] = ()
     compiler: str | None = None
-    """The compiler that built the running kernel, such as gcc-12."""
+    """The compiler that built the kernel that boots next, such as gcc-12."""
     installed: tuple[InstalledKernel, ...] = ()
 
     @property

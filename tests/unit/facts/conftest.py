@@ -40,3 +40,9 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path):
     return Machine(tmp_path)
+
+
+@pytest.fixture
+def machine_in(tmp_path):
+    """Make further machines, by name."""
+    return lambda name: Machine(tmp_path / name)

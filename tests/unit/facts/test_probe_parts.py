@@ -263,3 +263,54 @@ def test_a_broken_key_list_is_an_empty_one(raw):
             return raw
 
     assert probe.load("firmware")._fingerprints(Host()) == []
+
+
+def test_the_compiler_comes_from_the_configuration_of_the_next_kernel(machine):
+    machine.put("/proc/version", "Linux version 6.1 (a@b) (gcc-12 (Debian) 12.2.0, GNU ld)")
+    machine.put(
+        "/boot/config-6.12.0-1-amd64",
+        'CONFIG_X=y\nCONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-14 (Debian 14.2.0-19) 14.2.0"\n',
+    )
+    assert probe.load("kernels").compiler(machine.host(), "6.12.0-1-amd64") == "gcc-14"
+    assert probe.load("kernels").compiler(machine.host(), "6.1.0-9-amd64") == "gcc-12"
+
+
+# --- simulated hosts -------------------------------------------------------------------------------------------------
+
+
+def simulated(machine_in, own_files, running=None):
+    own, captured = machine_in("own"), machine_in("captured")
+    own.answer("kernel", "5.4.0-outer-machine").put("/etc/os-release", "ID=debian\n")
+    for path, content in own_files.items():
+        own.put(path, content)
+    own.put("/.dockerenv").put("/proc/modules", "nvidia 1 0 - Live 0x0\n")
+    captured.put("/sys/class/dmi/id/sys_vendor", "Google\n").put(
+        "/sys/bus/pci/devices/0000:00:04.0/class", "0x030200\n"
+    )
+    captured.put("/sys/bus/pci/devices/0000:00:04.0/vendor", "0x10de\n").put(
+        "/proc/sys/kernel/osrelease", (running or "6.1.0-50-amd64") + "\n"
+    )
+    return package.collect(own.host(), captured.host())
+
+
+def test_a_simulated_host_is_its_captured_machine_with_its_own_packages(machine_in):
+    told = simulated(machine_in, {})
+    assert told["simulated"] is True
+    assert told["virtualisation"]["driver_refused"] is None
+    assert told["virtualisation"]["cloud"] == "gcp"
+    assert len(told["gpus"]) == 1
+    assert told["modules"] == ["nvidia"]
+    assert (told["kernel"]["running"], told["kernel"]["next"]) == ("6.1.0-50-amd64", "6.1.0-50-amd64")
+
+
+def test_the_kernel_of_a_simulated_host_is_never_the_outer_machines(machine_in):
+    files = {"/lib/modules/6.1.0-56-amd64/build/Makefile": "", "/lib/modules/6.1.0-9-amd64/build/Makefile": ""}
+    told = simulated(machine_in, files)
+    assert (told["kernel"]["running"], told["kernel"]["next"]) == ("6.1.0-56-amd64", "6.1.0-56-amd64")
+    assert told["kernel"]["next_basis"] == "simulated: newest headers on the host"
+
+
+def test_a_simulated_boot_says_which_kernel_runs(machine_in):
+    files = {"/boot/vmlinuz-6.1.0-56-amd64": "", "/boot/vmlinuz-6.1.0-50-amd64": ""}
+    told = simulated(machine_in, files, "6.1.0-50-amd64")
+    assert (told["kernel"]["running"], told["kernel"]["next"]) == ("6.1.0-50-amd64", "6.1.0-56-amd64")
