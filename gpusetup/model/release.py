@@ -13,12 +13,12 @@ from msgspec import Meta, Struct
 
 Confidence = Literal["vendor", "observed", "inferred"]
 Arch = Literal["x86_64", "aarch64"]
-Day = Annotated[str, Meta(pattern=r"^(\d{4}-\d{2}(-\d{2})?|unknown)$")]
-Version = Annotated[str, Meta(pattern=r"^\d+(\.\d+)*$")]
-Capability = Annotated[str, Meta(pattern=r"^\d+\.\d$")]
+Day = Annotated[str, Meta(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?|unknown)$")]
+Version = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$")]
 
 
-class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A document somebody can look up."""
 
     title: str
@@ -28,7 +28,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What every record carries."""
 
     sources: tuple[str, ...]
@@ -44,11 +44,11 @@ class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     value: str | int | tuple[str, ...] | None = None
 
 
-class MatrixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MatrixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The head of every file."""
 
     schema: str
-    date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
     sources: dict[str, Source]
     rules: tuple[Rule, ...] = ()
 
@@ -193,7 +193,7 @@ class CudnnFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     releases: tuple[CudnnRelease, ...]
 
 
-class NcclBuild(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NcclBuild(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One build of NCCL: a wheel for a CUDA major or a package for a CUDA minor."""
 
     cuda: Version
@@ -222,7 +222,7 @@ class NcclFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True
 # --- frameworks -------------------------------------------------------------------------------------------------
 
 
-class ArchCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ArchCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The GPU code inside a build for one CPU architecture."""
 
     targets: tuple[Capability, ...]
@@ -235,7 +235,7 @@ class TorchBuild(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One torch wheel family: a release for one CUDA version."""
 
     version: Version
-    variant: Annotated[str, Meta(pattern=r"^cu\d+$")]
+    variant: Annotated[str, Meta(pattern=r"^cu[0-9]+$")]
     cuda: Version
     default: bool
     """Whether PyPI serves this build on Linux x86_64."""
