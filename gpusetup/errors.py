@@ -83,6 +83,8 @@ class GpuSetupError(Exception):
         """Return the error as the JSON document that every command prints with `--format json`."""
         slots = ("reference", "message", "path", "context", "note", "hint", "link")
         error = {slot: getattr(self, slot) for slot in slots if getattr(self, slot) or slot in ("path", "hint")}
+        # A file name need not be UTF-8; a JSON document has to be.
+        error = {slot: text.encode(errors="backslashreplace").decode() for slot, text in error.items()}
         return {"schema": "gpusetup/error/1", "ok": False, "error": error}
 
 

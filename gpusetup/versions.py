@@ -7,7 +7,7 @@ from functools import lru_cache
 
 __all__ = ["NvVersion", "cuda_minor", "nv", "prefix_of"]
 
-_NUMBERS = re.compile(r"\d+(?:\.\d+)*")
+_NUMBERS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})*")
 
 
 class NvVersion:

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.format == "json":
         document = resolution.to_document()
         if age:
-            document["warnings"].append(age)
+            document["warnings"] = [*document["warnings"], age]
         write_answer(json_text(document), arguments.out)
         return Exit.DONE
     write_answer(stack_text(resolution, arguments.format), arguments.out)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from gpusetup.model.release import (
     Confidence,
@@ -50,6 +51,8 @@ __all__ = [
     "parsed",
 ]
 
+_PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+"""A version that can be the beginning of a longer one; 2.7.1rc1 and 2.7.1+cpu cannot."""
 PYTHONS = tuple(f"3.{minor}" for minor in range(6, 16))
 OPEN_MODULES_FROM = 515
 """First branch with open kernel modules."""
@@ -199,10 +202,9 @@ def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
     found = {version for version in versions if specifiers.contains(parsed(version))}
     if found or not all(part.operator == "==" for part in specifiers):
         return found
-    try:
-        wanted = [tuple(Version(part.version).release) for part in specifiers]
-    except InvalidVersion:
+    if not all(_PLAIN.fullmatch(part.version) for part in specifiers):
         return set()
+    wanted = [Version(part.version).release for part in specifiers]
     return {version for version in versions if all(parsed(version).release[: len(part)] == part for part in wanted)}
 
 

@@ -11,6 +11,7 @@ from gpusetup.resolve.domains import DriverValue, TorchValue, Value, parsed
 from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.search import Pair, Unary, bits
 from gpusetup.resolve.sources import rule_source
+from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _requested(context: _Context, member: Unary) -> str:
     if wish.component == "driver":
         published = sorted((item.version for item in matrix.driver.versions if item.platform == "linux"), key=nv)
     text = f"nobody published {wish}"
-    bounds = [part.version.rstrip(".*") for part in SpecifierSet(wish.specifier)]
+    bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
     windows = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
     for bound in bounds if wish.component == "driver" else ():
         if bound in windows:
@@ -163,7 +164,8 @@ def _gpu_span(context: _Context, member: Unary) -> str:
         return _torch_code(context, gpu)
     fitting = [value.version for value in _allowed(context, member)]
     if not fitting:
-        return f"no {title(component)} release has code for compute capability {gpu.cc} ({gpu.label})"
+        where = f" on {context.space.arch}" if component in FRAMEWORKS else ""
+        return f"no {title(component)} release has code for compute capability {gpu.cc} ({gpu.label}){where}"
     verb = {"cuda": "targets", "cudnn": "supports"}.get(component, "has code for")
     return f"{title(component)} {verb} compute capability {gpu.cc} ({gpu.label}) in {span(fitting)}"
 

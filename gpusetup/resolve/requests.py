@@ -6,6 +6,7 @@ import difflib
 import re
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import COMPONENTS, Requirement
@@ -21,7 +22,8 @@ ALIASES = {
     "cupy-cuda13x": "cupy",
 }
 _REQUIREMENT = re.compile(r"\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?P<specifier>[<>=!~].*)?\s*", re.DOTALL)
-_VARIANT = re.compile(r"(?P<specifier>.*)\+(?P<variant>cu\d{2,4})\s*", re.DOTALL)
+_ABSURD = re.compile(r"[0-9]{10,}")
+_VARIANT = re.compile(r"\+(cu[0-9]{2,4})\s*(?=,|$)", re.IGNORECASE)
 
 
 def _component(name: str, text: str) -> str:
@@ -38,6 +40,16 @@ def _component(name: str, text: str) -> str:
     )
 
 
+def _canonical(specifier: str) -> str:
+    """Return the specifier in one spelling; raises where packaging would only stumble later."""
+    if _ABSURD.search(specifier):
+        raise InvalidSpecifier(specifier)
+    parts = SpecifierSet(specifier)
+    for part in parts:
+        Version(part.version.removesuffix(".*"))  # === takes any text
+    return str(parts)
+
+
 def parse_requirement(text: str) -> Requirement:
     """Return the requirement that the text says; anything else is bad input with a hint."""
     match = _REQUIREMENT.fullmatch(text)
@@ -50,19 +62,20 @@ def parse_requirement(text: str) -> Requirement:
         )
     component = _component(match["name"], text)
     specifier, variant = (match["specifier"] or "").strip(), ""
-    build = _VARIANT.fullmatch(specifier)
+    build = _VARIANT.search(specifier)
     if build is not None:
+        variant = build[1].lower()
         if component != "torch":
             raise BadInputError(
                 "GS-112",
                 f"only torch has builds named +cuNNN, {component} has not",
                 path=f"REQ {text!r}",
-                hint=f"leave the +{build['variant']} away",
+                hint=f"leave the +{variant} away",
             )
-        specifier, variant = build["specifier"], build["variant"]
+        specifier = specifier[: build.start()] + specifier[build.end() :]
     try:
-        canonical = str(SpecifierSet(specifier))
-    except InvalidSpecifier:
+        canonical = _canonical(specifier)
+    except (InvalidSpecifier, InvalidVersion):
         raise BadInputError(
             "GS-111",
             f"cannot read the version specifier {specifier!r} of {component}",

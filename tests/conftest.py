@@ -1,0 +1,22 @@
+"""What every test shares: the shipped matrix, read once, and how hard hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from gpusetup.matrix.load import Matrix
+
+# The same examples in every run: a failure that comes and goes helps nobody. GPUSETUP_HYPOTHESIS=search explores anew.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large], "database": None}
+settings.register_profile("steady", settings(max_examples=60, derandomize=True, **_COMMON))
+settings.register_profile("search", settings(max_examples=1500, **_COMMON))
+settings.load_profile(os.environ.get("GPUSETUP_HYPOTHESIS", "steady"))
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Matrix:
+    """The data that is shipped, whatever the environment lays over it."""
+    return Matrix()

@@ -1,0 +1,81 @@
+"""Whatever people type at the lookup commands: an answer or a refusal in words, never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusetup.cli.main import main
+from gpusetup.model.request import COMPONENTS
+from gpusetup.resolve.requests import ALIASES
+
+EXPECTED = {0, 2, 3, 4}
+
+names = st.sampled_from((*COMPONENTS, *ALIASES, "Torch", "PyTorch", "cuda_toolkit", "pandas", "", "-", "drivr"))
+numbers = st.one_of(
+    st.sampled_from(
+        ("2.6.0", "2.7.1", "12.4", "12", "13.4.2", "535.154.05", "550.144.03", "535.154.02", "9.10.2", "3.11", "0", "14")
+    ),
+    st.from_regex(r"\A[0-9]{1,4}(\.[0-9]{1,4}){0,3}((a|b|rc|\.post|\.dev)[0-9]{1,2})?\Z"),
+    st.from_regex(r"\A\d{1,4}(\.\d{1,2}){0,2}\Z"),
+)
+operators = st.sampled_from(("==", ">=", "<=", "~=", "!=", "<", ">", "===", "=", "", "~", "=>"))
+suffixes = st.sampled_from(("", "", "", ".*", "+cu118", "+cu128", "+CU126", "+cpu", "+cu999", ",<3", ",!=2.7.0", " "))
+requirements = st.one_of(
+    st.builds(lambda *parts: "".join(parts), names, operators, numbers, suffixes),
+    names,
+    st.text(max_size=12),
+)
+gpus = st.one_of(
+    st.sampled_from(
+        (
+            "h100", "a100", "v100", "rtx 4090", "rtx4090", "RTX 5090", "t4g", "gh200", "gtx 1080 ti", "sm_90", "sm_61", "b200",
+            "k80", "10de:2335", "10DE:2330", "0x10de:0x1db6", "10de:ffff", "sm_00", "nvidia", "tesla", "rtx", "mx150",
+        )
+    ),
+    st.text(max_size=10),
+)  # fmt: skip
+systems = st.one_of(st.sampled_from(("ubuntu22.04", "ubuntu24.04", "debian12", "rocky9", "rhel8", "amzn2023", "ubuntu", "")), st.text(max_size=8))
+options = st.one_of(
+    st.tuples(st.just("--gpu"), gpus),
+    st.tuples(st.just("--os"), systems),
+    st.tuples(st.just("--arch"), st.sampled_from(("x86_64", "aarch64", "riscv64"))),
+    st.tuples(st.just("--driver"), st.one_of(numbers, st.text(max_size=10))),
+    st.tuples(st.sampled_from(("--native", "--forward", "--format=csv", "--format=md", "--format=text", "--nonsense"))),
+    st.tuples(st.just("--from"), st.sampled_from(("/nonexistent", "/", "/dev/null", "pyproject.toml", ""))),
+)
+command_lines = st.builds(
+    lambda command, asked, chosen, form: [command, *(word for option in chosen for word in option), *form, "--", *asked],
+    st.sampled_from(("resolve", "matrix", "why", "why-not")),
+    st.lists(requirements, max_size=3),
+    st.lists(options, max_size=3),
+    st.sampled_from(((), ("--format", "json"))),
+)
+
+
+def run(argv: list[str]) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(argv)
+        except SystemExit as stop:
+            code = stop.code
+    return int(code or 0), out.getvalue(), err.getvalue()
+
+
+@given(command_lines)
+def test_every_command_line_is_answered_or_refused_in_words(argv: list[str]) -> None:
+    code, out, err = run(argv)
+    assert code in EXPECTED, err
+    assert "Traceback" not in err
+    if code != 2 and "json" in argv:
+        document = json.loads(out)
+        assert document["ok"] is (code == 0)
+    elif code == 0 or "is forbidden" in out:
+        assert out
+    else:
+        assert "error: " in err
