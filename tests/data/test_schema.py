@@ -1,0 +1,41 @@
+"""Every file decodes into its type, unknown fields forbidden, and names its schema."""
+
+import json
+
+import msgspec
+import pytest
+
+from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import NAMES, SCHEMA, load_file, struct_of
+from tests.data.lint import DATA, FIXTURES, Documents, holds, shipped
+
+
+def lint(documents: Documents) -> list[str]:
+    problems = []
+    for name, document in documents.items():
+        try:
+            typed = msgspec.convert(document, struct_of(name))
+        except msgspec.ValidationError as error:
+            problems.append(f"{name}: {error}")
+            continue
+        if typed.schema != SCHEMA.format(name.replace("_", "-")):
+            problems.append(f"{name}: schema {typed.schema}")
+    return problems
+
+
+def test_shipped() -> None:
+    assert lint(shipped()) == []
+    assert {path.stem for path in DATA.glob("*.json")} == set(NAMES), "a file that no component reads, or none for one"
+
+
+def test_fixtures() -> None:
+    holds(lint, "schema")
+
+
+def test_the_loader_reports_the_same(tmp_path) -> None:
+    bad = json.loads((FIXTURES / "schema.bad.json").read_text())["vgpu"]
+    path = tmp_path / "vgpu.json"
+    path.write_text(json.dumps(bad))
+    with pytest.raises(BadInputError) as raised:
+        load_file("vgpu", path)
+    assert "branches[0]" in str(raised.value.path)
