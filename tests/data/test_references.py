@@ -12,15 +12,19 @@ def _drivers(documents: Documents) -> list[str]:
     branches = {row["branch"] for row in driver["branches"]}
     linux = {row["version"]: row for row in driver["versions"] if row.get("platform") != "windows"}
     problems = [f"driver {v}: no branch {row['branch']}" for v, row in linux.items() if row["branch"] not in branches]
-    for row in driver["branches"]:
-        if row.get("latest") and row["latest"] not in linux:
-            problems.append(f"R{row['branch']}: its latest {row['latest']} is no driver")
+    problems += [
+        f"R{row['branch']}: its latest {row['latest']} is no driver"
+        for row in driver["branches"]
+        if row.get("latest") and row["latest"] not in linux
+    ]
     for release in documents.get("cuda", {}).get("releases", ()):
         if release["driver_branch"] not in branches:
             problems.append(f"CUDA {release['version']}: no branch {release['driver_branch']}")
-        for field in ("driver", "installer_driver"):
-            if release.get(field) and release[field] not in linux:
-                problems.append(f"CUDA {release['version']}: its {field} {release[field]} is no Linux driver")
+        problems += [
+            f"CUDA {release['version']}: its {field} {release[field]} is no Linux driver"
+            for field in ("driver", "installer_driver")
+            if release.get(field) and release[field] not in linux
+        ]
     for gpu in documents.get("gpus", {}).get("gpus", ()):
         floor = gpu.get("min_driver")
         if floor and floor not in linux:
@@ -57,9 +61,11 @@ def _libraries(documents: Documents) -> list[str]:
             problems.append(f"{name}: no cuDNN {build['cudnn']}")
         if build.get("nccl") and build["nccl"] not in nccl:
             problems.append(f"{name}: no NCCL {build['nccl']}")
-    for row in documents["tensorflow"]["releases"]:
-        if row["cuda"] not in minors:
-            problems.append(f"TensorFlow {row['version']}: no CUDA {row['cuda']}")
+    problems += [
+        f"TensorFlow {row['version']}: no CUDA {row['cuda']}"
+        for row in documents["tensorflow"]["releases"]
+        if row["cuda"] not in minors
+    ]
     for row in documents["cupy"]["releases"]:
         problems += [
             f"{row['package']} {row['version']}: no CUDA {minor}" for minor in row["cuda"] if minor not in minors
@@ -86,9 +92,11 @@ def _places(documents: Documents) -> list[str]:
     for directory in directories.values():
         if directory.get("key") and directory["key"] not in keys:
             problems.append(f"{directory['directory']}: no key {directory['key']}")
-        for system in directory["systems"]:
-            if systems.get(system, {}).get("repo") != directory["directory"]:
-                problems.append(f"{directory['directory']} is said to serve {system}, which does not name it")
+        problems += [
+            f"{directory['directory']} is said to serve {system}, which does not name it"
+            for system in directory["systems"]
+            if systems.get(system, {}).get("repo") != directory["directory"]
+        ]
     problems += [
         f"repos: no distribution {row['system']}" for row in repos["distro_drivers"] if row["system"] not in systems
     ]

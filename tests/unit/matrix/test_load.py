@@ -1,0 +1,138 @@
+"""The loader: what it refuses and how it says so, the overlay folder, the digest, and that it reads on demand."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpusetup.errors import BadInputError
+from gpusetup.matrix import load
+from gpusetup.matrix.load import NAMES, Matrix, canonical, load_file, matrix, struct_of
+
+DATA = Path(load.__file__).parent / "data"
+
+
+def _copy(tmp_path: Path, name: str) -> tuple[Path, dict]:
+    path = tmp_path / f"{name}.json"
+    shutil.copy(DATA / path.name, path)
+    return path, json.loads(path.read_text())
+
+
+def _refused(name: str, path: Path) -> BadInputError:
+    with pytest.raises(BadInputError) as raised:
+        load_file(name, path)
+    assert raised.value.exit == 3
+    assert str(path) in str(raised.value.path)
+    return raised.value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_component_loads(name: str) -> None:
+    assert isinstance(getattr(Matrix(), name), struct_of(name))
+
+
+def test_a_file_is_read_when_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "cuda.json").write_text("not JSON")
+    loaded = Matrix(tmp_path)
+    assert loaded.driver.branches  # the broken cuda.json does not matter yet
+    with pytest.raises(BadInputError):
+        _ = loaded.cuda
+
+
+def test_an_unknown_field_names_its_path(tmp_path: Path) -> None:
+    path, document = _copy(tmp_path, "cuda")
+    document["releases"][3]["flavour"] = "vanilla"
+    path.write_text(json.dumps(document))
+    error = _refused("cuda", path)
+    assert error.reference == "GS-201"
+    assert error.path.endswith("$.releases[3]")
+    assert "flavour" in error.message
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda d: d["versions"][0].update(version="five"), "$.versions[0].version"),
+        (lambda d: d["versions"][0].update(branch="580"), "$.versions[0].branch"),
+        (lambda d: d["branches"][0].update(eol="next summer"), "$.branches[0].eol"),
+        (lambda d: d["branches"][0].update(confidence="certain"), "$.branches[0].confidence"),
+        (lambda d: d["branches"][0].pop("kind"), "$.branches[0]"),
+        (lambda d: d.update(date="yesterday"), "$.date"),
+    ],
+)
+def test_a_wrong_value_names_its_path(tmp_path: Path, change, where: str) -> None:
+    path, document = _copy(tmp_path, "driver")
+    change(document)
+    path.write_text(json.dumps(document))
+    assert _refused("driver", path).path.endswith(where)
+
+
+def test_an_unknown_schema_number(tmp_path: Path) -> None:
+    path, document = _copy(tmp_path, "os")
+    document["schema"] = "gpusetup/matrix-os/7"
+    path.write_text(json.dumps(document))
+    error = _refused("os", path)
+    assert error.reference == "GS-202"
+    assert "gpusetup/matrix-os/7" in error.message
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b'{"schema": "\xff\xfe"}', b"null"])
+def test_what_is_no_document(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "vgpu.json"
+    path.write_bytes(content)
+    assert _refused("vgpu", path).reference == "GS-201"
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError) as raised:
+        load_file("nccl", tmp_path / "nccl.json")
+    assert raised.value.reference == "GS-203"
+
+
+def test_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "nccl.json").mkdir()
+    with pytest.raises(BadInputError) as raised:
+        load_file("nccl", tmp_path / "nccl.json")
+    assert raised.value.reference == "GS-203"
+
+
+def test_the_overlay_replaces_a_component_and_leaves_the_rest(tmp_path: Path) -> None:
+    path, document = _copy(tmp_path, "vgpu")
+    document["branches"] = document["branches"][:1]
+    path.write_text(json.dumps(document))
+    laid_over = Matrix(tmp_path)
+    assert len(laid_over.vgpu.branches) == 1
+    assert laid_over.driver == Matrix().driver
+
+
+def test_the_environment_names_the_overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
+    assert matrix().overlay == tmp_path
+    monkeypatch.delenv("GPUSETUP_MATRIX")
+    assert matrix().overlay is None
+
+
+def test_an_overlay_that_is_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError) as raised:
+        Matrix(tmp_path / "gone")
+    assert raised.value.reference == "GS-204"
+
+
+def test_the_digest_is_that_of_the_data(tmp_path: Path) -> None:
+    shipped = Matrix().digest
+    assert shipped == Matrix().digest
+    path, document = _copy(tmp_path, "vgpu")
+    assert Matrix(tmp_path).digest == shipped, "the same bytes at another place are the same data"
+    document["branches"] = []
+    path.write_text(json.dumps(document))
+    assert Matrix(tmp_path).digest != shipped
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_printing_and_reading_are_inverse(name: str) -> None:
+    document = getattr(Matrix(), name)
+    assert msgspec.json.decode(canonical(document), type=struct_of(name)) == document
