@@ -1,0 +1,88 @@
+"""What a check says of a host: one verdict, what was measured against what was expected, and the figures behind it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = ["Curve", "Curves", "Grid", "Item", "Level", "Result", "Verdict", "levels_up_to", "worst"]
+
+Verdict = Literal["pass", "warn", "fail", "skip", "unsupported"]
+Level = Literal["quick", "smoke", "full", "stress"]
+Figure = float | int | str | None
+
+_LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
+_GRAVITY: tuple[Verdict, ...] = ("fail", "warn", "pass", "unsupported", "skip")
+
+
+def levels_up_to(level: Level) -> tuple[Level, ...]:
+    """Return this level and those that it includes."""
+    return _LEVELS[: _LEVELS.index(level) + 1]
+
+
+def worst(verdicts: list[Verdict]) -> Verdict:
+    """Return the gravest verdict; nothing looked at is a skip, never a pass."""
+    return min(verdicts, key=_GRAVITY.index, default="skip")
+
+
+class Item(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One part of a check: a GPU, a link, a pair, a message size."""
+
+    subject: str
+    verdict: Verdict
+    text: str = ""
+    measured: Figure = None
+    expected: Figure = None
+    limit: Figure = None
+
+
+class Grid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="grid"):
+    """A matrix of figures, drawn as a heat map: rows to columns."""
+
+    title: str
+    unit: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    notes: tuple[tuple[str, ...], ...] = ()
+    """What stands beside each value, such as the kind of link."""
+    expected: float | None = None
+    limit: float | None = None
+
+
+class Curve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of a diagram."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+    expected: bool = False
+    """Drawn as a guide: what was expected, not what was measured."""
+
+
+class Curves(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="curves"):
+    """A diagram of figures over a quantity."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: tuple[Curve, ...]
+    x_log: bool = False
+    x_bytes: bool = False
+    y_log: bool = False
+
+
+class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one check found on one host."""
+
+    id: str
+    level: Level
+    verdict: Verdict
+    text: str
+    measured: Figure = None
+    expected: Figure = None
+    limit: Figure = None
+    unit: str = ""
+    seconds: float = 0.0
+    items: tuple[Item, ...] = ()
+    figures: tuple[Grid | Curves, ...] = ()

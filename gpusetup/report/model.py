@@ -1,0 +1,76 @@
+"""One Report object behind every format: hosts with a state, rows of text, results of checks and their figures.
+
+`verify` fills the results; `apply` adds the state a host is in and what was done to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpusetup.model.verdict import Result, Verdict, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["GRAVITY", "HostReport", "Report", "Row", "counts"]
+
+GRAVITY: tuple[Verdict, ...] = ("fail", "warn", "pass", "unsupported", "skip")
+
+
+class Row(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line about a host beside its checks: what it is, what was changed."""
+
+    label: str
+    text: str
+
+
+class HostReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One host."""
+
+    name: str
+    state: str = ""
+    """What `apply` made of it (`done`, `pending-reboot`, …); empty for `verify` alone."""
+    problem: str = ""
+    """Why there is nothing to report, such as an unreachable host."""
+    rows: tuple[Row, ...] = ()
+    results: tuple[Result, ...] = ()
+    seconds: float = 0.0
+    simulated: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest of what was proven; `skip` when nothing was."""
+        if self.problem:
+            return "fail"
+        return worst([result.verdict for result in self.results if result.verdict in ("fail", "warn", "pass")])
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a few words."""
+        return next((row.text for row in self.rows if row.label == "machine"), "")
+
+
+class Report(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run over hosts."""
+
+    title: str
+    started: str
+    """Date and time, ISO 8601 in UTC."""
+    seconds: float
+    program: str
+    """Name and version of the program that made it."""
+    level: str = ""
+    hosts: tuple[HostReport, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """No host failed."""
+        return all(host.verdict != "fail" for host in self.hosts)
+
+
+def counts(results: Iterable[Result]) -> dict[Verdict, int]:
+    """Return how often each verdict was given, gravest first."""
+    found = [result.verdict for result in results]
+    return {verdict: found.count(verdict) for verdict in GRAVITY if verdict in found}

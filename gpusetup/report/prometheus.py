@@ -1,0 +1,74 @@
+"""The report as a textfile for node_exporter: verdicts, figures and floors, with a time to alert on when it grows old."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpusetup.report.model import Report
+
+__all__ = ["to_prometheus"]
+
+_VERDICTS = ("pass", "warn", "fail", "skip", "unsupported")
+Sample = tuple[dict[str, str], float]
+
+
+def to_prometheus(report: Report) -> str:
+    """Return the exposition text."""
+    results = [(host.name, result) for host in report.hosts for result in host.results]
+    started = datetime.fromisoformat(report.started.replace("Z", "+00:00")).timestamp()
+    lines = [
+        *_metric(
+            "gpusetup_verify_ok",
+            "Whether no check failed on the host.",
+            (({"host": host.name, "level": report.level}, float(host.verdict != "fail")) for host in report.hosts),
+        ),
+        *_metric(
+            "gpusetup_verify_check",
+            "Verdict of each check: 1 for the verdict that was given, 0 for the others.",
+            (
+                ({"host": name, "check": result.id, "level": result.level, "verdict": verdict}, float(result.verdict == verdict))
+                for name, result in results
+                for verdict in _VERDICTS
+            ),
+        ),
+        *_metric("gpusetup_verify_measured", "What a check measured, in the unit of its label.", _numbers(results, "measured")),
+        *_metric("gpusetup_verify_expected", "What is usual for this machine, in the unit of its label.", _numbers(results, "expected")),
+        *_metric("gpusetup_verify_limit", "The floor or ceiling a figure is held against, in the unit of its label.", _numbers(results, "limit")),
+        *_metric(
+            "gpusetup_verify_duration_seconds",
+            "How long the verification of the host took.",
+            (({"host": host.name, "level": report.level}, host.seconds) for host in report.hosts),
+        ),
+        *_metric(
+            "gpusetup_verify_timestamp_seconds",
+            "When the verification began, in seconds since 1970.",
+            (({"host": host.name, "level": report.level}, started) for host in report.hosts),
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(results: list[tuple[str, object]], field: str) -> Iterable[Sample]:
+    for name, result in results:
+        value = getattr(result, field)
+        unit = getattr(result, "unit", "")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            yield {"host": name, "check": getattr(result, "id", ""), "unit": unit}, float(value)
+
+
+def _metric(name: str, text: str, samples: Iterable[Sample]) -> list[str]:
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+    rows = [f"{name}{{{_labels(labels)}}} {value:.10g}" for labels, value in samples]
+    return lines + rows if rows else []
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return ",".join(f'{key}="{_escape(value)}"' for key, value in labels.items())
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,111 @@
+"""The report in a terminal, 80 columns when nobody watches; meaning is never in the colour alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.report.words import counted, duration, figures
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from gpusetup.model.verdict import Result, Verdict
+    from gpusetup.report.model import HostReport, Report
+
+__all__ = ["to_text"]
+
+WORDS: dict[Verdict, str] = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip", "unsupported": "n/a"}
+_COLOURS: dict[Verdict, str] = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unsupported": "dim"}
+
+
+def to_text(report: Report, *, watched: bool = False, width: int | None = None) -> str:
+    """Return the summary: everything for one host, the trouble for many."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    target = StringIO()
+    console = Console(
+        file=target, width=width or (None if watched else 80), force_terminal=watched, highlight=False, markup=False, emoji=False
+    )
+    single = len(report.hosts) == 1
+    for host in report.hosts:
+        _host(console, host, everything=single)
+    if not single:
+        _fleet(console, report)
+    return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
+
+
+def _table(*columns: str, widths: tuple[int | None, ...]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, expand=False)
+    for name, width in zip(columns, widths, strict=True):
+        table.add_column(name, width=width, overflow="fold")
+    return table
+
+
+def _host(console: Console, host: HostReport, *, everything: bool) -> None:
+    from rich.text import Text
+
+    head = f"{host.name}: {WORDS[host.verdict] if host.results or host.problem else 'nothing was checked'}"
+    if host.state:
+        head += f", {host.state}"
+    if host.simulated:
+        head += " (simulated GPU)"
+    console.print(Text(head, style=_COLOURS[host.verdict]))
+    if host.problem:
+        console.print(Text(f"  {host.problem}"))
+    for row in host.rows:
+        console.print(Text(f"  {row.label}: {row.text}"))
+    shown = [result for result in host.results if result.verdict in ("fail", "warn") or (everything and result.verdict == "pass")]
+    if shown:
+        console.print()
+        table = _table("", "check", "what was found", widths=(4, 20, None))
+        for result in _grave_first(shown):
+            table.add_row(Text(WORDS[result.verdict], style=_COLOURS[result.verdict]), result.id, Text(_said(result)))
+        console.print(table)
+    if host.results:
+        console.print()
+        console.print(Text(f"  {counted(host)} in {duration(host.seconds)}"))
+        idle = [result for result in host.results if result.verdict in ("skip", "unsupported")]
+        if everything and idle:
+            _idle(console, idle)
+    console.print()
+
+
+def _said(result: Result) -> str:
+    numbers = figures(result)
+    has_limit = result.limit is not None and isinstance(result.limit, (int, float))
+    return f"{result.text}\n{numbers}" if numbers and has_limit and result.unit else result.text
+
+
+def _grave_first(results: list[Result]) -> list[Result]:
+    order = ("fail", "warn", "pass")
+    return sorted(results, key=lambda result: order.index(result.verdict))
+
+
+def _idle(console: Console, results: list[Result]) -> None:
+    """Say once per reason what was not judged."""
+    from rich.text import Text
+
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        reasons.setdefault(result.text, []).append(result.id)
+    console.print(Text("  not judged:"))
+    for reason, names in reasons.items():
+        console.print(Text(f"    {', '.join(names)}: {reason}", style="dim"))
+
+
+def _fleet(console: Console, report: Report) -> None:
+    from rich.text import Text
+
+    table = _table("host", "", "machine", "checks", widths=(20, 4, 30, None))
+    for host in report.hosts:
+        table.add_row(host.name, Text(WORDS[host.verdict], style=_COLOURS[host.verdict]), Text(host.problem or host.summary), counted(host))
+    console.print(table)
+    failed = sum(1 for host in report.hosts if host.verdict == "fail")
+    console.print()
+    console.print(Text(f"{len(report.hosts)} hosts, {failed} failed, in {duration(report.seconds)}"))

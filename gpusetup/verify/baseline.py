@@ -1,0 +1,115 @@
+"""A host's own last good run: floors that follow the machine, for figures without a theory and for slow decay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.verdict import Item, Result, worst
+from gpusetup.verify.expected import setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Baseline", "HostBaseline", "compare", "load", "record", "save"]
+
+SCHEMA = "gpusetup/baseline/1"
+_MORE_IS_BETTER = ("GB/s", "TFLOP/s")
+_LESS_IS_BETTER = ("µs",)
+
+
+class HostBaseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The figures of one host's good run."""
+
+    date: str
+    gpus: int
+    figures: dict[str, dict[str, float]]
+
+
+class Baseline(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The file: good runs by host."""
+
+    schema: str = SCHEMA
+    hosts: dict[str, HostBaseline] = {}
+
+
+def load(path: Path) -> Baseline:
+    """Read the file; one that is not there yet is empty."""
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Baseline)
+    except FileNotFoundError:
+        return Baseline()
+    except OSError as error:
+        raise BadInputError("GS-503", f"cannot read the baseline {path}: {error.strerror}", path=str(path)) from error
+    except msgspec.DecodeError as error:
+        raise BadInputError(
+            "GS-504", f"{path} is no baseline: {error}", path=str(path), hint="name another file; a new one is written"
+        ) from error
+    if found.schema != SCHEMA:
+        raise BadInputError("GS-504", f"{path} is no baseline ({found.schema!r}, not {SCHEMA!r})", path=str(path))
+    return found
+
+
+def save(path: Path, baseline: Baseline) -> None:
+    """Write the file, whole or not at all."""
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.write_bytes(msgspec.json.format(msgspec.json.encode(baseline, order="deterministic"), indent=1) + b"\n")
+        partial.replace(path)
+    except OSError as error:
+        raise BadInputError("GS-505", f"cannot write the baseline {path}: {error.strerror}", path=str(path)) from error
+
+
+def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
+    """Return what of a run is worth keeping."""
+    figures: dict[str, dict[str, float]] = {}
+    for result in results:
+        if result.unit in _MORE_IS_BETTER + _LESS_IS_BETTER:
+            kept = {item.subject: float(item.measured) for item in result.items if isinstance(item.measured, (int, float)) and item.verdict != "fail"}
+            if kept:
+                figures[result.id] = kept
+    return HostBaseline(date=date, gpus=gpus, figures=figures)
+
+
+def compare(results: Iterable[Result], own: HostBaseline) -> tuple[Result, ...]:
+    """Return the results with what is slower than the host's own good run marked so."""
+    return tuple(_one(result, own) for result in results)
+
+
+def _one(result: Result, own: HostBaseline) -> Result:
+    before = own.figures.get(result.id)
+    if not before or result.unit not in _MORE_IS_BETTER + _LESS_IS_BETTER:
+        return result
+    items = tuple(_item(item, before.get(item.subject), result.unit, own.date) for item in result.items)
+    changed = [new for new, old in zip(items, result.items, strict=True) if new is not old]
+    if not changed:
+        return result
+    verdict = worst([result.verdict, *(item.verdict for item in changed)])
+    # A figure that had nothing to be judged against (skip) is judged by the baseline.
+    if result.verdict == "skip":
+        verdict = worst([item.verdict for item in items])
+    grave = min(changed, key=lambda item: ("fail", "warn", "pass").index(item.verdict) if item.verdict in ("fail", "warn", "pass") else 3)
+    text = result.text if grave.verdict == "pass" else f"{grave.subject}: {grave.text}"
+    return msgspec.structs.replace(
+        result, verdict=verdict, text=text, measured=grave.measured, expected=grave.expected, limit=grave.limit, items=items
+    )
+
+
+def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
+    if before is None or before <= 0 or not isinstance(item.measured, (int, float)) or item.verdict == "fail":
+        return item
+    share = item.measured / before if unit in _MORE_IS_BETTER else before / max(item.measured, 1e-9)
+    warn, fail = setting("baseline_warn"), setting("baseline_fail")
+    if unit in _LESS_IS_BETTER:  # latencies flutter: never more than a warning, and later
+        warn, fail = fail, 0.0
+    if share >= warn:
+        if item.verdict != "skip":
+            return item
+        return msgspec.structs.replace(item, verdict="pass", text=f"as in its good run of {date}", expected=before, limit=round(before * warn, 2))
+    verdict = "fail" if share < fail else "warn"
+    text = f"{item.measured:.4g} {unit}, {100 * (1 - share):.0f} % worse than its own good run of {date} ({before:.4g})"
+    limit = before * (fail if verdict == "fail" else warn) if unit in _MORE_IS_BETTER else before / warn
+    return msgspec.structs.replace(item, verdict=verdict, text=text, expected=before, limit=round(limit, 2))

@@ -1,0 +1,1 @@
+"""Every check, one file each, by level."""

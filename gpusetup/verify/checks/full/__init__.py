@@ -1,0 +1,1 @@
+"""Under two minutes: is the machine as fast as its parts allow?"""

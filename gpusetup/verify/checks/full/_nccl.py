@@ -1,0 +1,128 @@
+"""NCCL collectives, whichever it is."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.verdict import Curve, Curves, Item
+from gpusetup.verify.checks.full import _pcie
+from gpusetup.verify.expected import collective, expectations
+from gpusetup.verify.figures import bounded
+from gpusetup.verify.reasons import explain
+from gpusetup.verify.registry import Finding, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.expected import Bound
+    from gpusetup.verify.machine import Machine
+
+__all__ = ["judge", "rank_failures", "results", "seconds"]
+
+Group = dict[str, Any]
+
+
+def seconds(machine: Machine) -> float:
+    """All collectives of all groups are measured together."""
+    groups = (machine.sections.get("nccl") or {}).get("groups", [])
+    return sum(
+        max((float(rank.get("seconds", 0)) for rank in group["ranks"].values()), default=0.0) for group in groups
+    )
+
+
+def rank_failures(group: Group) -> list[Item]:
+    """Return the ranks that did not get through."""
+    return [
+        Item(subject=f"{group['world']} GPUs, GPU {key}", verdict="fail", text=explain(rank))
+        for key, rank in group["ranks"].items()
+        if "error" in rank
+    ]
+
+
+def results(group: Group, name: str) -> list[tuple[int, int, list[float]]]:
+    """Return size, wrong elements over all ranks and the passes' mean bus bandwidth over the ranks."""
+    ranks = [rank for rank in group["ranks"].values() if "error" not in rank]
+    found = []
+    for number, first in enumerate(ranks[0]["results"] if ranks else []):
+        if first["collective"] != name:
+            continue
+        same = [rank["results"][number] for rank in ranks]
+        passes = [mean(values) for values in zip(*(part["bus"] for part in same), strict=True)]
+        found.append((int(first["bytes"]), sum(int(part["wrong"]) for part in same), passes))
+    return found
+
+
+def _bound(machine: Machine, group: Group, name: str, size: int) -> tuple[Bound | None, str]:
+    """Return what is expected, and by which algorithm."""
+    log = next((rank.get("log") or {} for rank in group["ranks"].values() if "error" not in rank), {})
+    nvls = bool(log.get("nvls_channels"))
+    bandwidths = [machine.nvlink_bandwidth(index)[1] for index in group["gpus"]]
+    if min(bandwidths, default=0.0) > 0:
+        return collective(
+            name, group["world"], size, min(bandwidths), nvls=nvls, nvlink=True
+        ), "NVLS" if nvls else "ring"
+    host = _pcie.bound_of(machine, str(group["gpus"][0]), "pcie.h2d")
+    return (
+        collective(name, group["world"], size, host.theory, nvls=False, nvlink=False) if host else None
+    ), "ring over PCI Express"
+
+
+def judge(machine: Machine, name: str) -> Finding:
+    """Judge one collective over every group and size."""
+    section = machine.sections.get("nccl")
+    if not isinstance(section, dict):
+        return Finding("skip", "could not run: fewer than two GPUs could be opened (see cuda.context)")
+    if section.get("skipped"):
+        return Finding("warn", f"not measured: {section['skipped']}")
+    items: list[Item] = []
+    curves: list[Curve] = []
+    best = None
+    for group in section.get("groups", []):
+        items += rank_failures(group)
+        points, guide = [], []
+        for size, wrong, passes in results(group, name):
+            subject = f"{group['world']} GPUs, {_bytes(size)}"
+            bound, algorithm = _bound(machine, group, name, size)
+            if wrong:
+                items.append(
+                    Item(
+                        subject=subject, verdict="fail", text=f"{wrong} elements are wrong", measured=wrong, expected=0
+                    )
+                )
+                continue
+            large = size >= expectations().nccl.judged_from * 0.99
+            items.append(bounded(subject, passes, bound, "GB/s", may_fail=large and "PCI" not in algorithm))
+            points.append((float(size), round(max(passes), 2)))
+            if bound is not None:
+                guide.append((float(size), bound.expected))
+            best = (group["world"], size, max(passes), algorithm)
+        if points:
+            curves.append(Curve(name=f"{group['world']} GPUs", points=tuple(points)))
+        if guide and group["world"] == max(found["world"] for found in section["groups"]):
+            curves.append(Curve(name=f"expected, {group['world']} GPUs", points=tuple(guide), expected=True))
+    title = name.replace("_", "-")
+    figure = Curves(
+        title=f"NCCL {title}",
+        x_label="message size",
+        y_label="bus bandwidth in GB/s",
+        lines=tuple(curves),
+        x_log=True,
+        x_bytes=True,
+    )
+    text = f"{best[2]:.0f} GB/s over {best[0]} GPUs at {_bytes(best[1])} ({best[3]}), results right" if best else ""
+    finding = from_items(items, text, unit="GB/s", nothing="could not run: nothing was measured")
+    measured, expected, limit = finding.measured, finding.expected, finding.limit
+    if finding.verdict == "pass" and best is not None:  # show the largest group's largest message
+        last = next(item for item in reversed(items) if item.verdict == "pass")
+        measured, expected, limit = last.measured, last.expected, last.limit
+    if isinstance(measured, float):
+        measured = round(measured, 2)
+    return Finding(
+        finding.verdict, finding.text, measured, expected, limit, "GB/s", tuple(items), (figure,) if curves else ()
+    )
+
+
+def _bytes(size: int) -> str:
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20)):
+        if size >= scale * 0.99:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size} B"

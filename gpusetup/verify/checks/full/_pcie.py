@@ -1,0 +1,60 @@
+"""Host link bandwidth, in either direction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Item
+from gpusetup.verify.checks.full import _bandwidth
+from gpusetup.verify.expected import pcie
+from gpusetup.verify.figures import bounded
+from gpusetup.verify.registry import Finding, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.expected import Bound
+    from gpusetup.verify.machine import Machine
+
+__all__ = ["bound_of", "judge", "seconds"]
+
+LINK = "pci/pci_gpu_link_info"
+
+
+def seconds(machine: Machine) -> float:
+    """Every GPU takes its turn."""
+    return sum(float(answer.get("seconds", 0)) for answer in machine.answers("pcie").values())
+
+
+def bound_of(machine: Machine, key: str, figure: str) -> Bound | None:
+    """What this GPU's link can do."""
+    gpu = _bandwidth.gpu_of(machine, key)
+    if gpu is None:
+        return None
+    return pcie(
+        figure, gpu.number(f"{LINK}/pcie_gen/max_link_gen"), gpu.number(f"{LINK}/link_widths/current_link_width")
+    )
+
+
+def judge(machine: Machine, way: str) -> Finding:
+    """Judge the best node of every GPU."""
+    items, slowest = _bandwidth.failed(machine, "pcie"), []
+    for key, answer in _bandwidth.sound(machine, "pcie"):
+        subject, nodes = _bandwidth.label(key), answer.get("nodes", {})
+        measured = {node: found for node, found in nodes.items() if "error" not in found}
+        if not measured:
+            items.append(
+                Item(subject=subject, verdict="skip", text="could not run: no NUMA node's processors are ours")
+            )
+            continue
+        wrong = sum(found.get("wrong", 0) for found in measured.values())
+        if wrong:
+            items.append(Item(subject=subject, verdict="fail", text=f"{wrong} words arrived wrong"))
+            continue
+        best = max(measured, key=lambda node: max(measured[node][way]))
+        busy = bool(machine.workers.get(key, {}).get("busy"))
+        items.append(bounded(subject, measured[best][way], bound_of(machine, key, f"pcie.{way}"), "GB/s", gentle=busy))
+        slowest.append(max(measured[best][way]))
+    nodes = max((len(answer.get("nodes", {})) for _, answer in _bandwidth.sound(machine, "pcie")), default=0)
+    text = f"{min(slowest, default=0):.1f} GB/s and more on every GPU" + (
+        f", best of {nodes} NUMA nodes" if nodes > 1 else ""
+    )
+    return from_items(items, text, unit="GB/s", nothing="could not run: nothing was measured")

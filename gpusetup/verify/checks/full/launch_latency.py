@@ -1,0 +1,62 @@
+"""Kernel launch latency: a thousand launches of one kernel by stream against one CUDA graph, for kernels of 1 to 50 µs.
+
+The rows show from which length of a kernel on a graph stops paying: short kernels are bound by the launch, long ones by
+themselves. There is no floor that holds for every machine (it is a matter of the processor, the driver and Python); very
+slow launches are a warning, since a profiler left on, a virtual machine's exits or a power-saving processor cause them.
+`--baseline` compares with this machine's own last good run.
+
+To do: processor governor `performance`; profiling tools off; see the table in the HTML report.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Curve, Curves, Item
+from gpusetup.verify.checks.full import _bandwidth
+from gpusetup.verify.expected import setting
+from gpusetup.verify.registry import Finding, check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+
+@check(
+    "launch.latency",
+    "Kernel launches, stream and graph",
+    needs=("gpu", "python", "context"),
+    seconds=lambda machine: _bandwidth.seconds(machine, "launch"),
+)
+def judge(machine: Machine) -> Finding:
+    """Judge the shortest kernel's launches on every GPU."""
+    items, figures = _bandwidth.failed(machine, "launch"), []
+    slow, slow_graph = setting("launch_stream_us_warn"), setting("launch_graph_us_warn")
+    for key, answer in _bandwidth.sound(machine, "launch"):
+        subject, rows = _bandwidth.label(key), answer["rows"]
+        stream, graph = min(row["stream_us"] for row in rows), rows[0]["graph_us"]
+        ratio = rows[0]["ratio"]
+        text = f"{stream:.1f} µs by stream, {graph:.2f} µs in a graph ({ratio:.0f}×)"
+        grave = stream > slow or graph > slow_graph
+        items.append(Item(subject=subject, verdict="warn" if grave else "pass", text=text, measured=stream, limit=slow))
+        if not figures:
+            lines = (
+                Curve(name="stream", points=tuple((row["graph_us"], row["stream_us"]) for row in rows)),
+                Curve(name="CUDA graph", points=tuple((row["graph_us"], row["graph_us"]) for row in rows)),
+            )
+            figures.append(
+                Curves(
+                    title=f"Launch latency, {subject}",
+                    x_label="kernel's own length in µs",
+                    y_label="µs per kernel",
+                    lines=lines,
+                    x_log=True,
+                    y_log=True,
+                )
+            )
+    first = next((item.text for item in items if item.verdict == "pass"), "")
+    finding = from_items(
+        items, f"{items[0].subject}: {first}" if items else "", unit="µs", nothing="could not run: nothing was measured"
+    )
+    return Finding(
+        finding.verdict, finding.text, finding.measured, None, finding.limit, "µs", finding.items, tuple(figures)
+    )

@@ -1,0 +1,79 @@
+"""NCCL over several hosts: all-reduce, all-gather and reduce-scatter through the network, results checked.
+
+Runs when the inventory has two GPU hosts or more: each host's launcher starts one process per GPU, the first host hands
+NCCL's id to the others (they prove a token of this run), no MPI is needed. Judged are the results and that the hosts find
+each other; the bandwidth is reported and compared with the baseline only, since it is the network's.
+
+To do: NCCL_SOCKET_IFNAME names the network; open the ports between the hosts; see the other hosts' reports.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Curve, Curves, Item
+from gpusetup.verify.checks.full import _nccl
+from gpusetup.verify.reasons import explain
+from gpusetup.verify.registry import Finding, check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+
+def _seconds(machine: Machine) -> float:
+    ranks = (machine.sections.get("hosts") or {}).get("ranks", {})
+    return max((float(rank.get("seconds", 0)) for rank in ranks.values()), default=0.0)
+
+
+@check("nccl.hosts", "NCCL between hosts", needs=("gpu",), seconds=_seconds)
+def judge(machine: Machine) -> Finding:
+    """Judge what this host's ranks measured together with the other hosts."""
+    section = machine.sections.get("hosts")
+    if not isinstance(section, dict):
+        if machine.wanted.hosts > 1:
+            return Finding("skip", "could not run: fewer than two of the hosts have a GPU that could be opened")
+        return Finding("skip", "one host: there is no second GPU host to talk to")
+    if "error" in section:
+        return Finding("fail", explain(section))
+    items, curves, best = _nccl.rank_failures(section), [], ""
+    for name in ("all_reduce", "all_gather", "reduce_scatter"):
+        points = []
+        for size, wrong, passes in _nccl.results(section, name):
+            subject = f"{name.replace('_', '-')}, {size / 2**20:.0f} MiB"
+            items.append(
+                Item(
+                    subject=subject,
+                    verdict="fail" if wrong else "pass",
+                    text=f"{wrong} elements are wrong" if wrong else f"{max(passes):.1f} GB/s",
+                    measured=round(max(passes), 2),
+                )
+            )
+            points.append((float(size), round(max(passes), 2)))
+        if points:
+            curves.append(Curve(name=name.replace("_", "-"), points=tuple(points)))
+            best = best or f"all-reduce {points[-1][1]:.1f} GB/s"
+    network = next(
+        ((rank.get("log") or {}).get("network") for rank in section["ranks"].values() if "error" not in rank), None
+    )
+    figure = Curves(
+        title="NCCL between hosts",
+        x_label="message size",
+        y_label="bus bandwidth in GB/s",
+        lines=tuple(curves),
+        x_log=True,
+        x_bytes=True,
+    )
+    finding = from_items(
+        items,
+        f"{section['world']} GPUs over {network or 'the network'}: {best}, results right",
+        unit="GB/s",
+        nothing="could not run: nothing was measured",
+    )
+    return Finding(
+        finding.verdict,
+        finding.text,
+        finding.measured,
+        unit="GB/s",
+        items=finding.items,
+        figures=(figure,) if curves else (),
+    )

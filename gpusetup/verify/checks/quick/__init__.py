@@ -1,0 +1,1 @@
+"""Seconds, no CUDA context: what the driver, the kernel and PCI say."""

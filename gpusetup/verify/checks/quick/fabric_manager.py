@@ -1,0 +1,55 @@
+"""Fabric manager runs where NVSwitches are, and has the driver's exact version.
+
+One patch release apart, it refuses to talk to the driver and the fabric stays down. On boards without NVSwitch the
+service fails to start; that is as it should be and says nothing about the driver.
+
+To do: install `nvidia-fabricmanager` of the driver's full version, hold both, `systemctl enable --now` it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.verify.registry import Finding, check
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+UNIT = "nvidia-fabricmanager.service"
+
+
+@check(
+    "fabric.manager",
+    "Fabric manager fits the driver",
+    needs=("gpu",),
+    seconds=lambda machine: machine.took("fabric_manager", "services"),
+)
+def judge(machine: Machine) -> Finding:
+    """Compare version and state, where NVSwitches make it needed."""
+    answer = machine.command("fabric_manager")
+    match = re.search(r"(\d+\.\d+(?:\.\d+)?)", answer.get("stdout", ""))
+    version = match.group(1) if match else None
+    unit = machine.collected("services").get("units", {}).get(UNIT, {})
+    installed = version is not None or unit.get("LoadState") == "loaded"
+    if not machine.nvswitch:
+        note = "; it is installed and has nothing to do" if installed else ""
+        return Finding("unsupported", f"no NVSwitch here{note}", version)
+    if not installed:
+        return Finding("fail", "NVSwitches are here, and fabric manager is not installed", None, machine.module_version)
+    if version and machine.module_version and version != machine.module_version:
+        return Finding(
+            "fail", f"fabric manager is {version}, the driver {machine.module_version}", version, machine.module_version
+        )
+    if unit and unit.get("ActiveState") != "active":
+        return Finding(
+            "fail", f"{UNIT} is {unit.get('ActiveState')} ({unit.get('SubState')})", version, machine.module_version
+        )
+    if unit.get("UnitFileState") not in (None, "", "enabled", "static"):
+        return Finding(
+            "warn",
+            f"runs now, and is {unit['UnitFileState']}: it does not start at the next boot",
+            version,
+            machine.module_version,
+        )
+    return Finding("pass", f"{version or 'version unknown'}, active", version, machine.module_version)

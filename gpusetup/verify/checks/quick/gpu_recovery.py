@@ -1,0 +1,34 @@
+"""No GPU asks for a reset, a reboot or to be taken out of service.
+
+Newer drivers say themselves what a GPU needs after an error (`gpu_recovery_action`); older ones do not and are
+unsupported here.
+
+To do: what it says: reset, reboot, or drain the node.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Item
+from gpusetup.verify.registry import Finding, check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+
+@check("gpu.recovery", "No GPU asks for a reset", needs=("gpu", "smi"), seconds=lambda machine: machine.took("smi"))
+def judge(machine: Machine) -> Finding:
+    """Read what each GPU asks for."""
+    items = []
+    for gpu in machine.gpus:
+        action = gpu.text("gpu_recovery_action")
+        if action is None:
+            items.append(Item(subject=gpu.label, verdict="unsupported", text="this driver does not say"))
+        elif action == "None":
+            items.append(Item(subject=gpu.label, verdict="pass", measured=action, expected="None"))
+        else:
+            items.append(
+                Item(subject=gpu.label, verdict="fail", text=f"asks for: {action}", measured=action, expected="None")
+            )
+    return from_items(items, "none does")

@@ -1,0 +1,74 @@
+"""Every NVLink is up and runs at the rate of its generation.
+
+One link that stayed down costs its share of every collective, and NVSwitch systems may refuse to start the fabric. How
+many links there should be follows from the product (data file), else from the other GPUs of the machine; the rate from
+the other links.
+
+To do: look for Xid 74 and `nvlink -e` counters; reset the GPU; reseat the baseboard; exchange the GPU.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Item
+from gpusetup.verify.expected import nvlink_of
+from gpusetup.verify.registry import Finding, check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+
+@check(
+    "nvlink.links", "All NVLinks are up", needs=("gpu", "smi"), seconds=lambda machine: machine.took("nvlink_status")
+)
+def judge(machine: Machine) -> Finding:
+    """Count links that are up, GPU by GPU."""
+    switched_off = "NvLinkDisable: 1" in (machine.collected("module").get("params") or "")
+    if not machine.nvlinks:
+        known = [gpu for gpu in machine.gpus if nvlink_of(gpu.device_id)]
+        if switched_off:
+            verdict = "warn" if len(machine.gpus) > 1 else "skip"
+            return Finding(verdict, "NVLink is switched off by the module option NVreg_NvLinkDisable=1")
+        if known and len(machine.gpus) > 1:
+            return Finding(
+                "fail", f"{known[0].name} has NVLink, and nvidia-smi shows no link", 0, nvlink_of(known[0].device_id)
+            )
+        return Finding("unsupported", "no NVLink here")
+    if all(link.rate is None for link in machine.nvlinks) and not any(nvlink_of(gpu.device_id) for gpu in machine.gpus):
+        return Finding("unsupported", "the GPUs have NVLink connectors and no bridge")
+    most = max(machine.nvlink_bandwidth(gpu.index)[0] for gpu in machine.gpus)
+    usual = max((link.rate for link in machine.nvlinks if link.rate), default=0.0)
+    items = []
+    for gpu in machine.gpus:
+        links = [link for link in machine.nvlinks if link.gpu == gpu.index]
+        up = [link for link in links if link.rate is not None]
+        expected = nvlink_of(gpu.device_id) or max(most, len(links))
+        slow = [link.link for link in up if link.rate is not None and link.rate < 0.99 * usual]
+        if len(up) < expected:
+            down = [str(link.link) for link in links if link.rate is None]
+            where = f" (down: {', '.join(down[:8])})" if down else ""
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="fail",
+                    text=f"{len(up)} of {expected} links are up{where}",
+                    measured=len(up),
+                    expected=expected,
+                    limit=expected,
+                )
+            )
+        elif slow:
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="fail",
+                    text=f"links {', '.join(map(str, slow))} run below {usual:g} GB/s",
+                    measured=len(up) - len(slow),
+                    expected=expected,
+                    limit=expected,
+                )
+            )
+        else:
+            items.append(Item(subject=gpu.label, verdict="pass", measured=len(up), expected=expected, limit=expected))
+    return from_items(items, f"{most} links at {usual:.1f} GB/s each way on every GPU", unit="links")

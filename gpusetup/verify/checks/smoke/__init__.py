@@ -1,0 +1,1 @@
+"""Seconds, on every GPU: does the stack that was installed work?"""

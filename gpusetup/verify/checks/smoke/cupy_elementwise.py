@@ -1,0 +1,38 @@
+"""CuPy's own operations work: their kernels include CUDA's headers, a RawKernel need not.
+
+`cannot open source file "cuda_fp16.h"` is what a CuPy wheel says when neither a toolkit nor NVIDIA's header wheels are
+there.
+
+To do: install `nvidia-cuda-runtime` and `nvidia-cuda-cccl` wheels of the same CUDA major, or the toolkit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.verify.checks.smoke import _part
+from gpusetup.verify.registry import Finding, check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+
+@check(
+    "cupy.elementwise",
+    "CuPy's own kernels compile",
+    needs=("gpu", "python", "context"),
+    seconds=_part.seconds("elementwise"),
+)
+def judge(machine: Machine) -> Finding:
+    """Judge a sum and a half precision product."""
+    return from_items(_part.items(machine, "elementwise", _judge), "integer and half precision operations right")
+
+
+def _judge(answer: dict[str, Any]) -> tuple[bool, str]:
+    well = answer.get("sum") == answer.get("expected") and answer.get("half") == answer.get("expected_half")
+    return (
+        well,
+        ""
+        if well
+        else f"sum {answer.get('sum')}, not {answer.get('expected')}; half {answer.get('half')}, not {answer.get('expected_half')}",
+    )

@@ -1,0 +1,57 @@
+"""The toolkit's own path: nvcc compiles a small program for these GPUs, and it runs right on each.
+
+Judged when a toolkit is installed (/usr/local/cuda, or where the request says). The toolkit's version and the driver's
+are reported.
+
+To do: install the host compiler that this toolkit supports; name the toolkit's folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Item
+from gpusetup.verify.reasons import explain
+from gpusetup.verify.registry import Finding, check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+
+def _seconds(machine: Machine) -> float:
+    return float((machine.sections.get("nvcc") or {}).get("seconds", 0))
+
+
+@check("nvcc.program", "nvcc's program runs", needs=("gpu",), seconds=_seconds)
+def judge(machine: Machine) -> Finding:
+    """Judge compiling and running."""
+    answer = machine.sections.get("nvcc")
+    if not isinstance(answer, dict):
+        if machine.wanted.has("cuda"):
+            return Finding("fail", "the lock has the CUDA toolkit, and there is no nvcc")
+        return Finding("skip", "no CUDA toolkit is installed")
+    if answer.get("error") == "compile":
+        last = [line for line in str(answer.get("message")).splitlines() if "error" in line.lower()] or str(
+            answer.get("message")
+        ).splitlines()
+        return Finding("fail", f"nvcc could not compile: {last[0][:160] if last else 'it said nothing'}")
+    if answer.get("error") and not answer.get("gpus"):
+        return Finding(
+            "fail", f"the program could not run: {answer['error'] if 'message' not in answer else explain(answer)}"
+        )
+    items = []
+    for gpu in answer.get("gpus", []):
+        well = gpu.get("error") is None and gpu.get("wrong") == 0
+        items.append(
+            Item(
+                subject=f"GPU {gpu.get('index')}",
+                verdict="pass" if well else "fail",
+                text="" if well else str(gpu.get("error") or f"{gpu.get('wrong')} wrong elements"),
+            )
+        )
+    runtime = int(answer.get("runtime_cuda") or 0)
+    return from_items(
+        items,
+        f"CUDA {runtime // 1000}.{runtime % 1000 // 10}: compiled in {answer.get('compile_seconds')} s, right on every GPU",
+        nothing="the program found no GPU",
+    )

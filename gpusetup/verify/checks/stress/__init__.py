@@ -1,0 +1,1 @@
+"""Minutes as asked: does it stay so under load?"""

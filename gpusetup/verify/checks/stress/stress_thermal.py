@@ -1,0 +1,119 @@
+"""Under load the GPUs keep cool enough: no thermal slowdown, no power brake, clocks above a floor.
+
+Sampled every five seconds. Reaching the power limit is what a loaded GPU does; slowing down for heat, or the power brake,
+is a fail. Clocks that fall far below the highest one are a warning.
+
+To do: fans, air flow, dust, power supply; neighbours that stay cooler show where.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Curve, Curves, Item
+from gpusetup.verify.checks.stress import _burn
+from gpusetup.verify.expected import setting
+from gpusetup.verify.registry import Finding, check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+# Bits of the reasons' mask, as NVML defines them.
+BITS = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
+
+
+@check("stress.thermal", "Cool enough under load", needs=("gpu", "python", "context"), seconds=_burn.seconds)
+def judge(machine: Machine) -> Finding:
+    """Judge every GPU's samples."""
+    missing = _burn.absent(machine)
+    if missing is not None:
+        return missing
+    samples = machine.sections["stress"]["samples"]
+    loaded = {key.split("/")[0] for key in machine.sections["stress"]["workers"]}
+    items, temperatures, powers = [], [], []
+    for gpu in machine.gpus:
+        if str(gpu.index) not in loaded:
+            continue
+        rows = [
+            (sample["at"], row) for sample in samples for row in sample["rows"] if row.get("index") == str(gpu.index)
+        ]
+        if not rows:
+            items.append(
+                Item(subject=gpu.label, verdict="skip", text="could not look: nvidia-smi gave no sample under load")
+            )
+            continue
+        seen = 0
+        for _, row in rows:
+            reasons = row.get("reasons", "0")
+            seen |= int(reasons, 16) if reasons.startswith("0x") else 0
+        named = [text for bit, text in BITS.items() if seen & bit]
+        clocks = [clock for _, row in rows if (clock := _number(row.get("clocks.sm")))]
+        highest, floor = gpu.number("max_clocks/sm_clock"), setting("stress_slowdown_warn")
+        hottest = max((value for _, row in rows if (value := _number(row.get("temperature.gpu")))), default=0.0)
+        temperatures.append(
+            Curve(
+                name=gpu.label,
+                points=tuple((at, value) for at, row in rows if (value := _number(row.get("temperature.gpu")))),
+            )
+        )
+        powers.append(
+            Curve(
+                name=gpu.label,
+                points=tuple((at, value) for at, row in rows if (value := _number(row.get("power.draw")))),
+            )
+        )
+        if named:
+            items.append(
+                Item(
+                    subject=gpu.label, verdict="fail", text=f"{', '.join(named)} at {hottest:.0f} °C", measured=hottest
+                )
+            )
+        elif clocks and highest and min(clocks) < floor * highest:
+            items.append(
+                Item(
+                    subject=gpu.label,
+                    verdict="warn",
+                    text=f"clock fell to {min(clocks):.0f} of {highest:.0f} MHz without a thermal reason (power limit)",
+                    measured=min(clocks),
+                    expected=highest,
+                    limit=round(floor * highest),
+                )
+            )
+        else:
+            items.append(Item(subject=gpu.label, verdict="pass", measured=hottest))
+    hottest = max(
+        (float(item.measured) for item in items if item.verdict == "pass" and isinstance(item.measured, float)),
+        default=0.0,
+    )
+    finding = from_items(
+        items,
+        f"{hottest:.0f} °C at most, no thermal slowdown",
+        unit="°C",
+        nothing="could not look: no sample was taken",
+    )
+    figures = (
+        Curves(title="Temperature under load", x_label="seconds", y_label="°C", lines=tuple(temperatures)),
+        Curves(title="Power under load", x_label="seconds", y_label="W", lines=tuple(powers)),
+    )
+    return Finding(
+        finding.verdict,
+        finding.text,
+        finding.measured,
+        finding.expected,
+        finding.limit,
+        "",
+        finding.items,
+        figures if temperatures else (),
+    )

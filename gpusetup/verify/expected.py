@@ -1,0 +1,185 @@
+"""Expected figures, computed from the machine: theory from what the parts are, floors as fractions from one data file."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+__all__ = [
+    "Bound",
+    "Expectations",
+    "collective",
+    "expectations",
+    "link",
+    "matrix_rate",
+    "memory",
+    "nvlink_of",
+    "pcie",
+    "setting",
+]
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A document somebody can look up."""
+
+    title: str
+    publisher: str
+    url: str
+
+
+class Setting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A threshold that is no fraction of a theory."""
+
+    value: float
+    text: str
+    sources: tuple[str, ...]
+
+
+class Fractions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fractions of the theory: what is usual, and below what it is a warning or a fail."""
+
+    typical: float
+    warn: float
+    fail: float
+
+
+class FigureRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How one figure is judged."""
+
+    unit: str
+    theory: str
+    typical: float
+    warn: float
+    fail: float
+    sources: tuple[str, ...]
+    wide: Fractions | None = None
+    by_generation: dict[str, float] = {}
+    by_rate: dict[str, float] = {}
+
+
+class NcclRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Collectives: fractions of the link bandwidth by algorithm, collective and number of GPUs."""
+
+    theory: str
+    warn: float
+    fail: float
+    judged_from: int
+    ring: dict[str, dict[str, float]]
+    nvls: dict[str, dict[str, float]]
+    pcie: Fractions
+    size: dict[str, float]
+    sources: tuple[str, ...]
+
+
+class Expectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data file."""
+
+    schema: str
+    date: str
+    sources: dict[str, Source]
+    settings: dict[str, Setting]
+    figures: dict[str, FigureRule]
+    wide_bus_bits: int
+    pcie_lane: dict[str, float]
+    matrix_per_clock: dict[str, dict[str, int]]
+    nvlinks: dict[str, int]
+    nccl: NcclRule
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a figure should be: the theory, the usual value and the two floors."""
+
+    theory: float
+    expected: float
+    warn: float
+    fail: float
+
+
+@cache
+def expectations() -> Expectations:
+    """Load the data file."""
+    return msgspec.json.decode((Path(__file__).parent / "data/expectations.json").read_bytes(), type=Expectations)
+
+
+def setting(name: str) -> float:
+    """Return a threshold."""
+    return expectations().settings[name].value
+
+
+def nvlink_of(device_id: str) -> int | None:
+    """Return how many NVLinks the product has."""
+    return expectations().nvlinks.get(device_id)
+
+
+def _bound(theory: float, typical: float, warn: float, fail: float) -> Bound:
+    return Bound(*(float(f"{value:.4g}") for value in (theory, theory * typical, theory * warn, theory * fail)))
+
+
+def memory(figure: str, opened: dict[str, Any]) -> Bound | None:
+    """Device memory: bus width and clock as the runtime reports them (double data rate)."""
+    bits, clock = opened.get("memory_bus_bits"), opened.get("memory_clock_khz")
+    if not bits or not clock:
+        return None
+    rule = expectations().figures[figure]
+    part = rule.wide if rule.wide is not None and bits >= expectations().wide_bus_bits else rule
+    return _bound(bits / 8 * clock * 1e3 * 2 / 1e9, part.typical, part.warn, part.fail)
+
+
+def pcie(figure: str, generation: float | None, width: float | None) -> Bound | None:
+    """Host link: lanes and rate of the generation."""
+    lane = expectations().pcie_lane.get(f"{generation:.0f}" if generation else "")
+    if lane is None or not width:
+        return None
+    rule = expectations().figures[figure]
+    return _bound(lane * width, rule.by_generation.get(f"{generation:.0f}", rule.typical), rule.warn, rule.fail)
+
+
+def link(figure: str, bandwidth: float, rate: float) -> Bound:
+    """Peer copies over NVLink: the sum of the links' rates; both ways count twice."""
+    rule = expectations().figures[figure]
+    ways = 2 if figure == "p2p.both" else 1
+    return _bound(ways * bandwidth, rule.by_rate.get(f"{rate:g}", rule.typical), rule.warn, rule.fail)
+
+
+def matrix_rate(kind: str, opened: dict[str, Any]) -> Bound | None:
+    """Matrix rate: multiprocessors, highest clock and operations per clock of the architecture."""
+    per_clock = expectations().matrix_per_clock.get(opened.get("compute_capability", ""), {}).get(kind)
+    clock, processors = opened.get("clock_khz"), opened.get("multiprocessors")
+    if not per_clock or not clock or not processors:
+        return None
+    rule = expectations().figures[f"matrix.{kind}"]
+    return _bound(processors * clock * 1e3 * per_clock / 1e12, rule.typical, rule.warn, rule.fail)
+
+
+def collective(name: str, world: int, size: int, bandwidth: float, *, nvls: bool, nvlink: bool) -> Bound:
+    """Bus bandwidth of a collective: link bandwidth, number of GPUs, algorithm, message size."""
+    rule = expectations().nccl
+    part = _by_size(rule.size, size)
+    if not nvlink:
+        return _bound(bandwidth * part, rule.pcie.typical, rule.pcie.warn, rule.pcie.fail)
+    table = rule.nvls.get(name, {}) if nvls and str(world) in rule.nvls.get(name, {}) else rule.ring[name]
+    typical = _nearest_below(table, world) * part
+    return _bound(bandwidth, typical, typical * rule.warn, typical * rule.fail)
+
+
+def _nearest_below(table: dict[str, float], world: int) -> float:
+    known = sorted(int(key) for key in table)
+    return table[str(max((number for number in known if number <= world), default=known[0]))]
+
+
+def _by_size(table: dict[str, float], size: int) -> float:
+    """Interpolate over the logarithm of the message size."""
+    known = sorted((int(key), value) for key, value in table.items())
+    if size <= known[0][0]:
+        return known[0][1] * size / known[0][0]
+    for (low, small), (high, large) in zip(known, known[1:], strict=False):
+        if size <= high:
+            share = (math.log(size) - math.log(low)) / (math.log(high) - math.log(low))
+            return small + share * (large - small)
+    return known[-1][1]

@@ -1,0 +1,34 @@
+"""Judge one machine's observations: every check of its level, each by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Result, levels_up_to, worst
+from gpusetup.verify.registry import Check, checks
+
+if TYPE_CHECKING:
+    from gpusetup.model.verdict import Verdict
+    from gpusetup.verify.machine import Machine
+
+__all__ = ["judge", "overall"]
+
+
+def judge(machine: Machine) -> tuple[Result, ...]:
+    """Return one result per check; observations that a check cannot read fail that check alone."""
+    levels = levels_up_to(machine.level)
+    return tuple(_one(check, machine) for check in checks() if check.level in levels)
+
+
+def _one(check: Check, machine: Machine) -> Result:
+    try:
+        return check.run(machine)
+    except Exception as error:  # noqa: BLE001 - documents come from outside; the next check must run
+        text = f"could not be judged: {type(error).__name__}: {error}"
+        return Result(id=check.id, level=check.level, verdict="fail", text=text)
+
+
+def overall(results: tuple[Result, ...]) -> Verdict:
+    """Return the verdict on a host: fail, warn, pass; skip when nothing could be proven."""
+    verdicts = [result.verdict for result in results if result.verdict in ("fail", "warn", "pass")]
+    return worst(verdicts)

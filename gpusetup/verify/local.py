@@ -1,0 +1,49 @@
+"""Observe this machine: the probe as a process with a deadline, its document back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.content import content_path
+from gpusetup.drive.runner import run
+from gpusetup.errors import VerifyFailedError
+from gpusetup.verify.request import Ask, deadline
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["observe_here", "probe_path"]
+
+
+def probe_path() -> Path:
+    """Return the probe's entry, the same file that the role copies to other machines."""
+    return content_path() / "roles/gpu_verify/files/observe.py"
+
+
+def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Run the probe here and return its document."""
+    limit = deadline(ask)
+    finished = run(
+        [sys.executable, str(probe_path())],
+        env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
+        deadline=limit,
+        stdin=json.dumps(ask.document()).encode(),
+    )
+    lines = finished.out.strip().splitlines()
+    try:
+        document = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        document = None
+    if isinstance(document, dict):
+        return document
+    why = f"it was killed after {limit:.0f} s" if finished.timed_out else f"it ended with {finished.code}"
+    raise VerifyFailedError(
+        "GS-502",
+        f"the probe on this machine gave no answer: {why}",
+        context=finished.err.strip()[-800:],
+        note="a broken driver can hang every program that touches it",
+        hint="look at `dmesg | grep -i nvrm`; `gpusetup verify --level quick` runs without CUDA",
+    )

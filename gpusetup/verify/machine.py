@@ -1,0 +1,201 @@
+"""One observed machine as the checks see it: the probe's document with names for what they ask."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cached_property
+from typing import Any
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.verdict import Level
+from gpusetup.verify import smi
+
+__all__ = ["OBSERVATIONS", "Machine", "Wanted"]
+
+OBSERVATIONS = "gpusetup/observations/1"
+Document = dict[str, Any]
+
+
+class Wanted:
+    """What the host should have: from the lock that was applied, or what the caller says."""
+
+    def __init__(self, lock: Document | None = None, *, gpus: int | None = None, hosts: int = 1) -> None:
+        self._lock = lock or {}
+        self.known = bool(lock)
+        self.gpus = gpus
+        self.hosts = hosts
+
+    @property
+    def stack(self) -> Document:
+        """The lock's stack; empty when there is no lock."""
+        stack = self._lock.get("stack", self._lock)
+        return stack if isinstance(stack, dict) else {}
+
+    def version(self, component: str) -> str | None:
+        """The version that is wanted of a component."""
+        found = self.stack.get(component)
+        return found.get("version") if isinstance(found, dict) else None
+
+    def field(self, component: str, name: str) -> Any:
+        """Another field of a component, such as the driver's module flavour."""
+        found = self.stack.get(component)
+        return found.get(name) if isinstance(found, dict) else None
+
+    def has(self, component: str) -> bool | None:
+        """Tell whether the component is part of the stack; None when nothing says what the stack is."""
+        return component in self.stack if self.known else None
+
+
+class Machine:
+    """One host's observations."""
+
+    def __init__(self, document: Document, wanted: Wanted | None = None, *, simulated: bool = False) -> None:
+        if document.get("schema") != OBSERVATIONS:
+            raise BadInputError(
+                "GS-501",
+                f"this is no document of observations ({document.get('schema')!r}, not {OBSERVATIONS!r})",
+                hint="`gpusetup verify --observations FILE` writes one",
+            )
+        self.document = document
+        self.level: Level = document["level"]
+        self.quick: Document = document.get("quick", {})
+        self.sections: Document = document.get("sections", {})
+        self.simulated = simulated or bool(document.get("simulated"))
+        self.wanted = (
+            wanted
+            if wanted is not None and wanted.known
+            else Wanted(
+                self._recorded_lock(), gpus=wanted.gpus if wanted else None, hosts=wanted.hosts if wanted else 1
+            )
+        )
+
+    def _recorded_lock(self) -> Document | None:
+        text = self.quick.get("lock")
+        try:
+            found = json.loads(text) if text else None
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+    # --- commands and collectors ---------------------------------------------------------------------------------
+
+    def command(self, name: str) -> Document:
+        """What a command answered: rc, stdout, stderr, error, seconds, deadline."""
+        found = self.quick.get(name)
+        return found if isinstance(found, dict) else {"error": "missing", "stdout": "", "stderr": "", "rc": None}
+
+    def collected(self, name: str) -> Document:
+        """What a collector found, empty when it failed."""
+        found = self.quick.get(name)
+        return found if isinstance(found, dict) else {}
+
+    def took(self, *names: str) -> float:
+        """Seconds the named collectors took, at most: they run at the same time."""
+        seconds = self.document.get("collector_seconds", {})
+        return max((float(seconds.get(name, 0.0)) for name in names), default=0.0)
+
+    # --- GPUs ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def gpus(self) -> tuple[smi.SmiGpu, ...]:
+        """GPUs that nvidia-smi lists."""
+        return smi.parse_gpus(self.command("smi").get("stdout", ""))
+
+    @cached_property
+    def pci_gpus(self) -> tuple[Document, ...]:
+        """NVIDIA display and 3D controllers on the PCI bus."""
+        found = self.quick.get("pci")
+        devices = found if isinstance(found, list) else []
+        return tuple(device for device in devices if str(device.get("class", "")).startswith("0x03"))
+
+    @property
+    def has_gpu(self) -> bool:
+        """There is an NVIDIA GPU, by PCI or by nvidia-smi (WSL shows none on PCI)."""
+        return bool(self.pci_gpus or self.gpus)
+
+    @cached_property
+    def capabilities(self) -> dict[int, str]:
+        """Compute capability by GPU index, from the named query."""
+        found = {}
+        for line in self.command("smi_query").get("stdout", "").splitlines():
+            cells = [cell.strip() for cell in line.split(",")]
+            if len(cells) >= 4 and cells[0].isdigit() and re.fullmatch(r"\d+\.\d", cells[3]):
+                found[int(cells[0])] = cells[3]
+        return found
+
+    @cached_property
+    def nvlinks(self) -> tuple[smi.NvLink, ...]:
+        """Every NVLink of every GPU."""
+        return smi.nvlink_rates(self.command("nvlink_status").get("stdout", ""))
+
+    @cached_property
+    def topology(self) -> tuple[tuple[str, ...], ...]:
+        """How each GPU reaches each other."""
+        return smi.parse_topology(self.command("topology").get("stdout", ""))
+
+    def nvlink_bandwidth(self, gpu: int) -> tuple[int, float]:
+        """Links that are up on a GPU and the sum of their rates each way in GB/s."""
+        rates = [link.rate for link in self.nvlinks if link.gpu == gpu and link.rate is not None]
+        return len(rates), sum(rates)
+
+    @cached_property
+    def nvswitch(self) -> bool:
+        """GPUs meet in NVSwitches: switches are visible, or the product only exists on such a board."""
+        found = self.collected("nvswitches")
+        return bool(found.get("driver") or found.get("pci"))
+
+    def mig(self, gpu: smi.SmiGpu) -> bool:
+        """MIG is on."""
+        return gpu.text("mig_mode/current_mig") == "Enabled"
+
+    @cached_property
+    def busy(self) -> frozenset[int]:
+        """GPUs on which somebody's processes compute."""
+        return frozenset(gpu["index"] for gpu in self.document.get("gpus", []) if gpu.get("processes"))
+
+    # --- driver --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def module_version(self) -> str | None:
+        """Version of the kernel module that is loaded."""
+        module = self.collected("module")
+        match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+[\d.]+)", module.get("proc_version") or "")
+        return match.group(1) if match else module.get("sys_version")
+
+    @cached_property
+    def module_flavour(self) -> str | None:
+        """`open` or `proprietary`, of the module that is loaded."""
+        text = self.collected("module").get("proc_version")
+        if not text:
+            return None
+        return "open" if "Open Kernel Module" in text else "proprietary"
+
+    @cached_property
+    def library_versions(self) -> dict[str, tuple[str, ...]]:
+        """Versions of the user-space driver libraries, from the names of their files."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name, paths in self.collected("libraries").items():
+            versions = {match.group(1) for path in paths if (match := re.search(r"\.so\.(\d+\.\d[\d.]*)$", path))}
+            found[name] = tuple(sorted(versions))
+        return found
+
+    # --- workers -------------------------------------------------------------------------------------------------
+
+    @property
+    def workers(self) -> dict[str, Document]:
+        """What each GPU's worker answered, by GPU (or GPU/slice)."""
+        found = self.sections.get("workers")
+        return found if isinstance(found, dict) else {}
+
+    def answers(self, section: str) -> dict[str, Document]:
+        """A measurement's answers by GPU."""
+        found = self.sections.get(section)
+        return (
+            {key: value for key, value in found.items() if isinstance(value, dict)} if isinstance(found, dict) else {}
+        )
+
+    def opened(self, key: str) -> Document:
+        """The properties of an opened device."""
+        found = self.workers.get(key, {}).get("open", {})
+        return found if isinstance(found, dict) else {}

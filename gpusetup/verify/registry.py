@@ -1,0 +1,136 @@
+"""The registry of checks: one small file each below `checks/<level>/`, found by being there.
+
+A check judges observations and never runs anything. What it needs is named; when that is missing the check says so
+and is skipped: a check that could not run is never a pass.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Figure, Item, Level, Result, Verdict, worst
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.model.verdict import Curves, Grid
+    from gpusetup.verify.machine import Machine
+
+__all__ = ["Check", "Finding", "check", "checks", "find", "from_items"]
+
+LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check concludes."""
+
+    verdict: Verdict
+    text: str
+    measured: Figure = None
+    expected: Figure = None
+    limit: Figure = None
+    unit: str = ""
+    items: tuple[Item, ...] = ()
+    figures: tuple[Grid | Curves, ...] = ()
+
+
+@dataclass(frozen=True)
+class Check:
+    """A registered check."""
+
+    id: str
+    level: Level
+    title: str
+    needs: tuple[str, ...]
+    seconds: Callable[[Machine], float]
+    judge: Callable[[Machine], Finding]
+    page: str
+    """The module's docstring: what is looked at, how it is judged, what to do."""
+
+    def run(self, machine: Machine) -> Result:
+        """Judge, unless something that is needed is missing."""
+        from gpusetup.verify.needs import missing
+
+        lacking = missing(self.needs, machine)
+        finding = lacking if lacking is not None else self.judge(machine)
+        return Result(
+            id=self.id,
+            level=self.level,
+            verdict=finding.verdict,
+            text=finding.text,
+            measured=finding.measured,
+            expected=finding.expected,
+            limit=finding.limit,
+            unit=finding.unit,
+            seconds=round(self.seconds(machine), 3) if lacking is None else 0.0,
+            items=finding.items,
+            figures=finding.figures,
+        )
+
+
+_FOUND: dict[str, Check] = {}
+
+
+def check(
+    identity: str, title: str, *, needs: tuple[str, ...] = (), seconds: Callable[[Machine], float] = lambda _: 0.0
+) -> Callable[[Callable[[Machine], Finding]], Callable[[Machine], Finding]]:
+    """Register the decorated function; its level is the folder of its file, its page the file's docstring."""
+
+    def register(judge: Callable[[Machine], Finding]) -> Callable[[Machine], Finding]:
+        module = sys.modules[judge.__module__]
+        level = judge.__module__.split(".")[-2]
+        if level not in LEVELS:
+            raise ValueError(f"{judge.__module__} is not below checks/<level>/")
+        _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, (module.__doc__ or "").strip())
+        return judge
+
+    return register
+
+
+@cache
+def checks() -> tuple[Check, ...]:
+    """Return every check, by level and then by name."""
+    for level in LEVELS:
+        package = importlib.import_module(f"gpusetup.verify.checks.{level}")
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
+    return tuple(sorted(_FOUND.values(), key=lambda found: (LEVELS.index(found.level), found.id)))
+
+
+def find(identity: str) -> Check:
+    """Return the check with this id."""
+    return next(found for found in checks() if found.id == identity)
+
+
+def from_items(items: list[Item], well: str, *, unit: str = "", nothing: str = "nothing to look at") -> Finding:
+    """Conclude from the parts: the gravest verdict, and the texts of the parts that caused it."""
+    if not items:
+        return Finding("skip", nothing)
+    verdict = worst([item.verdict for item in items])
+    grave = [item for item in items if item.verdict == verdict]
+    text = well if verdict == "pass" else _join(grave)
+    leading = grave[0]
+    numbers = [
+        item for item in grave if isinstance(item.measured, (int, float)) and isinstance(item.limit, (int, float))
+    ]
+    if numbers:
+        # The part that is nearest to its floor, or furthest below it.
+        leading = min(numbers, key=lambda item: float(item.measured or 0) / (float(item.limit or 0) or 1.0))
+    return Finding(verdict, text, leading.measured, leading.expected, leading.limit, unit, tuple(items))
+
+
+def _join(items: list[Item]) -> str:
+    said: dict[str, list[str]] = {}
+    for item in items:
+        said.setdefault(item.text, []).append(item.subject)
+    parts = []
+    for text, subjects in said.items():
+        names = ", ".join(subjects[:4]) + (f" and {len(subjects) - 4} more" if len(subjects) > 4 else "")
+        parts.append(f"{names}: {text}")
+    return "; ".join(parts[:3]) + (f"; and {len(parts) - 3} more" if len(parts) > 3 else "")

@@ -1,0 +1,43 @@
+"""What the probe on the machine is asked: level, interpreter, which GPUs, how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from gpusetup.model.verdict import Level
+
+__all__ = ["Ask", "deadline"]
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """One request; the same for this machine and through Ansible."""
+
+    level: Level
+    python: str | None = None
+    """Absolute path of the interpreter that holds CuPy; None: the one that apply made."""
+    cuda_home: str | None = None
+    gpus: tuple[int, ...] | None = None
+    """Indexes of the GPUs to run on; None: all."""
+    minutes: float = 5.0
+    """How long `stress` works."""
+    components: tuple[str, ...] = ()
+    """Frameworks that are part of the stack, looked at even where they seem not to be installed."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the JSON that the probe reads."""
+        found: dict[str, Any] = {"level": self.level, "minutes": self.minutes, "components": list(self.components)}
+        if self.python is not None:
+            found["python"] = self.python
+        if self.cuda_home is not None:
+            found["cuda_home"] = self.cuda_home
+        if self.gpus is not None:
+            found["gpus"] = list(self.gpus)
+        return found
+
+
+def deadline(ask: Ask) -> float:
+    """Return the seconds after which the whole probe is killed: every part has a deadline of its own before it."""
+    base = {"quick": 90.0, "smoke": 420.0, "full": 1500.0, "stress": 1500.0}[ask.level]
+    return base + (60 * ask.minutes if ask.level == "stress" else 0.0)
