@@ -12,7 +12,13 @@ for file in vmlinuz config System.map; do mv "$root/boot/$file-$debian" "$root/b
 depmod -b "$root" "$el"
 
 sed -i 's#/boot/initrd.img-${kernel}"#/boot/initramfs-${kernel}.img"#' "$root/usr/bin/dracut"
-printf 'add_drivers+=" nouveau "\nhostonly="no"\n' >"$root/etc/dracut.conf.d/lab-splash.conf"
+# Few modules of dracut, so that an initramfs takes seconds; for this host, as EL's default is: with its /etc/modprobe.d.
+cat >"$root/etc/dracut.conf.d/lab.conf" <<'CONF'
+add_drivers+=" nouveau "
+hostonly="yes"
+dracutmodules="base kernel-modules systemd udev-rules"
+compress="cat"
+CONF
 chroot "$root" dracut --force --quiet "/boot/initramfs-$el.img" "$el"
 
 mkdir -p "$root/boot/loader/entries" "$root/etc/rpm" "$root/etc/dnf/vars" "$root/etc/yum.repos.d" "$root/usr/src/kernels"
