@@ -76,6 +76,8 @@ def main():
     wait = request.pop("poll")
     outlook = nouveau.Nouveau(request, check=True)
     result = outlook.run()
+    for text in result.pop("warnings"):
+        module.warn(text)
     if module.check_mode or not result["changed"]:
         module.exit_json(finished=True, progress={}, **result)
     job = jobs.Job(request["state_dir"], "nouveau", request)
@@ -86,7 +88,9 @@ def main():
     progress = dict((key, status.get(key)) for key in ("step", "message", "percent"))
     if status["state"] == "failed":
         failure.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
-    module.exit_json(finished=status["state"] == "done", progress=progress, **(status.get("result") or {"changed": False}))
+    result = dict(status.get("result") or {"changed": False})
+    result.pop("warnings", None)
+    module.exit_json(finished=status["state"] == "done", progress=progress, **result)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ options:
     description: DNF module streams, C(module) and C(stream).
     type: list
     elements: dict
+  optional:
+    description: Leave out wanted packages that the repositories no longer offer (removal), instead of refusing.
+    type: bool
+    default: false
   recommends:
     description: Install recommended packages too.
     type: bool
@@ -131,7 +135,7 @@ from ansible.module_utils.gpu_host.ledger import Ledger
 
 def outlook(request):
     """Return (changed, diff) of a transaction without running it."""
-    host = transaction.manager(request)
+    host = transaction.manager(dict(request, driver_version=""))
     installed = host.installed()
     wishes, removals = transaction.wanted(request, installed)
     unmet = package_sets.unmet(wishes, installed)

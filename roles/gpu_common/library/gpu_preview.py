@@ -118,6 +118,7 @@ def main():
         text = "; ".join(item["text"] for item in refused)
         hints = "; ".join(sorted(set(item["hint"] for item in refused if item["hint"])))
         stop = failure.HostFailure(refused[0]["reference"] or "GS-474", "refused before any change: " + text, hint=hints)
+        answer.pop("candidates")
         failure.end(module, stop, changed=False, **answer)
     module.exit_json(changed=False, **answer)
 

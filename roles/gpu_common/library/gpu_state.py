@@ -66,6 +66,10 @@ gpu_result:
   description: C(state) (done, unchanged, pending-reboot), C(packages), C(holds), C(files), C(reboot), C(history_id).
   returned: for finish, and for begin of a converged host
   type: dict
+known:
+  description: Whether there is a record of anything done here.
+  returned: for removal
+  type: bool
 remove:
   description: Packages that gpusetup brought.
   returned: for removal
@@ -90,8 +94,7 @@ def act(state, mode):
     if mode == "revert":
         restored = state.revert()
         return {"changed": bool(restored), "restored": restored}
-    lifecycle.refuse_unknown(state)
-    if mode == "removal":
+    if mode == "removal":  # a host without a record has nothing to undo
         return dict(state.removal(), changed=False)
     if mode == "stop":
         stopped = state.stop_services()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 
 from . import locks, packages, process
 from .failure import HostFailure
@@ -18,12 +19,18 @@ class Apt(object):
 
     name = "apt"
 
-    def __init__(self, network=None, options=(), tell=None, log=None, recommends=False):
+    def __init__(self, network=None, options=(), tell=None, log=None, recommends=False, together=""):
         self.env = process.environment(network)
         self.options = [piece for item in options for piece in ("-o", item)]
+        self.pins = _pins(together) if together else None
         self.tell = tell or (lambda *_words: None)
         self.log = log
         self.recommends = recommends
+
+    def close(self):
+        """Forget the pins of this transaction."""
+        if self.pins and os.path.exists(self.pins):
+            os.unlink(self.pins)
 
     # look
 
@@ -108,6 +115,7 @@ class Apt(object):
             ["apt-get", "-q", "-y"]
             + self.options
             + list(extra)
+            + (["-o", "Dir::Etc::preferences=" + self.pins] if self.pins else [])
             + ["-o", "APT::Install-Recommends={}".format("true" if self.recommends else "false")]
             + ["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=120"]
             + ["--allow-downgrades", "--allow-change-held-packages", "--purge", "install"]
@@ -232,9 +240,23 @@ class Apt(object):
         """Return the file that keeps automatic upgrades away from packages, as {path: content}."""
         lines = ["// Written by gpusetup: the GPU stack moves only as a whole."]
         lines.append("Unattended-Upgrade::Package-Blacklist {")
-        lines += ['  "^{}$";'.format(re.escape(name.split(":")[0]).replace("\\", "\\\\")) for name in sorted(names)]
+        lines += ['  "^{}$";'.format(re.sub(r"([.+])", r"\\\1", name.split(":")[0])) for name in sorted(names)]
         lines.append("};")
         return {"/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades": "\n".join(lines) + "\n"}
+
+
+def _pins(version):
+    """Write apt preferences under which everything that exists in a driver's exact version is taken in it.
+
+    apt alone would take the newest of each dependency and then find that they do not fit together.
+    """
+    handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".pref")
+    with os.fdopen(handle, "w") as stream:
+        stream.write("Package: /./\nPin: version {0}-*\nPin-Priority: 1001\n\nPackage: /./\nPin: version {0}\nPin-Priority: 1001\n".format(version))
+        if os.path.exists("/etc/apt/preferences"):
+            with open("/etc/apt/preferences") as own:
+                stream.write("\n" + own.read())
+    return path
 
 
 def _interrupted():

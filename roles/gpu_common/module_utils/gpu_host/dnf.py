@@ -29,11 +29,14 @@ class Dnf(object):
 
     name = "dnf"
 
-    def __init__(self, network=None, options=(), tell=None, log=None, recommends=False):
+    def __init__(self, network=None, options=(), tell=None, log=None, recommends=False, together=""):
         self.env = process.environment(network)
         self.options = list(options) + ["--setopt=install_weak_deps={}".format(bool(recommends))]
         self.tell = tell or (lambda *_words: None)
         self.log = log
+
+    def close(self):
+        """Nothing to forget: dnf's solver finds the versions that fit together."""
 
     # look
 

@@ -10,7 +10,7 @@ def deviations(ledger, machine, request):
     """Return what is no longer as it was left: [{"what", "is", "was"}]."""
     state, found = ledger.state, []
     expect = state["expect"]
-    host = transaction.manager(request)
+    host = transaction.manager({"manager": request["manager"], "network": request["network"]})
     installed = host.installed()
     for name, version in sorted(state["packages"].items()):
         if installed.get(name) != version:

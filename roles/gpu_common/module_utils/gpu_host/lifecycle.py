@@ -5,7 +5,6 @@ import os
 import shutil
 
 from . import drift, files, kernel_module, nouveau, process, services, transaction
-from .failure import HostFailure
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -20,6 +19,9 @@ class Lifecycle(object):
         self.machine = Machine(request["simulated_root"])
         self.digest = files.digest(json.dumps(request["wanted"], sort_keys=True))
 
+    def _manager(self):
+        return transaction.manager({"manager": self.request["manager"], "network": self.request["network"]})
+
     def begin(self):
         """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
         state = self.ledger.state
@@ -31,7 +33,7 @@ class Lifecycle(object):
         resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
         identity = self.request["id"] or (state["apply"]["id"] if resumed else "{}-{}".format(now(), self.digest[:6]))
         if not self.check:
-            host = transaction.manager(self.request)
+            host = self._manager()
             self._keep_baseline(host)
             if not resumed:
                 before = {"packages": host.installed(), "held": host.held()}
@@ -60,7 +62,7 @@ class Lifecycle(object):
             "python": request["python"],
             "nouveau_image": nouveau.image_stamp(self.machine) if wanted.get("nouveau") else None,
         }
-        host = transaction.manager(request)
+        host = self._manager()
         before = files.read_json(os.path.join(self.ledger.folder, "before.json")) or {"packages": {}, "held": []}
         identity = state["apply"].get("id") or "{}-{}".format(now(), self.digest[:6])
         record = {
@@ -106,7 +108,7 @@ class Lifecycle(object):
 
     def removal(self):
         """Return what must go, come back and be freed so that the host is as before the first apply."""
-        installed = transaction.manager(self.request).installed()
+        installed = self._manager().installed()
         state = self.ledger.state
         back = dict(state["taken"], **dict((name, version) for name, version in state["moved"].items() if name in installed))
         return {
@@ -150,12 +152,6 @@ class Lifecycle(object):
         baseline = files.read_json(os.path.join(self.ledger.folder, "baseline.json"))
         if baseline is None:
             return {}
-        now_there = transaction.manager(self.request).installed()
+        now_there = self._manager().installed()
         return dict((kind, names) for kind, names in transaction.packages.difference(baseline["packages"], now_there).items() if names)
-
-
-def refuse_unknown(lifecycle):
-    """Fail when nothing was ever applied here."""
-    if not os.path.exists(lifecycle.ledger.path):
-        raise HostFailure("GS-488", "gpusetup has no record on this host, so there is nothing it may remove", lifecycle.ledger.path)
 

@@ -31,6 +31,7 @@ TRANSACTION = {
         "default": [],
         "options": {"module": {"type": "str", "required": True}, "stream": {"type": "str", "required": True}},
     },
+    "optional": {"type": "bool", "default": False},
     "recommends": {"type": "bool", "default": False},
     "lock_timeout": {"type": "int", "default": 600},
     "auto_upgrades_block": {"type": "bool", "default": True},

@@ -53,7 +53,7 @@ class Preview(object):
     def _look(self, answer):
         if self.machine.container() and self.params["driver_packages"]:
             self.find("refuse", "container", "this is a container: it shares its host's kernel", "install the driver on the host", "GS-470")
-        plain = transaction.manager(self.params)
+        plain = transaction.manager(dict(self.params, driver_version=""))
         installed = plain.installed()
         wishes, removals = transaction.wanted(self.params, installed)
         todo = packages.unmet(wishes, installed)
@@ -62,7 +62,10 @@ class Preview(object):
         asked = self.params["candidates"]
         host = self._repositories(answer) if todo or removals or asked else None
         if host is not None and (wishes or removals):
-            self._simulate(host, wishes, removals, answer)
+            try:
+                self._simulate(host, wishes, removals, answer)
+            finally:
+                host.close()
         if host is not None and asked:
             answer["candidates"] = offers.look(host, asked)
         self._kernels(answer)

@@ -14,7 +14,8 @@ from .machine import Machine
 def manager(params, **extra):
     """Return the host's package manager."""
     kind = {"apt": Apt, "dnf": Dnf}[params["manager"]]
-    return kind(network=params["network"], recommends=params.get("recommends", False), **extra)
+    together = params.get("driver_version", "")
+    return kind(network=params["network"], recommends=params.get("recommends", False), together=together, **extra)
 
 
 def wanted(params, installed):
@@ -25,7 +26,7 @@ def wanted(params, installed):
     return wishes, removals
 
 
-def resolve(host, wishes, trouble=()):
+def resolve(host, wishes, trouble=(), optional=False):
     """Return the wishes with the exact version each of them means in the repositories; refuse what is not offered."""
     offered = host.offered(sorted(set(wish["name"] for wish in wishes)))
     exact, missing = [], []
@@ -37,7 +38,7 @@ def resolve(host, wishes, trouble=()):
         else:
             near = packages.nearest(versions, wish["version"])
             missing.append("{} {} ({})".format(wish["name"], wish["version"], "offered: " + ", ".join(near) if near else "not offered at all"))
-    if missing:
+    if missing and not optional:
         raise HostFailure(
             "GS-466",
             "the repositories do not offer what was asked for",
@@ -68,6 +69,8 @@ class Transaction(object):
         except HostFailure as failure:
             failure.result = dict(getattr(failure, "result", {}), reverted_files=self.ledger.revert_apply())
             raise
+        finally:
+            self.host.close()
 
     def _run(self):
         params = self.params
@@ -108,7 +111,7 @@ class Transaction(object):
         trouble = self.host.refresh()
         for line in trouble:
             self.job.log("refresh: " + line)
-        exact = resolve(self.host, wishes, trouble)
+        exact = resolve(self.host, wishes, trouble, self.params["optional"])
         self._refuse_stubs(exact)
         self.job.tell("simulate", "checking the transaction")
         plan = self.host.simulate(exact, removals)
@@ -120,6 +123,8 @@ class Transaction(object):
                 ", ".join(extra),
                 hint="nothing was changed; name them in gpu_packages_may_remove if they may go",
             )
+        if not any(plan[kind] for kind in ("install", "upgrade", "downgrade", "remove")):
+            return exact
         released = self._release(plan)
         ok, tail = self.host.transact(exact, removals)
         if not ok and any(word in line for line in tail for word in ("Hash Sum mismatch", "Failed to fetch", "404")):
