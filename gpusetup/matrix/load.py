@@ -110,6 +110,10 @@ class Matrix:
     def _load(self, name: str, kind: type[File]) -> File:
         loaded = load_file(name, self.path(name))
         assert isinstance(loaded, kind)  # noqa: S101 - FILES says so
+        if self.overlay is not None:
+            from gpusetup.matrix.references import check_references  # the lints have seen the shipped data
+
+            check_references(self, loaded, self.path(name))
         return loaded
 
     @cached_property

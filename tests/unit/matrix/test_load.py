@@ -136,3 +136,41 @@ def test_the_digest_is_that_of_the_data(tmp_path: Path) -> None:
 def test_printing_and_reading_are_inverse(name: str) -> None:
     document = getattr(Matrix(), name)
     assert msgspec.json.decode(canonical(document), type=struct_of(name)) == document
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "where"),
+    [
+        ("os", lambda d: d["systems"][2].update(sources=["gone"]), "$.systems[2].sources[0]"),
+        ("os", lambda d: d["rules"][0]["sources"].append("gone"), "$.rules[0].sources[2]"),
+        ("driver", lambda d: d["versions"][0].update(branch=411), "$.versions[0].branch"),
+        ("cuda", lambda d: d["releases"][1].update(driver_branch=599), "$.releases[1].driver_branch"),
+        ("gpus", lambda d: d["gpus"][0].update(arch="Curie"), "$.gpus[0].arch"),
+        ("torch", lambda d: d["builds"][0].update(version="9.9.9"), "$.builds[0].version"),
+        ("torch", lambda d: d["builds"][0].update(cuda="12.7"), "$.builds[0].cuda"),
+    ],
+)
+def test_a_dangling_reference_in_an_overlay_names_its_path(tmp_path: Path, name: str, change, where: str) -> None:
+    path, document = _copy(tmp_path, name)
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(BadInputError) as raised:
+        getattr(Matrix(tmp_path), name)
+    assert raised.value.reference == "GS-206"
+    assert raised.value.path == f"{path}:{where}"
+
+
+def test_an_overlay_that_takes_away_what_the_shipped_data_names(tmp_path: Path) -> None:
+    path, document = _copy(tmp_path, "driver")
+    document["branches"] = [branch for branch in document["branches"] if branch["branch"] != 580]
+    document["versions"] = [version for version in document["versions"] if version["branch"] != 580]
+    path.write_text(json.dumps(document))
+    with pytest.raises(BadInputError, match="driver branch 580"):
+        _ = Matrix(tmp_path).cuda
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_shipped_data_passes_as_an_overlay(tmp_path: Path, name: str) -> None:
+    for component in NAMES:
+        _copy(tmp_path, component)
+    assert getattr(Matrix(tmp_path), name) == getattr(Matrix(), name)

@@ -1,0 +1,77 @@
+"""What one record names, another must be: the check that a folder of people's own data gets when it is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import BadInputError
+from gpusetup.model import release as model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gpusetup.matrix.load import Matrix
+
+__all__ = ["check_references"]
+
+Dangling = tuple[str, str]
+"""The path of the field, and what it names in vain."""
+
+
+def check_references(matrix: Matrix, file: model.MatrixFile, path: Path) -> None:
+    """Raise for the first field that names what is not there."""
+    for field, what in (*_sources(file), *_inside(file), *_across(matrix, file)):
+        raise BadInputError(
+            "GS-206",
+            f"the matrix file {path.name} names {what}, which is not there",
+            path=f"{path}:$.{field}",
+            hint="add what is named, or correct the name",
+        )
+
+
+def _records(file: model.MatrixFile) -> Iterator[tuple[str, model.Record]]:
+    for field in file.__struct_fields__:
+        value = getattr(file, field)
+        if isinstance(value, model.Record):
+            yield field, value
+        elif isinstance(value, tuple):
+            yield from ((f"{field}[{i}]", item) for i, item in enumerate(value) if isinstance(item, model.Record))
+
+
+def _sources(file: model.MatrixFile) -> Iterator[Dangling]:
+    for field, record in _records(file):
+        for index, key in enumerate(record.sources):
+            if key not in file.sources:
+                yield f"{field}.sources[{index}]", f"the source {key}"
+
+
+def _inside(file: model.MatrixFile) -> Iterator[Dangling]:
+    if isinstance(file, model.DriverFile):
+        branches = {branch.branch for branch in file.branches}
+        for index, item in enumerate(file.versions):
+            if item.platform == "linux" and item.branch not in branches:
+                yield f"versions[{index}].branch", f"the driver branch {item.branch}"
+    if isinstance(file, model.TorchFile):
+        releases = {release.version for release in file.releases}
+        for index, build in enumerate(file.builds):
+            if build.code is not None and build.version not in releases:
+                yield f"builds[{index}].version", f"the torch release {build.version}"
+
+
+def _across(matrix: Matrix, file: model.MatrixFile) -> Iterator[Dangling]:
+    if isinstance(file, model.CudaFile):
+        branches = {branch.branch for branch in matrix.driver.branches}
+        for index, release in enumerate(file.releases):
+            if release.driver_branch not in branches:
+                yield f"releases[{index}].driver_branch", f"the driver branch {release.driver_branch}"
+    if isinstance(file, model.GpuFile):
+        known = {(row.name, cc) for row in matrix.driver.architectures for cc in row.capabilities}
+        for index, gpu in enumerate(file.gpus):
+            if (gpu.arch, gpu.cc) not in known:
+                yield f"gpus[{index}].arch", f"the architecture {gpu.arch} with capability {gpu.cc}"
+    if isinstance(file, model.TorchFile):
+        minors = {release.minor for release in matrix.cuda.releases}
+        for index, build in enumerate(file.builds):
+            if build.code is not None and build.cuda not in minors:
+                yield f"builds[{index}].cuda", f"CUDA {build.cuda}"
