@@ -19,7 +19,19 @@ LIBDIR = "usr/lib64"
 
 
 def build(packages: Iterable[Package], folder: Path, scratch: Path) -> None:
-    """One rpmbuild for all of them: each is a subpackage, so no name may come twice."""
+    """One rpmbuild for many: each is a subpackage, and a specification may hold a name only once."""
+    batches: list[dict[str, Package]] = []
+    for package in packages:
+        # Packages that conflict have files of the same name, which one build tree cannot hold.
+        free = next((batch for batch in batches if not {package.name, *package.conflicts} & set(batch)), None)
+        if free is None:
+            batches.append(free := {})
+        free[package.name] = package
+    for batch in batches:
+        _build_batch(batch.values(), folder, scratch)
+
+
+def _build_batch(packages: Iterable[Package], folder: Path, scratch: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tree = scratch / "rpm-tree"
     spec = ["Name: lab-stand-ins", "Version: 1", "Release: 1", "Summary: lab stand-ins", "License: none", "AutoReqProv: no", "%description", "x", ""]
