@@ -23,7 +23,7 @@ __all__ = ["GpuKind", "find_gpu", "gpu_by_id", "kind_of"]
 _PCI_ID = re.compile(r"(?:0x)?10de:(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
 _CAPABILITY = re.compile(r"(?:sm|compute|cc)[ _-]?([0-9]{1,2})[._]?([0-9])[af]?", re.IGNORECASE)
 _TOKEN = re.compile(r"[a-z0-9]+")
-_LETTERS_DIGITS = re.compile(r"(?<=[a-z])(?=\d)")
+_LETTERS_DIGITS = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
 _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
