@@ -1,0 +1,99 @@
+"""`gpusetup facts`: what it prints, where, and how it ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpusetup.cli.main import main
+
+HOSTS = Path(__file__).parents[1] / "hosts"
+T4 = str(HOSTS / "debian12-t4-open/root")
+
+
+def test_a_captured_machine_as_json(capsys):
+    assert main(["facts", "--root", T4, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["ok"]) == ("gpusetup/facts/1", True)
+    (host,) = document["hosts"].values()
+    (gpu,) = host["gpus"]
+    assert {key: gpu[key] for key in ("pci_id", "name", "arch", "compute_capability")} == {
+        "pci_id": "10de:1eb8",
+        "name": "T4",
+        "arch": "Turing",
+        "compute_capability": "7.5",
+    }
+    assert {"loaded", "blacklisted", "in_initramfs"} <= set(host["nouveau"])
+    assert {"os", "kernel", "driver", "secure_boot", "nvswitch", "packages"} <= set(host)
+
+
+def test_a_captured_machine_as_text(capsys):
+    assert main(["facts", "--root", T4]) == 0
+    out, err = capsys.readouterr()
+    assert "1 x T4 (10de:1eb8, Turing, 7.5)" in out
+    assert err == ""
+
+
+def test_this_machine_to_a_file(tmp_path, capsys):
+    target = tmp_path / "facts.json"
+    assert main(["facts", "--no-candidates", "--format", "json", "--out", str(target)]) == 0
+    assert capsys.readouterr().out == ""
+    assert json.loads(target.read_text())["hosts"]["localhost"]["kernel"]["running"]
+
+
+def test_a_capture_can_be_looked_at(tmp_path, capsys):
+    folder = tmp_path / "capture"
+    assert main(["facts", "--no-candidates", "--capture", str(folder), "--format", "json"]) == 0
+    live = json.loads(capsys.readouterr().out)["hosts"]["localhost"]
+    assert main(["facts", "--root", str(folder), "--format", "json"]) == 0
+    again = json.loads(capsys.readouterr().out)["hosts"]["localhost"]
+    for part in ("os", "kernel", "gpus", "driver", "nouveau", "virtualisation", "pythons"):
+        assert again[part] == live[part]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reference"),
+    [
+        (["--root", "/no/such/folder"], "GS-301"),
+        (["--root", T4, "inventory.ini"], "GS-307"),
+        (["--root", T4, "--capture", "/tmp/x"], "GS-307"),
+        (["--capture", T4], "GS-303"),
+    ],
+)
+def test_bad_input_is_exit_3_in_words(arguments, reference, capsys):
+    assert main(["facts", *arguments]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"[{reference}]" in err
+    assert "Traceback" not in err
+
+
+def test_bad_input_as_json(capsys):
+    assert main(["facts", "--root", "/no/such/folder", "--format", "json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["ok"], document["error"]["reference"]) == ("gpusetup/error/1", False, "GS-301")
+
+
+def test_a_missing_inventory_is_bad_input(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path))
+    assert main(["facts", str(tmp_path / "none.ini")]) == 3
+    assert "none.ini" in capsys.readouterr().err
+
+
+def test_an_inventory_is_asked_through_ansible(tmp_path, monkeypatch, capsys):
+    import sys
+
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    inventory = tmp_path / "hosts.ini"
+    inventory.write_text(
+        f"[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\nansible_become=false\n[all]\na\n"
+        f"b gpusetup_simulated_root={T4}\nc ansible_python_interpreter=/no/python\n"
+    )
+    assert main(["facts", str(inventory), "--no-candidates", "--format", "json", "-e", "gpusetup_become=false"]) == 5
+    document = json.loads(capsys.readouterr().out)
+    assert set(document["hosts"]) == {"a", "b"}
+    assert document["ok"] is False
+    assert document["hosts"]["b"]["simulated"] is True
+    assert document["hosts"]["b"]["gpus"][0]["name"] == "T4"
+    assert document["hosts"]["a"]["simulated"] is False
+    assert document["failures"]["c"]["reference"] == "GS-309"

@@ -1,0 +1,94 @@
+"""Facts of real Debian hosts over real SSH: what changes on the host changes in the facts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import pytest
+
+    from tests.lab.host import Host
+
+
+def facts(inventory: Path, *arguments: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    code = main(["facts", str(inventory), "--format", "json", *arguments])
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert code == 0, document
+    return document["hosts"]
+
+
+def test_nouveau_from_the_initramfs_to_out_of_the_way(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    (host,) = lab_hosts(flavour="debian12", machine="t4")
+    inventory = lab_inventory([host])
+
+    before = facts(inventory, capsys=capsys)[host.name]
+    assert before["simulated"] is True
+    assert before["kernel"]["running"] == before["kernel"]["next"]
+    assert before["nouveau"]["loaded"] is True
+    assert before["nouveau"]["in_initramfs"] is True
+    assert before["nouveau"]["loads_at_boot"] is True
+    assert before["unreadable"] == []
+
+    host.path("/etc/modprobe.d/keep-nouveau-out.conf").write_text("blacklist nouveau\n")
+    stale = facts(inventory, "--no-candidates", capsys=capsys)[host.name]["nouveau"]
+    assert (stale["blacklisted"], stale["loads_at_boot"]) == (True, True)
+
+    host.ssh("update-initramfs", "-u")
+    rebuilt = facts(inventory, "--no-candidates", capsys=capsys)[host.name]["nouveau"]
+    assert (rebuilt["loaded"], rebuilt["loads_at_boot"]) == (True, False)
+    assert rebuilt["initramfs"][0]["blacklist"] is True
+
+    host.reboot()
+    after = facts(inventory, "--no-candidates", capsys=capsys)[host.name]
+    assert after["nouveau"]["loaded"] is False
+    assert after["boot"]["id"] != before["boot"]["id"]
+
+
+def test_a_plain_user_gets_facts_and_is_told_what_was_not_read(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    (host,) = lab_hosts(flavour="debian12-bare", machine="v100")
+    host.ssh("chmod", "0700", "/etc/modprobe.d")
+    inventory = lab_inventory([host], {"ansible_user": "guest"})
+    told = facts(inventory, "-e", "gpusetup_become=false", capsys=capsys)[host.name]
+    assert told["gpus"][0]["name"].startswith("Tesla V100")
+    assert "nouveau.blacklisted" in {item["field"] for item in told["unreadable"]}
+
+
+def test_a_host_captured_over_ssh_has_the_same_facts_again(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    (host,) = lab_hosts(flavour="debian12", machine="none")
+    inventory = lab_inventory([host])
+    folder = tmp_path / "captures"
+    live = facts(inventory, "--capture", str(folder), capsys=capsys)[host.name]
+    assert main(["facts", "--root", str(folder / host.name), "--format", "json"]) == 0
+    again = json.loads(capsys.readouterr().out)["hosts"]["localhost"]
+    live["boot"]["id"] = again["boot"]["id"]
+    assert again == live
+    written = "".join(path.read_text(errors="replace") for path in (folder / host.name).rglob("*") if path.is_file())
+    assert host.name not in written
+    assert host.address not in written
