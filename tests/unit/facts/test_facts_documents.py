@@ -234,3 +234,16 @@ def test_the_os_label_is_what_the_command_line_takes():
         "ubuntu24.04",
         "rocky9",
     ]
+
+
+# --- documentation ---------------------------------------------------------------------------------------------------
+
+
+def test_every_field_of_a_host_is_documented():
+    import re
+
+    from gpusetup.model.facts import HostFacts
+
+    page = (Path(__file__).parents[3] / "docs/reference/facts.md").read_text(encoding="utf-8")
+    told = {name for cell in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
+    assert told == {field.name for field in msgspec.structs.fields(HostFacts)}
