@@ -11,7 +11,7 @@ from gpusetup.versions import nv
 from tests.crosscheck.facts import rows
 
 ROWS = rows("container_image_pins")
-SETS = sorted({(row["cuda"], row.get("nccl", ""), row.get("cudnn", "")) for row in ROWS}, key=lambda row: nv(row[0]))
+SETS = sorted({(row["cuda"], row.get("nccl", ""), row.get("cudnn", "")) for row in ROWS}, key=lambda row: (nv(row[0]), row))
 
 
 @pytest.fixture(scope="module")
