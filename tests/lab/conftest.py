@@ -91,10 +91,9 @@ def lab_inventory(tmp_path: Path) -> Callable[..., Path]:
         lines = ["[lab]"]
         for host in hosts:
             own = {"ansible_host": host.address, **(per_host or {}).get(host, {})}
-            if host.spec.machine != "none":
-                own["gpusetup_simulated_root"] = SIMULATED_ROOT
             lines.append(" ".join([host.name, *(f"{key}={value!r}" for key, value in own.items())]))
         common = {
+            "gpusetup_simulated_root": SIMULATED_ROOT,
             "ansible_user": "root",
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_private_key_file": str(SSH_KEY),

@@ -44,8 +44,7 @@ def dress(root: Path, spec: HostSpec) -> None:
     elif flavour.archive == "rocky":
         _rocky_sources(root)
     _boot_tools(root, with_grub=flavour.archive != "rocky")
-    if spec.machine != "none":
-        captures.write(captures.MACHINES[spec.machine], root / SIMULATED_ROOT.lstrip("/"))
+    captures.write(captures.MACHINES[spec.machine], root / SIMULATED_ROOT.lstrip("/"))
 
 
 def _keys(root: Path) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tests.lab import network
@@ -99,6 +100,10 @@ def _build(digest: str) -> None:
             "armored": keys.armored(),
             "digest": digest,
         }
+        # Where NVIDIA has its keys: in each directory, named by the last eight digits.
+        for folder in (new / CUDA_REPOS).glob("*/x86_64"):
+            (folder / f"{keys.fingerprint()[-8:].lower()}.pub").write_text(keys.armored())
+        (new / "libnvidia-container" / "gpgkey").write_text(keys.armored())
         (new / "lab-key.asc").write_text(keys.armored())
         (new / "wrong-key.asc").write_text(keys.armored(wrong=True))
         (new / "repositories.json").write_text(json.dumps(described, indent=1) + "\n")
@@ -118,7 +123,6 @@ def _cuda_for_apt(top: Path, scratch: Path, keys: Keys) -> None:
         folder = top / CUDA_REPOS / first / "x86_64"
         deb.build(packages, folder, scratch)
         deb.index_flat(folder, keys, "NVIDIA")
-        (folder / "lab-key.asc").write_text(keys.armored())
         for name in same:
             (top / CUDA_REPOS / name).symlink_to(first)
     folder = top / "libnvidia-container" / "stable" / "deb" / "amd64"
@@ -134,8 +138,7 @@ def _ubuntu(top: Path, scratch: Path, keys: Keys) -> None:
 
 def _enterprise_linux(top: Path, scratch: Path, keys: Keys) -> None:
     cuda = top / CUDA_REPOS / "rhel9" / "x86_64"
-    for packages in (*catalog_rpm.drivers().values(), *catalog_rpm.libraries().values()):
-        rpm.build(packages, cuda, scratch)
+    rpm.build([*chain.from_iterable(catalog_rpm.drivers().values()), *catalog_rpm.libraries()], cuda, scratch)
     folders = {cuda: catalog_rpm.streams(), top / "libnvidia-container" / "stable" / "rpm" / "x86_64": None}
     rpm.build(catalog_rpm.container_toolkit(), top / "libnvidia-container" / "stable" / "rpm" / "x86_64", scratch)
     for name, packages in (("baseos", catalog_rpm.base_system()), ("appstream", catalog_rpm.tools()), ("crb", []), ("epel", catalog_rpm.epel())):

@@ -7,6 +7,10 @@ pattern of their family. What is inside is a stand-in: see stand_in/.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The newest two of a branch: one to install, one to upgrade to or to come down from.
 DRIVERS = {
@@ -23,13 +27,16 @@ NO_PROPRIETARY_FROM = 615
 PINNING_FROM = 590
 FABRIC_WITHOUT_BRANCH_FROM = 580
 
-# CUDA release → versions of cudart, cublas and the two libraries that follow CUDA's number, as NVIDIA's images pin them.
+# CUDA series → its releases: metapackage, cudart, cublas, as NVIDIA's images and Dockerfiles pin them.
 CUDA = {
-    "12.4": {"toolkit": "12.4.1-1", "cudart": "12.4.127-1", "cublas": "12.4.5.8-1", "nccl": "2.21.5", "cudnn": "9.1.0.70"},
-    "12.6": {"toolkit": "12.6.3-1", "cudart": "12.6.77-1", "cublas": "12.6.4.1-1", "nccl": "2.23.4", "cudnn": "9.5.1.17"},
-    "12.9": {"toolkit": "12.9.1-1", "cudart": "12.9.79-1", "cublas": "12.9.1.4-1", "nccl": "2.27.3", "cudnn": "9.10.2.21"},
-    "13.0": {"toolkit": "13.0.0-1", "cudart": "13.0.48-1", "cublas": "13.0.0.19-1", "nccl": "2.27.7", "cudnn": "9.12.0.46"},
+    "12.4": [("12.4.1-1", "12.4.127-1", "12.4.5.8-1")],
+    "12.6": [("12.6.3-1", "12.6.77-1", "12.6.4.1-1")],
+    "12.9": [("12.9.1-1", "12.9.79-1", "12.9.1.4-1")],
+    "13.0": [("13.0.0-1", "13.0.48-1", "13.0.0.19-1"), ("13.0.2-1", "13.0.96-1", "13.1.0.3-1")],
 }
+# Built for a CUDA series (NCCL) or for a CUDA major (cuDNN 9).
+NCCL = {"12.4": ["2.21.5"], "12.6": ["2.23.4"], "12.9": ["2.27.3", "2.32.3"], "13.0": ["2.27.7", "2.28.9"]}
+CUDNN = {"12": ["9.1.0.70", "9.5.1.17", "9.10.2.21", "9.16.0.29", "9.28.0.42"], "13": ["9.12.0.46", "9.28.0.42"]}
 CONTAINER_TOOLKIT = "1.20.0"
 
 
@@ -212,29 +219,43 @@ def _pinning(branch: str, version: str) -> list[Package]:
 
 def _common_deb() -> list[Package]:
     packages = []
-    for release, of in CUDA.items():
-        dashed, major = release.replace(".", "-"), release.partition(".")[0]
-        packages += [
-            Package(name=f"cuda-cudart-{dashed}", version=of["cudart"], content="cudart", extra={"cuda": release, "full": of["cudart"]}),
-            Package(name=f"libcublas-{dashed}", version=of["cublas"], content="cuda_library", extra={"cuda": release, "library": "libcublas"}),
-            Package(name=f"cuda-libraries-{dashed}", version=of["toolkit"], depends=(f"cuda-cudart-{dashed} (>= {of['cudart']})", f"libcublas-{dashed} (>= {of['cublas']})")),
-            Package(name=f"cuda-runtime-{dashed}", version=of["toolkit"], depends=(f"cuda-libraries-{dashed} (>= {of['toolkit']})",)),
-            Package(name=f"cuda-nvcc-{dashed}", version=of["cudart"], content="nvcc", extra={"cuda": release, "full": of["cudart"]}),
-            Package(name=f"cuda-toolkit-{dashed}", version=of["toolkit"], content="toolkit", extra={"cuda": release, "full": of["toolkit"]}, depends=(f"cuda-libraries-{dashed} (>= {of['toolkit']})", f"cuda-nvcc-{dashed} (>= {of['cudart']})")),
-            Package(name=f"cuda-compat-{dashed}", version=f"{'580.178.04' if major == '13' else '570.211.01'}-1"),
-            Package(name="libnccl2", version=f"{of['nccl']}-1+cuda{release}", content="nccl", extra={"nccl": of["nccl"]}),
-            Package(name="libnccl-dev", version=f"{of['nccl']}-1+cuda{release}", depends=(f"libnccl2 (= {of['nccl']}-1+cuda{release})",)),
-            Package(name=f"libcudnn9-cuda-{major}", version=f"{of['cudnn']}-1", content="cudnn", extra={"cudnn": of["cudnn"]}),
-            Package(name=f"libcudnn9-dev-cuda-{major}", version=f"{of['cudnn']}-1", depends=(f"libcudnn9-cuda-{major} (= {of['cudnn']}-1)",)),
-        ]  # fmt: skip
-    packages += [
-        Package(name=f"cuda-toolkit-{major}", version=max(of["toolkit"] for release, of in CUDA.items() if release.startswith(major)), depends=(f"cuda-toolkit-{major}-{minor}",))
-        for major, minor in (("12", "9"), ("13", "0"))
-    ]  # fmt: skip
-    packages += [
-        Package(name="datacenter-gpu-manager-4-core", version="1:4.6.0-1"),
-    ]
+    for series, releases in CUDA.items():
+        dashed = series.replace(".", "-")
+        for toolkit, cudart, cublas in releases:
+            packages += cuda_release(series, toolkit, cudart, cublas, lambda name, version: f"{name} (>= {version})", "amd64")
+        compat = "580.178.04-1" if series.startswith("13") else "570.211.01-1"
+        packages.append(Package(name=f"cuda-compat-{dashed}", version=compat))
+    for major, minor in (("12", "9"), ("13", "0")):
+        newest = CUDA[f"{major}.{minor}"][-1][0]
+        packages.append(Package(name=f"cuda-toolkit-{major}", version=newest, depends=(f"cuda-toolkit-{major}-{minor} (>= {newest})",)))
+    for series, versions in NCCL.items():
+        for version in versions:
+            full = f"{version}-1+cuda{series}"
+            packages.append(Package(name="libnccl2", version=full, content="nccl", extra={"nccl": version}))
+            packages.append(Package(name="libnccl-dev", version=full, depends=(f"libnccl2 (= {full})",)))
+    for major, versions in CUDNN.items():
+        for version in versions:
+            packages.append(Package(name=f"libcudnn9-cuda-{major}", version=f"{version}-1", content="cudnn", extra={"cudnn": version}))
+            packages.append(Package(name=f"libcudnn9-dev-cuda-{major}", version=f"{version}-1", depends=(f"libcudnn9-cuda-{major} (= {version}-1)",)))
+    packages.append(Package(name="datacenter-gpu-manager-4-core", version="1:4.6.0-1"))
     return packages
+
+
+def cuda_release(
+    series: str, toolkit: str, cudart: str, cublas: str, at_least: Callable[[str, str], str], arch: str,
+) -> list[Package]:  # fmt: skip
+    """The packages of one CUDA release; how a dependency is written differs between apt and rpm."""
+    dashed, number = series.replace(".", "-"), {"cuda": series, "full": cudart, "toolkit": toolkit}
+    package = lambda name, version, **words: Package(name=f"{name}-{dashed}", version=version, arch=arch, extra=number, **words)  # noqa: E731
+    libraries = (at_least(f"cuda-cudart-{dashed}", cudart), at_least(f"libcublas-{dashed}", cublas))
+    return [
+        package("cuda-cudart", cudart, content="cudart"),
+        package("libcublas", cublas, content="cublas"),
+        package("cuda-libraries", toolkit, depends=libraries),
+        package("cuda-runtime", toolkit, depends=(at_least(f"cuda-libraries-{dashed}", toolkit),)),
+        package("cuda-nvcc", cudart, content="nvcc"),
+        package("cuda-toolkit", toolkit, depends=(at_least(f"cuda-libraries-{dashed}", toolkit), at_least(f"cuda-nvcc-{dashed}", cudart))),
+    ]
 
 
 def _others(stem: str, branch: str) -> tuple[str, ...]:

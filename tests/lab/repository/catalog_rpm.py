@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.lab.repository.catalog import CONTAINER_TOOLKIT, CUDA, DRIVERS, FABRIC_WITHOUT_BRANCH_FROM, NO_PROPRIETARY_FROM, Package
+from tests.lab.repository.catalog import (
+    CONTAINER_TOOLKIT,
+    CUDA,
+    CUDNN,
+    DRIVERS,
+    FABRIC_WITHOUT_BRANCH_FROM,
+    NCCL,
+    NO_PROPRIETARY_FROM,
+    Package,
+    cuda_release,
+)
 
 EL_KERNEL = "5.14.0-570.12.1.el9_6.x86_64"
 BRANCHES = ("570", "580", "590", "610")
@@ -67,23 +77,19 @@ def streams() -> dict[str, list[Package]]:
     return found
 
 
-def libraries() -> dict[str, list[Package]]:
-    """CUDA release → toolkit, runtime, NCCL and cuDNN packages."""
-    found = {}
-    for release, of in CUDA.items():
-        dashed, major = release.replace(".", "-"), release.partition(".")[0]
-        package = lambda name, version, **words: Package(name=name, version=version, arch="x86_64", **words)  # noqa: E731
-        found[release] = [
-            package(f"cuda-cudart-{dashed}", of["cudart"], content="cudart", extra={"cuda": release, "full": of["cudart"]}),
-            package(f"libcublas-{dashed}", of["cublas"], content="cuda_library", extra={"cuda": release, "library": "libcublas"}),
-            package(f"cuda-libraries-{dashed}", of["toolkit"], depends=(f"cuda-cudart-{dashed} >= {of['cudart']}", f"libcublas-{dashed} >= {of['cublas']}")),
-            package(f"cuda-runtime-{dashed}", of["toolkit"], depends=(f"cuda-libraries-{dashed} >= {of['toolkit']}",)),
-            package(f"cuda-nvcc-{dashed}", of["cudart"], content="nvcc", extra={"cuda": release, "full": of["cudart"]}),
-            package(f"cuda-toolkit-{dashed}", of["toolkit"], depends=(f"cuda-libraries-{dashed} >= {of['toolkit']}", f"cuda-nvcc-{dashed} >= {of['cudart']}")),
-            package("libnccl", f"{of['nccl']}-1+cuda{release}", content="nccl", extra={"nccl": of["nccl"]}),
-            package("libnccl-devel", f"{of['nccl']}-1+cuda{release}", depends=(f"libnccl = {of['nccl']}-1+cuda{release}",)),
-            package(f"libcudnn9-cuda-{major}", f"{of['cudnn']}-1", content="cudnn", extra={"cudnn": of["cudnn"]}),
-        ]  # fmt: skip
+def libraries() -> list[Package]:
+    """Toolkit, runtime, NCCL and cuDNN packages."""
+    found = []
+    for series, releases in CUDA.items():
+        for release in releases:
+            found += cuda_release(series, *release, lambda name, version: f"{name} >= {version}", "x86_64")
+    package = lambda name, version, **words: Package(name=name, version=version, arch="x86_64", **words)  # noqa: E731
+    for series, versions in NCCL.items():
+        for version in versions:
+            full = f"{version}-1+cuda{series}"
+            found += [package("libnccl", full, content="nccl", extra={"nccl": version}), package("libnccl-devel", full, depends=(f"libnccl = {full}",))]
+    for major, versions in CUDNN.items():
+        found += [package(f"libcudnn9-cuda-{major}", f"{version}-1", content="cudnn", extra={"cudnn": version}) for version in versions]
     return found
 
 

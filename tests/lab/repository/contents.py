@@ -147,13 +147,13 @@ def _cudart(package: Package, content: Content) -> None:
     release, number = package.extra["cuda"], package.extra["full"].rpartition("-")[0]
     root = f"usr/local/cuda-{release}"
     content.library("libcudart", number, f"{root}/lib64")
-    content.add(f"{root}/version.json", f'{{"cuda": {{"name": "CUDA SDK", "version": "{number}"}}, "cuda_cudart": {{"version": "{number}"}}}}\n')
+    content.add(f"{root}/version.json", f'{{"cuda": {{"name": "CUDA SDK", "version": "{package.extra["toolkit"].rpartition("-")[0]}"}}, "cuda_cudart": {{"version": "{number}"}}}}\n')
     content.after_install = f"update-alternatives --install /usr/local/cuda cuda /{root} {release.replace('.', '')}\n"
     content.before_removal = f"update-alternatives --remove cuda /{root}\n"
 
 
-def _cuda_library(package: Package, content: Content) -> None:
-    content.library(package.extra["library"], package.version.rpartition("-")[0], f"usr/local/cuda-{package.extra['cuda']}/lib64")
+def _cublas(package: Package, content: Content) -> None:
+    content.library("libcublas", package.version.rpartition("-")[0], f"usr/local/cuda-{package.extra['cuda']}/lib64")
 
 
 def _nvcc(package: Package, content: Content) -> None:
@@ -163,10 +163,6 @@ def _nvcc(package: Package, content: Content) -> None:
         f'#!/bin/sh\necho "nvcc: NVIDIA (R) Cuda compiler driver (lab stand-in)"\necho "Cuda compilation tools, release {release}, V{number}"\n',
         0o755,
     )
-
-
-def _toolkit(package: Package, content: Content) -> None:
-    pass
 
 
 def _nccl(package: Package, content: Content) -> None:
