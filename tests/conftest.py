@@ -10,7 +10,11 @@ from hypothesis import HealthCheck, settings
 from gpusetup.matrix.load import Matrix
 
 # The same examples in every run: a failure that comes and goes helps nobody. GPUSETUP_HYPOTHESIS=search explores anew.
-_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large], "database": None}
+_COMMON = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+    "database": None,
+}
 settings.register_profile("steady", settings(max_examples=60, derandomize=True, **_COMMON))
 settings.register_profile("search", settings(max_examples=1500, **_COMMON))
 settings.load_profile(os.environ.get("GPUSETUP_HYPOTHESIS", "steady"))

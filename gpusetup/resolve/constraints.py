@@ -32,6 +32,13 @@ def build(matrix: Matrix, request: Request) -> Space:
     _find_system(space)
     for name in _components(request):
         space.values[name] = domain(name, matrix, request)
+        if not space.values[name]:
+            raise BadInputError(
+                "GS-208",
+                f"the matrix in force has no {name} release that can be judged",
+                path=str(matrix.path(name)),
+                hint="unset GPUSETUP_MATRIX, or complete its files",
+            )
     for requirement in request.requirements:
         _requested(space, requirement)
     _driver(space)

@@ -18,7 +18,20 @@ EXPECTED = {0, 2, 3, 4}
 names = st.sampled_from((*COMPONENTS, *ALIASES, "Torch", "PyTorch", "cuda_toolkit", "pandas", "", "-", "drivr"))
 numbers = st.one_of(
     st.sampled_from(
-        ("2.6.0", "2.7.1", "12.4", "12", "13.4.2", "535.154.05", "550.144.03", "535.154.02", "9.10.2", "3.11", "0", "14")
+        (
+            "2.6.0",
+            "2.7.1",
+            "12.4",
+            "12",
+            "13.4.2",
+            "535.154.05",
+            "550.144.03",
+            "535.154.02",
+            "9.10.2",
+            "3.11",
+            "0",
+            "14",
+        )
     ),
     st.from_regex(r"\A[0-9]{1,4}(\.[0-9]{1,4}){0,3}((a|b|rc|\.post|\.dev)[0-9]{1,2})?\Z"),
     st.from_regex(r"\A\d{1,4}(\.\d{1,2}){0,2}\Z"),
@@ -39,7 +52,10 @@ gpus = st.one_of(
     ),
     st.text(max_size=10),
 )  # fmt: skip
-systems = st.one_of(st.sampled_from(("ubuntu22.04", "ubuntu24.04", "debian12", "rocky9", "rhel8", "amzn2023", "ubuntu", "")), st.text(max_size=8))
+systems = st.one_of(
+    st.sampled_from(("ubuntu22.04", "ubuntu24.04", "debian12", "rocky9", "rhel8", "amzn2023", "ubuntu", "")),
+    st.text(max_size=8),
+)
 options = st.one_of(
     st.tuples(st.just("--gpu"), gpus),
     st.tuples(st.just("--os"), systems),
@@ -49,7 +65,13 @@ options = st.one_of(
     st.tuples(st.just("--from"), st.sampled_from(("/nonexistent", "/", "/dev/null", "pyproject.toml", ""))),
 )
 command_lines = st.builds(
-    lambda command, asked, chosen, form: [command, *(word for option in chosen for word in option), *form, "--", *asked],
+    lambda command, asked, chosen, form: [
+        command,
+        *(word for option in chosen for word in option),
+        *form,
+        "--",
+        *asked,
+    ],
     st.sampled_from(("resolve", "matrix", "why", "why-not")),
     st.lists(requirements, max_size=3),
     st.lists(options, max_size=3),

@@ -1,0 +1,79 @@
+"""The resolver against an oracle that looks at every assignment: same answer, same refusals, minimal conflicts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import event, given
+
+from gpusetup.resolve.api import best
+from gpusetup.resolve.causes import minimal_conflict
+from gpusetup.resolve.constraints import build
+from gpusetup.resolve.search import Pair, Unary, bits
+from tests.property.oracle import Assignment, Oracle
+from tests.property.worlds import questions
+
+MARKS = ("version", "module", "row", "build", "variant", "extra", "package", "cuda_major")
+
+
+def marks(one: Any) -> tuple[Any, ...]:
+    """Return what tells a candidate from every other, whether the resolver or the oracle made it."""
+    record = getattr(one, "release", None)
+    found = [getattr(one, name, None) or getattr(record, name, None) for name in MARKS]
+    found[4] = getattr(getattr(one, "build", None), "variant", None)
+    return tuple(found)
+
+
+def stack(assignment: Assignment) -> dict[str, tuple[Any, ...]]:
+    return {name: marks(one) for name, one in assignment.items()}
+
+
+@given(questions())
+def test_same_answer_as_looking_at_every_assignment(question: Any) -> None:
+    matrix, request = question
+    found = best(build(matrix, request))
+    expected = Oracle(matrix, request).best()
+    event("a stack" if expected else "no stack")
+    if found is None:
+        assert not expected
+        return
+    assert stack(found) in [stack(assignment) for assignment in expected]
+    # What no preference tells apart must look alike to people: the answer does not depend on the order of the data.
+    assert len({tuple(one.version for one in assignment.values()) for assignment in expected}) == 1
+
+
+def holds_together(space: Any, members: Any) -> bool:
+    """Tell by looking at every assignment whether some constraints can hold together."""
+    names = list(dict.fromkeys(name for member in members for name in member.scope))
+    found: list[dict[str, int]] = [{}]
+    for name in names:
+        allowed = (1 << len(space.values[name])) - 1
+        for member in members:
+            if isinstance(member, Unary) and member.scope == (name,):
+                allowed &= member.allowed
+        found = [{**one, name: index} for one in found for index in bits(allowed)]
+        found = [one for one in found if all(related(member, one) for member in members if isinstance(member, Pair))]
+    return bool(found)
+
+
+def related(member: Pair, one: dict[str, int]) -> bool:
+    first, second = (one.get(name) for name in member.scope)
+    if first is None or second is None:
+        return True
+    return any(
+        group >> first & 1 and partners >> second & 1
+        for (_, group), partners in zip(member.groups[0], member.masks[0], strict=True)
+    )
+
+
+@given(questions())
+def test_conflicts_are_conflicts_and_minimal(question: Any) -> None:
+    matrix, request = question
+    space = build(matrix, request)
+    if space.problem().satisfiable():
+        return
+    members = minimal_conflict(space.problem())
+    event(f"{len(members)} members")
+    assert not holds_together(space, members)
+    for left_out in members:
+        assert holds_together(space, [member for member in members if member is not left_out])
