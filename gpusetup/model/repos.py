@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from gpusetup.model.release import Arch, MatrixFile, Record, Version
 
@@ -59,7 +59,7 @@ class RepoDirectory(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     key: str = ""
     """Id of the signing key; empty: unknown, so only the keyring package's digest can vouch."""
     keyring_sha256: Sha256 = ""
-    arch_directories: dict[Arch, str] = {}
+    arch_directories: dict[Arch, str] = field(default_factory=dict)
     """CPU directories that are not named as everywhere else."""
     in_guides: tuple[str, ...] = ()
     """Editions of the driver guide whose table names it."""
