@@ -1,0 +1,219 @@
+"""Facts of the machine itself: system, kernels, PCI devices, firmware, screens. Import from `gpusetup.model.facts`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+__all__ = [
+    "Boot",
+    "Disk",
+    "Display",
+    "Fabric",
+    "Firmware",
+    "Flavour",
+    "Gpu",
+    "InstalledKernel",
+    "Kernel",
+    "ModuleFile",
+    "NvSwitch",
+    "OperatingSystem",
+    "OtherDisplay",
+    "PciLink",
+    "Session",
+    "SigningKey",
+    "SwitchDevice",
+    "Virtualisation",
+]
+
+Flavour = Literal["open", "proprietary"]
+Family = Literal["debian", "redhat", "suse", "unknown"]
+
+
+class OperatingSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """/etc/os-release, with the package family."""
+
+    id: str
+    version_id: str
+    like: tuple[str, ...] = ()
+    codename: str | None = None
+    name: str
+    family: Family
+    glibc: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The id as `--os` takes it: ubuntu24.04, debian12, rocky9."""
+        version = self.version_id if self.id == "ubuntu" else self.version_id.split(".")[0]
+        return ("amzn" if self.id == "amzn" else self.id) + version
+
+
+class ModuleFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The NVIDIA kernel module on disk for one kernel."""
+
+    path: str
+    version: str | None
+    flavour: Flavour | None
+    signer: str | None = None
+
+
+class InstalledKernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel that the host has: its image, its headers, its initramfs, its NVIDIA module."""
+
+    release: str
+    image: bool
+    headers: bool
+    initramfs: str | None
+    nvidia: ModuleFile | None
+    nouveau: bool
+
+
+class Kernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The kernel that runs, the one that boots next (modules are built for it), and all that are installed."""
+
+    running: str
+    next: str
+    next_basis: str
+    cmdline: tuple[str, ...] = ()
+    """Arguments of the running kernel that matter to a GPU."""
+    cmdline_next: tuple[str, ...] = ()
+    compiler: str | None = None
+    """The compiler that built the kernel that boots next, such as gcc-12."""
+    installed: tuple[InstalledKernel, ...] = ()
+
+    @property
+    def target(self) -> InstalledKernel | None:
+        """The installed kernel that boots next, None when its files are not on the host."""
+        return next((kernel for kernel in self.installed if kernel.release == self.next), None)
+
+
+class Boot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What tells one boot from the next."""
+
+    id: str | None
+    time: int | None
+
+
+class PciLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The PCI Express link: now and at best."""
+
+    width: int | None = None
+    speed: str | None = None
+    max_width: int | None = None
+    max_speed: str | None = None
+
+
+class Fabric(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A GPU's place in the NVLink fabric; the status counts once the state is Completed."""
+
+    state: str | None
+    status: str | None
+
+
+class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One NVIDIA GPU: what PCI says, what the matrix knows of it, what nvidia-smi adds when it works."""
+
+    address: str
+    pci_id: str
+    subsystem: str
+    kind: str = field(name="class")
+    name: str | None = None
+    arch: str | None = None
+    compute_capability: str | None = None
+    bound: str | None
+    """The kernel driver that holds it."""
+    numa_node: int | None = None
+    boot_display: bool = False
+    link: PciLink = PciLink()
+    vgpu: bool | None = None
+    uuid: str | None = None
+    reported_name: str | None = None
+    reported_capability: str | None = None
+    memory_mib: int | None = None
+    driver_version: str | None = None
+    persistence: bool | None = None
+    mig: str | None = None
+    mig_pending: str | None = None
+    fabric: Fabric | None = None
+
+
+class SwitchDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An NVSwitch on PCI."""
+
+    address: str
+    pci_id: str
+
+
+class NvSwitch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """NVSwitches that this machine itself runs: on PCI, or (fourth generation) through ConnectX managers."""
+
+    kind: Literal["pci", "nvlink5"]
+    pci: tuple[SwitchDevice, ...] = ()
+    devices: int = 0
+    managers: tuple[str, ...] = ()
+
+
+class SigningKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A certificate that DKMS signs modules with."""
+
+    path: str
+    sha256: str
+    enrolled: bool
+
+
+class Firmware(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """UEFI and what it enforces."""
+
+    uefi: bool
+    setup_mode: bool | None
+    lockdown: str | None
+    signatures_enforced: bool
+    enrolled_keys: tuple[str, ...] = ()
+    signing_keys: tuple[SigningKey, ...] = ()
+
+
+class Virtualisation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What kind of machine this is; `driver_refused` says why no driver may be installed."""
+
+    kind: str
+    cloud: str | None
+    vendor: str | None
+    product: str | None
+    laptop: bool
+    container: str | None
+    wsl: bool
+    driver_refused: Literal["wsl", "container"] | None
+
+
+class Session(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Somebody at a screen: a user, or the greeter that waits for one."""
+
+    type: str
+    kind: str = field(name="class")
+
+
+class OtherDisplay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A display adapter of another vendor."""
+
+    address: str
+    pci_id: str
+
+
+class Display(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sessions on a screen, and other GPUs that share the work."""
+
+    sessions: tuple[Session, ...] = ()
+    manager: str | None = None
+    hybrid: bool = False
+    other_gpus: tuple[OtherDisplay, ...] = ()
+    laptop: bool = False
+
+
+class Disk(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Room at a place that an install writes to; `same_as` names an earlier place on the same file system."""
+
+    total: int
+    free: int
+    writable: bool
+    same_as: str | None
