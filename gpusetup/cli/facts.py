@@ -76,7 +76,7 @@ def _collect(arguments: argparse.Namespace) -> Facts:
 def _fleet(arguments: argparse.Namespace, lookup: Lookup) -> Facts:
     """Look at every host of an inventory; with --capture each host gets a folder of its own."""
     from gpusetup.cli.session import open_session
-    from gpusetup.drive.overlay import check_host_name
+    from gpusetup.drive.names import check_host_name
     from gpusetup.facts import collect, fleet
 
     session = open_session(arguments)

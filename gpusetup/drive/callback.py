@@ -11,6 +11,8 @@ import os
 import time
 from typing import Any
 
+from gpusetup.drive.names import check_address, check_host_name
+
 __all__ = ["EventWriter"]
 
 _OWN = "gpu_"
@@ -38,10 +40,15 @@ class EventWriter:
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         manager = play.get_variable_manager()
-        hosts = {}
-        for host in manager._inventory.get_hosts(play.hosts, order=play.order):
+        inventory = manager._inventory
+        hosts, kept = {}, []
+        for host in inventory.get_hosts(play.hosts, order=play.order):
             hosts[host.name] = _host_document(manager, play, host)
+            if not hosts[host.name]["refused"]:
+                kept.append(host)
         self._write("hosts", play=play.get_name(), hosts=hosts)
+        if len(kept) < len(hosts):
+            _leave_out(inventory, kept)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: Any = False) -> None:  # noqa: ARG002
         self._write("task", task=_text(task._uuid), **_task_document(task))
@@ -145,6 +152,7 @@ def _host_document(manager: Any, play: Any, host: Any) -> dict[str, Any]:
     wanted = {name: variables[name] for name in variables if name.startswith(_ASKED) or name in _CONNECTION}
     asked: dict[str, Any] = {}
     problem = ""
+    refused = check_host_name(host.name)
     if wanted:
         from ansible.template import Templar  # type: ignore[import-untyped]
 
@@ -154,9 +162,19 @@ def _host_document(manager: Any, play: Any, host: Any) -> dict[str, Any]:
                 asked[name] = templar.template(value)
             except Exception as error:  # noqa: BLE001, PERF203 - an unfinished template is the user's, and is named
                 problem = f"{name}: {error}"
+    if not refused and "ansible_host" in asked and (reason := check_address(str(asked["ansible_host"]))):
+        refused = f"its ansible_host is {asked['ansible_host']!r}: {reason}"
     return {
+        "refused": refused,
         "groups": sorted(_text(group.name) for group in host.groups if group.name not in {"all", "ungrouped"}),
         "connection": {name: asked.pop(name) for name in _CONNECTION if name in asked},
         "variables": asked,
         **({"problem": problem} if problem else {}),
     }
+
+
+def _leave_out(inventory: Any, kept: list[Any]) -> None:
+    """Work on these hosts alone: a name that begins with a dash would be an option of ssh."""
+    if not kept:
+        raise SystemExit(4)
+    inventory.restrict_to_hosts(kept)

@@ -54,6 +54,8 @@ class Failure:
     task: str
     message: str
     unreachable: bool = False
+    refused: bool = False
+    """Its name or address cannot be used: nobody spoke to it."""
     document: dict[str, Any] | None = None
 
 
@@ -113,6 +115,8 @@ class Track:
             host.variables = said.get("variables", {})
             host.groups = tuple(said.get("groups", ()))
             host.problem = said.get("problem", "")
+            if said.get("refused"):
+                host.failure = Failure("inventory", str(said["refused"]), refused=True)
 
     def _take_host(self, kind: str, event: Event, host: HostProgress) -> None:
         task = self.tasks.get(str(event.get("task")), {})
@@ -136,5 +140,5 @@ class Track:
             host.ok += 1
         elif kind in {"failed", "unreachable"}:
             message = "the task's output is hidden" if event.get("hidden") else str(event.get("message", ""))
-            host.failure = Failure(name, message, kind == "unreachable", event.get("failure"))
+            host.failure = Failure(name, message, kind == "unreachable", document=event.get("failure"))
         host.task, host.detail = "", ""

@@ -5,11 +5,11 @@ Ansible reads these files as templates, so text that a host or a person could ha
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.drive.names import check_host_name
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ __all__ = ["SELECTED", "check_host_name", "template_in", "write_local_inventory"
 SELECTED = "gpusetup_selected"
 """The group to limit a playbook to: names in a pattern would be read as patterns."""
 
-_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.:@+-]{0,252}[A-Za-z0-9_])?")
+_FROM_INVENTORY = {
+    "gpu_simulated_root": "{{ gpusetup_simulated_root | default('') }}",
+    "gpu_proxy": "{{ gpusetup_proxy | default('') }}",
+    "gpu_no_proxy": "{{ gpusetup_no_proxy | default([]) }}",
+    "gpu_ca_file": "{{ gpusetup_ca_file | default('') }}",
+}
+"""What may hold a password or a vault value never leaves the inventory: the roles' variables name it there."""
+
 _TEMPLATE = ("{{", "{%", "{#")
-
-
-def check_host_name(name: str) -> str:
-    """Return why this name cannot be used, or nothing."""
-    if _HOST.fullmatch(name):
-        return ""
-    return "a host's name is letters, digits and . _ - + : @, at most 254, without spaces, slashes or quotes"
 
 
 def template_in(value: Any, path: str = "") -> str:
@@ -57,7 +57,7 @@ def write_overlay(folder: Path, variables: Mapping[str, Mapping[str, Any]]) -> P
         (host_vars / host).mkdir(mode=0o700, exist_ok=True)
         _write(host_vars / host / "plan.json", values)
     hosts: dict[str, Any] = {host: {} for host in variables}
-    _write(folder / "hosts.json", {"all": {"children": {SELECTED: {"hosts": hosts}}}})
+    _write(folder / "hosts.json", {"all": {"children": {SELECTED: {"hosts": hosts, "vars": _FROM_INVENTORY}}}})
     return folder
 
 

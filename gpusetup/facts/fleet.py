@@ -77,6 +77,10 @@ def _failure(progress: HostProgress) -> Failure:
     if progress.failure is None:
         return Failure(reference="GS-309", message="the host was not asked", exit=int(Exit.UNREACHABLE))
     message = " ".join(progress.failure.message.split())[:600]
+    if progress.failure.refused:
+        return Failure(
+            reference="GS-404", message=message, hint="give it another name or address", exit=int(Exit.BAD_INPUT)
+        )
     if progress.failure.unreachable:
         return Failure(
             reference="GS-308",

@@ -1,4 +1,4 @@
-"""What forbids a change before anything is touched, as far as the facts alone can tell. Repositories are the preview's."""
+"""What forbids a change before anything is touched, as far as facts can tell; repositories are the preview's matter."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def driver_refusals(
             reference="GS-323",
             message="the GPU is a slice (vGPU) of its host's: the data-centre driver does not work with it",
             note="a guest needs the vGPU guest driver of a branch that the host's manager supports",
-            hint="install the guest driver that your cloud or vGPU administrator hands out; gpusetup keeps it and adds the rest",
+            hint="install the guest driver that your cloud or vGPU administrator hands out, then repeat: it is kept",
         )
     yield from _origins(facts, settings, packages)
     if not prebuilt:

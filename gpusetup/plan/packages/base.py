@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice, Stack
     from gpusetup.plan.offers import Offers
 
-__all__ = ["Context", "DriverPackages", "Family", "Repository", "debian_arch"]
+__all__ = ["Context", "DriverPackages", "Family", "Repository", "archive_sources", "debian_arch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,8 @@ class DriverPackages:
     remove: tuple[str, ...] = ()
     may_remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
+    persistence: bool = True
+    """Whether the persistence daemon is among them."""
     prebuilt: bool = False
     """Modules come signed and built; nothing is compiled on the host."""
 
@@ -83,3 +85,15 @@ class Family(Protocol):
 def debian_arch(arch: str) -> str:
     """Return Debian's name of a CPU architecture."""
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(arch, arch)
+
+
+def archive_sources(context: Context, codename: str, components: list[str]) -> tuple[dict[str, Any], ...]:
+    """Return entries that switch on what is off of a distribution's own suites; mirror and key stay the host's."""
+    entries = []
+    for suite in (codename, f"{codename}-updates", f"{codename}-security"):
+        own = [source for source in context.facts.packages.sources if suite in source.suites]
+        lacking = [item for item in components if not any(item in source.components for source in own)]
+        if own and lacking:
+            entry = {"name": f"gpusetup-{suite}", "kind": "apt", "like_suite": suite, "suites": [suite]}
+            entries.append({**entry, "components": lacking, "architectures": []})
+    return tuple(entries)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
-from gpusetup.plan.packages.base import Context, DriverPackages, debian_arch
+from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources, debian_arch
 
 if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice, Stack
@@ -37,30 +37,16 @@ class DebianArchive:
     def sources(self, context: Context) -> dict[str, Any]:
         """Switch contrib and non-free on, from the mirror and with the key that the host uses already."""
         codename = context.facts.os.codename or ""
-        components = ["main", "contrib", "non-free"]
+        components = ["contrib", "non-free"]
         if codename not in {"buster", "bullseye"}:
             components.append("non-free-firmware")
-        suites = [codename, f"{codename}-updates", f"{codename}-security"]
-        return {
-            "sources": tuple(
-                {
-                    "name": f"gpusetup-{suite}",
-                    "kind": "apt",
-                    "like_suite": suite,
-                    "suites": [suite],
-                    "components": components,
-                    "architectures": [],
-                }
-                for suite in suites
-                if any(suite in source.suites for source in context.facts.packages.sources)
-            )
-        }
+        return {"sources": archive_sources(context, codename, components)}
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Kernel modules, user space and headers."""
         return (
-            "nvidia*-kernel-dkms", "nvidia-smi", "nvidia-tesla-*-smi", "nvidia-persistenced", "libcuda1", "libnvidia-tesla-*-cuda1",
-            "libnvidia-ml1", "firmware-nvidia-gsp", "libnccl2", "nvidia-cuda-toolkit", "nvidia-cudnn",
+            "nvidia*-kernel-dkms", "nvidia-smi", "nvidia-tesla-*-smi", "nvidia-persistenced", "libcuda1",
+            "libnvidia-tesla-*-cuda1", "libnvidia-ml1", "firmware-nvidia-gsp", "libnccl2", "nvidia-cuda-toolkit", "nvidia-cudnn",
             f"linux-headers-{context.facts.kernel.next}", f"linux-headers-{debian_arch(context.facts.arch)}",
         )  # fmt: skip
 
@@ -88,9 +74,8 @@ class DebianArchive:
         modules = _modules(series)
         names = [modules[choice.module], _libcuda(series), f"nvidia{series}-smi" if series else "nvidia-smi"]
         packages = [offers.exact(name, choice.version) for name in names]
-        for name in ("firmware-nvidia-gsp",) if not series else ():
-            if offers.has(name, choice.version):
-                packages.append(offers.exact(name, choice.version))
+        if not series and offers.has("firmware-nvidia-gsp", choice.version):
+            packages.append(offers.exact("firmware-nvidia-gsp", choice.version))
         if context.settings.persistence and offers.has("nvidia-persistenced"):
             packages.append(offers.newest("nvidia-persistenced"))
         other: ModuleFlavour = "proprietary" if choice.module == "open" else "open"
@@ -104,6 +89,7 @@ class DebianArchive:
             remove=tuple(remove),
             may_remove=_HELD,
             hold=_HELD,
+            persistence=any(package.name == "nvidia-persistenced" for package in packages),
         )
 
     def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:

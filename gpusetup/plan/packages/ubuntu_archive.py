@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
-from gpusetup.plan.packages.base import Context, DriverPackages
+from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources
 
 if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice, Stack
@@ -27,23 +27,7 @@ class UbuntuArchive:
 
     def sources(self, context: Context) -> dict[str, Any]:
         """Restricted, from the mirror and with the key that the host uses already."""
-        codename = context.facts.os.codename or ""
-        suites = [codename, f"{codename}-updates", f"{codename}-security"]
-        return {
-            "sources": tuple(
-                {
-                    "name": f"gpusetup-{suite}",
-                    "kind": "apt",
-                    "like_suite": suite,
-                    "suites": [suite],
-                    "components": ["restricted"],
-                    "architectures": [],
-                }
-                for suite in suites
-                for source in context.facts.packages.sources
-                if suite in source.suites and "restricted" not in source.components
-            )[:3]
-        }
+        return {"sources": archive_sources(context, context.facts.os.codename or "", ["restricted"])}
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Server branches; desktop ones are left to desktops."""
@@ -122,5 +106,5 @@ def _other_flavour(series: str, suffix: str) -> tuple[str, ...]:
     """Return globs of what belongs to the other flavour of this series alone: it goes in the same transaction."""
     stems = ("nvidia-dkms", "nvidia-headless-no-dkms", "linux-modules-nvidia")
     if suffix:
-        return tuple(f"{stem}-{series}" for stem in stems[:2]) + (f"linux-modules-nvidia-{series}-[!o]*",)
+        return (*(f"{stem}-{series}" for stem in stems[:2]), f"linux-modules-nvidia-{series}-[!o]*")
     return tuple(f"{stem}-{series}-open*" for stem in stems)

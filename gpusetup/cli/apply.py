@@ -1,0 +1,161 @@
+"""Bring hosts to one proven stack: look, plan, check, install, verify, report. Safe to repeat; resumes after a cut.
+
+Without INVENTORY this machine, which is never rebooted without --reboot. A second run changes nothing.
+
+examples:
+  gpusetup apply inventory.ini
+  gpusetup apply inventory.ini -w 'torch==2.6.*' --limit training
+  gpusetup apply inventory.ini --check         what would change, tried on the hosts without changing them
+  gpusetup plan inventory.ini --format json --out plan.json && gpusetup apply inventory.ini --plan plan.json
+  gpusetup apply --lock gpu.lock.json          exactly what the lock says
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli import options, output
+from gpusetup.cli.wishes import add_wishes
+from gpusetup.errors import Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from gpusetup.cli.rollout import Rollout
+    from gpusetup.drive.playbook import PlaybookRun
+    from gpusetup.model.plan import HostPlan
+    from gpusetup.model.run import HostOutcome
+
+__all__ = ["add_arguments", "run"]
+
+APPLY_DEADLINE = 6 * 3600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    add_wishes(parser)
+    group = parser.add_argument_group("apply")
+    group.add_argument("--plan", metavar="FILE", help="carry out this plan, refused where a host has changed since")
+    group.add_argument("--lock", metavar="FILE", help="apply exactly what this lock says")
+    group.add_argument("--check", action="store_true", help="try it without changing anything")
+    group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Apply and report."""
+    from gpusetup.cli.apply_text import applied_text
+    from gpusetup.cli.session import open_session
+    from gpusetup.matrix.load import matrix
+
+    with _terminated_is_interrupted():
+        applied = _apply(arguments, open_session(arguments), matrix())
+    text = output.json_text(applied) if arguments.format == "json" else applied_text(applied)
+    output.write_answer(text, arguments.out)
+    from gpusetup.cli.outcome import exit_of
+
+    return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
+
+
+def _apply(arguments: argparse.Namespace, session: Any, matrix: Any) -> Any:
+    from gpusetup.cli.outcome import exit_of, planned_only
+    from gpusetup.cli.rollout import plan_hosts
+    from gpusetup.cli.verification import verify_hosts
+    from gpusetup.drive.rundir import occupy, state_home
+    from gpusetup.model.run import Applied
+
+    rollout = plan_hosts(arguments, session, matrix)
+    changes = {name: plan for name, plan in rollout.plans.items() if plan.state == "change"}
+    outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
+    if changes:
+        _announce(changes)
+        with occupy(state_home(session.environment), changes, "apply"):
+            outcomes |= _change(arguments, rollout, changes)
+    if arguments.verify != "never" and not arguments.check:
+        outcomes = verify_hosts(rollout, outcomes, always=arguments.verify == "always")
+    applied = Applied(
+        ok=all(exit_of(outcome) is Exit.DONE for outcome in outcomes.values()),
+        run=session.run.id,
+        log=str(session.run.log),
+        seconds={name: round(spent, 1) for name, spent in rollout.seconds.items()},
+        matrix=rollout.document().matrix,
+        hosts={name: outcomes[name] for name in rollout.plans},
+    )
+    session.run.write("applied.json", applied)
+    return applied
+
+
+def _change(arguments: argparse.Namespace, rollout: Rollout, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
+    from gpusetup.cli.outcome import interrupted, outcome_of
+    from gpusetup.cli.rollout import phase
+    from gpusetup.drive.overlay import write_overlay
+    from gpusetup.drive.playbook import run_playbook
+    from gpusetup.drive.progress import watch
+
+    session = rollout.session
+    variables = {name: plan.variables | _how(rollout, name) for name, plan in changes.items()}
+    overlay = write_overlay(session.run.overlay, variables)
+    started = time.monotonic()
+    with phase(rollout, "apply"), watch(sys.stderr, phase="apply") as observer:
+        done: PlaybookRun = run_playbook(
+            session,
+            "apply",
+            deadline=APPLY_DEADLINE,
+            overlay=overlay,
+            observer=observer,
+            check=arguments.check,
+            diff=arguments.check,
+        )
+    seconds = time.monotonic() - started
+    outcomes = {}
+    for name, plan in changes.items():
+        host = done.track.host(name)
+        unfinished = done.interrupted and "gpu_result" not in host.data.get("gpu_state", {})
+        outcomes[name] = interrupted(plan, host, seconds) if unfinished else outcome_of(plan, host, seconds)
+    return outcomes
+
+
+def _how(rollout: Rollout, name: str) -> dict[str, Any]:
+    """Return what this run adds to a host's plan: the preview has looked already; who may reboot."""
+    settings, local = rollout.settings[name], rollout.local(name)
+    policy = settings.reboot or ("never" if local else "when-needed")
+    if rollout.facts[name].display.sessions:
+        policy = "never"
+    return {
+        "gpu_preflight_enabled": False,
+        "gpu_state_id": rollout.session.run.id,
+        "gpu_reboot_policy": policy,
+        "gpu_reboot_local": local and policy != "never",
+    }
+
+
+def _announce(changes: dict[str, HostPlan]) -> None:
+    """Say what is about to happen, before it does."""
+    from gpusetup.cli.plan_text import size_text
+
+    reboots = sum(1 for plan in changes.values() if plan.reboot)
+    sizes = [plan.download_bytes or 0 for plan in changes.values()]
+    removals = sorted({name for plan in changes.values() for name in plan.removals})
+    gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
+    text = f"{len(changes)} host(s) change, {reboots} may reboot, {size_text(max(sizes))} to download per host at most"
+    print(text + gone, file=sys.stderr)
+
+
+@contextmanager
+def _terminated_is_interrupted() -> Iterator[None]:
+    """A polite kill is a Ctrl-C: it stops cleanly and says what is where."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,96 @@
+"""What apply did, for people: one block per outcome, then what to do next, then where the time went."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from gpusetup.cli.plan_text import refusal_lines, stack_line
+
+if TYPE_CHECKING:
+    from gpusetup.model.run import Applied, HostOutcome
+
+__all__ = ["applied_text"]
+
+_WIDTH = 80
+_WORDS = {
+    "done": "done",
+    "unchanged": "nothing to change",
+    "nothing-to-do": "nothing to do",
+    "pending-reboot": "installed; a reboot is pending",
+    "refused": "refused; nothing was changed",
+    "unreachable": "could not be reached",
+    "failed": "FAILED part-way",
+    "verify-failed": "installed, but verification FAILED",
+    "interrupted": "stopped",
+}
+
+
+def applied_text(applied: Applied) -> str:
+    """Return the whole report."""
+    blocks = [_host(name, outcome) for name, outcome in applied.hosts.items()]
+    spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in applied.seconds.items())
+    states = [outcome.state for outcome in applied.hosts.values()]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    tail = [f"{len(states)} host(s): {counts}", f"time: {spent}", f"log: {applied.log}"]
+    return "\n".join([*blocks, "", *tail]) + "\n"
+
+
+def _host(name: str, outcome: HostOutcome) -> str:
+    simulated = " (simulated GPU)" if outcome.simulated else ""
+    lines = [f"{name}: {_WORDS[outcome.state]}{simulated}"]
+    if outcome.stack is not None and outcome.state not in {"refused", "unreachable"}:
+        lines += _wrap(stack_line(outcome.stack))
+    for refusal in outcome.refusals:
+        lines += refusal_lines(refusal)
+    lines += _failure(outcome)
+    for text in outcome.pending:
+        lines += _wrap(f"reboot pending: {text}")
+    if outcome.state == "pending-reboot":
+        lines += _wrap("next: reboot the host, then run the same command again; or give --reboot when-needed")
+    lines += _checks(outcome)
+    if outcome.state == "nothing-to-do" or (outcome.state != "unchanged" and outcome.warnings):
+        for text in outcome.warnings:
+            lines += _wrap(f"note: {text}")
+    return "\n".join(lines)
+
+
+def _failure(outcome: HostOutcome) -> list[str]:
+    if outcome.state == "interrupted":
+        return _wrap(
+            f"in: {outcome.failed_at}. A package transaction that had begun goes on by itself on the host; "
+            "the same command joins it and goes on from there"
+        )
+    if outcome.failure is None:
+        return []
+    failure = outcome.failure
+    reference = f" [{failure['reference']}]" if failure.get("reference") else ""
+    lines = _wrap(f"at: {outcome.failed_at}")
+    for line in str(failure.get("message", "")).splitlines()[:12]:
+        lines += _wrap(line + (reference if line == str(failure.get("message", "")).splitlines()[-1] else ""))
+    for slot in ("context", "note"):
+        for line in str(failure.get(slot) or "").splitlines()[:12]:
+            lines += _wrap(line)
+    hint = failure.get("hint") or "the same command resumes; the full log says more"
+    return lines + _wrap(f"hint: {hint}")
+
+
+def _checks(outcome: HostOutcome) -> list[str]:
+    lines = []
+    for check in outcome.checks:
+        if check.get("verdict") in {"fail", "warn"}:
+            lines += _wrap(f"{check['verdict']}: {check.get('id')}: {check.get('text')}")
+    if outcome.checks:
+        verdicts = [str(check.get("verdict")) for check in outcome.checks]
+        counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
+        lines += _wrap(f"verified: {counts}")
+        skipped = [str(check.get("id")) for check in outcome.checks if check.get("verdict") in {"skip", "unsupported"}]
+        if skipped:
+            lines += _wrap(f"could not be checked: {', '.join(skipped)}")
+    elif outcome.verified:
+        lines += _wrap(f"verified: {outcome.verified}")
+    return lines
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)

@@ -1,0 +1,99 @@
+"""What became of each host: from a playbook's events to a verdict and an exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.errors import Exit
+from gpusetup.model.run import HostOutcome
+
+if TYPE_CHECKING:
+    from gpusetup.drive.events import Failure, HostProgress
+    from gpusetup.model.plan import HostPlan
+
+__all__ = ["exit_of", "interrupted", "outcome_of", "planned_only"]
+
+_EXITS = {
+    "done": Exit.DONE,
+    "unchanged": Exit.DONE,
+    "nothing-to-do": Exit.DONE,
+    "pending-reboot": Exit.PENDING,
+    "refused": Exit.REFUSED,
+    "unreachable": Exit.UNREACHABLE,
+    "failed": Exit.FAILED,
+    "verify-failed": Exit.VERIFY_FAILED,
+    "interrupted": Exit.INTERRUPTED,
+}
+_COPIED = (
+    "simulated", "now", "stack", "actions", "removals", "holds", "reboot", "reboot_why", "download_bytes", "kind", "warnings",
+    "refusals",
+)  # fmt: skip
+_REFUSED_BEFORE_CHANGE = ("gpu_preview", "gpu_facts")
+
+
+def exit_of(outcome: HostOutcome) -> Exit:
+    """Return the exit code that one host stands for."""
+    if outcome.state == "refused" and outcome.refusals:
+        from gpusetup.errors import gravest
+
+        return gravest([Exit(refusal.exit) for refusal in outcome.refusals])
+    return _EXITS[outcome.state]
+
+
+def planned_only(plan: HostPlan) -> HostOutcome:
+    """Return the outcome of a host that apply did not touch."""
+    states: dict[str, Any] = {"change": "refused", "failed": "refused"}
+    return HostOutcome(state=states.get(plan.state, plan.state), **_copied(plan))
+
+
+def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
+    """Return the outcome of a host that apply worked on."""
+    told = _result(host)
+    common = _copied(plan) | {
+        "changed": host.changed,
+        "seconds": round(seconds, 1),
+        "phases": {role: round(spent, 1) for role, spent in host.seconds.items() if spent >= 0.05},
+    }
+    if host.failure is not None:
+        return _failed(host.failure, common)
+    state = str(told.get("state", "done"))
+    reasons = tuple(str(item) for item in (told.get("reboot") or {}).get("reasons", ()))
+    return HostOutcome(
+        state="pending-reboot" if state == "pending-reboot" else "unchanged" if state == "unchanged" else "done",
+        pending=reasons,
+        packages=told.get("packages") or {},
+        history_id=str(told.get("history_id") or ""),
+        **common,
+    )
+
+
+def interrupted(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
+    """Return the outcome of a host whose work a person stopped."""
+    where = host.task or "between two steps"
+    return HostOutcome(
+        state="interrupted", failed_at=where, changed=host.changed, seconds=round(seconds, 1), **_copied(plan)
+    )
+
+
+def _result(host: HostProgress) -> dict[str, Any]:
+    told = host.data.get("gpu_state", {}).get("gpu_result")
+    return told if isinstance(told, dict) else {}
+
+
+def _failed(failure: Failure, common: dict[str, Any]) -> HostOutcome:
+    document = dict(failure.document or {})
+    document.setdefault("message", " ".join(failure.message.split())[:2000])
+    return HostOutcome(
+        state="unreachable" if failure.unreachable else "failed", failed_at=failure.task, failure=document, **common
+    )
+
+
+def _copied(plan: HostPlan) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in _COPIED}
+
+
+def with_checks(outcome: HostOutcome, **changes: Any) -> HostOutcome:
+    """Return the outcome with what the verification found."""
+    return msgspec.structs.replace(outcome, **changes)

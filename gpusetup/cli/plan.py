@@ -1,0 +1,56 @@
+"""Say per host what apply would do: every change with its reason, reboots, removals, holds, download size.
+
+Nothing is changed. The JSON answer can be given to `gpusetup apply --plan FILE`.
+
+examples:
+  gpusetup plan inventory.ini
+  gpusetup plan inventory.ini -w 'torch==2.6.*' --limit training --format json --out plan.json
+  gpusetup plan --exit-code            this machine; 9 when something would change
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.cli.wishes import add_wishes
+from gpusetup.errors import Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.model.plan import HostPlan
+
+__all__ = ["add_arguments", "exit_of", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    add_wishes(parser)
+    parser.add_argument("--exit-code", action="store_true", help="exit 9 when something would change")
+    parser.add_argument(
+        "--verbose", "-v", action="store_true", help="every host by itself, and the reasons for each component"
+    )
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Plan and print."""
+    from gpusetup.cli.plan_text import plan_text
+    from gpusetup.cli.rollout import plan_hosts
+    from gpusetup.cli.session import open_session
+    from gpusetup.matrix.load import matrix
+
+    rollout = plan_hosts(arguments, open_session(arguments), matrix())
+    plan = rollout.document()
+    text = output.json_text(plan) if arguments.format == "json" else plan_text(plan, verbose=arguments.verbose)
+    output.write_answer(text, arguments.out)
+    return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
+
+
+def exit_of(plan: HostPlan, *, changes: bool) -> Exit:
+    """Return the exit code that one host's plan stands for."""
+    if plan.refusals:
+        return gravest([Exit(refusal.exit) for refusal in plan.refusals])
+    return Exit.PENDING if changes and plan.state == "change" else Exit.DONE

@@ -1,0 +1,109 @@
+"""A plan for people, at 80 columns; hosts that are told the same are told it once."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from gpusetup.model.plan import HostPlan, Plan, Refusal
+    from gpusetup.model.stack import Stack
+
+__all__ = ["plan_text", "refusal_lines", "size_text", "stack_line"]
+
+_WIDTH = 80
+
+
+def plan_text(plan: Plan, *, verbose: bool = False) -> str:
+    """Return the whole plan."""
+    groups: dict[bytes, list[str]] = {}
+    for name, host in plan.hosts.items():
+        key = name.encode() if verbose else msgspec.json.encode(_said(host))
+        groups.setdefault(key, []).append(name)
+    blocks = [_block(names, plan.hosts[names[0]], verbose=verbose) for names in groups.values()]
+    return "\n\n".join([*blocks, _sum(plan)]) + "\n"
+
+
+def _said(host: HostPlan) -> HostPlan:
+    return msgspec.structs.replace(host, variables={}, lock={}, kind="")
+
+
+def _block(names: list[str], host: HostPlan, *, verbose: bool) -> str:
+    title = ", ".join(names)
+    lines = _wrap(title + (f" ({len(names)} hosts)" if len(names) > 1 else ""), "", "  ")
+    lines += _wrap(f"now      {host.now}", "  ", " " * 11) if host.now else []
+    if host.stack is not None:
+        lines += _wrap(f"then     {stack_line(host.stack)}", "  ", " " * 11)
+    if host.state == "unchanged":
+        lines.append("  nothing to change")
+    for refusal in host.refusals:
+        lines += refusal_lines(refusal)
+    for number, action in enumerate(host.actions, 1):
+        lines += _wrap(f"{number:>2} {action.kind:<10} {action.what}", "  ", " " * 16)
+        lines += _wrap(f"because {action.why}", " " * 16, " " * 16)
+    if host.state == "change":
+        lines += _facts(host)
+    for text in host.warnings:
+        lines += _wrap(f"note     {text}", "  ", " " * 11)
+    if verbose:
+        for reason in host.reasons:
+            lines += _wrap(f"{reason.component:<10} {reason.text}", "  ", " " * 13)
+    return "\n".join(lines)
+
+
+def _facts(host: HostPlan) -> list[str]:
+    reboot = f"yes: {host.reboot_why}" if host.reboot else "no"
+    lines = _wrap(f"reboot   {reboot}", "  ", " " * 11)
+    lines += _wrap(f"removes  {', '.join(host.removals) or 'nothing'}", "  ", " " * 11)
+    if host.holds:
+        lines += _wrap(f"holds    {', '.join(host.holds)}", "  ", " " * 11)
+    lines.append(f"  download {size_text(host.download_bytes)}")
+    return lines
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    """Return a refusal: what, why, and what to do."""
+    lines = _wrap(f"refused  {refusal.message} [{refusal.reference}]", "  ", " " * 11)
+    for paragraph in refusal.note.splitlines():
+        lines += _wrap(paragraph.strip(), " " * 11, " " * 13)
+    if refusal.hint:
+        lines += _wrap(f"hint     {refusal.hint}", "  ", " " * 11)
+    return lines
+
+
+def stack_line(stack: Stack) -> str:
+    """Return a stack on one line."""
+    parts = []
+    if stack.driver is not None:
+        kept = ", stays" if stack.driver.installed else ""
+        parts.append(f"driver {stack.driver.version} ({stack.driver.module}{kept})")
+    for name in ("cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy"):
+        chosen = getattr(stack, name)
+        if chosen is not None:
+            variant = f"+{chosen.variant}" if name == "torch" else ""
+            parts.append(f"{name} {chosen.version}{variant}")
+    return ", ".join(parts)
+
+
+def size_text(size: int | None) -> str:
+    """Return a number of bytes for people."""
+    if size is None:
+        return "size not known"
+    if size < 1_000_000:
+        return f"{size / 1000:.0f} kB"
+    return f"{size / 1_000_000:.0f} MB" if size < 10_000_000_000 else f"{size / 1_000_000_000:.1f} GB"
+
+
+def _sum(plan: Plan) -> str:
+    states = [host.state for host in plan.hosts.values()]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    reboots = sum(1 for host in plan.hosts.values() if host.reboot)
+    return f"{len(states)} host(s): {counts}; {reboots} reboot(s). Matrix of {plan.matrix.date}."
+
+
+def _wrap(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=True, break_on_hyphens=False
+    ) or [first.rstrip()]

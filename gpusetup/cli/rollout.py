@@ -1,0 +1,175 @@
+"""The stages that plan and apply share: look at the hosts, ask their repositories, plan each of them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.drive.names import check_host_name
+from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
+from gpusetup.drive.progress import watch
+from gpusetup.errors import Exit, GpuSetupError
+from gpusetup.model.plan import HostPlan, Plan, Refusal
+from gpusetup.model.stack import MatrixStamp
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import Failure, HostFacts
+    from gpusetup.model.settings import Settings
+    from gpusetup.plan.host import Draft, Planner
+
+__all__ = ["Rollout", "phase", "plan_hosts"]
+
+PREVIEW_DEADLINE = 1800.0
+
+
+@dataclass
+class Rollout:
+    """One run over an inventory, as far as it has come."""
+
+    session: Session
+    matrix: Matrix
+    facts: dict[str, HostFacts] = field(default_factory=dict)
+    settings: dict[str, Settings] = field(default_factory=dict)
+    plans: dict[str, HostPlan] = field(default_factory=dict)
+    connections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def document(self) -> Plan:
+        """Return the plan of all hosts."""
+        bad = {"refused", "unreachable", "failed"}
+        return Plan(
+            ok=all(plan.state not in bad for plan in self.plans.values()),
+            matrix=MatrixStamp(date=self.matrix.date, digest=self.matrix.digest),
+            hosts=self.plans,
+        )
+
+    def local(self, name: str) -> bool:
+        """Tell whether a host is this machine."""
+        return self.connections.get(name, {}).get("ansible_connection") == "local"
+
+
+@contextmanager
+def phase(rollout: Rollout, name: str) -> Iterator[None]:
+    """Measure a stage."""
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        rollout.seconds[name] = rollout.seconds.get(name, 0.0) + time.monotonic() - started
+
+
+def plan_hosts(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> Rollout:
+    """Look at every host and plan it."""
+    from gpusetup.cli.wishes import settings_of_hosts
+    from gpusetup.facts import fleet
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.plan.host import Planner
+    from gpusetup.resolve.api import resolve
+
+    rollout = Rollout(session, matrix)
+    with phase(rollout, "facts"), watch(sys.stderr, phase="facts") as observer:
+        looked = fleet.look(session, matrix_lookup(matrix), candidates=False, observer=observer)
+    rollout.settings = settings_of_hosts(arguments, looked.run.track)
+    rollout.connections = {name: host.connection for name, host in looked.run.track.hosts.items()}
+    rollout.facts = looked.facts.hosts
+    for name, failure in looked.facts.failures.items():
+        rollout.plans[name] = _not_seen(failure)
+    with phase(rollout, "plan"):
+        planner = Planner(matrix, resolve)
+        drafts = {name: _safely(lambda n=name: planner.first(rollout.facts[n], rollout.settings[n]), rollout, name)
+                  for name in rollout.facts}  # fmt: skip
+    _ask_repositories(rollout, planner, drafts)
+    for name, draft in drafts.items():
+        rollout.plans[name] = draft.plan
+    rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
+    session.run.write("plan.json", rollout.document())
+    return rollout
+
+
+def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draft]) -> None:
+    """What do they offer, then: what would this very transaction do."""
+    offers = [name for name, draft in drafts.items() if draft.stage == "offers"]
+    if offers:
+        answers = _preview(rollout, {name: drafts[name].ask or {} for name in offers}, "offers")
+        for name in offers:
+            drafts[name] = _answered(rollout, planner, drafts[name], name, answers)
+    changes = [name for name, draft in drafts.items() if draft.stage == "transaction"]
+    if changes:
+        answers = _preview(rollout, {name: drafts[name].ask or {} for name in changes}, "transaction")
+        for name in changes:
+            drafts[name] = _answered(rollout, planner, drafts[name], name, answers)
+
+
+def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: PlaybookRun) -> Draft:
+    from gpusetup.plan.host import Draft
+
+    failure = run.track.host(name).failure
+    answer = run.data(name, "gpu_preview")
+    if failure is not None or answer is None:
+        return Draft(plan=_failed_look(draft.plan, run, name))
+    facts = rollout.facts[name]
+    if draft.stage == "offers":
+        return _safely(lambda: planner.second(facts, rollout.settings[name], answer), rollout, name)
+    return Draft(plan=planner.third(draft, facts, answer), wanted=draft.wanted)
+
+
+def _preview(rollout: Rollout, asked: dict[str, dict[str, Any]], about: str) -> PlaybookRun:
+    session = rollout.session
+    overlay = write_overlay(session.run.path / f"overlay-{about}", asked)
+    with phase(rollout, "preview"), watch(sys.stderr, phase="preview") as observer:
+        run = run_playbook(session, "preview", deadline=PREVIEW_DEADLINE, overlay=overlay, observer=observer)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    return run
+
+
+def _safely(look: Any, rollout: Rollout, name: str) -> Draft:
+    """One host's bad input must not stop the others."""
+    from gpusetup.plan.host import Draft, describe
+
+    if problem := check_host_name(name):
+        refusal = Refusal(reference="GS-404", message=f"cannot work with a host called {name!r}", note=problem, exit=3)
+        return Draft(plan=HostPlan(state="refused", refusals=(refusal,)))
+    try:
+        draft: Draft = look()
+    except GpuSetupError as error:
+        refusal = Refusal(
+            reference=error.reference, message=error.message, note=error.note, hint=error.hint, exit=int(error.exit)
+        )
+        facts = rollout.facts[name]
+        return Draft(
+            plan=HostPlan(state="refused", now=describe(facts), refusals=(refusal,), simulated=facts.simulated)
+        )
+    return draft
+
+
+def _not_seen(failure: Failure) -> HostPlan:
+    unreachable = failure.exit == Exit.UNREACHABLE
+    refusal = Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
+    return HostPlan(state="unreachable" if unreachable else "refused", refusals=(refusal,))
+
+
+def _failed_look(plan: HostPlan, run: PlaybookRun, name: str) -> HostPlan:
+    import msgspec
+
+    failure = run.track.host(name).failure
+    unreachable = failure is not None and failure.unreachable
+    message = failure.message if failure is not None else "the host did not answer"
+    refusal = Refusal(
+        reference="GS-408" if unreachable else "GS-409",
+        message=" ".join(message.split())[:600],
+        note="nothing was changed",
+        hint=f"full log: {run.finished.argv and 'in the run directory'}",
+        exit=int(Exit.UNREACHABLE if unreachable else Exit.REFUSED),
+    )
+    return msgspec.structs.replace(
+        plan, state="unreachable" if unreachable else "refused", refusals=(refusal,), actions=(), variables={}
+    )

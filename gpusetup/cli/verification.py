@@ -1,0 +1,164 @@
+"""Verification as the last stage of apply: where something changed, or no pass is on record."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.cli.rollout import Rollout, phase
+from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.progress import watch
+
+if TYPE_CHECKING:
+    from gpusetup.drive.playbook import PlaybookRun
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.run import HostOutcome
+    from gpusetup.model.verdict import Level
+    from gpusetup.report.model import HostReport
+
+__all__ = ["verify_hosts"]
+
+DEADLINE = 900.0
+LEVEL: Level = "smoke"
+
+
+def verify_hosts(rollout: Rollout, outcomes: dict[str, HostOutcome], *, always: bool = False) -> dict[str, HostOutcome]:
+    """Return the outcomes with what the verification found."""
+    wanted = []
+    for name, outcome in outcomes.items():
+        if outcome.state not in {"done", "unchanged"}:
+            continue
+        on_record = _on_record(rollout, name) if outcome.state == "unchanged" and not always else ""
+        if on_record:
+            outcomes[name] = msgspec.structs.replace(outcome, verified=on_record)
+        else:
+            wanted.append(name)
+    if not wanted:
+        return outcomes
+    reports = _observe(rollout, wanted)
+    for name in wanted:
+        outcomes[name] = _judged(outcomes[name], reports[name])
+    _record(rollout, {name: reports[name] for name in wanted if not reports[name].problem})
+    return outcomes
+
+
+def _on_record(rollout: Rollout, name: str) -> str:
+    """Return when this very stack was verified on this host, or nothing."""
+    state = rollout.facts[name].state or {}
+    kept = state.get("verified")
+    if not isinstance(kept, dict) or kept.get("key") != rollout.plans[name].lock.get("key"):
+        return ""
+    if kept.get("driver") != _loaded(rollout.facts[name]):
+        return ""
+    verdict = kept.get("verdict")
+    if verdict in {"pass", "warn"}:
+        return f"{verdict} on {kept.get('time')}"
+    if verdict == "skip" and kept.get("simulated"):
+        return f"on {kept.get('time')}, as far as a simulated GPU allows"
+    return ""
+
+
+def _loaded(facts: HostFacts) -> str | None:
+    loaded = facts.driver.loaded if facts.driver is not None else None
+    return loaded.version if loaded is not None else None
+
+
+def _observe(rollout: Rollout, names: list[str]) -> dict[str, HostReport]:
+    from gpusetup.report.model import HostReport
+    from gpusetup.report.verification import verification_report
+    from gpusetup.verify.machine import Wanted
+
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    overlay = write_overlay(
+        rollout.session.run.path / "overlay-verify", {name: _asked(rollout, name) for name in names}
+    )
+    with phase(rollout, "verify"), watch(sys.stderr, phase="verify") as observer:
+        done = run_playbook(rollout.session, "verify", deadline=DEADLINE, overlay=overlay, observer=observer)
+    if done.interrupted:
+        raise KeyboardInterrupt
+    documents = {name: document for name in names if (document := _document(done, name)) is not None}
+    problems = {name: _problem(done, name) for name in names if name not in documents}
+    wanted = {
+        name: Wanted(rollout.plans[name].lock, gpus=len(rollout.facts[name].gpus), hosts=len(documents))
+        for name in documents
+    }
+    report = verification_report(
+        documents, level=LEVEL, started=started, seconds=time.monotonic() - clock, wanted=wanted, problems=problems,
+        baseline=None,
+    )  # fmt: skip
+    found = {host.name: host for host in report.hosts}
+    return {name: found.get(name, HostReport(name=name, problem="the probe gave no answer")) for name in names}
+
+
+def _asked(rollout: Rollout, name: str) -> dict[str, Any]:
+    settings, stack = rollout.settings[name], rollout.plans[name].stack
+    frameworks = [
+        part for part in ("torch", "tensorflow", "jax") if stack is not None and getattr(stack, part) is not None
+    ]
+    python = settings.python_adopt or (f"{settings.python_path}/bin/python" if _has_python(rollout, name) else "")
+    return {
+        "gpu_verify_level": LEVEL,
+        "gpu_verify_python": python,
+        "gpu_verify_components": frameworks,
+        "gpu_verify_fail": False,
+    }
+
+
+def _has_python(rollout: Rollout, name: str) -> bool:
+    wanted = rollout.plans[name].lock.get("wanted") or {}
+    return bool(wanted.get("requirements"))
+
+
+def _document(done: PlaybookRun, name: str) -> dict[str, Any] | None:
+    document = (done.data(name, "gpu_verify") or {}).get("observations")
+    return document if isinstance(document, dict) else None
+
+
+def _problem(done: PlaybookRun, name: str) -> str:
+    failure = done.track.host(name).failure
+    return failure.message if failure is not None else "the probe gave no answer"
+
+
+def _judged(outcome: HostOutcome, report: HostReport) -> HostOutcome:
+    failed = report.verdict == "fail"
+    checks = tuple(msgspec.to_builtins(result) for result in report.results)
+    return msgspec.structs.replace(
+        outcome,
+        state="verify-failed" if failed else outcome.state,
+        checks=checks,
+        verified=report.problem or report.verdict,
+    )
+
+
+def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:
+    """Keep the verdicts on the hosts; that this fails on one of them is no verdict on its GPU."""
+    if not reports:
+        return
+    kept = {
+        name: {
+            "gpu_package_manager": rollout.facts[name].packages.manager or "apt",
+            "gpu_state_lock": rollout.plans[name].lock,
+            "gpu_state_verified": {
+                "key": rollout.plans[name].lock.get("key"),
+                "level": LEVEL,
+                "verdict": report.verdict,
+                "simulated": report.simulated,
+                "driver": _driver(rollout, name),
+                "run": rollout.session.run.id,
+            },
+        }
+        for name, report in reports.items()
+    }
+    overlay = write_overlay(rollout.session.run.path / "overlay-verified", kept)
+    with phase(rollout, "verify"):
+        run_playbook(rollout.session, "verified", deadline=DEADLINE, overlay=overlay)
+
+
+def _driver(rollout: Rollout, name: str) -> str | None:
+    stack = rollout.plans[name].stack
+    return stack.driver.version if stack is not None and stack.driver is not None else None

@@ -1,0 +1,337 @@
+"""One host's plan, in three looks: by its facts, with what repositories offer, with the simulated transaction."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.errors import Exit, GpuSetupError, NoStackError
+from gpusetup.model.plan import Action, HostPlan, PackageSet, Refusal
+from gpusetup.model.request import Request
+from gpusetup.model.stack import Resolution, Stack
+from gpusetup.plan.observe import Wanted, actions, reboot_reason, removals
+from gpusetup.plan.offers import Offers, from_preview
+from gpusetup.plan.packages import family_for
+from gpusetup.plan.packages.base import Context
+from gpusetup.plan.preflight import driver_refusals, host_refusals
+from gpusetup.plan.repository import directory_of, repository_of
+from gpusetup.plan.requests import adopted_python, request_for
+from gpusetup.plan.variables import question_variables, role_variables
+from gpusetup.plan.wanted import needs_packages, packed, wanted_of
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.settings import Settings
+    from gpusetup.plan.packages.base import Family
+
+__all__ = ["Draft", "Planner"]
+
+LOCK_SCHEMA = "gpusetup/host-lock/1"
+Resolver = Callable[[Request], Resolution]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """A plan on its way: `ask` is what the preview must answer before it is final."""
+
+    plan: HostPlan
+    ask: dict[str, Any] | None = None
+    wanted: Wanted | None = None
+    stage: str = "final"
+
+
+class Planner:
+    """Plans hosts with one matrix; equal questions are resolved once."""
+
+    def __init__(self, matrix: Matrix, resolve: Callable[[Request, Matrix], Resolution]) -> None:
+        self.matrix = matrix
+        self._resolve = resolve
+        self._answers: dict[bytes, Resolution | NoStackError] = {}
+
+    # --- first look ---------------------------------------------------------------------------------------------
+
+    def first(self, facts: HostFacts, settings: Settings) -> Draft:
+        """Plan by the facts alone: most hosts of a second run end here."""
+        base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
+        if not facts.gpus:
+            return Draft(plan=_replace(base, reasons=(), warnings=("no NVIDIA GPU on PCI: nothing to do",)))
+        key = self.key(facts, settings)
+        recorded = _recorded(facts, key)
+        if recorded is not None:
+            draft = self._from_record(base, facts, settings, recorded, key)
+            if draft is not None:
+                return draft
+        refusals = tuple(host_refusals(facts)) + _adoption(facts, settings)
+        if refusals:
+            return _refused(base, refusals)
+        return self._look(base, facts, settings, None, key)
+
+    def second(self, facts: HostFacts, settings: Settings, answer: dict[str, Any] | None) -> Draft:
+        """Plan with what the wanted repositories offer."""
+        base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
+        refusals = findings(answer)
+        if refusals:
+            return _refused(base, refusals)
+        return self._look(base, facts, settings, from_preview(answer), self.key(facts, settings))
+
+    def third(self, draft: Draft, facts: HostFacts, answer: dict[str, Any] | None) -> HostPlan:
+        """Finish a plan with the simulated transaction."""
+        refusals = findings(answer)
+        if refusals:
+            return _refused(draft.plan, refusals).plan
+        transaction = (answer or {}).get("transaction") or {}
+        gone = transaction.get("remove") or {}
+        removed = sorted(set(draft.plan.removals) | set(gone))
+        warnings = [text for text in _warnings(answer) if text not in draft.plan.warnings]
+        plan = _replace(
+            draft.plan,
+            download_bytes=transaction.get("download_bytes"),
+            removals=tuple(removed),
+            warnings=(*draft.plan.warnings, *warnings),
+        )
+        if facts.packages.problems:
+            what = Action(id="repair", kind="install", what="finish an interrupted package installation",
+                          why="; ".join(facts.packages.problems[:3]))  # fmt: skip
+            plan = _replace(plan, actions=(what, *plan.actions))
+        return plan
+
+    # --- the work -----------------------------------------------------------------------------------------------
+
+    def _look(self, base: HostPlan, facts: HostFacts, settings: Settings, offers: Offers | None, key: str) -> Draft:
+        directory = directory_of(self.matrix.repos, facts)
+        family = family_for(facts.os, settings.source, directory.directory if directory else None)
+        context = Context(
+            facts=facts,
+            settings=settings,
+            offers=offers or Offers(None),
+            repository=repository_of(self.matrix.repos, facts, settings),
+        )
+        candidates = family.drivers(context) if family is not None and offers is not None else None
+        try:
+            resolution = self.resolve(request_for(facts, settings, candidates))
+        except GpuSetupError as error:
+            if offers is None and family is not None and not isinstance(error, NoStackError):
+                raise
+            return _refused(base, (_from_error(error, facts, candidates is not None),))
+        stack = resolution.stack
+        if family is None and self._needs_family(context, stack):
+            return _refused(base, (_no_family(facts, settings),))
+        if family is not None and offers is None and needs_packages(context, family, stack):
+            return Draft(plan=base, ask=self._question(context, family), stage="offers")
+        return self._final(base, context, family, resolution, key)
+
+    def _final(
+        self, base: HostPlan, context: Context, family: Family | None, resolution: Resolution, key: str
+    ) -> Draft:
+        facts, settings, stack = context.facts, context.settings, resolution.stack
+        wanted, prebuilt = wanted_of(context, family, stack, self.matrix)
+        if wanted.manage_driver and stack.driver is not None and wanted.packages is not None:
+            refusals = tuple(
+                driver_refusals(
+                    facts, settings, stack.driver, wanted.packages, prebuilt=prebuilt, pairs=self.matrix.kernel_pairs
+                )
+            )
+            if refusals:
+                return _refused(_replace(base, stack=stack), refusals)
+        lock = {
+            "schema": LOCK_SCHEMA,
+            "key": key,
+            "matrix": msgspec.to_builtins(resolution.matrix),
+            "stack": msgspec.to_builtins(stack),
+            "wanted": packed(wanted),
+        }
+        plan = _planned(base, facts, wanted, lock, self.matrix)
+        plan = _replace(plan, reasons=resolution.reasons, warnings=(*plan.warnings, *resolution.warnings))
+        return _draft(plan, wanted)
+
+    def _from_record(
+        self, base: HostPlan, facts: HostFacts, settings: Settings, recorded: dict[str, Any], key: str
+    ) -> Draft | None:
+        """Plan by what was applied last: the same wish on the same matrix is the same stack."""
+        try:
+            wanted = _unpacked(recorded, settings)
+        except (msgspec.ValidationError, KeyError, TypeError):
+            return None
+        lock = {**recorded, "key": key}
+        plan = _planned(base, facts, wanted, lock, self.matrix)
+        return _draft(plan, wanted)
+
+    def _question(self, context: Context, family: Family) -> dict[str, Any]:
+        return question_variables(context.facts, family.sources(context), family.patterns(context))
+
+    def _needs_family(self, context: Context, stack: Stack) -> bool:
+        from gpusetup.plan.wanted import manages_driver
+
+        return manages_driver(context, stack)
+
+    def resolve(self, request: Request) -> Resolution:
+        """Ask the resolver, once per question."""
+        packed_request = msgspec.json.encode(request)
+        if packed_request not in self._answers:
+            try:
+                self._answers[packed_request] = self._resolve(request, self.matrix)
+            except NoStackError as error:
+                self._answers[packed_request] = error
+        answer = self._answers[packed_request]
+        if isinstance(answer, NoStackError):
+            raise answer
+        return answer
+
+    def key(self, facts: HostFacts, settings: Settings) -> str:
+        """Return a digest over all that decides a stack, but not over what an apply changes."""
+        what = {
+            "settings": settings,
+            "matrix": self.matrix.digest,
+            "os": facts.os.label,
+            "arch": facts.arch,
+            "gpus": sorted(gpu.pci_id for gpu in facts.gpus),
+            "nvswitch": facts.nvswitch.kind if facts.nvswitch else None,
+            "kernel": facts.kernel.next,
+        }
+        return hashlib.sha256(msgspec.json.encode(what, order="deterministic")).hexdigest()[:32]
+
+
+def describe(facts: HostFacts) -> str:
+    """Return what a host is and has, on one line."""
+    names = [gpu.name or gpu.pci_id for gpu in facts.gpus]
+    gpus = ", ".join(f"{names.count(name)}x {name}" if names.count(name) > 1 else name for name in dict.fromkeys(names))
+    driver = facts.driver.version if facts.driver is not None else None
+    parts = [facts.os.name, gpus or "no NVIDIA GPU", f"driver {driver}" if driver else "no driver"]
+    return "; ".join(parts) + (" (simulated GPU)" if facts.simulated else "")
+
+
+def findings(answer: dict[str, Any] | None) -> tuple[Refusal, ...]:
+    """Return the preview's refusals."""
+    return tuple(
+        Refusal(
+            reference=str(item.get("reference") or "GS-329"),
+            message=str(item.get("text", "")),
+            hint=str(item.get("hint", "")),
+            exit=int(Exit.UNREACHABLE) if item.get("id") == "repository" else int(Exit.REFUSED),
+        )
+        for item in (answer or {}).get("findings", ())
+        if item.get("level") == "refuse"
+    )
+
+
+def _warnings(answer: dict[str, Any] | None) -> list[str]:
+    return [str(item.get("text", "")) for item in (answer or {}).get("findings", ()) if item.get("level") == "warn"]
+
+
+def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: dict[str, Any], matrix: Matrix) -> HostPlan:
+    del matrix
+    todo = tuple(actions(facts, wanted))
+    driver = wanted.stack.driver
+    reboot = next((action for action in todo if action.reboot), None)
+    why = ""
+    if reboot is not None:
+        why = (reboot_reason(facts, driver) if driver is not None else "") or reboot.why
+    holds = wanted.packages.hold if wanted.packages is not None else ()
+    gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
+    variables = role_variables(facts, wanted) | {"gpu_state_lock": lock}
+    return _replace(
+        base,
+        state="change" if todo else "unchanged",
+        stack=wanted.stack,
+        actions=todo,
+        removals=gone,
+        holds=holds,
+        reboot=reboot is not None,
+        reboot_why=why,
+        variables=variables,
+        lock=lock,
+        kind=lock["key"][:12],
+        warnings=_display_warnings(facts, wanted) if todo else (),
+    )
+
+
+def _draft(plan: HostPlan, wanted: Wanted) -> Draft:
+    if plan.state != "change":
+        return Draft(plan=plan, wanted=wanted)
+    return Draft(plan=plan, ask=plan.variables, wanted=wanted, stage="transaction")
+
+
+def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:
+    if not wanted.manage_driver:
+        return ()
+    warnings = []
+    if facts.display.sessions:
+        warnings.append("somebody works at a screen of this host: the session is left alone, the reboot stays pending")
+    if facts.display.hybrid:
+        others = ", ".join(other.pci_id for other in facts.display.other_gpus)
+        warnings.append(f"hybrid graphics ({others} beside NVIDIA): which GPU draws is left as it is")
+    if facts.processes:
+        names = ", ".join(sorted({process.command for process in facts.processes})[:4])
+        warnings.append(f"programs use the GPU ({names}): they are not stopped")
+    return tuple(warnings)
+
+
+def _recorded(facts: HostFacts, key: str) -> dict[str, Any] | None:
+    """Return the lock that the host has on record, when it answers this very wish."""
+    state = facts.state or {}
+    lock = state.get("lock")
+    if not isinstance(lock, dict) or lock.get("schema") != LOCK_SCHEMA or lock.get("key") != key:
+        return None
+    return lock
+
+
+def _unpacked(lock: dict[str, Any], settings: Settings) -> Wanted:
+    data = lock["wanted"]
+    packages = data["packages"]
+    return Wanted(
+        stack=msgspec.convert(lock["stack"], Stack),
+        packages=msgspec.convert(packages, PackageSet) if packages is not None else None,
+        settings=settings,
+        manage_driver=bool(data["manage_driver"]),
+        requirements=tuple(data["requirements"]),
+        adopted=tuple(data["adopted"]),
+        services=tuple(data["services"]),
+    )
+
+
+def _adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
+    if not settings.python_adopt or adopted_python(facts, settings) is not None:
+        return ()
+    return (
+        Refusal(
+            reference="GS-330",
+            message=f"there is no Python at {settings.python_adopt}",
+            hint="correct gpusetup_python_adopt, or leave it out: an environment is made in /opt/gpusetup",
+        ),
+    )
+
+
+def _no_family(facts: HostFacts, settings: Settings) -> Refusal:
+    whose = "the distribution has no driver packages that gpusetup knows" if settings.source == "distro" else (
+        f"NVIDIA has no repository for {facts.os.label} on {facts.arch}"
+    )  # fmt: skip
+    other = "nvidia" if settings.source == "distro" else "distro"
+    return Refusal(reference="GS-331", message=whose, hint=f"try gpusetup_source={other}", exit=int(Exit.NO_STACK))
+
+
+def _from_error(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:
+    note = error.note
+    if offered and isinstance(error, NoStackError):
+        note = f"only drivers that the repositories of {facts.os.label} offer count\n  {note}"
+    return Refusal(
+        reference=error.reference,
+        message=error.message,
+        note=note,
+        hint=error.hint,
+        source=error.link,
+        exit=int(error.exit),
+    )
+
+
+def _refused(base: HostPlan, refusals: tuple[Refusal, ...]) -> Draft:
+    plan = _replace(base, state="refused", refusals=refusals, actions=(), reboot=False, variables={}, lock={})
+    return Draft(plan=plan)
+
+
+def _replace(plan: HostPlan, **changes: Any) -> HostPlan:
+    return msgspec.structs.replace(plan, **changes)

@@ -1,0 +1,124 @@
+"""From a stack to everything that one host should have: packages, services, Python requirements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.model.plan import Package, PackageSet
+from gpusetup.plan.observe import Wanted
+from gpusetup.plan.python import adopted_requirements, python_requirements
+from gpusetup.plan.requests import working_driver
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.stack import Stack
+    from gpusetup.plan.packages.base import Context, Family
+
+__all__ = ["manages_driver", "needs_packages", "wanted_of"]
+
+_PIN_PRIORITY = 1001
+"""Above 1000 apt goes down to the pinned version too."""
+
+
+def manages_driver(context: Context, stack: Stack) -> bool:
+    """Tell whether the driver's packages are ours to bring: a working driver that fits is kept as it is."""
+    return stack.driver is not None and not (
+        stack.driver.installed and working_driver(context.facts) == stack.driver.version
+    )
+
+
+def needs_packages(context: Context, family: Family, stack: Stack) -> bool:
+    """Tell whether anything of the stack comes from a repository."""
+    return manages_driver(context, stack) or bool(family.libraries(context, stack)) or bool(context.settings.containers)
+
+
+def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> tuple[Wanted, bool]:
+    """Return what the host should have, and whether its kernel modules come prebuilt."""
+    settings = context.settings
+    managed = manages_driver(context, stack)
+    fields: dict[str, Any] = {}
+    prebuilt = persistence = False
+    if family is not None:
+        fields = family.libraries(context, stack)
+        if managed and stack.driver is not None:
+            driver = family.driver(context, stack.driver)
+            prebuilt, persistence = driver.prebuilt, driver.persistence and settings.persistence
+            fields |= {
+                "driver": driver.packages,
+                "fabric": driver.fabric,
+                "prerequisites": driver.prerequisites,
+                "streams": driver.streams,
+                "remove": driver.remove,
+                "may_remove": driver.may_remove,
+                "hold": driver.hold,
+            }
+            if family.manager == "apt":
+                fields["pins"] = (_pin(driver.hold, stack.driver.version),)
+    from_packages = bool(fields.get("cuda"))
+    requirements = _requirements(context, stack, matrix, wheels=not from_packages)
+    if family is not None and requirements and not settings.python_adopt:
+        fields["prerequisites"] = (*fields.get("prerequisites", ()), *_python_packages(context, family))
+    packages = None
+    if family is not None and any(fields.get(name) for name in _GROUPS):
+        packages = PackageSet(manager=family.manager, **family.sources(context), **fields)
+    return (
+        Wanted(
+            stack=stack,
+            packages=packages,
+            settings=settings,
+            manage_driver=managed,
+            requirements=requirements,
+            adopted=requirements if settings.python_adopt else (),
+            services=_services(packages, persistence=persistence),
+        ),
+        prebuilt,
+    )
+
+
+_GROUPS = ("prerequisites", "driver", "fabric", "cuda", "cudnn", "nccl", "containers")
+
+
+def _pin(globs: tuple[str, ...], version: str) -> dict[str, Any]:
+    """Make apt choose this version for everything that belongs to the driver, whatever else the repository offers."""
+    return {"packages": list(globs), "origin": "", "release": "", "version": f"{version}*", "priority": _PIN_PRIORITY}
+
+
+def _requirements(context: Context, stack: Stack, matrix: Matrix, *, wheels: bool) -> tuple[str, ...]:
+    if not any(getattr(stack, name) is not None for name in ("torch", "tensorflow", "jax", "cupy")):
+        return ()
+    if context.settings.python_adopt:
+        return adopted_requirements(context.facts, context.settings, stack)
+    return python_requirements(stack, matrix.cuda, matrix.nccl, wheels=wheels)
+
+
+def _python_packages(context: Context, family: Family) -> tuple[Package, ...]:
+    """Debian and Ubuntu keep venv apart from Python."""
+    if family.manager != "apt" or context.settings.python_interpreter:
+        return ()
+    system = next((python for python in context.facts.pythons if python.path == "/usr/bin/python3"), None)
+    installed = context.facts.packages.installed
+    if "python3-venv" in installed or (system is not None and system.ensurepip):
+        return ()
+    return (Package(name="python3-venv"),)
+
+
+def _services(packages: PackageSet | None, *, persistence: bool) -> tuple[str, ...]:
+    services = []
+    if persistence:
+        services.append("nvidia-persistenced")
+    if packages is not None and packages.fabric:
+        services.append("nvidia-fabricmanager")
+    return tuple(services)
+
+
+def packed(wanted: Wanted) -> dict[str, Any]:
+    """Return what a host's record keeps of it."""
+    return {
+        "packages": msgspec.to_builtins(wanted.packages) if wanted.packages is not None else None,
+        "manage_driver": wanted.manage_driver,
+        "requirements": list(wanted.requirements),
+        "adopted": list(wanted.adopted),
+        "services": list(wanted.services),
+    }
