@@ -18,17 +18,25 @@ options:
     type: dict
   mode:
     description:
-      - C(begin) opens an apply, C(finish) records it, C(revert) brings back the files that a failed one changed.
+      - C(begin) opens an apply, C(finish) records it, C(revert) brings back the files that a failed one changed,
+        C(verified) keeps what the verification found.
+      - C(verified) keeps what the verification of this apply found.
       - C(removal) tells what removal has to do, C(stop) brings services back to what they were, C(clean) files, links and the
         Python environment, and forgets the host.
     type: str
     required: true
-    choices: [begin, finish, revert, removal, stop, clean]
+    choices: [begin, finish, verified, revert, removal, stop, clean]
   wanted:
     description: Everything that was asked for; its digest tells whether two applies want the same.
     type: dict
+  verified:
+    description: What the verification found, for C(verified).
+    type: dict
   lock:
     description: The lock, recorded as it is.
+    type: dict
+  verified:
+    description: What the verification found, for C(verified).
     type: dict
   id:
     description: Identifier of this apply.
@@ -91,6 +99,9 @@ def act(state, mode):
         return state.begin()
     if mode == "finish":
         return dict(state.finish() if not state.check else {}, changed=False)
+    if mode == "verified":
+        state.verified()
+        return {"changed": False}
     if mode == "revert":
         restored = state.revert()
         return {"changed": bool(restored), "restored": restored}
@@ -106,10 +117,11 @@ def main():
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
-            mode={"type": "str", "required": True, "choices": ["begin", "finish", "revert", "removal", "stop", "clean"]},
+            mode={"type": "str", "required": True, "choices": ["begin", "finish", "verified", "revert", "removal", "stop", "clean"]},
             manager={"type": "str", "required": True, "choices": ["apt", "dnf"]},
             wanted={"type": "dict", "default": {}},
             lock={"type": "dict", "default": {}},
+            verified={"type": "dict", "default": {}},
             id={"type": "str", "default": ""},
             keep={"type": "int", "default": 10},
             python={"type": "dict"},

@@ -31,9 +31,15 @@ class Dnf(object):
 
     def __init__(self, network=None, options=(), tell=None, log=None, recommends=False, together=""):
         self.env = process.environment(network)
-        self.options = list(options) + ["--setopt=install_weak_deps={}".format(bool(recommends))]
+        self.plain = list(options) + ["--setopt=install_weak_deps={}".format(bool(recommends))]
+        self._dnf5 = None
         self.tell = tell or (lambda *_words: None)
         self.log = log
+
+    @property
+    def options(self):
+        """Words before the command. Whether a lock forbids a change is judged from the simulation, so dnf must see past locks."""
+        return self.plain + (["--setopt=disable_excludes=*"] if self._is_dnf5() else ["--disableplugin=versionlock"])
 
     def close(self):
         """Nothing to forget: dnf's solver finds the versions that fit together."""
@@ -154,7 +160,9 @@ class Dnf(object):
                 os.unlink(script)
 
     def _is_dnf5(self):
-        return "dnf5" in process.output(["dnf", "--version"], self.env)[1]
+        if self._dnf5 is None:
+            self._dnf5 = "dnf5" in process.output(["dnf", "--version"], self.env)[1]
+        return self._dnf5
 
     def older(self, left, right):
         """Say whether a version is older than another, by rpm's own order."""
@@ -201,7 +209,7 @@ class Dnf(object):
     def _versionlock(self, what, names):
         if not names:
             return
-        code, text, error = process.output(["dnf", "-q"] + self.options + ["versionlock", what] + sorted(names), self.env)
+        code, text, error = process.output(["dnf", "-q"] + self.plain + ["versionlock", what] + sorted(names), self.env)
         if code:
             note = (error or text).strip()
             hint = "install python3-dnf-plugin-versionlock" if "versionlock" in note else ""

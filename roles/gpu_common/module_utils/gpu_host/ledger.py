@@ -13,7 +13,7 @@ from .failure import HostFailure
 
 SCHEMA = "gpusetup/state/1"
 _EMPTY = {"schema": SCHEMA, "apply": {}, "files": {}, "holds": [], "services": {}, "packages": {}, "links": {},
-          "brought": {}, "moved": {}, "taken": {}, "arguments": [], "expect": {}, "verified": None}
+          "brought": {}, "moved": {}, "taken": {}, "arguments": [], "expect": {}, "lock": {}, "verified": None}
 
 
 class Ledger(object):

@@ -83,10 +83,25 @@ class Lifecycle(object):
             "verified": None,
         }
         state["apply"] = dict(state["apply"], id=identity, digest=self.digest, finished=now())
+        state["lock"], state["verified"] = request["lock"], None
+        if request["lock"]:
+            files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
         self.ledger.save()
         self.ledger.write_history(record, request["keep"])
         change = transaction.packages.difference(before["packages"], record["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
+
+    def verified(self):
+        """Keep what the verification found, with what it was found for, so that it need not be repeated."""
+        state, request = self.ledger.state, self.request
+        state["verified"] = dict(request["verified"], time=now())
+        if request["lock"]:
+            state["lock"] = request["lock"]
+        self.ledger.save()
+        path = os.path.join(self.ledger.folder, "history", str(state["apply"].get("id")) + ".json")
+        record = files.read_json(path)
+        if record is not None and not self.check:
+            files.write_json(path, dict(record, verified=state["verified"]))
 
     def _told(self, outcome, change, reasons):
         """Return what the play tells about this host."""

@@ -90,7 +90,9 @@ class Preview(object):
         known = probe_sources.collect(self.machine.host)
         ours = self.params["sources"]
         signers = set()
-        for source in ours:
+        # Which stream is enabled is state of the host; the preview shows dnf the packages of all streams instead.
+        streams = bool(self.params["streams"])
+        for source in [dict(source, module_hotfixes=source.get("module_hotfixes") or streams) for source in ours]:
             try:
                 sources.check(source)
                 key = sources.key_of(source, self.params["network"])
@@ -175,8 +177,6 @@ class Preview(object):
     # the transaction
 
     def _simulate(self, host, wishes, removals, answer):
-        offered = host.offered(sorted(set(wish["name"] for wish in wishes)))
-        answer["candidates"] = offered
         exact = transaction.resolve(host, wishes)
         self._stubs(host, exact)
         plan = host.simulate(exact, removals)
