@@ -72,13 +72,9 @@ def main() -> None:
     messages, harmless = counts["messages"], counts["harmless"]
     wrong = counts["wrong"] + counts["false_alarm"]
     print(f"messages with a cause: {messages}; without: {harmless}")
-    print(
-        f"recall: {counts['named'] / messages:.1%} named ({counts['named']}), {counts['first'] / messages:.1%} named first"
-    )
+    print(f"recall: {counts['named'] / messages:.1%} named ({counts['named']}), {counts['first'] / messages:.1%} first")
     print(f"precision: {counts['named'] / counts['told']:.1%} of the answers name the cause")
-    print(
-        f"wrong cause: {wrong / (messages + harmless):.1%} ({counts['wrong']} wrong, {counts['false_alarm']} false alarms)"
-    )
+    print(f"wrong: {wrong / (messages + harmless):.1%} ({counts['wrong']} wrong, {counts['false_alarm']} false alarms)")
     print(f"nothing recognised: {counts['nothing']}")
     if arguments.misses:
         print("\n".join(misses))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from gpusetup.matrix.gpus import gpu_by_id
+from gpusetup.matrix.gpus import gpu_by_id, kind_of
 from gpusetup.matrix.load import matrix
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.release import ArchCode, TorchBuild
 
@@ -20,6 +21,7 @@ __all__ = [
     "covers",
     "cuda_of_driver",
     "cuda_of_ptx",
+    "demands",
     "drivers_for",
     "for_capability",
     "needs_driver",
@@ -27,6 +29,7 @@ __all__ = [
     "of_product",
     "on_branch",
     "runs",
+    "tensorflow_cuda",
     "torch_build",
 ]
 
@@ -190,3 +193,14 @@ def of_product(pci_id: str) -> list[str]:
     window = f" from driver {first} on" if first else ""
     window += f" up to branch R{last}" if last else ""
     return [f"{pci_id} is {gpu.name} ({gpu.arch}){':' if window else ''}{window}."]
+
+
+def demands(pci_id: str, subsystem: str = "") -> GpuKind | None:
+    """Return what a GPU asks of its driver, None when the matrix does not know the product."""
+    found = gpu_by_id(_matrix(), pci_id.lower(), subsystem)
+    return kind_of(_matrix(), found[:1], found[0].name) if found else None
+
+
+def tensorflow_cuda(version: str) -> str | None:
+    """Return the CUDA that a TensorFlow release was built with."""
+    return next((row.cuda for row in _matrix().tensorflow.releases if row.version == version), None)

@@ -1,0 +1,255 @@
+"""From an error message, a log or a sick host to the cause and the fix; nothing is changed.
+
+With a message in quotes, or --text FILE, it says what the message means. Without one it looks at this machine (or at
+--root DIR, or at every host of an INVENTORY), stops at the first cause and tells what it ruled out. Exit code 0:
+healthy or harmless, 8: a cause was found, 3: not recognised.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from gpusetup.doctor.look import Files, Look
+    from gpusetup.model.diagnosis import Diagnosis, Finding
+    from gpusetup.model.facts import HostFacts
+
+__all__ = ["add_arguments", "run"]
+
+SCHEMA = "gpusetup/doctor/1"
+_STAY_AWAKE = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    for action in parser._actions:  # noqa: SLF001 - one shared definition, another name in the help
+        if action.dest == "inventory":
+            action.metavar = "MESSAGE|INVENTORY"
+            action.help = "a message in quotes, or anything that ansible-playbook -i takes; without it: this machine"
+    group = parser.add_argument_group("what to look at")
+    group.add_argument("--text", metavar="FILE", help="a log instead of a message; - reads standard input")
+    group.add_argument("--root", metavar="DIR", help="a captured machine instead of a living one")
+    group.add_argument(
+        "--bundle", metavar="FILE", help="also write what somebody needs to help: a tar.gz without secrets"
+    )
+    group.add_argument("--watch", action="store_true", help="follow the kernel log and the GPUs until stopped")
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Find the cause."""
+    asked, inventory = _asked(arguments)
+    chosen = [
+        name
+        for name, given in (
+            ("a message", asked),
+            ("--text", arguments.text),
+            ("--root", arguments.root),
+            ("an inventory", inventory),
+            ("--watch", arguments.watch),
+        )
+        if given
+    ]
+    if len(chosen) > 1:
+        raise BadInputError("GS-604", f"{' and '.join(chosen)} do not go together", hint="leave one of them out")
+    if arguments.bundle and chosen and not arguments.root:
+        raise BadInputError(
+            "GS-604",
+            f"--bundle is about a machine and does not go with {chosen[0]}",
+            path="--bundle",
+            hint="leave one of them out",
+        )
+    if asked or arguments.text:
+        return _message(arguments, asked)
+    if arguments.watch:
+        return _watch()
+    return _machines(arguments, inventory)
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
+    """Tell a message from an inventory: an inventory exists as a file, or ends with a comma."""
+    given = arguments.inventory
+    if given is None:
+        return "", None
+    words = " ".join([given, *arguments.ansible_arguments])
+    if Path(given).exists() or given.endswith(","):
+        return "", given
+    if "/" in given and " " not in words and given.endswith((".ini", ".yml", ".yaml", ".toml")):
+        raise BadInputError("GS-602", f"there is no inventory at {given}", path=given, hint="name a file that exists")
+    return words, None
+
+
+def _message(arguments: argparse.Namespace, asked: str) -> Exit:
+    from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
+    from gpusetup.doctor.text import NOT_RECOGNISED, messages
+
+    found = diagnose_text(asked) if asked else diagnose_chunks(_chunks(arguments.text))
+    if arguments.format == "json":
+        document: dict[str, Any] = {"schema": SCHEMA, "recognised": bool(found), "findings": found}
+        if not found:
+            document["send"] = NOT_RECOGNISED
+        output.write_answer(output.json_text(document), arguments.out)
+    else:
+        output.write_answer(messages(found), arguments.out)
+    if not found:
+        return Exit.BAD_INPUT
+    return Exit.DONE if all(finding.kind == "notice" for finding in found) else Exit.VERIFY_FAILED
+
+
+def _chunks(name: str) -> Iterator[str]:
+    from gpusetup.doctor.scan import read_chunks
+
+    if name == "-":
+        yield from read_chunks(sys.stdin.buffer)
+        return
+    try:
+        with Path(name).open("rb") as stream:
+            yield from read_chunks(stream)
+    except (OSError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInputError(
+            "GS-602", f"cannot read {name}: {reason}", path=name, hint="name a log, or - for standard input"
+        ) from error
+
+
+def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
+    from gpusetup.doctor.diagnose import diagnose
+    from gpusetup.doctor.text import diagnoses
+    from gpusetup.facts.collect import LOCAL_NAME
+
+    failures = {}
+    exits = []
+    if inventory is not None:
+        looks, told = _fleet(arguments)
+        failures = {name: f"{failure.message} [{failure.reference}]" for name, failure in told.items()}
+        exits = [Exit(failure.exit) for failure in told.values()]
+    else:
+        looks = {LOCAL_NAME: _look(arguments.root, record=arguments.bundle is not None)}
+    hosts = {name: diagnose(look) for name, look in looks.items()}
+    if arguments.format == "json":
+        document = {
+            "schema": SCHEMA,
+            "healthy": not failures and all(entry.healthy for entry in hosts.values()),
+            "hosts": hosts,
+            "failures": failures,
+        }
+        text = output.json_text(document)
+    else:
+        text = diagnoses(hosts, failures)
+    output.write_answer(text, arguments.out)
+    if arguments.bundle:
+        _bundle(Path(arguments.bundle), looks[LOCAL_NAME], hosts[LOCAL_NAME])
+    return gravest([*exits, *(Exit.DONE if entry.healthy else Exit.VERIFY_FAILED for entry in hosts.values())])
+
+
+def _fleet(arguments: argparse.Namespace) -> tuple[dict[str, Look], dict[str, Any]]:
+    from gpusetup.cli.session import open_session
+    from gpusetup.doctor.look import Look
+    from gpusetup.facts import fleet
+
+    looked = fleet.look(open_session(arguments), _lookup(), candidates=False).facts
+    return {name: Look(host) for name, host in looked.hosts.items()}, dict(looked.failures)
+
+
+def _lookup() -> Any:
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.matrix.load import matrix
+
+    return matrix_lookup(matrix())
+
+
+def _look(root: str | None, *, record: bool = False) -> Look:
+    """Open this machine, or a captured one."""
+    from gpusetup.doctor.look import Look
+    from gpusetup.facts import collect, probe
+
+    package = probe.load()
+    if root is not None:
+        facts: HostFacts = collect.captured(Path(root), _lookup())
+        return Look(facts, package.open_host(root))
+    host: Files = package.Recorder() if record else package.open_host("/")
+    return Look(collect.this_machine(_lookup(), candidates=False), host, dict(os.environ))
+
+
+def _bundle(path: Path, look: Look, diagnosis: Diagnosis) -> None:
+    import platform
+
+    from gpusetup.doctor import bundle
+    from gpusetup.doctor.text import diagnoses
+    from gpusetup.facts import probe
+
+    capture = probe.load("capture")
+    names = [platform.node()] if look.live else []
+
+    def redact(text: str) -> str:
+        return str(capture.redact(text, names))
+
+    documents = {
+        "diagnosis.txt": diagnoses({"localhost": diagnosis}, {}),
+        "diagnosis.json": output.json_text(diagnosis),
+        "facts.json": output.json_text(look.facts),
+    }
+    files = bundle.collect(look, documents, redact)
+    if look.live:
+        files.update(bundle.bug_report(Path.cwd(), redact))
+    for line in [
+        "",
+        f"written to {path}, passwords, tokens, addresses and names taken out:",
+        *bundle.write(path, files),
+    ]:
+        print(line, file=sys.stderr)
+    if look.live and "nvidia-bug-report.log" not in files and look.exists("/usr/bin/nvidia-bug-report.sh"):
+        print("NVIDIA's own report is not in it: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)
+
+
+def _watch() -> Exit:
+    import time
+
+    from gpusetup.doctor.diagnose import diagnose
+    from gpusetup.doctor.text import one_line
+    from gpusetup.doctor.watch import kernel_messages, watch
+
+    def say(finding: Finding) -> None:
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {one_line(finding)}", flush=True)
+
+    def health() -> Finding | None:
+        return diagnose(_look(None)).cause
+
+    try:
+        messages = kernel_messages()
+        first = next(messages)
+    except PermissionError:
+        output.warn("the kernel's messages are kept from this user (root reads them); watching the GPUs only")
+        messages, first = _ticks(), ""
+    except OSError as error:
+        output.warn(f"the kernel's messages cannot be read: {error.strerror}; watching the GPUs only")
+        messages, first = _ticks(), ""
+    print("watching; Ctrl-C stops it", file=sys.stderr)
+
+    def all_messages() -> Iterator[str]:
+        yield first
+        yield from messages
+
+    try:
+        watch(all_messages(), health, say)
+    except KeyboardInterrupt:
+        return Exit.DONE
+    return Exit.DONE
+
+
+def _ticks() -> Iterator[str]:
+    import time
+
+    while True:
+        yield ""
+        time.sleep(_STAY_AWAKE)

@@ -1,0 +1,69 @@
+"""The diagnosis of a machine: questions from the hardware up to the programs, until one has a bad answer."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from gpusetup.doctor import steps_containers, steps_cuda, steps_driver, steps_hardware, steps_python
+from gpusetup.doctor.catalogue import catalogue
+from gpusetup.doctor.findings import finding_of
+from gpusetup.model.diagnosis import Diagnosis, Finding, Ruled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.doctor.look import Look, Outcome
+
+__all__ = ["STEPS", "diagnose"]
+
+STEPS: tuple[tuple[str, Callable[[Look], Outcome]], ...] = (
+    ("GPU", steps_driver.present),
+    ("driver", steps_driver.installed),
+    ("driver fits the GPU", steps_driver.flavour),
+    ("kernel module", steps_driver.module),
+    ("module loaded", steps_driver.loaded),
+    ("module and libraries", steps_driver.same_version),
+    ("GPUs answer", steps_hardware.answering),
+    ("device files", steps_hardware.device_files),
+    ("kernel log", steps_hardware.kernel_log),
+    ("fabric", steps_hardware.fabric),
+    ("MIG", steps_hardware.mig),
+    ("vGPU licence", steps_hardware.licence),
+    ("libcuda", steps_cuda.libcuda),
+    ("CUDA libraries", steps_cuda.libraries),
+    ("visible GPUs", steps_cuda.visible),
+    ("Python frameworks", steps_python.frameworks),
+    ("containers", steps_containers.runtimes),
+)
+
+
+def diagnose(look: Look) -> Diagnosis:
+    """Ask every question until one names a cause; tell it, and what was ruled out before."""
+    started = time.monotonic()
+    ruled: list[Ruled] = []
+    notices: list[Finding] = []
+    found: Finding | None = None
+    for name, step in STEPS:
+        outcome = step(look)
+        ruled.append(Ruled(step=name, text=outcome.text, answer=outcome.answer))
+        if outcome.cause:
+            told = finding_of(catalogue()[outcome.cause], outcome.evidence, outcome.groups)
+            if outcome.answer == "cause":
+                found = told
+                break
+            notices.append(told)
+    if look.live and os.geteuid() != 0 and look.facts.unreadable:
+        look.root_would_add += [
+            f"{entry.field}: {entry.reason}" for entry in look.facts.unreadable if "ermission" in entry.reason
+        ]
+    return Diagnosis(
+        healthy=found is None,
+        cause=found,
+        ruled=tuple(ruled),
+        notices=tuple(notices),
+        root_would_add=tuple(dict.fromkeys(look.root_would_add)),
+        simulated=look.facts.simulated,
+        seconds=round(time.monotonic() - started, 3),
+    )

@@ -1,0 +1,208 @@
+"""Whether there is a GPU and a driver for it, and whether the kernel runs that driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.doctor import builds
+from gpusetup.doctor.findings import findings
+from gpusetup.doctor.look import Look, Outcome, cause, fine, unknown
+from gpusetup.doctor.scan import scan
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from gpusetup.model.facts import Gpu
+
+__all__ = ["flavour", "installed", "loaded", "module", "present", "same_version"]
+
+_WHY_NOT_LOADED = frozenset(
+    {
+        "gpu-not-supported-by-driver",
+        "legacy-gpu-dropped",
+        "module-wrong-kernel",
+        "nouveau-in-use",
+        "open-module-pre-turing",
+        "open-module-required",
+        "pci-bar-not-assigned",
+        "rm-init-failed",
+        "secure-boot-rejected",
+        "vgpu-start-failed",
+    }
+)
+
+
+def present(look: Look) -> Outcome:
+    """Find NVIDIA GPUs on PCI."""
+    facts = look.facts
+    if facts.gpus:
+        held = [gpu for gpu in facts.gpus if gpu.bound and gpu.bound.startswith("vfio")]
+        if len(held) == len(facts.gpus):
+            shown = [f"{_name(gpu)} is bound to {gpu.bound}" for gpu in held]
+            return cause("gpu-held-by-vfio", "every GPU is set aside for virtual machines", *shown)
+        return fine(f"{len(facts.gpus)} on PCI: {_summary(facts.gpus)}")
+    if facts.virtualisation.wsl:
+        return fine("WSL reaches the GPU through Windows, not through PCI")
+    if facts.virtualisation.container is not None:
+        if look.exists("/dev/nvidiactl"):
+            return fine("a container with the GPU's device files")
+        kind = facts.virtualisation.container
+        return cause("container-without-gpu", "this container was started without a GPU", f"{kind}: no /dev/nvidiactl")
+    return cause("gpu-not-on-pci", "no NVIDIA GPU on PCI", "no device of vendor 10de with a display class")
+
+
+def _name(gpu: Gpu) -> str:
+    return f"{gpu.name or gpu.reported_name or gpu.pci_id} at {gpu.address}"
+
+
+def _summary(gpus: tuple[Gpu, ...]) -> str:
+    counts: dict[str, int] = {}
+    for gpu in gpus:
+        name = gpu.name or gpu.reported_name or gpu.pci_id
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(f"{number} x {name}" if number > 1 else name for name, number in counts.items())
+
+
+def installed(look: Look) -> Outcome:
+    """Look whether a driver is installed, and only one."""
+    if look.container:
+        return fine("the driver belongs to the host of this container")
+    driver = look.facts.driver
+    if driver is None or (driver.version is None and driver.loaded is None):
+        if look.facts.nouveau.loaded:
+            return cause(
+                "driver-not-installed", "no NVIDIA driver is installed; nouveau runs the GPU", "nouveau is loaded"
+            )
+        return cause(
+            "driver-not-installed", "no NVIDIA driver is installed", "no driver package, no module, no library"
+        )
+    origins = sorted({install.origin for install in driver.installs})
+    if "runfile" in origins and len(origins) > 1:
+        shown = [f"{install.origin}: {install.version or 'unknown version'}" for install in driver.installs]
+        return cause("runfile-leftover", "a driver from a .run file lies over packages", *shown)
+    return fine(f"{driver.version} ({', '.join(origins) or 'origin unknown'})")
+
+
+def flavour(look: Look) -> Outcome:
+    """Look whether this driver, in this flavour of its modules, can drive these GPUs."""
+    driver = look.facts.driver
+    version = look.driver
+    if look.container or driver is None or version is None:
+        return fine("decided by the host" if look.container else "not known")
+    kind = (driver.loaded.flavour if driver.loaded else None) or driver.flavour
+    for gpu in look.facts.gpus:
+        demands = builds.demands(gpu.pci_id, gpu.subsystem)
+        if demands is None:
+            continue
+        shown = f"{_name(gpu)} is {demands.arch}; driver {version}, {kind or 'unknown'} modules"
+        if kind == "open" and demands.module == "unsupported":
+            return cause("open-module-pre-turing", "the open modules do not drive this GPU", shown)
+        if kind == "proprietary" and demands.module == "required":
+            return cause("open-module-required", "the proprietary modules do not drive this GPU", shown)
+        branch = nv(version).major
+        if demands.min_branch is not None and branch < demands.min_branch:
+            return cause("gpu-not-supported-by-driver", "the driver is older than this GPU", shown, pci_id=gpu.pci_id)
+        if demands.last_branch is not None and branch > demands.last_branch:
+            return cause("legacy-gpu-dropped", "the driver's branch gave this GPU up", shown, driver=version)
+    return fine(f"{version}, {kind or 'unknown'} modules: right for {_summary(look.facts.gpus) or 'it'}")
+
+
+def module(look: Look) -> Outcome:
+    """Look for the module of the kernel that runs, and if there is none, for the reason."""
+    facts = look.facts
+    if look.container:
+        return fine("the kernel belongs to the host")
+    if look.loaded is not None:
+        return fine(f"module {look.loaded} is loaded")
+    kernel = next((entry for entry in facts.kernel.installed if entry.release == facts.kernel.running), None)
+    if kernel is not None and kernel.nvidia is not None:
+        return fine(f"there is one for {kernel.release}")
+    running = facts.kernel.running
+    if log := _failed_build(look, running):
+        return log
+    if kernel is not None and not kernel.headers and any(entry.module.startswith("nvidia") for entry in facts.dkms):
+        return cause(
+            "dkms-headers-missing", f"no headers for {running}", f"no build folder for {running}", kernel=running
+        )
+    wanted = [entry for entry in facts.dkms if entry.module.startswith("nvidia")]
+    shown = [f"dkms: {entry.module} {entry.version}, {entry.kernel or 'no kernel'}: {entry.state}" for entry in wanted]
+    if any(entry.state == "failed" and entry.kernel in {None, running} for entry in wanted):
+        return cause("dkms-build-failed", f"building the module for {running} failed", *shown, kernel=running)
+    others = [entry.release for entry in facts.kernel.installed if entry.nvidia is not None]
+    if others:
+        shown.append(f"there is one for {', '.join(others)}")
+    return cause("module-not-found", f"no NVIDIA module for the running kernel {running}", *shown)
+
+
+def _failed_build(look: Look, running: str) -> Outcome | None:
+    """Read the last build's log: its first compiler error is the reason, the rest follows from it."""
+    versions = dict.fromkeys(entry.version for entry in look.facts.dkms if entry.module.startswith("nvidia"))
+    for version in versions:
+        arch = look.facts.arch
+        for place in (f"/var/lib/dkms/nvidia/{version}/build", f"/var/lib/dkms/nvidia/{version}/{running}/{arch}/log"):
+            text = look.read(f"{place}/make.log")
+            if not text or (running not in text and "build" in place.rsplit("/", 1)[-1] and "for kernel" in text):
+                continue
+            errors = [line.strip() for line in text.splitlines() if ": error: " in line or "fatal error: " in line]
+            known = [found for found in findings(scan(text)) if found.kind == "root"]
+            specific = [found for found in known if found.cause != "dkms-build-failed"]
+            if specific:
+                first = specific[0]
+                return cause(
+                    first.cause, f"building {version} for {running} failed", f"{place}/make.log", *first.evidence
+                )
+            if errors or known:
+                shown = tuple(errors[:1]) or known[0].evidence
+                return cause(
+                    "dkms-build-failed", f"building {version} for {running} failed", f"{place}/make.log", *shown
+                )
+    return None
+
+
+def loaded(look: Look) -> Outcome:
+    """Look whether the module is loaded, and if not, what keeps it out."""
+    facts = look.facts
+    if look.container or look.loaded is not None:
+        return fine("by the host" if look.container else f"{look.loaded} is loaded")
+    if facts.nouveau.loaded:
+        shown = [
+            "nouveau is loaded",
+            *(f"{_name(gpu)} is held by nouveau" for gpu in facts.gpus if gpu.bound == "nouveau"),
+        ]
+        if facts.nouveau.in_initramfs:
+            shown.append("the initramfs carries nouveau, so the next boot loads it again")
+        return cause("nouveau-in-use", "nouveau holds the GPU", *shown)
+    if told := _from_log(look):
+        return told
+    refused = (
+        facts.secure_boot
+        or facts.firmware.signatures_enforced
+        or facts.firmware.lockdown in {"integrity", "confidentiality"}
+    )
+    keys = facts.firmware.signing_keys
+    if refused and not any(key.enrolled for key in keys):
+        shown = [f"{key.path} is not among the machine's keys" for key in keys] or ["no signing key is enrolled"]
+        return cause("secure-boot-rejected", "Secure Boot is on and the module's key is not enrolled", *shown)
+    return cause("nvml-driver-not-loaded", "the module is there and is not loaded", "nvidia is not in /proc/modules")
+
+
+def _from_log(look: Look) -> Outcome | None:
+    log = look.kernel_log
+    if not log:
+        return None
+    for found in findings(scan(log)):
+        if found.cause in _WHY_NOT_LOADED:
+            return cause(found.cause, "the kernel's messages name the reason", *found.evidence)
+    return None
+
+
+def same_version(look: Look) -> Outcome:
+    """Compare the loaded module with the libraries that programs load."""
+    driver = look.facts.driver
+    if look.container or driver is None or driver.loaded is None:
+        return fine("as the host has it") if look.container else unknown("no module is loaded")
+    if driver.mismatch or (driver.library and look.loaded and driver.library != look.loaded):
+        shown = [f"loaded module: {look.loaded}", f"libraries: {driver.library}"]
+        if driver.module:
+            shown.append(f"module on disk: {driver.module}")
+        return cause("nvml-version-mismatch", "the packages moved on under the loaded module", *shown)
+    return fine(f"module and libraries are both {look.loaded}")

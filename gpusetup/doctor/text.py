@@ -1,0 +1,116 @@
+"""Findings and diagnoses for people, 80 columns wide; commands stay on one line, to be copied."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from gpusetup.model.diagnosis import Diagnosis, Finding
+
+__all__ = ["NOT_RECOGNISED", "diagnoses", "messages", "one_line"]
+
+_WIDTH = 80
+_MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
+
+NOT_RECOGNISED = """\
+not recognised: none of this matches a cause that the doctor knows.
+
+If it is an error of the GPU stack, tell us, with:
+  - the complete message, and twenty lines before it
+  - gpusetup facts --format json
+  - on the machine itself: gpusetup doctor --bundle support.tar.gz
+Without a message, `gpusetup doctor` looks at the machine.
+"""
+
+
+def _wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=first if rest is None else rest,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _finding(finding: Finding, *, heading: str) -> Iterator[str]:
+    yield from _wrapped(f"{heading}{finding.title} [{finding.cause}]", rest="  ")
+    for line in finding.evidence:
+        where = f"line {finding.line}: " if finding.line and line == finding.evidence[0] and finding.line > 1 else ""
+        shown = line if len(line) <= 300 else line[:300] + " …"
+        yield from _wrapped(f"{where}{shown}", "  | ")
+    if finding.count > len(finding.evidence):
+        yield f"  | ({finding.count} times)"
+    yield ""
+    yield from _wrapped(finding.explanation, "  ")
+    for detail in finding.details:
+        yield from _wrapped(f"- {detail}", "  ", "    ")
+    if finding.fixes:
+        yield ""
+    for fix in finding.fixes:
+        yield from _wrapped(f"fix: {fix.text}", "  ", "       ")
+        for command in fix.commands:
+            yield f"       $ {command}"
+    if finding.checks:
+        yield "  to confirm it:"
+        for command in finding.checks:
+            yield f"       $ {command}"
+    yield f"  more: {finding.page}"
+
+
+def one_line(finding: Finding) -> str:
+    """Tell a finding on one line."""
+    evidence = f": {finding.evidence[0]}" if finding.evidence else ""
+    return f"{finding.title} [{finding.cause}]{evidence}"
+
+
+def messages(findings: Iterable[Finding], *, limit: int = 5) -> str:
+    """Tell what a text contains: the root in full, what else was found shorter."""
+    found = list(findings)
+    if not found:
+        return NOT_RECOGNISED
+    words = {"root": "cause: ", "symptom": "symptom: ", "notice": "harmless: "}
+    lines: list[str] = []
+    for finding in found[:limit]:
+        lines += [*_finding(finding, heading=words[finding.kind]), ""]
+    if len(found) > limit:
+        lines.append("also found:")
+        for finding in found[limit:]:
+            lines += _wrapped(one_line(finding), "  ", "    ")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def diagnoses(hosts: Mapping[str, Diagnosis], failures: Mapping[str, str]) -> str:
+    """Tell every host's diagnosis; hosts without trouble take one line when there are several."""
+    lines: list[str] = []
+    for name, diagnosis in hosts.items():
+        if diagnosis.healthy and len(hosts) > 1:
+            lines.append(f"{name}: healthy, {len(diagnosis.ruled)} questions")
+            continue
+        lines += [*_diagnosis(name, diagnosis), ""]
+    lines += [f"{name}: no answer: {why}" for name, why in failures.items()]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _diagnosis(name: str, diagnosis: Diagnosis) -> Iterator[str]:
+    verdict = "healthy" if diagnosis.healthy else "sick"
+    yield f"{name}: {verdict}" + (" (its GPUs and kernel are simulated)" if diagnosis.simulated else "")
+    for ruled in diagnosis.ruled:
+        label = f"  {_MARK[ruled.answer]:<6}{ruled.step:<22}"
+        yield from _wrapped(ruled.text, label, " " * len(label))
+    if diagnosis.cause is not None:
+        yield ""
+        yield from _finding(diagnosis.cause, heading="cause: ")
+    for finding in diagnosis.notices:
+        yield ""
+        yield from _wrapped(f"note: {one_line(finding)}", rest="  ")
+        yield f"  more: {finding.page}"
+    if diagnosis.root_would_add:
+        yield ""
+        yield "as root it could also read:"
+        for text in diagnosis.root_would_add:
+            yield from _wrapped(text, "  ", "    ")
