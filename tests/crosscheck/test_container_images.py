@@ -11,7 +11,9 @@ from gpusetup.versions import nv
 from tests.crosscheck.facts import rows
 
 ROWS = rows("container_image_pins")
-SETS = sorted({(row["cuda"], row.get("nccl", ""), row.get("cudnn", "")) for row in ROWS}, key=lambda row: (nv(row[0]), row))
+SETS = sorted(
+    {(row["cuda"], row.get("nccl", ""), row.get("cudnn", "")) for row in ROWS}, key=lambda row: (nv(row[0]), row)
+)
 
 
 @pytest.fixture(scope="module")
