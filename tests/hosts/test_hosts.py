@@ -1,7 +1,7 @@
 """Captured machines: what the probe says of each, compared with what was expected of it.
 
 A folder is <os>-<gpu>-<expected answer>: `root/` stands in for the machine, `expected.json` holds under `facts` the part
-of the facts that must be there (folders may say less than the facts do, never something else).
+of the facts that must be there, under `stack` the part of the resolved stack, under `conflict` the rules that forbid one.
 """
 
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gpusetup.cli.main import main
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import matrix
@@ -57,6 +58,24 @@ def test_facts(folder):
 def test_every_gpu_is_a_product_of_the_matrix(folder):
     for gpu in captured(folder / "root", matrix_lookup(matrix())).gpus:
         assert None not in (gpu.name, gpu.arch, gpu.compute_capability), gpu.pci_id
+
+
+@pytest.mark.parametrize("folder", HOSTS, ids=lambda folder: folder.name)
+def test_stack(folder, tmp_path, capsys):
+    expected = json.loads((folder / "expected.json").read_text())
+    if "stack" not in expected and "conflict" not in expected:
+        assert captured(folder / "root").gpus == (), "a machine with a GPU has a stack or a reason"
+        return
+    facts = tmp_path / "facts.json"
+    assert main(["facts", "--root", str(folder / "root"), "--format", "json", "--out", str(facts)]) == 0
+    code = main(["resolve", "--from", str(facts), "--format", "json"])
+    (answer,) = json.loads(capsys.readouterr().out)["classes"].values()
+    if "conflict" in expected:
+        assert code == 4
+        assert sorted(cause["rule"] for cause in answer["conflict"]) == expected["conflict"]
+    else:
+        assert code == 0
+        assert differences(expected["stack"], answer["stack"]) == []
 
 
 def test_the_comparison_itself_can_fail():
