@@ -74,7 +74,9 @@ def _case(suite: ET.Element, result: Result) -> None:
         ET.SubElement(case, "skipped", message=_clean(prefix + result.text))
     else:
         output = ET.SubElement(case, "system-out")
-        output.text = _clean("\n".join(filter(None, [f"{'warning: ' if result.verdict == 'warn' else ''}{result.text}", numbers])))
+        output.text = _clean(
+            "\n".join(filter(None, [f"{'warning: ' if result.verdict == 'warn' else ''}{result.text}", numbers]))
+        )
 
 
 def _clean(text: str) -> str:

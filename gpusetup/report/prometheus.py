@@ -30,14 +30,29 @@ def to_prometheus(report: Report) -> str:
             "gpusetup_verify_check",
             "Verdict of each check: 1 for the verdict that was given, 0 for the others.",
             (
-                ({"host": name, "check": result.id, "level": result.level, "verdict": verdict}, float(result.verdict == verdict))
+                (
+                    {"host": name, "check": result.id, "level": result.level, "verdict": verdict},
+                    float(result.verdict == verdict),
+                )
                 for name, result in results
                 for verdict in _VERDICTS
             ),
         ),
-        *_metric("gpusetup_verify_measured", "What a check measured, in the unit of its label.", _numbers(results, "measured")),
-        *_metric("gpusetup_verify_expected", "What is usual for this machine, in the unit of its label.", _numbers(results, "expected")),
-        *_metric("gpusetup_verify_limit", "The floor or ceiling a figure is held against, in the unit of its label.", _numbers(results, "limit")),
+        *_metric(
+            "gpusetup_verify_measured",
+            "What a check measured, in the unit of its label.",
+            _numbers(results, "measured"),
+        ),
+        *_metric(
+            "gpusetup_verify_expected",
+            "What is usual for this machine, in the unit of its label.",
+            _numbers(results, "expected"),
+        ),
+        *_metric(
+            "gpusetup_verify_limit",
+            "The floor or ceiling a figure is held against, in the unit of its label.",
+            _numbers(results, "limit"),
+        ),
         *_metric(
             "gpusetup_verify_duration_seconds",
             "How long the verification of the host took.",

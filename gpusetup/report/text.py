@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["to_text"]
 
 WORDS: dict[Verdict, str] = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip", "unsupported": "n/a"}
-_COLOURS: dict[Verdict, str] = {"pass": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unsupported": "dim"}
+_COLOURS: dict[Verdict, str] = {
+    "pass": "green",
+    "warn": "yellow",
+    "fail": "bold red",
+    "skip": "dim",
+    "unsupported": "dim",
+}
 
 
 def to_text(report: Report, *, watched: bool = False, width: int | None = None) -> str:
@@ -27,7 +33,12 @@ def to_text(report: Report, *, watched: bool = False, width: int | None = None) 
 
     target = StringIO()
     console = Console(
-        file=target, width=width or (None if watched else 80), force_terminal=watched, highlight=False, markup=False, emoji=False
+        file=target,
+        width=width or (None if watched else 80),
+        force_terminal=watched,
+        highlight=False,
+        markup=False,
+        emoji=False,
     )
     single = len(report.hosts) == 1
     for host in report.hosts:
@@ -60,7 +71,11 @@ def _host(console: Console, host: HostReport, *, everything: bool) -> None:
         console.print(Text(f"  {host.problem}"))
     for row in host.rows:
         console.print(Text(f"  {row.label}: {row.text}"))
-    shown = [result for result in host.results if result.verdict in ("fail", "warn") or (everything and result.verdict == "pass")]
+    shown = [
+        result
+        for result in host.results
+        if result.verdict in ("fail", "warn") or (everything and result.verdict == "pass")
+    ]
     if shown:
         console.print()
         table = _table("", "check", "what was found", widths=(4, 20, None))
@@ -78,8 +93,8 @@ def _host(console: Console, host: HostReport, *, everything: bool) -> None:
 
 def _said(result: Result) -> str:
     numbers = figures(result)
-    has_limit = result.limit is not None and isinstance(result.limit, (int, float))
-    return f"{result.text}\n{numbers}" if numbers and has_limit and result.unit else result.text
+    worth = result.verdict in ("fail", "warn") or result.unit in ("GB/s", "TFLOP/s")
+    return f"{result.text}\n{numbers}" if numbers and worth and isinstance(result.limit, (int, float)) else result.text
 
 
 def _grave_first(results: list[Result]) -> list[Result]:
@@ -104,7 +119,12 @@ def _fleet(console: Console, report: Report) -> None:
 
     table = _table("host", "", "machine", "checks", widths=(20, 4, 30, None))
     for host in report.hosts:
-        table.add_row(host.name, Text(WORDS[host.verdict], style=_COLOURS[host.verdict]), Text(host.problem or host.summary), counted(host))
+        table.add_row(
+            host.name,
+            Text(WORDS[host.verdict], style=_COLOURS[host.verdict]),
+            Text(host.problem or host.summary),
+            counted(host),
+        )
     console.print(table)
     failed = sum(1 for host in report.hosts if host.verdict == "fail")
     console.print()

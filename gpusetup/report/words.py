@@ -28,7 +28,11 @@ def figures(result: Result) -> str:
     """Return `measured (expected …, limit …) unit`, as far as they are known."""
     if not isinstance(result.measured, (int, float)) or isinstance(result.measured, bool):
         return ""
-    beside = [f"{name} {figure(value)}" for name, value in (("expected", result.expected), ("limit", result.limit)) if isinstance(value, (int, float))]
+    beside = [
+        f"{name} {figure(value)}"
+        for name, value in (("expected", result.expected), ("limit", result.limit))
+        if isinstance(value, (int, float))
+    ]
     return f"{figure(result.measured)} {result.unit}".strip() + (f" ({', '.join(beside)})" if beside else "")
 
 

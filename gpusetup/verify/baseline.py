@@ -68,7 +68,11 @@ def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
     figures: dict[str, dict[str, float]] = {}
     for result in results:
         if result.unit in _MORE_IS_BETTER + _LESS_IS_BETTER:
-            kept = {item.subject: float(item.measured) for item in result.items if isinstance(item.measured, (int, float)) and item.verdict != "fail"}
+            kept = {
+                item.subject: float(item.measured)
+                for item in result.items
+                if isinstance(item.measured, (int, float)) and item.verdict != "fail"
+            }
             if kept:
                 figures[result.id] = kept
     return HostBaseline(date=date, gpus=gpus, figures=figures)
@@ -91,10 +95,21 @@ def _one(result: Result, own: HostBaseline) -> Result:
     # A figure that had nothing to be judged against (skip) is judged by the baseline.
     if result.verdict == "skip":
         verdict = worst([item.verdict for item in items])
-    grave = min(changed, key=lambda item: ("fail", "warn", "pass").index(item.verdict) if item.verdict in ("fail", "warn", "pass") else 3)
+    grave = min(
+        changed,
+        key=lambda item: (
+            ("fail", "warn", "pass").index(item.verdict) if item.verdict in ("fail", "warn", "pass") else 3
+        ),
+    )
     text = result.text if grave.verdict == "pass" else f"{grave.subject}: {grave.text}"
     return msgspec.structs.replace(
-        result, verdict=verdict, text=text, measured=grave.measured, expected=grave.expected, limit=grave.limit, items=items
+        result,
+        verdict=verdict,
+        text=text,
+        measured=grave.measured,
+        expected=grave.expected,
+        limit=grave.limit,
+        items=items,
     )
 
 
@@ -108,7 +123,9 @@ def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
     if share >= warn:
         if item.verdict != "skip":
             return item
-        return msgspec.structs.replace(item, verdict="pass", text=f"as in its good run of {date}", expected=before, limit=round(before * warn, 2))
+        return msgspec.structs.replace(
+            item, verdict="pass", text=f"as in its good run of {date}", expected=before, limit=round(before * warn, 2)
+        )
     verdict = "fail" if share < fail else "warn"
     text = f"{item.measured:.4g} {unit}, {100 * (1 - share):.0f} % worse than its own good run of {date} ({before:.4g})"
     limit = before * (fail if verdict == "fail" else warn) if unit in _MORE_IS_BETTER else before / warn

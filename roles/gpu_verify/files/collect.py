@@ -36,10 +36,10 @@ def read(path, limit=65536):
         return None
 
 
-def pci_devices():
+def pci_devices(root="/"):
     """NVIDIA functions on the PCI bus as the kernel sees them, driver or not."""
     found = []
-    for folder in sorted(glob.glob("/sys/bus/pci/devices/*")):
+    for folder in sorted(glob.glob(os.path.join(root, "sys/bus/pci/devices/*"))):
         if read(os.path.join(folder, "vendor")) != "0x10de":
             continue
         device = {"address": os.path.basename(folder)}

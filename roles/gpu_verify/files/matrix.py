@@ -47,7 +47,8 @@ def _rate(gpu, handle, name, size, request):
     one, zero = numpy.ones(1, numpy.float32), numpy.zeros(1, numpy.float32)
     with gpu.memory(count * width) as a, gpu.memory(count * width) as b, gpu.memory(count * width) as c:
         for pointer, seed in ((a, 1), (b, 2)):
-            gpu.launch("normal_bits", count, numpy.uint64(pointer), numpy.uint64(count), numpy.uint64(seed << 40), numpy.int32(bits))
+            gpu.launch("random_bits", count, numpy.uint64(pointer), numpy.uint64(count), numpy.uint64(seed << 40), numpy.int32(bits),
+                       numpy.int32(request.get("uniform", 0)))
         runtime.memsetAsync(c, 0xFF, count * width, gpu.stream.ptr)
 
         def product():

@@ -29,7 +29,7 @@ def _burn(gpu, request):
     device_seconds = 0.0
     with gpu.memory(count * 2) as a, gpu.memory(count * 2) as b, gpu.memory(count * 2) as c, gpu.memory(count * 2) as reference:
         for pointer, seed in ((a, 1), (b, 2)):
-            gpu.launch("normal_bits", count, numpy.uint64(pointer), numpy.uint64(count), numpy.uint64(seed << 40), numpy.int32(1))
+            gpu.launch("random_bits", count, numpy.uint64(pointer), numpy.uint64(count), numpy.uint64(seed << 40), numpy.int32(1), numpy.int32(0))
 
         def product(into):
             cublas.gemmEx(handle, 0, 0, size, size, size, one.ctypes.data, a, 2, size, b, 2, size, zero.ctypes.data, into, 2, size, 68, -1)

@@ -33,6 +33,8 @@ def judge(machine: Machine) -> Finding:
     unit = machine.collected("services").get("units", {}).get(UNIT, {})
     installed = version is not None or unit.get("LoadState") == "loaded"
     if not machine.nvswitch:
+        if any(gpu.text("fabric/state") for gpu in machine.gpus):
+            return Finding("unsupported", "the fabric is managed outside this machine", version)
         note = "; it is installed and has nothing to do" if installed else ""
         return Finding("unsupported", f"no NVSwitch here{note}", version)
     if not installed:

@@ -1,0 +1,218 @@
+"""Prove on the GPU that the stack works: a verdict per check, with what was measured, expected and allowed.
+
+Levels: quick (seconds, no CUDA context), smoke (seconds, on every GPU), full (bandwidths, NCCL, matrix rates; under two
+minutes), stress (minutes, as asked). Nothing is changed, nobody's process is stopped. No INVENTORY means this machine.
+Exit 8 when a check failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.report.model import Report
+    from gpusetup.verify.machine import Wanted
+    from gpusetup.verify.request import Ask
+
+__all__ = ["add_arguments", "run"]
+
+LOCAL_NAME = "localhost"
+LEVELS = ("quick", "smoke", "full", "stress")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    group = parser.add_argument_group("checks")
+    group.add_argument("--level", choices=LEVELS, default="smoke", help="how deep to look; default: %(default)s")
+    group.add_argument("--python", metavar="FILE", help="the Python that holds CuPy; default: the one that apply made")
+    group.add_argument("--cuda-home", metavar="DIR", help="the CUDA toolkit; default: /usr/local/cuda")
+    group.add_argument("--only", metavar="N[,N…]", help="run on these GPUs only, by nvidia-smi's index")
+    group.add_argument("--gpus", type=int, metavar="N", help="how many GPUs each host should have")
+    group.add_argument(
+        "--minutes", type=float, default=5.0, metavar="N", help="how long stress works; default: %(default)g"
+    )
+    group.add_argument(
+        "--lock", metavar="FILE", help="what the hosts should have; default: what apply recorded on them"
+    )
+    group.add_argument("--baseline", metavar="FILE", help="compare with each host's own last good run, kept in FILE")
+    group.add_argument(
+        "--update-baseline", action="store_true", help="take this run as the new good one, if it is good"
+    )
+    group = parser.add_argument_group("observations")
+    group.add_argument("--observations", metavar="FILE", help="also write what was observed, for a bug report")
+    group.add_argument("--from", dest="source", metavar="FILE", help="judge observations that were written before")
+    options.add_output(parser, formats=("text", "json", "junit", "html", "prometheus"))
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Observe, judge, print."""
+    from gpusetup.report.formats import render
+    from gpusetup.report.verification import verification_report
+    from gpusetup.verify import baseline as kept
+
+    before = kept.load(Path(arguments.baseline)) if arguments.baseline else None
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    level, documents, problems, unreachable = _observe(arguments)
+    if arguments.observations:
+        _write_observations(Path(arguments.observations), documents)
+    lock = _lock(arguments.lock)
+    wanted = {name: _wanted(arguments, lock, before and before.hosts.get(name), len(documents)) for name in documents}
+    report = verification_report(
+        documents,
+        level=cast("Any", level),
+        started=started,
+        seconds=time.monotonic() - clock,
+        wanted=wanted,
+        problems=problems,
+        baseline=before,
+    )
+    if arguments.baseline and before is not None:
+        _keep(arguments, before, report)
+    output.write_answer(
+        render(report, arguments.format, watched=arguments.out is None and sys.stdout.isatty()), arguments.out
+    )
+    if arguments.out is not None:
+        _tell(report, arguments.out)
+    codes = [Exit.VERIFY_FAILED for host in report.hosts if host.verdict == "fail" and not host.problem]
+    codes += [Exit.UNREACHABLE if name in unreachable else Exit.VERIFY_FAILED for name in problems]
+    return gravest(codes)
+
+
+def _ask(arguments: argparse.Namespace) -> Ask:
+    from gpusetup.verify.request import Ask
+
+    only = None
+    if arguments.only is not None:
+        parts = arguments.only.split(",")
+        if not all(part.strip().isdigit() for part in parts):
+            raise BadInputError("GS-506", f"--only takes indexes such as 0,1, not {arguments.only!r}", path="--only")
+        only = tuple(int(part) for part in parts)
+    if arguments.python is not None and not os.path.isabs(arguments.python):  # noqa: PTH117
+        raise BadInputError(
+            "GS-507",
+            f"--python takes an absolute path, not {arguments.python!r}",
+            path="--python",
+            hint="what PATH finds differs between a login and a service",
+        )
+    if arguments.minutes <= 0:
+        raise BadInputError("GS-508", f"--minutes must be more than 0, not {arguments.minutes:g}", path="--minutes")
+    return Ask(
+        level=arguments.level,
+        python=arguments.python,
+        cuda_home=arguments.cuda_home,
+        gpus=only,
+        minutes=arguments.minutes,
+    )
+
+
+def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], set[str]]:
+    """Return the level, documents by host, problems by host, and which of those were unreachable."""
+    if arguments.source:
+        documents = _read_observations(Path(arguments.source))
+        levels = [str(document.get("level", "")) for document in documents.values()]
+        return (
+            max((level for level in levels if level in LEVELS), key=LEVELS.index, default="quick"),
+            documents,
+            {},
+            set(),
+        )
+    ask = _ask(arguments)
+    if arguments.inventory is None:
+        from gpusetup.verify.local import observe_here
+
+        return ask.level, {LOCAL_NAME: observe_here(ask, os.environ)}, {}, set()
+    from gpusetup.cli.session import open_session
+    from gpusetup.verify.fleet import observe_fleet
+
+    observed = observe_fleet(open_session(arguments), ask)
+    documents = {name: host.document for name, host in observed.items() if host.document is not None}
+    problems = {name: host.problem for name, host in observed.items() if host.document is None}
+    return ask.level, documents, problems, {name for name, host in observed.items() if host.unreachable}
+
+
+def _read_observations(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInputError("GS-509", f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    except ValueError as error:
+        raise BadInputError("GS-509", f"{path} is no JSON: {error}", path=str(path)) from error
+    if isinstance(found, dict) and "schema" in found and "hosts" not in found:
+        return {LOCAL_NAME: found}
+    hosts = found.get("hosts") if isinstance(found, dict) else None
+    if not isinstance(hosts, dict) or not all(isinstance(document, dict) for document in hosts.values()):
+        raise BadInputError(
+            "GS-509",
+            f"{path} holds no observations",
+            path=str(path),
+            hint="`gpusetup verify --observations FILE` writes them",
+        )
+    return hosts
+
+
+def _write_observations(path: Path, documents: dict[str, dict[str, Any]]) -> None:
+    text = json.dumps({"schema": "gpusetup/observations-of-hosts/1", "hosts": documents}, indent=1)
+    output.write_answer(text, str(path))
+
+
+def _lock(path: str | None) -> dict[str, Any] | None:
+    if path is None:
+        return None
+    try:
+        found = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInputError("GS-510", f"cannot read the lock {path}: {error}", path=path) from error
+    if not isinstance(found, dict):
+        raise BadInputError("GS-510", f"{path} is no lock", path=path, hint="`gpusetup resolve --lock FILE` writes one")
+    return found
+
+
+def _wanted(arguments: argparse.Namespace, lock: dict[str, Any] | None, own: Any, hosts: int) -> Wanted:
+    from gpusetup.verify.machine import Wanted
+
+    return Wanted(lock, gpus=arguments.gpus or (own.gpus if own else None), hosts=hosts)
+
+
+def _keep(arguments: argparse.Namespace, before: Any, report: Report) -> None:
+    """Keep good runs of hosts that have none yet, or of all when asked to."""
+    from gpusetup.verify.baseline import record, save
+
+    fresh = {}
+    for host in report.hosts:
+        if host.verdict in ("pass", "warn") and (arguments.update_baseline or host.name not in before.hosts):
+            gpus = next(
+                (
+                    int(result.measured)
+                    for result in host.results
+                    if result.id == "gpu.count" and isinstance(result.measured, int)
+                ),
+                0,
+            )
+            fresh[host.name] = record(host.results, gpus, report.started[:10])
+    if fresh:
+        before.hosts.update(fresh)
+        save(Path(arguments.baseline), before)
+
+
+def _tell(report: Report, path: str) -> None:
+    """Say on standard error what the file holds."""
+    from gpusetup.report.words import counted
+
+    for host in report.hosts:
+        print(
+            f"{host.name}: {host.verdict}" + (f" ({counted(host)})" if host.results else f" ({host.problem})"),
+            file=sys.stderr,
+        )
+    print(f"written to {path}", file=sys.stderr)

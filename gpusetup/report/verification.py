@@ -1,0 +1,79 @@
+"""From observations of hosts to one report: judged, compared with the baseline, described."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from gpusetup import __version__
+from gpusetup.report.model import HostReport, Report, Row
+from gpusetup.verify.baseline import compare
+from gpusetup.verify.judge import judge
+from gpusetup.verify.machine import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from gpusetup.model.verdict import Level
+    from gpusetup.verify.baseline import Baseline
+    from gpusetup.verify.machine import Wanted
+
+__all__ = ["describe", "host_report", "verification_report"]
+
+
+def describe(machine: Machine) -> tuple[Row, ...]:
+    """Return what the host is, in a few rows."""
+    kinds = Counter(gpu.name for gpu in machine.gpus)
+    named = ", ".join(f"{number} × {name}" for name, number in sorted(kinds.items()))
+    if not named:
+        named = f"{len(machine.pci_gpus)} NVIDIA GPUs on PCI, none answers" if machine.pci_gpus else "no NVIDIA GPU"
+    rows = [Row(label="machine", text=named)]
+    if machine.module_version:
+        rows.append(Row(label="driver", text=f"{machine.module_version} ({machine.module_flavour} module)"))
+    kernel = machine.collected("machine").get("kernel")
+    if kernel:
+        rows.append(Row(label="kernel", text=str(kernel)))
+    interpreter = machine.sections.get("interpreter")
+    if isinstance(interpreter, dict) and interpreter.get("path"):
+        rows.append(Row(label="python", text=str(interpreter["path"])))
+    return tuple(rows)
+
+
+def host_report(name: str, machine: Machine, baseline: Baseline | None = None) -> HostReport:
+    """Judge one host."""
+    results = judge(machine)
+    own = baseline.hosts.get(name) if baseline is not None else None
+    return HostReport(
+        name=name,
+        rows=describe(machine),
+        results=compare(results, own) if own is not None else results,
+        seconds=round(float(machine.document.get("seconds", 0.0)), 3),
+        simulated=machine.simulated,
+    )
+
+
+def verification_report(
+    documents: Mapping[str, dict[str, Any]],
+    *,
+    level: Level,
+    started: datetime,
+    seconds: float,
+    wanted: Mapping[str, Wanted] | None = None,
+    problems: Mapping[str, str] | None = None,
+    baseline: Baseline | None = None,
+) -> Report:
+    """Return the report on every host that was observed, and on those that could not be."""
+    hosts = [
+        host_report(name, Machine(document, (wanted or {}).get(name)), baseline) for name, document in documents.items()
+    ]
+    hosts += [HostReport(name=name, problem=text) for name, text in (problems or {}).items()]
+    return Report(
+        title="Verification of " + (hosts[0].name if len(hosts) == 1 else f"{len(hosts)} hosts"),
+        started=started.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        seconds=round(seconds, 3),
+        program=f"gpusetup {__version__}",
+        level=level,
+        hosts=tuple(sorted(hosts, key=lambda host: host.name)),
+    )

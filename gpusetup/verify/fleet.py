@@ -1,0 +1,126 @@
+"""Observe hosts through Ansible: one round trip per host, all hosts at once; then NCCL between those that have GPUs."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.drive.playbook import run_playbook
+from gpusetup.verify.request import deadline
+
+if TYPE_CHECKING:
+    from gpusetup.drive.events import HostProgress
+    from gpusetup.drive.playbook import Observer, Session
+    from gpusetup.verify.request import Ask
+
+__all__ = ["Observed", "hosts_plan", "observe_fleet"]
+
+MIB = 1 << 20
+SIZES = (64 * MIB, 256 * MIB, 1024 * MIB)
+_PORTS = range(40000, 60000)
+_REACHING = 300.0
+"""Seconds for logging in everywhere, beside the probe's own deadline."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What came back from a host: its document, or why there is none."""
+
+    document: dict[str, Any] | None
+    problem: str = ""
+    unreachable: bool = False
+
+
+def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) -> dict[str, Observed]:
+    """Observe every host of the inventory; a host that fails is data."""
+    variables = _variables(ask)
+    run = run_playbook(session, "verify", deadline=deadline(ask) + _REACHING, variables=variables, observer=observer)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    observed = {name: _observed(host) for name, host in run.track.hosts.items()}
+    plan = hosts_plan(observed, {name: host.connection for name, host in run.track.hosts.items()})
+    if ask.level in ("full", "stress") and len(plan) > 1:
+        _between_hosts(session, ask, plan, observed)
+    return observed
+
+
+def _variables(ask: Ask) -> dict[str, Any]:
+    return {
+        "gpu_verify_level": ask.level,
+        "gpu_verify_python": ask.python or "",
+        "gpu_verify_cuda_home": ask.cuda_home or "",
+        "gpu_verify_gpus": list(ask.gpus or ()),
+        "gpu_verify_minutes": ask.minutes,
+        "gpu_verify_components": list(ask.components),
+        "gpu_verify_fail": False,
+    }
+
+
+def _observed(host: HostProgress) -> Observed:
+    answer = host.data.get("gpu_verify") or {}
+    document = answer.get("observations")
+    if isinstance(document, dict):
+        return Observed(document)
+    if host.failure is not None:
+        return Observed(None, host.failure.message or "it failed without a word", host.failure.unreachable)
+    return Observed(None, "the probe gave no answer")
+
+
+def hosts_plan(observed: dict[str, Observed], connections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return each GPU host's part in a measurement over all of them; empty with fewer than two."""
+    able = {}
+    for name, host in sorted(observed.items()):
+        document = host.document or {}
+        workers = document.get("sections", {}).get("workers", {})
+        ready = [
+            worker
+            for key, worker in workers.items()
+            if "/" not in key and "error" not in worker.get("open", {"error": ""})
+        ]
+        if ready and not any(worker.get("busy") for worker in ready):
+            able[name] = len(ready)
+    if len(able) < 2:
+        return {}
+    first = next(iter(able))
+    address = str(connections.get(first, {}).get("ansible_host") or first)
+    port = secrets.choice(_PORTS)
+    plan, rank = {}, 0
+    for number, (name, local) in enumerate(able.items()):
+        plan[name] = {
+            "address": address,
+            "port": port,
+            "number": number,
+            "hosts": len(able),
+            "local": local,
+            "first": rank,
+            "world": sum(able.values()),
+            "sizes": list(SIZES),
+        }
+        rank += local
+    return plan
+
+
+def _between_hosts(session: Session, ask: Ask, plan: dict[str, dict[str, Any]], observed: dict[str, Observed]) -> None:
+    """Run the measurement on all hosts at the same moment and put each one's part into its document."""
+    forks = max(session.reach.forks or 0, len(plan))
+    together = replace(session, reach=replace(session.reach, forks=forks))
+    variables = _variables(ask) | {
+        "gpu_verify_level": "smoke",
+        "gpu_verify_plans": plan,
+        "gpu_verify_token": secrets.token_hex(16),
+        "gpusetup_verify_group": list(plan),
+    }
+    run = run_playbook(together, "verify-between", deadline=900 + _REACHING, variables=variables)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    for name in plan:
+        host = run.track.host(name)
+        document = observed[name].document
+        answer = (host.data.get("gpu_verify") or {}).get("observations") or {}
+        part = answer.get("sections", {}).get("hosts")
+        if part is None:
+            message = host.failure.message if host.failure is not None else "it gave no answer"
+            part = {"error": "failed", "message": message}
+        if document is not None:
+            document.setdefault("sections", {})["hosts"] = part

@@ -1,0 +1,285 @@
+"""What ran on a real GPU, judged; and what the same documents say when something in them is broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusetup.verify.checks.smoke.torch_build import runs
+from gpusetup.verify.machine import Wanted
+from tests.unit.verify.verify_documents import captured, differences, results, verdicts
+
+
+@pytest.mark.parametrize("name", ["h200-x1-smoke", "h200-x1-full", "h200-x1-stress", "h200-x4-full"])
+def test_real_runs_pass(name):
+    found = results(captured(name))
+    assert [result.id for result in found.values() if result.verdict == "fail"] == []
+    assert found["cupy.kernel"].verdict == "pass"
+
+
+def test_every_figure_of_a_real_run_is_near_what_is_expected():
+    """The expectations are computed; the figures were measured. Three per cent is what a good check may differ."""
+    for name in ("h200-x1-full", "h200-x4-full"):
+        for result in results(captured(name)).values():
+            if result.unit in ("GB/s", "TFLOP/s") and result.verdict == "pass":
+                assert result.measured == pytest.approx(result.expected, rel=0.04), result.id
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(802, "fabric manager"), (999, "device files"), (35, "older than"), (100, "no CUDA device"), (46, "busy"), (804, "forward compatibility"), (803, "do not match")],
+)
+def test_a_context_that_cannot_be_made(status, words):
+    healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
+    worker = broken["sections"]["workers"]["0"]
+    worker["open"] = {"error": "cuda", "type": "CUDARuntimeError", "status": status, "message": "cudaErrorX: text", "seconds": 0.1}
+    worker.pop("smoke")
+    changed = differences(healthy, broken)
+    assert changed.pop("cuda.context") == "fail"
+    assert words in results(broken)["cuda.context"].text
+    assert set(changed.values()) == {"skip"}, "nothing that could not run is a pass"
+
+
+def test_no_interpreter_is_a_failure_unless_cupy_is_not_wanted():
+    document = captured("h200-x1-smoke")
+    document["sections"] = {"interpreter": {"path": None, "error": "/opt/gpusetup/bin/python is not there or not executable"}}
+    assert verdicts(document)["python.environment"] == "fail"
+    assert verdicts(document)["cupy.kernel"] == "skip"
+    assert verdicts(document, Wanted({"stack": {"driver": {"version": "580.159.04"}}}))["python.environment"] == "skip"
+
+
+def test_a_wrong_element():
+    healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
+    broken["sections"]["workers"]["0"]["smoke"]["kernel"] |= {"wrong": 1, "first": {"index": 7, "got": 0.5, "expected": 0.25}}
+    assert differences(healthy, broken) == {"cupy.kernel": "fail"}
+    assert "element 7" in results(broken)["cupy.kernel"].text
+
+
+def test_a_product_that_is_not_a_number():
+    healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
+    broken["sections"]["workers"]["0"]["smoke"]["cublas"]["float32"]["error"] = float("nan")
+    assert differences(healthy, broken) == {"cupy.cublas": "fail"}
+
+
+def test_ptx_newer_than_the_driver():
+    healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
+    broken["sections"]["workers"]["0"]["smoke"]["ptx"] = {"error": "cuda", "status": 222, "message": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
+    assert differences(healthy, broken) == {"cuda.ptx": "fail"}
+    assert "newer than the driver" in results(broken)["cuda.ptx"].text
+
+
+def test_missing_headers_stop_cupys_own_kernels_only():
+    healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
+    broken["sections"]["workers"]["0"]["smoke"]["elementwise"] = {"error": "compile", "message": 'cannot open source file "cuda_fp16.h"'}
+    assert differences(healthy, broken) == {"cupy.elementwise": "fail"}
+    assert "cuda_fp16.h" in results(broken)["cupy.elementwise"].text
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({"error": "timeout", "deadline": 60, "message": "x"}, "no answer within 60 s"),
+        ({"error": "timeout-unkillable", "deadline": 60, "message": "x"}, "only a reboot"),
+        ({"error": "crashed", "message": "the worker ended during smoke (killed by SIGSEGV)", "stderr": ""}, "SIGSEGV"),
+        ({"error": "out-of-memory", "status": 2, "message": "cudaErrorMemoryAllocation: out of memory"}, "out of GPU memory"),
+    ],
+)
+def test_a_worker_that_hangs_crashes_or_finds_no_memory(answer, words):
+    document = captured("h200-x1-smoke")
+    document["sections"]["workers"]["0"]["smoke"] = answer
+    found = results(document)
+    assert found["cupy.kernel"].verdict == "fail"
+    assert words in found["cupy.kernel"].text
+    assert found["torch.cuda"].verdict == "pass", "the next check ran"
+
+
+def test_two_copies_of_nccl_are_named():
+    healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
+    broken["sections"]["torch"]["loaded"]["libnccl"] = ["/usr/lib/libnccl.so.2", "/opt/gpusetup/lib/libnccl.so.2"]
+    assert differences(healthy, broken) == {"cuda.libraries": "fail"}
+    assert "libnccl" in results(broken)["cuda.libraries"].text
+
+
+def test_packages_of_two_cuda_majors():
+    healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
+    broken["sections"]["workers"]["0"]["hello"]["packages"]["nvidia-nccl-cu12"] = "2.27.3"
+    assert differences(healthy, broken) == {"cuda.libraries": "warn"}
+
+
+def test_torch_without_code_for_the_gpu_names_a_build_that_has_it():
+    document = captured("h200-x1-smoke")
+    document["sections"]["torch"]["arch_list"] = ["sm_50", "sm_60", "sm_70"]
+    found = results(document)["torch.build"]
+    assert found.verdict == "fail"
+    assert "torch==" in found.text
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures", "how"),
+    [
+        ("9.0", ["sm_80", "sm_90"], "machine code"),
+        ("8.9", ["sm_80", "sm_90"], "machine code"),
+        ("12.0", ["sm_80", "sm_90"], None),
+        ("12.0", ["sm_90", "compute_90"], "PTX"),
+        ("8.0", ["sm_86"], None),
+        ("10.3", ["sm_90a", "sm_100"], "machine code"),
+        ("9.0", ["sm_90a"], "machine code"),
+        ("7.0", ["sm_75", "compute_80"], None),
+    ],
+)
+def test_what_a_build_runs_on(capability, architectures, how):
+    assert runs(capability, architectures) == how
+
+
+def test_torch_that_is_a_cpu_build_or_missing():
+    document = captured("h200-x1-smoke")
+    document["sections"]["torch"] |= {"available": False, "cuda": None}
+    assert "without CUDA" in results(document)["torch.cuda"].text
+    del document["sections"]["torch"]
+    assert verdicts(document)["torch.cuda"] == "skip"
+    assert verdicts(document, Wanted({"stack": {"torch": {"version": "2.11.0"}}}))["torch.cuda"] == "fail"
+
+
+def test_tensorflow_that_computes_on_the_processor():
+    document = captured("h200-x1-smoke")
+    document["sections"]["tensorflow"] = {"version": "2.21.0", "built_with_cuda": True, "build": {}, "gpus": [], "devices": 0, "loaded": {}, "seconds": 5.0}
+    found = results(document)["tensorflow.gpu"]
+    assert found.verdict == "fail"
+    assert "0 of 1" in found.text
+
+
+def test_nvcc_that_cannot_compile():
+    document = captured("h200-x1-smoke")
+    document["sections"]["nvcc"] = {"error": "compile", "message": "gcc: warning\nerror: unsupported GNU version! gcc versions later than 14 are not supported!", "compiler": "/usr/local/cuda/bin/nvcc", "seconds": 1.0}
+    found = results(document)["nvcc.program"]
+    assert found.verdict == "fail"
+    assert "unsupported GNU version" in found.text
+
+
+# --- bandwidths -------------------------------------------------------------------------------------------------------
+
+
+def test_one_slow_pass_is_not_a_failure_and_two_are():
+    document = captured("h200-x1-full")
+    document["sections"]["memory"]["0"]["copy"] = [2000.0, 4280.0]
+    assert verdicts(document)["memory.copy"] == "pass"
+    document["sections"]["memory"]["0"]["copy"] = [2000.0, 2010.0]
+    found = results(document)["memory.copy"]
+    assert found.verdict == "fail"
+    assert (found.measured, found.limit) == (2010.0, pytest.approx(3466, abs=2))
+
+
+def test_warn_and_fail_are_different():
+    document = captured("h200-x1-full")
+    document["sections"]["pcie"]["0"]["nodes"]["0"]["h2d"] = [45.0, 45.2]
+    assert verdicts(document)["pcie.h2d"] == "warn"
+    document["sections"]["pcie"]["0"]["nodes"]["0"]["h2d"] = [25.0, 25.2]
+    assert verdicts(document)["pcie.h2d"] == "fail"
+
+
+def test_more_than_the_hardware_can_do_is_a_wrong_measurement():
+    document = captured("h200-x1-full")
+    document["sections"]["matrix"]["0"]["formats"]["bf16"]["tflops"] = [82545.9, 95100.3]
+    found = results(document)["matrix.bf16"]
+    assert found.verdict == "fail"
+    assert "measurement is wrong" in found.text
+
+
+def test_data_that_arrives_wrong():
+    healthy, broken = captured("h200-x4-full"), captured("h200-x4-full")
+    broken["sections"]["peer"]["wrong"][1][2] = 512
+    assert differences(healthy, broken) == {"p2p.access": "fail"}
+    broken = captured("h200-x4-full")
+    group = broken["sections"]["nccl"]["groups"][-1]
+    group["ranks"]["2"]["results"][3]["wrong"] = 4
+    assert differences(healthy, broken) == {"nccl.all-reduce": "fail"}
+
+
+def test_an_nvlink_pair_without_access():
+    healthy, broken = captured("h200-x4-full"), captured("h200-x4-full")
+    broken["sections"]["peer"]["access"][0][3] = False
+    assert differences(healthy, broken) == {"p2p.access": "fail"}
+
+
+def test_a_slow_pair_is_found_in_the_matrix():
+    healthy, broken = captured("h200-x4-full"), captured("h200-x4-full")
+    broken["sections"]["peer"]["write"][2][1] = [210.0, 212.0]
+    assert differences(healthy, broken) == {"p2p.write": "fail"}
+    assert "GPU 2 → GPU 1" in results(broken)["p2p.write"].text
+
+
+def test_a_slow_collective_fails_at_large_messages_and_warns_at_small_ones():
+    healthy = captured("h200-x4-full")
+    for size, verdict in ((4 << 30, "fail"), (16 << 20, "warn")):
+        broken = captured("h200-x4-full")
+        for rank in broken["sections"]["nccl"]["groups"][-1]["ranks"].values():
+            for part in rank["results"]:
+                if part["collective"] == "all_reduce" and part["bytes"] == size:
+                    part["bus"] = [value / 2.5 for value in part["bus"]]
+        assert differences(healthy, broken) == {"nccl.all-reduce": verdict}, size
+
+
+def test_a_rank_that_hangs():
+    document = captured("h200-x4-full")
+    document["sections"]["nccl"]["groups"][-1]["ranks"]["3"] = {"error": "timeout", "deadline": 120, "message": "x"}
+    found = results(document)["nccl.all-gather"]
+    assert found.verdict == "fail"
+    assert "120 s" in found.text
+
+
+def test_a_busy_gpu_is_measured_gently_and_not_judged():
+    found = results(captured("h200-x1-busy"))
+    assert found["gpu.idle"].verdict == "warn"
+    assert found["memory.copy"].verdict == "warn"
+    assert "gently" in found["memory.copy"].text
+    assert found["cupy.kernel"].verdict == "pass"
+
+
+def test_memory_that_is_full_of_somebodys_job():
+    found = results(captured("h200-x1-memory-full"))
+    assert found["cuda.context"].verdict == "fail"
+    assert "somebody's job" in found["cuda.context"].text
+    assert found["cupy.kernel"].verdict == "skip"
+
+
+def test_a_device_file_that_is_not_the_drivers():
+    found = results(captured("h200-x1-no-device"))
+    assert found["device.files"].verdict == found["cuda.context"].verdict == found["gpu.count"].verdict == "fail"
+    assert "took no GPU" in found["driver.responds"].text
+
+
+def test_between_hosts():
+    document = captured("h200-x4-full")
+    assert verdicts(document)["nccl.hosts"] == "skip"
+    document["sections"]["hosts"] = captured("h200-x4-hosts-first")["sections"]["hosts"]
+    found = results(document)["nccl.hosts"]
+    assert found.verdict == "pass"
+    assert "Socket" in found.text
+    document["sections"]["hosts"]["ranks"]["0"]["results"][0]["wrong"] = 3
+    assert verdicts(document)["nccl.hosts"] == "fail"
+    document["sections"]["hosts"] = {"error": "unreachable", "message": "gpu1 port 45123 did not hand out NCCL's id within 60 s"}
+    assert verdicts(document)["nccl.hosts"] == "fail"
+
+
+# --- stress -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_product_that_comes_out_differently():
+    healthy, broken = captured("h200-x1-stress"), captured("h200-x1-stress")
+    broken["sections"]["stress"]["workers"]["0"]["deviations"] = 1
+    assert differences(healthy, broken) == {"stress.compute": "fail"}
+
+
+def test_heat_under_load():
+    healthy, broken = captured("h200-x1-stress"), captured("h200-x1-stress")
+    broken["sections"]["stress"]["samples"][-1]["rows"][0]["reasons"] = "0x0000000000000040"
+    assert differences(healthy, broken) == {"stress.thermal": "fail"}
+
+
+def test_an_error_that_came_with_the_load():
+    healthy, broken = captured("h200-x1-stress"), captured("h200-x1-stress")
+    after = broken["sections"]["stress"]["after"]
+    after["smi"]["stdout"] = after["smi"]["stdout"].replace("<dram_uncorrectable>0<", "<dram_uncorrectable>1<", 1)
+    assert differences(healthy, broken) == {"stress.ecc": "fail"}
+    broken = captured("h200-x1-stress")
+    broken["sections"]["stress"]["after"]["kernel_log"]["lines"].append("NVRM: Xid (PCI:0000:00:06): 63, pid=1")
+    assert differences(healthy, broken) == {"stress.ecc": "fail"}

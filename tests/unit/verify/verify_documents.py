@@ -1,0 +1,57 @@
+"""Observations captured on real machines, and how to break them."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+from gpusetup.model.verdict import Result
+from gpusetup.verify.judge import judge
+from gpusetup.verify.machine import Machine, Wanted
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+Document = dict[str, Any]
+
+
+def captured(name: str) -> Document:
+    document: Document = json.loads((FIXTURES / "observations" / f"{name}.json").read_text(encoding="utf-8"))
+    return document
+
+
+def set_smi(document: Document, gpu: int, path: str, value: str) -> None:
+    """Change one text of nvidia-smi's XML."""
+    root = ET.fromstring(document["quick"]["smi"]["stdout"])
+    element = root.findall("gpu")[gpu].find(path)
+    assert element is not None, path
+    element.text = value
+    document["quick"]["smi"]["stdout"] = ET.tostring(root, encoding="unicode")
+
+
+def drop_gpu(document: Document, gpu: int) -> None:
+    """Take a GPU out of nvidia-smi's list, as one that fell off the bus."""
+    root = ET.fromstring(document["quick"]["smi"]["stdout"])
+    root.remove(root.findall("gpu")[gpu])
+    document["quick"]["smi"]["stdout"] = ET.tostring(root, encoding="unicode")
+
+
+def smi_says(document: Document, text: str, code: int, *, error: str | None = None) -> None:
+    """Let nvidia-smi answer with a message instead of a document."""
+    for name in ("smi", "smi_query", "smi_list", "topology", "nvlink_status", "nvlink_errors"):
+        document["quick"][name] |= {"stdout": text, "stderr": "", "rc": code, "error": error}
+    document["gpus"] = []
+
+
+def results(document: Document, wanted: Wanted | None = None) -> dict[str, Result]:
+    return {result.id: result for result in judge(Machine(document, wanted))}
+
+
+def verdicts(document: Document, wanted: Wanted | None = None) -> dict[str, str]:
+    return {name: result.verdict for name, result in results(document, wanted).items()}
+
+
+def differences(healthy: Document, broken: Document, wanted: Wanted | None = None) -> dict[str, str]:
+    """Which verdicts a fault changed: everything else must stay as it was."""
+    before, after = verdicts(healthy, wanted), verdicts(broken, wanted)
+    return {name: after[name] for name in after if after[name] != before[name]}
