@@ -27,8 +27,8 @@ _EXITS = {
     "interrupted": Exit.INTERRUPTED,
 }
 _COPIED = (
-    "simulated", "now", "stack", "actions", "removals", "holds", "reboot", "reboot_why", "download_bytes", "kind", "warnings",
-    "refusals",
+    "simulated", "now", "stack", "actions", "removals", "holds", "reboot", "reboot_why", "download_bytes", "kind",
+    "warnings", "refusals",
 )  # fmt: skip
 _REFUSED_BEFORE_CHANGE = ("gpu_preview", "gpu_facts")
 

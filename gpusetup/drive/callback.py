@@ -66,7 +66,7 @@ class EventWriter:
 
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
         self._started[host.get_name(), task._uuid] = time.monotonic()
-        self._write("begin", host=host.get_name(), task=_text(task._uuid), name=_text(task.get_name()))
+        self._write("begin", host=host.get_name(), task=_text(task._uuid), name=_name(task))
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._result("changed" if result.is_changed() else "ok", result)
@@ -94,7 +94,7 @@ class EventWriter:
         data = getattr(result, "result", None) or result._result
         key = (host.get_name(), task._uuid)
         began = self._started.pop(key, None) if ends else self._started.get(key)
-        fields: dict[str, Any] = {"host": host.get_name(), "task": _text(task._uuid), "name": _text(task.get_name())}
+        fields: dict[str, Any] = {"host": host.get_name(), "task": _text(task._uuid), "name": _name(task)}
         if began is not None:
             fields["seconds"] = round(time.monotonic() - began, 3)
         if task.no_log or data.get("_ansible_no_log"):
@@ -123,6 +123,11 @@ def _text(value: Any) -> str:
     return str(value)
 
 
+def _name(task: Any) -> str:
+    """Return a task's own name, without the role that Ansible puts before it."""
+    return _text(task.get_name()).rpartition(" : ")[2]
+
+
 def _own(task: Any) -> bool:
     return str(task.action).rpartition(".")[2].startswith(_OWN)
 
@@ -130,7 +135,7 @@ def _own(task: Any) -> bool:
 def _task_document(task: Any) -> dict[str, Any]:
     role = getattr(task, "_role", None)
     return {
-        "name": _text(task.get_name()),
+        "name": _name(task),
         "action": _text(task.action),
         "role": _text(role.get_name()) if role else "",
     }

@@ -127,7 +127,7 @@ class Track:
             return
         data = event.get("data")
         if kind in {"poll", "retry"}:
-            host.detail = str((data or {}).get("progress", "")) or host.detail
+            host.detail = _progress((data or {}).get("progress")) or host.detail
             return
         host.tasks += 1
         phase = str(task.get("role") or action)
@@ -142,3 +142,11 @@ class Track:
             message = "the task's output is hidden" if event.get("hidden") else str(event.get("message", ""))
             host.failure = Failure(name, message, kind == "unreachable", document=event.get("failure"))
         host.task, host.detail = "", ""
+
+
+def _progress(told: Any) -> str:
+    """Return how far a long step is: what it does at the moment, and the percentage of it."""
+    if isinstance(told, dict):
+        percent = f"{told['percent']} % " if told.get("percent") is not None else ""
+        return f"{told.get('step', '')} {percent}{told.get('message', '')}".strip()
+    return str(told or "")

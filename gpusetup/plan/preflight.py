@@ -23,7 +23,7 @@ __all__ = ["driver_refusals", "host_refusals"]
 _DRIVER_GUESTS = {
     "wsl": (
         "this is WSL: Windows brings the driver",
-        'install or update NVIDIA\'s driver on Windows; inside, ask for libraries only: gpusetup_components=["cuda", "cupy"]',
+        "install or update NVIDIA's driver on Windows, then repeat: a driver that works is kept",
     ),
     "container": (
         "this is a container: it shares the kernel, and the driver, of its host",

@@ -46,7 +46,8 @@ class DebianArchive:
         """Kernel modules, user space and headers."""
         return (
             "nvidia*-kernel-dkms", "nvidia-smi", "nvidia-tesla-*-smi", "nvidia-persistenced", "libcuda1",
-            "libnvidia-tesla-*-cuda1", "libnvidia-ml1", "firmware-nvidia-gsp", "libnccl2", "nvidia-cuda-toolkit", "nvidia-cudnn",
+            "libnvidia-tesla-*-cuda1", "libnvidia-ml1", "firmware-nvidia-gsp", "libnccl2", "nvidia-cuda-toolkit",
+            "nvidia-cudnn",
             f"linux-headers-{context.facts.kernel.next}", f"linux-headers-{debian_arch(context.facts.arch)}",
         )  # fmt: skip
 

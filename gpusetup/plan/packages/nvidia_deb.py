@@ -1,6 +1,6 @@
 """NVIDIA's repositories for Ubuntu and Debian.
 
-Ubuntu: the branch is in the names up to 580; from 590 a pinning package chooses the version (driver guides 590 and later).
+Ubuntu: the branch is in the names up to 580; from 590 a pinning package chooses the version (guides 590 and later).
 Debian: Debian's own names underneath (`nvidia-kernel-open-dkms`, `nvidia-driver-cuda`), never the branch.
 """
 
@@ -22,7 +22,8 @@ __all__ = ["NvidiaDebian", "NvidiaUbuntu"]
 
 PINNING_FROM = 590
 _HELD = (
-    "nvidia-*", "libnvidia-*", "libcuda1", "libnvsdm*", "cuda-drivers*", "xserver-xorg-video-nvidia*", "firmware-nvidia-*",
+    "nvidia-*", "libnvidia-*", "libcuda1", "libnvsdm*", "cuda-drivers*", "xserver-xorg-video-nvidia*",
+    "firmware-nvidia-*",
 )  # fmt: skip
 _COMMON = ("cuda-toolkit-*", "libcudnn*-cuda-*", "libnccl2", "libnccl-dev", "nvidia-fabricmanager*", "libnvidia-nscq*")
 
@@ -40,8 +41,10 @@ class NvidiaUbuntu:
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Kernel modules by name family, user space, and the libraries."""
         return (
-            "nvidia-dkms-*", "nvidia-headless-no-dkms-*", "nvidia-utils*", "nvidia-compute-utils*", "libnvidia-compute*",
-            "nvidia-driver-pinning-*", "nvidia-open*", "cuda-drivers*", f"linux-headers-{context.facts.kernel.next}", *_COMMON,
+            "nvidia-dkms-*", "nvidia-headless-no-dkms-*", "nvidia-utils*", "nvidia-compute-utils*",
+            "libnvidia-compute*",
+            "nvidia-driver-pinning-*", "nvidia-open*", "cuda-drivers*",
+            f"linux-headers-{context.facts.kernel.next}", *_COMMON,
         )  # fmt: skip
 
     def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
@@ -109,7 +112,8 @@ class NvidiaDebian:
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Kernel modules, user space, and the libraries."""
         return (
-            "nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-driver-cuda", "nvidia-driver-pinning-*", "nvidia-smi",
+            "nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-driver-cuda", "nvidia-driver-pinning-*",
+            "nvidia-smi",
             "libcuda1", "nvidia-persistenced", "nvidia-open*", "cuda-drivers*",
             f"linux-headers-{context.facts.kernel.next}", *_COMMON,
         )  # fmt: skip

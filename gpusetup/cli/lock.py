@@ -1,0 +1,128 @@
+"""Resolve a stack and keep it: as a lock, as Ansible variables for the roles, or as a requirements file for pip.
+
+examples:
+  gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json
+  gpusetup lock --gpu t4 --os debian12 --vars > group_vars/gpu/stack.json
+  gpusetup lock torch cupy --pip > requirements.txt      and pip install -r, without root
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.lock import Lock
+    from gpusetup.model.stack import Resolution
+
+__all__ = ["add_arguments", "load_lock", "run", "write_lock"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_requirements(parser)
+    options.add_request(parser)
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--vars", action="store_true", help="as variables for the Ansible roles; needs --os")
+    shape.add_argument("--pip", action="store_true", help="as a requirements file, the CUDA libraries as wheels")
+    parser.add_argument(
+        "--source", default="nvidia", metavar="WHERE", help="for --vars: nvidia, distro or a mirror's URL"
+    )
+    options.add_output(parser, ("json", "text"))
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Resolve and print."""
+    from gpusetup.cli.requests import request_of
+    from gpusetup.matrix.load import matrix as load_matrix
+    from gpusetup.plan.lock import lock_of
+    from gpusetup.resolve.api import resolve
+
+    if arguments.facts is not None:
+        raise BadInputError(
+            "GS-343", "a lock is made of a request, not of facts", path="--from", hint="gpusetup plan plans hosts"
+        )
+    matrix = load_matrix()
+    resolution = resolve(request_of(arguments, matrix), matrix)
+    lock = lock_of(resolution, matrix)
+    if arguments.pip:
+        output.write_answer(_pip_text(lock), arguments.out)
+    elif arguments.vars:
+        output.write_answer(output.json_text(_variables(arguments, resolution, matrix)), arguments.out)
+    elif arguments.format == "text":
+        from gpusetup.cli.plan_text import stack_line
+
+        output.write_answer(stack_line(lock.stack), arguments.out)
+    else:
+        output.write_answer(output.json_text(lock), arguments.out)
+    for text in resolution.warnings:
+        output.warn(text)
+    return Exit.DONE
+
+
+def write_lock(resolution: Resolution, matrix: Matrix, path: str) -> None:
+    """Write the lock of a resolution to a file."""
+    from gpusetup.plan.lock import lock_of
+
+    output.write_answer(output.json_text(lock_of(resolution, matrix)), path)
+
+
+def load_lock(path: str) -> Lock:
+    """Read a lock from a file."""
+    from gpusetup.plan.lock import read_lock
+
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise BadInputError("GS-344", f"cannot read the lock: {error.strerror}", path=path) from error
+    return read_lock(raw, path)
+
+
+def _pip_text(lock: Lock) -> str:
+    head = f"# gpusetup lock {lock.digest[:12]}, matrix of {lock.matrix.date}\n"
+    return head + "".join(f"{line}\n" for line in lock.pip.wheels)
+
+
+def _variables(arguments: argparse.Namespace, resolution: Resolution, matrix: Matrix) -> dict[str, object]:
+    from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host
+    from gpusetup.plan.offers import Offers
+    from gpusetup.plan.packages import family_for
+    from gpusetup.plan.packages.base import Context
+    from gpusetup.plan.repository import directory_of, repository_of
+    from gpusetup.plan.settings import read_level, settings_for
+    from gpusetup.plan.variables import role_variables
+    from gpusetup.plan.wanted import wanted_of
+
+    if not arguments.os:
+        raise BadInputError(
+            "GS-345", "package names depend on the distribution", path="--os", hint="name it: --os ubuntu24.04"
+        )
+    facts = imagined_host(resolution.request)
+    settings = settings_for({}, read_level({"source": arguments.source}, "--source"), resolution.request.requirements)
+    directory = directory_of(matrix.repos, facts)
+    family = family_for(facts.os, settings.source, directory.directory if directory else None)
+    if family is None:
+        raise BadInputError(
+            "GS-331", f"no packages are known for {arguments.os} from {settings.source}", path="--source"
+        )
+    context = Context(
+        facts=facts, settings=settings, offers=Offers(None), repository=repository_of(matrix.repos, facts, settings)
+    )
+    wanted, _ = wanted_of(context, family, resolution.stack, matrix)
+    variables = role_variables(facts, wanted)
+    variables["gpu_packages_prerequisites"] = [
+        package for package in variables["gpu_packages_prerequisites"] if UNKNOWN_KERNEL not in str(package)
+    ]
+    print(
+        "note: kernel headers and NVSwitch depend on the host: add linux-headers (kernel-devel) of its kernel to "
+        "gpu_packages_prerequisites, and fabric manager where there are switches; `gpusetup plan` knows both",
+        file=sys.stderr,
+    )
+    return dict(variables)

@@ -1,0 +1,34 @@
+"""A resolved stack to keep: the document gpusetup/lock/1. Two machines with one lock get one stack."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gpusetup.model.request import Request
+from gpusetup.model.stack import MatrixStamp, Stack
+
+__all__ = ["SCHEMA", "Lock", "PipRequirements"]
+
+SCHEMA = "gpusetup/lock/1"
+
+
+class PipRequirements(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Python side as requirements files: on a system toolkit, and with the CUDA libraries as wheels."""
+
+    system: tuple[str, ...]
+    wheels: tuple[str, ...]
+
+
+class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document."""
+
+    schema: Literal["gpusetup/lock/1"] = "gpusetup/lock/1"
+    ok: bool = True
+    matrix: MatrixStamp
+    request: Request
+    stack: Stack
+    pip: PipRequirements
+    digest: str
+    """SHA-256 over stack and pip lines: what two locks have in common when they mean the same."""

@@ -1,0 +1,57 @@
+"""A host of which only distribution and CPU are known: enough for package names, nothing is claimed beyond that."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.model.facts import HostFacts
+
+if TYPE_CHECKING:
+    from gpusetup.model.request import Request
+
+__all__ = ["UNKNOWN_KERNEL", "imagined_host"]
+
+UNKNOWN_KERNEL = "unknown"
+_CODENAMES = {
+    "debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie",
+    "ubuntu20.04": "focal", "ubuntu22.04": "jammy", "ubuntu24.04": "noble", "ubuntu26.04": "resolute",
+}  # fmt: skip
+_DEBIAN_LIKE = ("debian", "ubuntu")
+
+
+def imagined_host(request: Request) -> HostFacts:
+    """Return the host that a request describes."""
+    label = request.os or ""
+    match = re.fullmatch(r"([a-z]+)([\d.]*)", label)
+    name, version = match.groups() if match else ("", "")
+    debian = name in _DEBIAN_LIKE
+    codename = _CODENAMES.get(label)
+    archive = [codename, f"{codename}-updates", f"{codename}-security"] if codename else []
+    document: dict[str, Any] = {
+        "os": {"id": name, "version_id": version, "codename": codename, "name": label,
+               "family": "debian" if debian else "redhat"},
+        "arch": request.arch or "x86_64",
+        "kernel": {"running": UNKNOWN_KERNEL, "next": UNKNOWN_KERNEL, "next_basis": "not a host"},
+        "boot": {"id": None, "time": None},
+        "gpus": [],
+        "nvswitch": None,
+        "driver": None,
+        "nouveau": {"loaded": False, "blacklisted": False, "in_initramfs": None},
+        "secure_boot": None,
+        "firmware": {"uefi": False, "setup_mode": None, "lockdown": None, "signatures_enforced": False},
+        "virtualisation": {"kind": "unknown", "cloud": None, "vendor": None, "product": None, "laptop": False,
+                           "container": None, "wsl": False, "driver_refused": None},
+        "cuda": {},
+        "containers": {},
+        "smi": None,
+        "display": {},
+        "packages": {
+            "manager": "apt" if debian else "dnf",
+            "automatic_upgrades": {"enabled": False, "excludes_nvidia": False},
+            "sources": [{"file": "", "uri": "", "suites": [suite], "components": ["main"]} for suite in archive],
+        },
+    }  # fmt: skip
+    return msgspec.convert(document, HostFacts)

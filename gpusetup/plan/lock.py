@@ -1,0 +1,75 @@
+"""Make a lock of a resolution, read one back, and turn it into requirements that leave no choice."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.lock import SCHEMA, Lock, PipRequirements
+from gpusetup.model.request import COMPONENTS, Requirement
+from gpusetup.plan.python import python_requirements
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.stack import Resolution, Stack
+
+__all__ = ["exact_requirements", "lock_of", "read_lock"]
+
+
+def lock_of(resolution: Resolution, matrix: Matrix) -> Lock:
+    """Return the lock of a resolution."""
+    stack = resolution.stack
+    pip = PipRequirements(
+        system=python_requirements(stack, matrix.cuda, matrix.nccl, wheels=False),
+        wheels=python_requirements(stack, matrix.cuda, matrix.nccl, wheels=True),
+    )
+    return Lock(matrix=resolution.matrix, request=resolution.request, stack=stack, pip=pip, digest=_digest(stack, pip))
+
+
+def read_lock(raw: bytes, path: str) -> Lock:
+    """Read a lock; one that was edited is refused, for its digest no longer speaks for it."""
+    try:
+        document = msgspec.json.decode(raw)
+        if isinstance(document, dict) and document.get("schema") != SCHEMA:
+            raise BadInputError(
+                "GS-340",
+                f"{path} is no lock: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
+                path=f"{path}:$.schema",
+                hint="write one with: gpusetup lock --out gpu.lock.json",
+            )
+        lock = msgspec.convert(document, Lock)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        text, _, where = str(error).partition(" - at `")
+        raise BadInputError(
+            "GS-341",
+            f"the lock cannot be used: {text}",
+            path=f"{path}:{where.rstrip('`') or '$'}",
+            hint="make it again",
+        ) from error
+    if lock.digest != _digest(lock.stack, lock.pip):
+        raise BadInputError(
+            "GS-342",
+            "the lock was changed after it was made: its digest does not fit",
+            path=f"{path}:$.digest",
+            hint="make it again with the versions you want: gpusetup lock 'torch==2.6.*' --out FILE",
+        )
+    return lock
+
+
+def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
+    """Return requirements that only this stack satisfies."""
+    requirements = []
+    for name in COMPONENTS:
+        chosen = getattr(stack, name)
+        if chosen is None or not chosen.version:
+            continue
+        variant = chosen.variant if name == "torch" else ""
+        requirements.append(Requirement(component=name, specifier=f"=={chosen.version}", variant=variant))
+    return tuple(requirements)
+
+
+def _digest(stack: Stack, pip: PipRequirements) -> str:
+    return hashlib.sha256(msgspec.json.encode([stack, pip], order="deterministic")).hexdigest()
