@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ten throw-away hosts of mixed kind (stand-in packages): a dynamic inventory, because the lab makes its own signing key.
+"""Ten throw-away hosts of mixed kind with stand-in packages; dynamic, because the lab makes its own signing key.
 
 ./dev lab up --inventory inventory/lab-mixed.py && ./dev apply inventory/lab-mixed.py
 """
@@ -49,4 +49,4 @@ def inventory() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({} if "--host" in sys.argv else inventory(), indent=1))
+    sys.stdout.write(json.dumps({} if "--host" in sys.argv else inventory(), indent=1) + "\n")

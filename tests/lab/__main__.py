@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -32,6 +33,8 @@ def main() -> int:
     power = commands.add_parser("power", help="cut, on, reboot, unplug or plug a host")
     power.add_argument("action", choices=["cut", "on", "reboot", "unplug", "plug"])
     power.add_argument("host")
+    platforms = commands.add_parser("platforms", help="for molecule: a list of platforms on stdin; says how to reach them")
+    platforms.add_argument("action", choices=["up", "down"])
     arguments = parser.parse_args()
     try:
         return COMMANDS[arguments.command](arguments)
@@ -48,7 +51,9 @@ def _up(arguments: argparse.Namespace) -> int:
     hosts = fleet.up([spec for spec in specs if not arguments.host or spec.name in arguments.host])
     for host in hosts:
         print(f"{host.name}  {host.address}  {host.spec.flavour}  {host.spec.machine}")
-    print(f"{len(hosts)} host{'s' if len(hosts) != 1 else ''} up in {time.monotonic() - started:.1f} s", file=sys.stderr)
+    print(
+        f"{len(hosts)} host{'s' if len(hosts) != 1 else ''} up in {time.monotonic() - started:.1f} s", file=sys.stderr
+    )
     return 0
 
 
@@ -91,7 +96,24 @@ def _power(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = {"up": _up, "down": _down, "status": _status, "ssh": _ssh, "exec": _ssh, "power": _power}
+def _platforms(arguments: argparse.Namespace) -> int:
+    from tests.lab import fleet
+    from tests.lab.places import SSH_KEY
+    from tests.lab.repository import build
+
+    wanted = json.load(sys.stdin)
+    if arguments.action == "down":
+        fleet.down([platform["name"] for platform in wanted])
+        return 0
+    build.ready()
+    hosts = fleet.up([fleet.spec_of(platform["name"], platform) for platform in wanted])
+    reach = {"user": "root", "port": 22, "identity_file": str(SSH_KEY)}
+    print(json.dumps([{"instance": host.name, "address": host.address, **reach} for host in hosts]))
+    return 0
+
+
+COMMANDS = {
+    "platforms": _platforms,"up": _up, "down": _down, "status": _status, "ssh": _ssh, "exec": _ssh, "power": _power}
 
 if __name__ == "__main__":
     sys.exit(main())

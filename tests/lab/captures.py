@@ -32,7 +32,15 @@ class Gpu:
     display: bool = False
 
 
-T4 = Gpu(name="Tesla T4", device="0x1eb8", subsystem="0x12a2", memory_mib=15360, capability="7.5", architecture="Turing", power_w=70)
+T4 = Gpu(
+    name="Tesla T4",
+    device="0x1eb8",
+    subsystem="0x12a2",
+    memory_mib=15360,
+    capability="7.5",
+    architecture="Turing",
+    power_w=70,
+)
 V100 = Gpu(
     name="Tesla V100-SXM2-16GB", device="0x1db1", subsystem="0x1212",
     memory_mib=16384, capability="7.0", architecture="Volta", power_w=300,
@@ -95,9 +103,15 @@ def write(machine: Machine, root: Path) -> None:
     for index in range(machine.nvswitches):
         _device(root, f"0000:80:{index:02x}.0", BRIDGE_OTHER, "0x10de", "0x22a3", "0x10de", "0x1796", link=True)
     flags = "fpu vme sse sse2 ht syscall nx lm" + (" hypervisor" if machine.guest else "")
-    _write(root, "proc/cpuinfo", f"processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: {flags}\n\n")
+    _write(
+        root,
+        "proc/cpuinfo",
+        f"processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R)\nflags\t\t: {flags}\n\n",
+    )
     _write(root, "proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz root=/dev/vda1 ro quiet\n")
-    _write(root, "proc/modules", "virtio_net 73728 0 - Live 0x0000000000000000\next4 983040 1 - Live 0x0000000000000000\n")
+    _write(
+        root, "proc/modules", "virtio_net 73728 0 - Live 0x0000000000000000\next4 983040 1 - Live 0x0000000000000000\n"
+    )
     _write(root, "sys/class/dmi/id/sys_vendor", machine.vendor + "\n")
     _write(root, "sys/class/dmi/id/product_name", machine.product + "\n")
     _write(root, "sys/class/dmi/id/chassis_type", "1\n" if machine.guest else "23\n")
@@ -119,7 +133,9 @@ def _smi(gpu: Gpu, index: int) -> dict[str, object]:
     }
 
 
-def _device(root: Path, address: str, kind: str, vendor: str, device: str, subvendor: str, subdevice: str, *, link: bool = False) -> None:
+def _device(
+    root: Path, address: str, kind: str, vendor: str, device: str, subvendor: str, subdevice: str, *, link: bool = False
+) -> None:
     folder = f"sys/bus/pci/devices/{address}"
     values = {
         "class": kind, "vendor": vendor, "device": device, "subsystem_vendor": subvendor, "subsystem_device": subdevice,

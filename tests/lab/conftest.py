@@ -87,7 +87,9 @@ def _factory(wanted_by: str) -> Iterator[Callable[..., list[Host]]]:
 def lab_inventory(tmp_path: Path) -> Callable[..., Path]:
     """Write an inventory of hosts: lab_inventory([h1, h2], {"gpusetup_source": "distro"}, {h1: {"gpusetup_torch": "2.6.*"}})."""
 
-    def write(hosts: list[Host], variables: dict[str, str] | None = None, per_host: dict[Host, dict[str, str]] | None = None) -> Path:
+    def write(
+        hosts: list[Host], variables: dict[str, str] | None = None, per_host: dict[Host, dict[str, str]] | None = None
+    ) -> Path:
         lines = ["[lab]"]
         for host in hosts:
             own = {"ansible_host": host.address, **(per_host or {}).get(host, {})}
@@ -97,7 +99,9 @@ def lab_inventory(tmp_path: Path) -> Callable[..., Path]:
             "ansible_user": "root",
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_private_key_file": str(SSH_KEY),
-            "ansible_ssh_common_args": " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(" -o"),
+            "ansible_ssh_common_args": " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(
+                " -o"
+            ),
             **(variables or {}),
         }
         lines += ["", "[lab:vars]", *(f"{key}={value}" for key, value in common.items())]

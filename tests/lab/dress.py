@@ -117,7 +117,9 @@ def _rocky_sources(root: Path) -> None:
             f"[{name}]\nname=Rocky Linux 9 - {name} (lab stand-in)\nbaseurl={repositories.rocky}/{name}\n"
             f"gpgcheck=1\nenabled={enabled}\ngpgkey=file:///{key}\n",
         )
-    (root / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\nbest=True\nskip_if_unavailable=False\n")
+    (root / "etc/dnf/dnf.conf").write_text(
+        "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\nbest=True\nskip_if_unavailable=False\n"
+    )
     (root / "etc/dnf/plugins/local.conf").write_text("[main]\nenabled = false\n")
     # The kernel and the shell that are there belong to packages, in rpm's database as on a real host.
     run(["chroot", root, "rpm", "--import", f"/{key}"])

@@ -34,7 +34,7 @@ def _ubuntu(version: str, codename: str, kernel: str) -> Flavour:
             "UBUNTU_CODENAME": codename,
         },
         files={
-            "etc/lsb-release": f'DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version}\nDISTRIB_CODENAME={codename}\n'
+            "etc/lsb-release": f"DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version}\nDISTRIB_CODENAME={codename}\n"
             f'DISTRIB_DESCRIPTION="Ubuntu {version} LTS"\n',
         },
         absent=("etc/debian_version",),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.lab import machine
 from tests.lab.flavours import FLAVOURS
@@ -23,17 +24,25 @@ def specs_of(inventory: Path) -> list[HostSpec]:
     """The lab hosts of an inventory: those with a `lab_flavour`."""
     argv = [sys.executable, "-m", "ansible", "inventory", "-i", str(inventory), "--list"]
     listed = json.loads(run(argv, cwd=CHECKOUT).stdout)
-    specs = []
-    for name, variables in listed["_meta"]["hostvars"].items():
-        words = {key.removeprefix("lab_"): value for key, value in variables.items() if key.startswith("lab_")}
-        if "flavour" in words:
-            try:
-                specs.append(HostSpec(name=name, address=variables["ansible_host"], **words))
-            except (TypeError, KeyError) as error:
-                raise LabError(f"{inventory}: host {name}: {error}") from None
+    specs = [
+        spec_of(name, variables, variables.get("ansible_host", ""))
+        for name, variables in listed["_meta"]["hostvars"].items()
+        if "lab_flavour" in variables
+    ]
     if not specs:
         raise LabError(f"{inventory} names no lab host (none has the variable lab_flavour)")
     return specs
+
+
+def spec_of(name: str, variables: dict[str, Any], address: str = "") -> HostSpec:
+    """What the variables that begin with `lab_` ask for."""
+    words = {key.removeprefix("lab_"): value for key, value in variables.items() if key.startswith("lab_")}
+    known = {item.name for item in dataclasses.fields(HostSpec)} - {"name", "address"}
+    if set(words) - known:
+        raise LabError(
+            f"host {name}: unknown variable lab_{min(set(words) - known)}; known: {', '.join(sorted(f'lab_{word}' for word in known))}",
+        )
+    return HostSpec(name=name, address=address, **words)
 
 
 def up(specs: Sequence[HostSpec]) -> list[Host]:
@@ -49,7 +58,7 @@ def up(specs: Sequence[HostSpec]) -> list[Host]:
 def _one(spec: HostSpec, present: HostSpec | None) -> Host:
     if present is None:
         return Host.create(spec)
-    if present != spec:
+    if present != (spec if spec.address else dataclasses.replace(spec, address=present.address)):
         raise LabError(f"the lab host {spec.name} exists and is different ({present}): take it down first")
     host = Host(present)
     if not host.mounted:  # this machine was rebooted since

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -43,7 +44,9 @@ class HostSpec:
         known = {"flavour": FLAVOURS, "machine": MACHINES, "network": {"none": 0, "mirror": 0}}
         for key, names in known.items():
             if getattr(self, key) not in names:
-                raise LabError(f"host {self.name}: unknown {key} {getattr(self, key)!r}; known: {', '.join(sorted(names))}")
+                raise LabError(
+                    f"host {self.name}: unknown {key} {getattr(self, key)!r}; known: {', '.join(sorted(names))}"
+                )
 
 
 class Host:
@@ -64,14 +67,17 @@ class Host:
         with locked("addresses"):
             taken = {known.address for known in cls.all_specs()}
             if any(known.name == spec.name for known in cls.all_specs()):
-                raise LabError(f"a lab host named {spec.name} exists already: python -m tests.lab down --host {spec.name}")
+                raise LabError(
+                    f"a lab host named {spec.name} exists already: python -m tests.lab down --host {spec.name}"
+                )
             address = spec.address or network.free_address(taken)
             if address in taken:
                 raise LabError(f"host {spec.name}: the address {address} belongs to another lab host")
             spec = dataclasses.replace(spec, address=address)
             host = cls(spec)
             host.folder.mkdir(parents=True)
-            (host.folder / "host.json").write_text(json.dumps(dataclasses.asdict(spec)))
+            (host.folder / "host.new").write_text(json.dumps(dataclasses.asdict(spec)))
+            (host.folder / "host.new").rename(host.folder / "host.json")
         try:
             network.bridge_up()
             host._mount()
@@ -85,13 +91,10 @@ class Host:
 
     @staticmethod
     def all_specs() -> list[HostSpec]:
-        specs = []
-        for path in sorted(HOSTS.glob("*/host.json")):
-            try:
-                specs.append(HostSpec(**json.loads(path.read_text())))
-            except (OSError, ValueError):  # just being removed by another process
-                continue
-        return specs
+        texts = filter(
+            None, map(_text, sorted(HOSTS.glob("*/host.json")))
+        )  # one may just be made or removed by another
+        return [HostSpec(**json.loads(text)) for text in texts]
 
     @classmethod
     def existing(cls, name: str) -> Host:
@@ -153,7 +156,9 @@ class Host:
             except LabError:
                 pass
             time.sleep(0.05)
-        raise LabError(f"{self.name} did not come back within {timeout:.0f} s; its console: {self.folder / 'console.log'}")
+        raise LabError(
+            f"{self.name} did not come back within {timeout:.0f} s; its console: {self.folder / 'console.log'}"
+        )
 
     def destroy(self) -> None:
         """Leave nothing of it: processes, mounts, network, files."""
@@ -175,7 +180,9 @@ class Host:
 
     # -- use ------------------------------------------------------------------------------------------------------
 
-    def ssh(self, *argv: str, user: str = "root", check: bool = True, timeout: float = 120, text: str | None = None) -> CompletedProcess[str]:
+    def ssh(
+        self, *argv: str, user: str = "root", check: bool = True, timeout: float = 120, text: str | None = None
+    ) -> CompletedProcess[str]:
         """Run a command as a person would, over SSH; arguments are quoted for the remote shell."""
         return run([*self.ssh_argv(user), shlex.join(argv)], check=check, timeout=timeout, text=text)
 
@@ -183,7 +190,7 @@ class Host:
         return ["ssh", "-F", "/dev/null", "-i", str(SSH_KEY), *SSH_OPTIONS, f"{user}@{self.address}"]
 
     def boot_id(self) -> str:
-        return self.ssh("cat", "/proc/sys/kernel/random/boot_id", timeout=10).stdout.strip()
+        return self.ssh("cat", "/proc/sys/kernel/random/boot_id", timeout=30).stdout.strip()
 
     def wait(self, timeout: float = 60) -> None:
         """Until SSH answers and systemd has started everything."""
@@ -220,7 +227,9 @@ class Host:
     def fill_disk(self, mount: str = "/", *, leave_mib: int = 0) -> None:
         """Fill a disk that the spec gave a size of its own; `free_disk` undoes it."""
         if mount not in self.spec.disks:
-            raise LabError(f"{mount} of {self.name} is no disk of its own (spec: disks={{{mount!r}: MiB}}): filling it would fill this machine's")
+            raise LabError(
+                f"{mount} of {self.name} is no disk of its own (spec: disks={{{mount!r}: MiB}}): filling it would fill this machine's"
+            )
         folder = self.folder / "disk" if mount == "/" else self.path(mount)
         status = os.statvfs(folder)
         size = status.f_bavail * status.f_frsize - leave_mib * 1024**2
@@ -253,7 +262,17 @@ class Host:
             upper, work = disk / "upper", disk / "work"
         for folder in (upper, work, self.root):
             folder.mkdir()
-        run(["mount", "-t", "overlay", "gpusetup-lab", "-o", f"lowerdir={lower},upperdir={upper},workdir={work}", self.root])
+        run(
+            [
+                "mount",
+                "-t",
+                "overlay",
+                "gpusetup-lab",
+                "-o",
+                f"lowerdir={lower},upperdir={upper},workdir={work}",
+                self.root,
+            ]
+        )
         for number, (mount, size) in enumerate(sorted(self.spec.disks.items())):
             if mount == "/":
                 continue
@@ -347,16 +366,12 @@ def _numbers(path: Path) -> list[int]:
 
 
 def _kill(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _reap(pid: int | None) -> None:
     """The supervisor may be our own child; a zombie would look alive to the next one who asks."""
     if pid:
-        try:
+        with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:
-            pass

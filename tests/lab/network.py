@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -45,7 +46,20 @@ def bridge_up() -> None:
     with locked("bridge"):
         if not Path(f"/sys/class/net/{BRIDGE}").exists():
             # A hardware address of its own: else it takes one of its ports', and changes as hosts come and go.
-            run(["ip", "link", "add", BRIDGE, "address", hardware_address(GATEWAY), "type", "bridge", "forward_delay", "0"])
+            run(
+                [
+                    "ip",
+                    "link",
+                    "add",
+                    BRIDGE,
+                    "address",
+                    hardware_address(GATEWAY),
+                    "type",
+                    "bridge",
+                    "forward_delay",
+                    "0",
+                ]
+            )
             run(["ip", "addr", "add", f"{GATEWAY}/{PREFIX}", "dev", BRIDGE])
             run(["ip", "link", "set", BRIDGE, "up"])
         _server_up()
@@ -125,9 +139,7 @@ def _server_down() -> None:
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + 5
         while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-            try:
+            with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                pass
             time.sleep(0.02)
     (STATE / "server.pid").unlink(missing_ok=True)

@@ -21,7 +21,8 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     head = await reader.readuntil(b"\r\n\r\n")
     client = writer.get_extra_info("peername")[0]
     if not (network.MIRROR_CLIENTS / client).exists():
-        return await _refuse(writer, b"403 Forbidden", b"this lab host was made without network=mirror\n")
+        await _refuse(writer, b"403 Forbidden", b"this lab host was made without network=mirror\n")
+        return
     request, _, rest = head.partition(b"\r\n")
     method, target, _ = request.decode("latin-1").split(" ", 2)
     upstream = mirror.apt_proxy()
@@ -29,7 +30,8 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     try:
         remote_reader, remote_writer = await asyncio.open_connection(place.hostname, place.port or 80)
     except OSError as error:
-        return await _refuse(writer, b"502 Bad Gateway", f"the lab's proxy reaches no {place.hostname}: {error}\n".encode())
+        await _refuse(writer, b"502 Bad Gateway", f"the lab's proxy reaches no {place.hostname}: {error}\n".encode())
+        return
     if upstream:
         remote_writer.write(head)
     elif method == "CONNECT":

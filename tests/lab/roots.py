@@ -16,10 +16,10 @@ from tests.lab.process import run
 HOOKS = SOURCE / "rootfs"
 MAX_AGE_DAYS = 14  # then the mirror has moved on: kernels of the cached root may have no headers there any more
 
-COMMON = (
-    "systemd systemd-sysv dbus openssh-server python3 python3-apt iproute2 ca-certificates sudo procps kmod zstd "
-    "linux-image-amd64"
-).split()
+COMMON = [
+    "systemd", "systemd-sysv", "dbus", "openssh-server", "python3", "python3-apt", "iproute2", "ca-certificates", "sudo",
+    "procps", "kmod", "zstd", "linux-image-amd64",
+]  # fmt: skip
 BUILD_TOOLS = ["dkms", "linux-headers-amd64", "python3-venv", "gnupg"]
 EL_TOOLS = ["dnf", "rpm", "dnf-plugins-core", "linux-headers-amd64", "make", "patch", "kmod", "python3-venv"]
 
@@ -71,7 +71,7 @@ class Root:
             "mmdebstrap", "--variant=minbase", "--components=main,contrib,non-free,non-free-firmware",
             f"--include={','.join(self.packages)}",
             f"--customize-hook={HOOKS / 'customize.sh'}",
-            *([f"--customize-hook=sh {SOURCE / self.hook} \"$1\""] if self.hook else []),
+            *([f'--customize-hook=sh {SOURCE / self.hook} "$1"'] if self.hook else []),
             *mirror.apt_options(),
             self.suite, part, *(["-"] if sources else []),
         ]  # fmt: skip
@@ -81,7 +81,9 @@ class Root:
             run(argv, timeout=1800, env=env, text="\n".join(sources) + "\n" if sources else None)
             part.rename(self.tar)
         except LabError as error:
-            raise LabError(f"the root file system {self.name} could not be made from the Debian mirror:\n{error}") from None
+            raise LabError(
+                f"the root file system {self.name} could not be made from the Debian mirror:\n{error}"
+            ) from None
         finally:
             part.unlink(missing_ok=True)
 

@@ -92,3 +92,63 @@ def test_a_host_captured_over_ssh_has_the_same_facts_again(
     written = "".join(path.read_text(errors="replace") for path in (folder / host.name).rglob("*") if path.is_file())
     assert host.name not in written
     assert host.address not in written
+
+
+_SOURCE = """\
+#include <linux/module.h>
+static int __init begin(void) { return 0; }
+static void __exit end(void) {}
+module_init(begin);
+module_exit(end);
+MODULE_VERSION("580.95.05");
+MODULE_LICENSE("%s");
+"""
+_DKMS = """\
+PACKAGE_NAME="nvidia"
+PACKAGE_VERSION="580.95.05"
+BUILT_MODULE_NAME[0]="nvidia"
+DEST_MODULE_LOCATION[0]="/updates/dkms"
+AUTOINSTALL="yes"
+"""
+
+
+def test_a_module_that_dkms_really_builds(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A stand-in module by the driver's name: real sources, compiler, DKMS and ELF file."""
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    (host,) = lab_hosts(flavour="debian12", machine="t4")
+    inventory = lab_inventory([host])
+    source = host.path("/usr/src/nvidia-580.95.05")
+    source.mkdir()
+    (source / "nvidia.c").write_text(_SOURCE % "Dual MIT/GPL")
+    (source / "Makefile").write_text("obj-m := nvidia.o\n")
+    (source / "dkms.conf").write_text(_DKMS)
+
+    def look() -> dict[str, Any]:
+        told: dict[str, Any] = facts(inventory, "--no-candidates", capsys=capsys)[host.name]
+        return told
+
+    kernel = look()["kernel"]["next"]
+    assert look()["dkms"] == []
+    seen = []
+    for step in ("add", "build", "install"):
+        words = ["-m", "nvidia", "-v", "580.95.05", *(["-k", kernel] if step != "add" else [])]
+        host.ssh("dkms", step, *words)
+        told = look()
+        seen.append((told["dkms"][0]["state"], told["dkms"][0]["kernel"]))
+    assert seen == [("added", None), ("built", kernel), ("installed", kernel)]
+    (installed,) = [item for item in told["kernel"]["installed"] if item["release"] == kernel]
+    assert (installed["nvidia"]["version"], installed["nvidia"]["flavour"]) == ("580.95.05", "open")
+    assert (told["driver"]["module"], told["driver"]["loaded"], told["driver"]["origins"]) == ("580.95.05", None, [])
+
+    (source / "nvidia.c").write_text("this does not compile\n")
+    host.ssh("dkms", "remove", "-m", "nvidia", "-v", "580.95.05", "--all")
+    host.ssh("dkms", "build", "-m", "nvidia", "-v", "580.95.05", "-k", kernel, check=False)
+    broken = look()
+    assert [item["state"] for item in broken["dkms"]] in (["failed"], [])
+    assert broken["driver"] is None

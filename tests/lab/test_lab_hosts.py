@@ -13,10 +13,11 @@ from tests.lab import fleet, network
 from tests.lab.host import Host, HostSpec
 from tests.lab.places import HOSTS, KNOWN_HOSTS, LabError
 from tests.lab.process import run
+from tests.lab.repository import build
+from tests.lab.roots import ROOTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,9 @@ def test_reboot_is_a_new_boot_of_the_same_disk(host: Host) -> None:
 
 
 def test_power_cut_ends_everything_at_once_and_keeps_the_disk(host: Host) -> None:
-    subprocess.Popen([*host.ssh_argv(), "echo begun >/var/lib/job; sleep 60; echo ended >/var/lib/job"], stderr=subprocess.DEVNULL)
+    subprocess.Popen(
+        [*host.ssh_argv(), "echo begun >/var/lib/job; sleep 60; echo ended >/var/lib/job"], stderr=subprocess.DEVNULL
+    )
     while not host.path("/var/lib/job").exists():
         time.sleep(0.05)
     host.power_cut()
@@ -102,7 +105,9 @@ def test_the_simulated_kernel_follows_the_hosts_files(host: Host) -> None:
     assert not takes_the_gpu()
     host.path("/etc/modprobe.d/blacklist-nouveau.conf").unlink()
     host.ssh("update-initramfs", "-u")
-    host.ssh("sed", "-i", 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX="modprobe.blacklist=nouveau"/', "/etc/default/grub")
+    host.ssh(
+        "sed", "-i", 's/^GRUB_CMDLINE_LINUX=.*/GRUB_CMDLINE_LINUX="modprobe.blacklist=nouveau"/', "/etc/default/grub"
+    )
     host.ssh("update-grub")
     host.reboot()
     assert "modprobe.blacklist=nouveau" in host.ssh("cat", "/proc/cmdline").stdout
@@ -111,7 +116,9 @@ def test_the_simulated_kernel_follows_the_hosts_files(host: Host) -> None:
 
 def test_ten_hosts_of_every_flavour_side_by_side(lab_hosts: Callable[..., list[Host]]) -> None:
     flavours = ["debian12", "debian13", "ubuntu2204-like", "ubuntu2404-like", "rocky9-like"] * 2
-    lab_hosts(**{"first": {"flavour": flavour} for flavour in ["debian12"]})  # roots and repositories are ready from here on
+    for root in ROOTS.values():
+        root.ready()
+    build.ready()
     started = time.monotonic()
     hosts = lab_hosts(**{f"h{number}": {"flavour": flavour} for number, flavour in enumerate(flavours)})
     print(f"ten hosts up in {time.monotonic() - started:.1f} s")
@@ -130,7 +137,7 @@ def test_up_again_changes_nothing_and_a_different_wish_is_refused(lab_hosts: Cal
 
 
 def test_an_unknown_word_names_the_known_ones() -> None:
-    with pytest.raises(LabError, match="unknown machine 't5'; known: .*t4"):
+    with pytest.raises(LabError, match=r"unknown machine 't5'; known: .*t4"):
         HostSpec(name="x", machine="t5")
 
 
@@ -159,7 +166,9 @@ def test_a_host_with_the_mirror_gets_real_packages(lab_hosts: Callable[..., list
 
 
 def test_down_leaves_nothing(lab_machine: None) -> None:
-    host = Host.create(HostSpec(name=f"leaves-{time.monotonic_ns() % 100000}", machine="t4", disks={"/": 700, "/boot": 64}))
+    host = Host.create(
+        HostSpec(name=f"leaves-{time.monotonic_ns() % 100000}", machine="t4", disks={"/": 700, "/boot": 64})
+    )
     host.ssh("true")
     folder, link = host.folder, Path(f"/sys/class/net/{network.outer_link(host.address)}")
     assert link.exists()
@@ -169,7 +178,7 @@ def test_down_leaves_nothing(lab_machine: None) -> None:
     assert not Path(f"/run/netns/{network.namespace(host.name)}").exists()
     assert str(folder) not in Path("/proc/self/mounts").read_text()
     assert host.address not in KNOWN_HOSTS.read_text()
-    assert not [path for path in Path("/sys/fs/cgroup").glob(f"*/gpusetup-lab/{host.name}")]
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/gpusetup-lab/{host.name}"))
     commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
     assert not any(f"--machine={host.name}\0".encode() in command for command in commands)
     if not any(HOSTS.glob("*/host.json")):

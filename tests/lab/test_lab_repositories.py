@@ -32,7 +32,9 @@ def rocky(lab_hosts_module: Callable[..., list[Host]], lab_repositories: Reposit
 
 def use(host: Host, repositories: Repositories, distro: str = "ubuntu2404") -> None:
     host.path("/usr/share/keyrings/cuda.asc").write_text(repositories.armored)
-    host.path("/etc/apt/sources.list.d/cuda.list").write_text(f"deb [signed-by=/usr/share/keyrings/cuda.asc] {repositories.url(distro)} /\n")
+    host.path("/etc/apt/sources.list.d/cuda.list").write_text(
+        f"deb [signed-by=/usr/share/keyrings/cuda.asc] {repositories.url(distro)} /\n"
+    )
 
 
 def shell(host: Host, script: str, *, check: bool = True) -> str:
@@ -58,7 +60,9 @@ def test_driver_is_built_by_dkms_and_speaks_after_the_reboot(ubuntu: Host, lab_r
     shell(ubuntu, "update-initramfs -u")
     ubuntu.reboot()
     assert shell(ubuntu, "nvidia-smi -L").count("NVIDIA H200") == 8
-    asked = shell(ubuntu, "nvidia-smi --query-gpu=driver_version,memory.total --format=csv,noheader,nounits").splitlines()
+    asked = shell(
+        ubuntu, "nvidia-smi --query-gpu=driver_version,memory.total --format=csv,noheader,nounits"
+    ).splitlines()
     assert asked == ["580.159.04, 143771"] * 8
     wrong = ubuntu.ssh("nvidia-smi", "--query-gpu=colour", "--format=csv", check=False)
     assert (wrong.returncode, "not a valid field" in wrong.stdout) == (2, True)
@@ -73,11 +77,17 @@ def test_user_space_that_moved_under_the_module_is_a_mismatch(ubuntu: Host) -> N
     assert (answer.returncode, "Driver/library version mismatch" in answer.stdout) == (18, True)
     ubuntu.reboot()
     assert ubuntu.ssh("nvidia-smi", check=False).returncode == 0
-    started = shell(ubuntu, "systemctl restart nvidia-fabricmanager; sleep 0.3; systemctl is-active nvidia-fabricmanager", check=False)
+    started = shell(
+        ubuntu,
+        "systemctl restart nvidia-fabricmanager; sleep 0.3; systemctl is-active nvidia-fabricmanager",
+        check=False,
+    )
     assert "failed" in started, "Fabric Manager stayed at 580.159.04"
 
 
-def test_the_archives_570_is_a_stub_that_gives_580(lab_hosts: Callable[..., list[Host]], lab_repositories: Repositories) -> None:
+def test_the_archives_570_is_a_stub_that_gives_580(
+    lab_hosts: Callable[..., list[Host]], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     use(host, lab_repositories)
     shell(host, "apt-get update")
@@ -88,7 +98,9 @@ def test_the_archives_570_is_a_stub_that_gives_580(lab_hosts: Callable[..., list
     assert "580" not in simulated
 
 
-def test_a_pinning_package_chooses_the_branch(lab_hosts: Callable[..., list[Host]], lab_repositories: Repositories) -> None:
+def test_a_pinning_package_chooses_the_branch(
+    lab_hosts: Callable[..., list[Host]], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     use(host, lab_repositories, "debian12")
     shell(host, "apt-get update")
@@ -108,17 +120,26 @@ def test_a_pinning_package_chooses_the_branch(lab_hosts: Callable[..., list[Host
         ("truncated", "index", "closed|unexpected|size|error"),
     ],
 )
-def test_apt_does_not_take_a_bad_index(what: str, where: str, says: str, ubuntu: Host, lab_repositories: Repositories) -> None:
+def test_apt_does_not_take_a_bad_index(
+    what: str, where: str, says: str, ubuntu: Host, lab_repositories: Repositories
+) -> None:
     import re
 
     use(ubuntu, lab_repositories.with_fault(f"index{what.replace('-', '')}", what, where))
     shell(ubuntu, "rm -rf /var/lib/apt/lists/*")
-    told = shell(ubuntu, "apt-get update -o Acquire::Retries=0 -o Acquire::Check-Valid-Until=true; apt-cache policy nvidia-open-580", check=False)
+    told = shell(
+        ubuntu,
+        "apt-get update -o Acquire::Retries=0 -o Acquire::Check-Valid-Until=true; apt-cache policy nvidia-open-580",
+        check=False,
+    )
     assert re.search(says, told, re.IGNORECASE), told
     assert "Candidate: 580" not in told
 
 
-@pytest.mark.parametrize(("what", "says"), [("corrupt", "Hash Sum mismatch|doesn't match"), ("truncated", "closed|unexpected|size"), ("404", "404")])
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [("corrupt", "Hash Sum mismatch|doesn't match"), ("truncated", "closed|unexpected|size"), ("404", "404")],
+)
 def test_apt_does_not_take_a_bad_package(what: str, says: str, ubuntu: Host, lab_repositories: Repositories) -> None:
     import re
 
@@ -126,7 +147,9 @@ def test_apt_does_not_take_a_bad_package(what: str, says: str, ubuntu: Host, lab
     shell(ubuntu, "rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb; apt-get update")
     told = install(ubuntu, "-o", "Acquire::Retries=0", "cuda-compat-13-0", check=False)
     assert re.search(says, told, re.IGNORECASE), told
-    assert "not-installed" in shell(ubuntu, "dpkg-query -W -f '${db:Status-Status}' cuda-compat-13-0 2>/dev/null || echo not-installed", check=False)
+    assert "not-installed" in shell(
+        ubuntu, "dpkg-query -W -f '${db:Status-Status}' cuda-compat-13-0 2>/dev/null || echo not-installed", check=False
+    )
     build.set_fault(f"package{what}", "")
     install(ubuntu, "cuda-compat-13-0")
     shell(ubuntu, "dpkg --purge cuda-compat-13-0")
@@ -147,7 +170,11 @@ def test_packages_fail_or_take_long_when_told(ubuntu: Host, lab_repositories: Re
 
 def test_a_dkms_build_can_be_told_to_fail(ubuntu: Host) -> None:
     ubuntu.break_packages("dkms-build", "fail")
-    told = shell(ubuntu, "dkms build -m nvidia -v 580.178.04 -k 6.8.0-60-generic --force; tail -n 30 /var/lib/dkms/nvidia/580.178.04/build/make.log", check=False)
+    told = shell(
+        ubuntu,
+        "dkms build -m nvidia -v 580.178.04 -k 6.8.0-60-generic --force; tail -n 30 /var/lib/dkms/nvidia/580.178.04/build/make.log",
+        check=False,
+    )
     ubuntu.break_packages("dkms-build", "")
     assert "pci_resize_resource" in told
     assert "rror" in told
@@ -156,9 +183,13 @@ def test_a_dkms_build_can_be_told_to_fail(ubuntu: Host) -> None:
 def test_dnf_streams_choose_flavour_and_branch(rocky: Host, lab_repositories: Repositories) -> None:
     key = f"{build.network.REPOSITORY_URL}/lab-key.asc"
     for name, url in (("cuda", lab_repositories.url("rhel9")), ("epel", f"{lab_repositories.rocky}/epel")):
-        rocky.path(f"/etc/yum.repos.d/{name}.repo").write_text(f"[{name}]\nname={name}\nbaseurl={url}\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={key}\n")
+        rocky.path(f"/etc/yum.repos.d/{name}.repo").write_text(
+            f"[{name}]\nname={name}\nbaseurl={url}\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={key}\n"
+        )
     listed = shell(rocky, "dnf -y module list nvidia-driver")
-    assert {"open-dkms [d]", "580-dkms", "590-open"} <= {word for line in listed.splitlines() for word in (line[14:28].strip(),)}
+    assert {"open-dkms [d]", "580-dkms", "590-open"} <= {
+        word for line in listed.splitlines() for word in (line[14:28].strip(),)
+    }
     shell(rocky, "dnf -y module enable nvidia-driver:580-dkms")
     assert "nvidia-open" not in shell(rocky, "dnf -q repoquery --available 'nvidia-open*'", check=False)
     shell(rocky, "dnf -y install cuda-drivers libnccl-2.27.7-1+cuda13.0")
@@ -176,7 +207,13 @@ def test_dnf_does_not_take_what_is_wrong(what: str, where: str, rocky: Host, lab
     rocky.path("/etc/yum.repos.d/bad.repo").write_text(
         f"[bad]\nname=bad\nbaseurl={base.url('rhel9')}\nmodule_hotfixes=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={build.network.REPOSITORY_URL}/lab-key.asc\n",
     )
-    done = rocky.ssh("sh", "-c", "dnf -y --disablerepo='*' --enablerepo=bad --setopt=retries=1 install libcudnn9-cuda-12", check=False, timeout=300)
+    done = rocky.ssh(
+        "sh",
+        "-c",
+        "dnf -y --disablerepo='*' --enablerepo=bad --setopt=retries=1 install libcudnn9-cuda-12",
+        check=False,
+        timeout=300,
+    )
     assert done.returncode != 0, done.stdout
     assert rocky.ssh("rpm", "-q", "libcudnn9-cuda-12", check=False).returncode == 1
     rocky.path("/etc/yum.repos.d/bad.repo").unlink()

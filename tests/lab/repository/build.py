@@ -58,7 +58,9 @@ class Repositories:
 
 def set_fault(token: str, what: str, where: str = "all") -> None:
     if (what and what not in WHAT) or where not in WHERE or not token.isalnum():
-        raise ValueError(f"fault {what!r} on {where!r} (token {token!r}): known are {WHAT} on {WHERE}, the token is alphanumeric")
+        raise ValueError(
+            f"fault {what!r} on {where!r} (token {token!r}): known are {WHAT} on {WHERE}, the token is alphanumeric"
+        )
     FAULTS.mkdir(parents=True, exist_ok=True)
     new = FAULTS / f"{token}.new"
     new.write_text(f"{what} {where}\n" if what else "")
@@ -119,7 +121,10 @@ def _build(digest: str) -> None:
 
 
 def _cuda_for_apt(top: Path, scratch: Path, keys: Keys) -> None:
-    for first, same, packages in (("ubuntu2404", ("ubuntu2204",), catalog.ubuntu()), ("debian12", ("debian13",), catalog.debian())):
+    for first, same, packages in (
+        ("ubuntu2404", ("ubuntu2204",), catalog.ubuntu()),
+        ("debian12", ("debian13",), catalog.debian()),
+    ):
         folder = top / CUDA_REPOS / first / "x86_64"
         deb.build(packages, folder, scratch)
         deb.index_flat(folder, keys, "NVIDIA")
@@ -141,7 +146,12 @@ def _enterprise_linux(top: Path, scratch: Path, keys: Keys) -> None:
     rpm.build([*chain.from_iterable(catalog_rpm.drivers().values()), *catalog_rpm.libraries()], cuda, scratch)
     folders = {cuda: catalog_rpm.streams(), top / "libnvidia-container" / "stable" / "rpm" / "x86_64": None}
     rpm.build(catalog_rpm.container_toolkit(), top / "libnvidia-container" / "stable" / "rpm" / "x86_64", scratch)
-    for name, packages in (("baseos", catalog_rpm.base_system()), ("appstream", catalog_rpm.tools()), ("crb", []), ("epel", catalog_rpm.epel())):
+    for name, packages in (
+        ("baseos", catalog_rpm.base_system()),
+        ("appstream", catalog_rpm.tools()),
+        ("crb", []),
+        ("epel", catalog_rpm.epel()),
+    ):
         folder = top / "rocky" / "9" / name
         folder.mkdir(parents=True)
         if packages:

@@ -121,8 +121,22 @@ def ubuntu_archive(kernel: str) -> list[Package]:
         ]  # fmt: skip
     # An ended branch: its names stay as dummies that pull the next one.
     stub = "580.142-0ubuntu0.24.04.1"
-    for name in ("nvidia-driver-570", "nvidia-driver-570-open", "nvidia-dkms-570", "nvidia-dkms-570-open", "nvidia-utils-570", "libnvidia-compute-570"):
-        packages.append(Package(name=name, version=stub, depends=(name.replace("570", "580"),), summary=f"Transitional package for {name.replace('570', '580')}"))
+    for name in (
+        "nvidia-driver-570",
+        "nvidia-driver-570-open",
+        "nvidia-dkms-570",
+        "nvidia-dkms-570-open",
+        "nvidia-utils-570",
+        "libnvidia-compute-570",
+    ):
+        packages.append(
+            Package(
+                name=name,
+                version=stub,
+                depends=(name.replace("570", "580"),),
+                summary=f"Transitional package for {name.replace('570', '580')}",
+            )
+        )
     return packages
 
 
@@ -222,12 +236,18 @@ def _common_deb() -> list[Package]:
     for series, releases in CUDA.items():
         dashed = series.replace(".", "-")
         for toolkit, cudart, cublas in releases:
-            packages += cuda_release(series, toolkit, cudart, cublas, lambda name, version: f"{name} (>= {version})", "amd64")
+            packages += cuda_release(
+                series, toolkit, cudart, cublas, lambda name, version: f"{name} (>= {version})", "amd64"
+            )
         compat = "580.178.04-1" if series.startswith("13") else "570.211.01-1"
         packages.append(Package(name=f"cuda-compat-{dashed}", version=compat))
     for major, minor in (("12", "9"), ("13", "0")):
         newest = CUDA[f"{major}.{minor}"][-1][0]
-        packages.append(Package(name=f"cuda-toolkit-{major}", version=newest, depends=(f"cuda-toolkit-{major}-{minor} (>= {newest})",)))
+        packages.append(
+            Package(
+                name=f"cuda-toolkit-{major}", version=newest, depends=(f"cuda-toolkit-{major}-{minor} (>= {newest})",)
+            )
+        )
     for series, versions in NCCL.items():
         for version in versions:
             full = f"{version}-1+cuda{series}"
@@ -235,8 +255,18 @@ def _common_deb() -> list[Package]:
             packages.append(Package(name="libnccl-dev", version=full, depends=(f"libnccl2 (= {full})",)))
     for major, versions in CUDNN.items():
         for version in versions:
-            packages.append(Package(name=f"libcudnn9-cuda-{major}", version=f"{version}-1", content="cudnn", extra={"cudnn": version}))
-            packages.append(Package(name=f"libcudnn9-dev-cuda-{major}", version=f"{version}-1", depends=(f"libcudnn9-cuda-{major} (= {version}-1)",)))
+            packages.append(
+                Package(
+                    name=f"libcudnn9-cuda-{major}", version=f"{version}-1", content="cudnn", extra={"cudnn": version}
+                )
+            )
+            packages.append(
+                Package(
+                    name=f"libcudnn9-dev-cuda-{major}",
+                    version=f"{version}-1",
+                    depends=(f"libcudnn9-cuda-{major} (= {version}-1)",),
+                )
+            )
     packages.append(Package(name="datacenter-gpu-manager-4-core", version="1:4.6.0-1"))
     return packages
 
@@ -246,7 +276,9 @@ def cuda_release(
 ) -> list[Package]:  # fmt: skip
     """The packages of one CUDA release; how a dependency is written differs between apt and rpm."""
     dashed, number = series.replace(".", "-"), {"cuda": series, "full": cudart, "toolkit": toolkit}
-    package = lambda name, version, **words: Package(name=f"{name}-{dashed}", version=version, arch=arch, extra=number, **words)  # noqa: E731
+    package = lambda name, version, **words: Package(
+        name=f"{name}-{dashed}", version=version, arch=arch, extra=number, **words
+    )  # noqa: E731
     libraries = (at_least(f"cuda-cudart-{dashed}", cudart), at_least(f"libcublas-{dashed}", cublas))
     return [
         package("cuda-cudart", cudart, content="cudart"),
@@ -254,7 +286,11 @@ def cuda_release(
         package("cuda-libraries", toolkit, depends=libraries),
         package("cuda-runtime", toolkit, depends=(at_least(f"cuda-libraries-{dashed}", toolkit),)),
         package("cuda-nvcc", cudart, content="nvcc"),
-        package("cuda-toolkit", toolkit, depends=(at_least(f"cuda-libraries-{dashed}", toolkit), at_least(f"cuda-nvcc-{dashed}", cudart))),
+        package(
+            "cuda-toolkit",
+            toolkit,
+            depends=(at_least(f"cuda-libraries-{dashed}", toolkit), at_least(f"cuda-nvcc-{dashed}", cudart)),
+        ),
     ]
 
 

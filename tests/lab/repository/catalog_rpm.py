@@ -87,9 +87,15 @@ def libraries() -> list[Package]:
     for series, versions in NCCL.items():
         for version in versions:
             full = f"{version}-1+cuda{series}"
-            found += [package("libnccl", full, content="nccl", extra={"nccl": version}), package("libnccl-devel", full, depends=(f"libnccl = {full}",))]
+            found += [
+                package("libnccl", full, content="nccl", extra={"nccl": version}),
+                package("libnccl-devel", full, depends=(f"libnccl = {full}",)),
+            ]
     for major, versions in CUDNN.items():
-        found += [package(f"libcudnn9-cuda-{major}", f"{version}-1", content="cudnn", extra={"cudnn": version}) for version in versions]
+        found += [
+            package(f"libcudnn9-cuda-{major}", f"{version}-1", content="cudnn", extra={"cudnn": version})
+            for version in versions
+        ]
     return found
 
 
@@ -108,7 +114,9 @@ def base_system() -> list[Package]:
     """What the distribution itself offers: the kernel and its development files."""
     version, _, release = EL_KERNEL.removesuffix(".x86_64").partition("-")
     kernel = {"kernel": EL_KERNEL}
-    package = lambda name, **words: Package(name=name, version=f"{version}-{release}", arch="x86_64", extra=kernel, **words)  # noqa: E731
+    package = lambda name, **words: Package(
+        name=name, version=f"{version}-{release}", arch="x86_64", extra=kernel, **words
+    )  # noqa: E731
     provides = (f"kernel-devel-uname-r = {EL_KERNEL}",)
     return [
         package("kernel-core"),
@@ -116,11 +124,20 @@ def base_system() -> list[Package]:
         package("kernel-devel-matched", depends=(f"kernel-devel = {version}-{release}",)),
         package("kernel-headers"),
         Package(name="bash", version="5.1.8-9.el9", arch="x86_64", provides=("/bin/sh", "/usr/bin/sh")),
-        Package(name="rocky-release", version="9.6-1.3.el9", arch="x86_64", provides=("system-release = 9.6", "redhat-release = 9.6")),
+        Package(
+            name="rocky-release",
+            version="9.6-1.3.el9",
+            arch="x86_64",
+            provides=("system-release = 9.6", "redhat-release = 9.6"),
+        ),
     ]
 
 
-PRESENT = ("kernel-core", "bash", "rocky-release")  # in rpm's database of a new host: what they stand for is really there
+PRESENT = (
+    "kernel-core",
+    "bash",
+    "rocky-release",
+)  # in rpm's database of a new host: what they stand for is really there
 
 
 def tools() -> list[Package]:

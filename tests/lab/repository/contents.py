@@ -39,7 +39,9 @@ class Content:
         """A shared library's file name and links; the probe and people read the name, nobody can load it."""
         place = folder or self.libdir
         self.add(f"{place}/{name}.so.{version}", f"lab stand-in for {name} {version}\n")
-        self.links[f"{place}/{name}.so.{version.partition('.')[0] if name != 'libcuda' else '1'}"] = f"{name}.so.{version}"
+        self.links[f"{place}/{name}.so.{version.partition('.')[0] if name != 'libcuda' else '1'}"] = (
+            f"{name}.so.{version}"
+        )
 
 
 def content_of(package: Package, libdir: str) -> Content:
@@ -85,15 +87,18 @@ def _fabricmanager(package: Package, content: Content) -> None:
 
 
 def _modprobe_conf(package: Package, content: Content) -> None:
-    content.add("usr/lib/modprobe.d/nvidia-graphics-drivers.conf", "blacklist nouveau\nblacklist lbm-nouveau\nalias nouveau off\nalias lbm-nouveau off\n")
+    content.add(
+        "usr/lib/modprobe.d/nvidia-graphics-drivers.conf",
+        "blacklist nouveau\nblacklist lbm-nouveau\nalias nouveau off\nalias lbm-nouveau off\n",
+    )
 
 
 def _dkms(package: Package, content: Content) -> None:
     name = package.extra["dkms_name"]
     folder = f"usr/src/{name}-{package.driver}"
     licence = "Dual MIT/GPL" if package.extra["open"] else "NVIDIA"
-    for module in ("nvidia", "nvidia-uvm"):
-        content.copy("nvidia.c", f"{folder}/{module}.c", version=package.driver, license=licence)
+    for source in ("nvidia", "nvidia-uvm"):
+        content.copy("nvidia.c", f"{folder}/{source}.c", version=package.driver, license=licence)
     content.add(f"{folder}/Makefile", "obj-m := nvidia.o nvidia-uvm.o\n")
     content.copy("dkms.conf", f"{folder}/dkms.conf", dkms_name=name, version=package.driver)
     content.copy("pre-build", f"{folder}/pre-build", 0o755)
@@ -101,9 +106,9 @@ def _dkms(package: Package, content: Content) -> None:
         # As the packages for EL: for the kernel whose development files are there.
         content.after_install = (
             f"dkms add -m {name} -v {package.driver} -q --rpm_safe_upgrade || :\n"
-            "for tree in /usr/src/kernels/*; do\n  [ -e \"$tree/Makefile\" ] || continue\n"
-            f"  dkms build -m {name} -v {package.driver} -k \"$(basename \"$tree\")\" -q || :\n"
-            f"  dkms install -m {name} -v {package.driver} -k \"$(basename \"$tree\")\" -q --force || :\ndone\n"
+            'for tree in /usr/src/kernels/*; do\n  [ -e "$tree/Makefile" ] || continue\n'
+            f'  dkms build -m {name} -v {package.driver} -k "$(basename "$tree")" -q || :\n'
+            f'  dkms install -m {name} -v {package.driver} -k "$(basename "$tree")" -q --force || :\ndone\n'
         )  # fmt: skip
         content.before_removal = f"dkms remove -m {name} -v {package.driver} -q --all --rpm_safe_upgrade || :\n"
     else:
@@ -117,20 +122,30 @@ def _prebuilt_module(package: Package, content: Content) -> None:
     licence = "Dual MIT/GPL" if package.extra["open"] else "NVIDIA"
     folder = f"usr/lib/modules/{kernel}/kernel/nvidia-{package.extra['branch']}srv{package.extra['open']}"
     for name in ("nvidia", "nvidia-uvm"):
-        image = module({"version": package.driver, "license": licence, "vermagic": f"{kernel} SMP mod_unload", "name": name, "signer": "Lab stand-in for Canonical"})
+        image = module(
+            {
+                "version": package.driver,
+                "license": licence,
+                "vermagic": f"{kernel} SMP mod_unload",
+                "name": name,
+                "signer": "Lab stand-in for Canonical",
+            }
+        )
         content.add(f"{folder}/{name}.ko", image)
     content.after_install = f"depmod {kernel}\n"
 
 
 def _headers(package: Package, content: Content) -> None:
-    content.add(f"usr/share/gpusetup-lab/headers-{package.extra['kernel']}", "the tree itself is part of the host's root\n")
+    content.add(
+        f"usr/share/gpusetup-lab/headers-{package.extra['kernel']}", "the tree itself is part of the host's root\n"
+    )
 
 
 def _kernel_devel(package: Package, content: Content) -> None:
     kernel = package.extra["kernel"]
     content.after_install = (
         "mkdir -p /usr/src/kernels\n"
-        f"for tree in /usr/src/linux-headers-*-amd64; do ln -sfn \"$tree\" /usr/src/kernels/{kernel}; done\n"
+        f'for tree in /usr/src/linux-headers-*-amd64; do ln -sfn "$tree" /usr/src/kernels/{kernel}; done\n'
         f"ln -sfn /usr/src/kernels/{kernel} /lib/modules/{kernel}/build\n"
     )  # fmt: skip
     content.before_removal = f"rm -f /usr/src/kernels/{kernel} /lib/modules/{kernel}/build\n"
@@ -140,14 +155,19 @@ def _pinning(package: Package, content: Content) -> None:
     pin = package.extra["pin"]
     version = f"{pin}.*" if pin.isdigit() else f"{pin}-*"
     names = "nvidia-open nvidia-driver* nvidia-dkms* nvidia-headless* nvidia-kernel* libnvidia-* nvidia-utils nvidia-compute-utils cuda-drivers nvidia-fabricmanager nvidia-imex libnvsdm libcuda1 nvidia-smi nvidia-persistenced"
-    content.add(f"etc/apt/preferences.d/{package.name}", f"Package: {names}\nPin: version {version}\nPin-Priority: 1001\n")
+    content.add(
+        f"etc/apt/preferences.d/{package.name}", f"Package: {names}\nPin: version {version}\nPin-Priority: 1001\n"
+    )
 
 
 def _cudart(package: Package, content: Content) -> None:
     release, number = package.extra["cuda"], package.extra["full"].rpartition("-")[0]
     root = f"usr/local/cuda-{release}"
     content.library("libcudart", number, f"{root}/lib64")
-    content.add(f"{root}/version.json", f'{{"cuda": {{"name": "CUDA SDK", "version": "{package.extra["toolkit"].rpartition("-")[0]}"}}, "cuda_cudart": {{"version": "{number}"}}}}\n')
+    content.add(
+        f"{root}/version.json",
+        f'{{"cuda": {{"name": "CUDA SDK", "version": "{package.extra["toolkit"].rpartition("-")[0]}"}}, "cuda_cudart": {{"version": "{number}"}}}}\n',
+    )
     content.after_install = f"update-alternatives --install /usr/local/cuda cuda /{root} {release.replace('.', '')}\n"
     content.before_removal = f"update-alternatives --remove cuda /{root}\n"
 

@@ -53,7 +53,7 @@ def _build_one(package: Package, folder: Path, scratch: Path) -> None:
     for name, text in (("postinst", content.after_install), ("prerm", content.before_removal)):
         if text:
             wanted = "configure" if name == "postinst" else "remove upgrade"
-            script = f"#!/bin/sh\nset -e\ncase \"$1\" in {wanted.replace(' ', '|')}) ;; *) exit 0 ;; esac\n{text}"
+            script = f'#!/bin/sh\nset -e\ncase "$1" in {wanted.replace(" ", "|")}) ;; *) exit 0 ;; esac\n{text}'
             (control / name).write_text(script)
             (control / name).chmod(0o755)
     target = folder / f"{package.name}_{package.version.replace(':', '%3a')}_{package.arch}.deb"
@@ -72,7 +72,14 @@ def index_suite(top: Path, suite: str, component: str, keys: Keys, origin: str) 
     folder = top / "dists" / suite / component / "binary-amd64"
     folder.mkdir(parents=True)
     _compress(folder / "Packages", run(["apt-ftparchive", "packages", f"pool/{suite}"], cwd=top).stdout)
-    fields = {"Origin": origin, "Label": origin, "Suite": suite, "Codename": suite, "Architectures": "amd64", "Components": component}
+    fields = {
+        "Origin": origin,
+        "Label": origin,
+        "Suite": suite,
+        "Codename": suite,
+        "Architectures": "amd64",
+        "Components": component,
+    }
     _release(top / "dists" / suite, keys, fields)
 
 

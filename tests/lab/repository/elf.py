@@ -11,7 +11,9 @@ def module(fields: dict[str, str]) -> bytes:
     start = 64
     names_at = start + len(information)
     table = (names_at + len(names) + 7) // 8 * 8
-    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 2)
+    header = (
+        b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 2)
+    )
     section = lambda name, kind, at, size: struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, size, 0, 0, 1, 0)  # noqa: E731
     body = header + information + names
     return (

@@ -29,7 +29,9 @@ class Keys:
         return self._gpg("--armor", "--export", WRONG if wrong else TRUSTED)
 
     def clearsign(self, text: str, target: Path, *, wrong: bool = False) -> None:
-        signed = self._gpg("--local-user", WRONG if wrong else TRUSTED, "--digest-algo", "SHA512", "--clearsign", text=text)
+        signed = self._gpg(
+            "--local-user", WRONG if wrong else TRUSTED, "--digest-algo", "SHA512", "--clearsign", text=text
+        )
         target.write_text(signed)
 
     def detached(self, path: Path, *, wrong: bool = False) -> str:

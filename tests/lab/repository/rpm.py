@@ -34,13 +34,28 @@ def build(packages: Iterable[Package], folder: Path, scratch: Path) -> None:
 def _build_batch(packages: Iterable[Package], folder: Path, scratch: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tree = scratch / "rpm-tree"
-    spec = ["Name: lab-stand-ins", "Version: 1", "Release: 1", "Summary: lab stand-ins", "License: none", "AutoReqProv: no", "%description", "x", ""]
+    spec = [
+        "Name: lab-stand-ins",
+        "Version: 1",
+        "Release: 1",
+        "Summary: lab stand-ins",
+        "License: none",
+        "AutoReqProv: no",
+        "%description",
+        "x",
+        "",
+    ]
     install, files = ["%install"], []
     for number, package in enumerate(packages):
         content = content_of(package, LIBDIR)
         epoch, _, rest = package.version.rpartition(":")
         version, _, release = rest.rpartition("-")
-        spec += [f"%package -n {package.name}", f"Version: {version}", f"Release: {release}", f"Summary: lab stand-in for {package.name}"]
+        spec += [
+            f"%package -n {package.name}",
+            f"Version: {version}",
+            f"Release: {release}",
+            f"Summary: lab stand-in for {package.name}",
+        ]
         spec += [f"Epoch: {epoch}"] if epoch else []
         spec += [f"Requires: {one}" for one in package.depends]
         spec += [f"Provides: {one}" for one in package.provides] + [f"Conflicts: {one}" for one in package.conflicts]
@@ -72,7 +87,14 @@ def _build_batch(packages: Iterable[Package], folder: Path, scratch: Path) -> No
 
 
 def sign(folder: Path, keys: Keys) -> None:
-    defines = ["--define", f"_gpg_name {keys.fingerprint()}", "--define", f"_gpg_path {keys.home}", "--define", "__gpg /usr/bin/gpg"]
+    defines = [
+        "--define",
+        f"_gpg_name {keys.fingerprint()}",
+        "--define",
+        f"_gpg_path {keys.home}",
+        "--define",
+        "__gpg /usr/bin/gpg",
+    ]
     run(["rpmsign", *defines, "--addsign", *sorted(folder.glob("*.rpm"))], timeout=300)
 
 
@@ -90,7 +112,10 @@ def index(folder: Path, keys: Keys, streams: Mapping[str, Iterable[Package]] | N
 def _modules(streams: Mapping[str, Iterable[Package]]) -> str:
     documents = []
     for number, (stream, packages) in enumerate(streams.items()):
-        names = [f"{package.name}-{package.version if ':' in package.version else '0:' + package.version}.x86_64" for package in packages]
+        names = [
+            f"{package.name}-{package.version if ':' in package.version else '0:' + package.version}.x86_64"
+            for package in packages
+        ]
         kmod = "nvidia-open" if "open" in stream else "cuda-drivers"
         documents.append(
             "---\ndocument: modulemd\nversion: 2\ndata:\n  name: nvidia-driver\n"
