@@ -5,8 +5,7 @@
 `sources` are keys into the file's `sources`. Versions are text as published; compute capabilities are text like "9.0".
 """
 
-from __future__ import annotations
-
+# Annotations are not postponed here: as text, every one would be compiled again at every start.
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

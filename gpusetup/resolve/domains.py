@@ -258,38 +258,49 @@ def _cudas(matrix: Matrix) -> list[CudaValue]:
     return [CudaValue(item.version, item, item.confidence) for item in matrix.cuda.releases]
 
 
+@lru_cache(maxsize=1024)
 def _release_key(version: str) -> tuple[int, ...]:
     return nv(version).numbers[:3]
 
 
-def _support_rows(release: CudnnRelease, rows: Sequence[CudnnSupport]) -> list[tuple[CudnnSupport, bool]]:
+RowsByMajor = dict[int, dict[tuple[int, ...], list[CudnnSupport]]]
+"""CUDA major → cuDNN version → the support rows that speak of both."""
+
+
+def _rows_by_major(rows: Iterable[CudnnSupport]) -> RowsByMajor:
+    found: RowsByMajor = {}
+    for row in rows:
+        for cuda_major in {nv(minor).major for minor in row.cuda}:
+            found.setdefault(cuda_major, {}).setdefault(_release_key(row.version), []).append(row)
+    return found
+
+
+def _support_rows(release: CudnnRelease, rows: RowsByMajor) -> Iterable[tuple[CudnnSupport, bool]]:
     """Return the rows that judge a release, per CUDA major: its own, else the nearest lower general ones.
 
     Where no lower one speaks of the major yet (9.12.0 brought CUDA 13, its first row is 9.17.0), the next does.
     """
     key = _release_key(release.version)
-    chosen: list[tuple[CudnnSupport, bool]] = []
     for cuda_major in release.cuda_majors:
-        speaking = [row for row in rows if any(nv(minor).major == cuda_major for minor in row.cuda)]
-        own = [row for row in speaking if _release_key(row.version) == key]
-        chosen += [(row, False) for row in own]
+        speaking = rows.get(cuda_major, {})
+        own = speaking.get(key, [])
+        yield from ((row, False) for row in own)
         if any(row.general for row in own):
             continue
-        others = {_release_key(row.version) for row in speaking if row.general and nv(row.version).major == key[0]}
-        lower, higher = [other for other in others if other < key], [other for other in others if other > key]
+        general = [other for other, listed in speaking.items() if other[0] == key[0] and any(r.general for r in listed)]
+        lower, higher = [other for other in general if other < key], [other for other in general if other > key]
         if lower or higher:
             nearest = max(lower) if lower else min(higher)
-            chosen += [(row, True) for row in speaking if row.general and _release_key(row.version) == nearest]
-    return chosen
+            yield from ((row, True) for row in speaking[nearest] if row.general)
 
 
 @lru_cache(maxsize=8)
 def _cudnns(matrix: Matrix) -> list[CudnnValue]:
+    rows = _rows_by_major(matrix.cudnn.support)
     return [
         CudnnValue(release.version, row, release.cuda_majors, leaning, release.confidence)
         for release in matrix.cudnn.releases
-        for row, leaning in _support_rows(release, matrix.cudnn.support)
-        if set(release.cuda_majors) & {nv(minor).major for minor in row.cuda}
+        for row, leaning in _support_rows(release, rows)
     ]
 
 
