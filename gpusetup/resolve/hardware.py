@@ -41,6 +41,10 @@ def _chosen_by_us(space: Space) -> bool:
 
 
 def _driver(space: Space, gpu: GpuKind) -> None:
+    if gpu.module == "unknown":  # no driver branch speaks of it: Jetson
+        there = (space.request.driver, space.request.installed_driver)
+        space.unary("jetson-driver-elsewhere", "driver", lambda value: value.version in there, subject=gpu)
+        return
     space.unary("gpu-driver-window", "driver", lambda value: rules.window_fits(value, gpu), subject=gpu)
     space.unary("module-flavour", "driver", lambda value: rules.module_fits(value, gpu), subject=gpu)
     if gpu.min_driver is not None and _chosen_by_us(space):

@@ -87,7 +87,7 @@ def _module(space: Space, value: DriverValue) -> str:
     for gpu in space.gpus:
         if gpu.module == "required":
             return f"open kernel modules: {gpu.label} ({gpu.arch}) works only with them"
-        if gpu.module != "supported":
+        if gpu.module == "unsupported":
             return f"proprietary kernel modules: {gpu.label} ({gpu.arch}) works only with them"
     if space.request.driver_candidates is not None:
         offered = [item.modules for item in space.request.driver_candidates if item.version == value.version]

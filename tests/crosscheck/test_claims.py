@@ -119,3 +119,12 @@ def test_a_driver_compiles_ptx_up_to_its_own_cuda(matrix: Matrix) -> None:
     ptx = {row.minor: row.ptx for row in matrix.cuda.toolchains}
     assert ptx["13.0"] == "9.0"
     assert [ptx[minor] for minor in ("12.8", "13.1", "13.2", "13.3", "13.4")] == ["8.7", "9.1", "9.2", "9.3", "9.4"]
+
+
+def test_a_jetson_board_takes_no_driver_from_the_branches(matrix: Matrix) -> None:
+    """JetPack brings it; one that is already there is judged like any other."""
+    with pytest.raises(NoStackError) as raised:
+        resolve(Request(gpus=("Jetson AGX Orin",), arch="aarch64"), matrix)
+    assert [item["rule"] for item in raised.value.document["conflict"]] == ["jetson-driver-elsewhere"]
+    torch = (Requirement(component="torch"),)
+    assert resolve(Request(requirements=torch, gpus=("Jetson AGX Orin",), driver="595.71.05"), matrix).stack
