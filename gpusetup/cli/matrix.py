@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.options import add_output, add_request, add_requirements
 from gpusetup.cli.output import csv_text, json_text, markdown_table, table, warn, write_answer
-from gpusetup.cli.requests import age_warning, request_of
+from gpusetup.cli.requests import about_host, age_warning, request_of
 from gpusetup.errors import Exit
 from gpusetup.matrix.load import matrix as load_matrix
 
@@ -127,7 +127,6 @@ def _request(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     from gpusetup.errors import BadInputError
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
-    from gpusetup.plan.asking import request_for
 
     hosts = read_facts(Path(arguments.facts)).hosts
     classes = group(hosts)
@@ -138,7 +137,7 @@ def _request(arguments: argparse.Namespace, matrix: Matrix) -> Request:
             path=arguments.facts,
             hint="`gpusetup resolve --from` answers for each kind of host",
         )
-    return request_for(hosts[next(iter(classes.values()))[0]], request, matrix)
+    return about_host(hosts[next(iter(classes.values()))[0]], request, matrix)
 
 
 def _asked(request: Request) -> bool:

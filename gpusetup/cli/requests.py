@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import argparse
 
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import HostFacts
 
-__all__ = ["age_warning", "check_driver", "request_of"]
+__all__ = ["about_host", "age_warning", "check_driver", "request_of"]
 
 _OLD_AFTER_DAYS = 90
 
@@ -33,6 +34,26 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         driver=arguments.driver,
         native=arguments.native,
         forward=arguments.forward,
+    )
+
+
+def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
+    """Return the wishes as a request about a host that was looked at; what the command line says of the machine wins."""
+    import msgspec
+
+    from gpusetup.model.settings import Settings
+    from gpusetup.plan.requests import request_for
+
+    settings = Settings(requirements=wishes.requirements, native=wishes.native, forward=wishes.forward)
+    found = request_for(host, settings)
+    known = {system.id for system in matrix.os.systems}
+    return msgspec.structs.replace(
+        found,
+        gpus=wishes.gpus or found.gpus,
+        gpu_count=wishes.gpu_count or found.gpu_count,
+        os=wishes.os or (found.os if found.os in known else None),
+        arch=wishes.arch or found.arch,
+        driver=wishes.driver,
     )
 
 

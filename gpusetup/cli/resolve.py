@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.options import add_output, add_request, add_requirements
 from gpusetup.cli.output import json_text, table, warn, write_answer
-from gpusetup.cli.requests import age_warning, request_of
+from gpusetup.cli.requests import about_host, age_warning, request_of
 from gpusetup.errors import Exit
 from gpusetup.matrix.load import matrix as load_matrix
 
@@ -133,7 +133,6 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     from gpusetup.errors import NoStackError, gravest
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
-    from gpusetup.plan.asking import request_for
     from gpusetup.resolve.api import resolve
 
     facts = read_facts(Path(arguments.facts))
@@ -144,7 +143,7 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     for digest, names in group(facts.hosts).items():
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         try:
-            resolution = resolve(request_for(facts.hosts[names[0]], wishes, matrix), matrix)
+            resolution = resolve(about_host(facts.hosts[names[0]], wishes, matrix), matrix)
         except NoStackError as error:
             codes.append(error.exit)
             classes[digest] = {"hosts": list(names), **error.to_document()}

@@ -54,6 +54,8 @@ __all__ = [
 _PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 """A version that can be the beginning of a longer one; 2.7.1rc1 and 2.7.1+cpu cannot."""
 PYTHONS = tuple(f"3.{minor}" for minor in range(6, 16))
+_PATCHES = 40
+"""More patch releases than any Python minor has had."""
 OPEN_MODULES_FROM = 515
 """First branch with open kernel modules."""
 OPEN_ONLY_FROM = 615
@@ -199,6 +201,11 @@ def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
     if not requirement.specifier:
         return set(versions)
     specifiers = SpecifierSet(requirement.specifier, prereleases=True)
+    if requirement.component == "python":
+        # The matrix knows minors; an interpreter is asked for with its patch as well (==3.12.3, >=3.10.4).
+        return {
+            minor for minor in versions if any(specifiers.contains(f"{minor}.{patch}") for patch in range(_PATCHES))
+        }
     found = {version for version in versions if specifiers.contains(parsed(version))}
     if found or not all(part.operator == "==" for part in specifiers):
         return found

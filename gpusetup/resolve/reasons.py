@@ -142,15 +142,15 @@ def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> I
         return
     refused = refusals(space, solution, component, newest)
     if refused:
-        rule, text = refused[0]
+        (rule, text), source = refused[0], rule_source(space.matrix, refused[0][0])
     else:
-        rule, text = _less_preferred(space, solution, component, newest)
+        (rule, text), source = _less_preferred(space, solution, component, newest), ""
     if text:
         yield Reason(
             component=component,
             rule=rule,
             text=f"not {explain.label(component, newest)}: {text}",
-            source=rule_source(space.matrix, rule),
+            source=source,
         )
 
 
