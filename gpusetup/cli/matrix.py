@@ -170,7 +170,7 @@ def _short(name: str, row: dict[str, Any]) -> str:
 def _cell(name: str, row: dict[str, Any]) -> str:
     value = row.get(name)
     if name == "build":
-        return row["variant"] + (" (PyPI)" if row["default"] else "")
+        return str(row["variant"]) + (" (PyPI)" if row["default"] else "")
     if value is None or value == "":
         return "?" if name == "cudnn" else ""
     if name == "python":

@@ -38,7 +38,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
 
 
 def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
-    """Return the wishes as a request about a host that was looked at; what the command line says of the machine wins."""
+    """Return the wishes as a request about a host; what the command line says of the machine wins."""
     import msgspec
 
     from gpusetup.model.settings import Settings
