@@ -6,16 +6,19 @@ preference is a function of a whole assignment, and the preferences are applied 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from types import SimpleNamespace as Candidate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gpusetup.matrix.gpus import GpuKind, find_gpu
-from gpusetup.matrix.load import Matrix
-from gpusetup.model.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.request import Request
 
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 Assignment = dict[str, Candidate]
