@@ -115,7 +115,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, matrix: Ma
     context = Context(
         facts=facts, settings=settings, offers=Offers(None), repository=repository_of(matrix.repos, facts, settings)
     )
-    wanted, _ = wanted_of(context, family, resolution.stack, matrix)
+    wanted = wanted_of(context, family, resolution.stack, matrix)
     variables = role_variables(facts, wanted)
     variables["gpu_packages_prerequisites"] = [
         package for package in variables["gpu_packages_prerequisites"] if UNKNOWN_KERNEL not in str(package)

@@ -12,7 +12,8 @@ from gpusetup.model.stack import MatrixStamp, Stack
 __all__ = ["Applied", "HostOutcome", "State"]
 
 State = Literal[
-    "done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "unreachable", "failed", "verify-failed", "interrupted",
+    "done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "unreachable", "failed", "verify-failed",
+    "interrupted",
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from gpusetup.plan.observe import Wanted, actions, reboot_reason, removals
 from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import family_for
 from gpusetup.plan.packages.base import Context
-from gpusetup.plan.preflight import driver_refusals, host_refusals
+from gpusetup.plan.preflight import driver_refusals, guest_refusal, host_refusals
 from gpusetup.plan.repository import directory_of, repository_of
 from gpusetup.plan.requests import adopted_python, request_for
 from gpusetup.plan.variables import question_variables, role_variables
@@ -58,6 +58,8 @@ class Planner:
     def first(self, facts: HostFacts, settings: Settings) -> Draft:
         """Plan by the facts alone: most hosts of a second run end here."""
         base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
+        if facts.virtualisation.wsl and not facts.simulated:
+            return _refused(base, (guest_refusal("wsl"),))
         if not facts.gpus:
             return Draft(plan=_replace(base, reasons=(), warnings=("no NVIDIA GPU on PCI: nothing to do",)))
         key = self.key(facts, settings)
@@ -129,11 +131,16 @@ class Planner:
         self, base: HostPlan, context: Context, family: Family | None, resolution: Resolution, key: str
     ) -> Draft:
         facts, settings, stack = context.facts, context.settings, resolution.stack
-        wanted, prebuilt = wanted_of(context, family, stack, self.matrix)
+        wanted = wanted_of(context, family, stack, self.matrix)
         if wanted.manage_driver and stack.driver is not None and wanted.packages is not None:
             refusals = tuple(
                 driver_refusals(
-                    facts, settings, stack.driver, wanted.packages, prebuilt=prebuilt, pairs=self.matrix.kernel_pairs
+                    facts,
+                    settings,
+                    stack.driver,
+                    wanted.packages,
+                    prebuilt=wanted.prebuilt,
+                    pairs=self.matrix.kernel_pairs,
                 )
             )
             if refusals:
@@ -146,7 +153,9 @@ class Planner:
             "wanted": packed(wanted),
         }
         plan = _planned(base, facts, wanted, lock, self.matrix)
-        plan = _replace(plan, reasons=resolution.reasons, warnings=(*plan.warnings, *resolution.warnings))
+        plan = _replace(
+            plan, reasons=resolution.reasons, warnings=(*plan.warnings, *wanted.notes, *resolution.warnings)
+        )
         return _draft(plan, wanted)
 
     def _from_record(

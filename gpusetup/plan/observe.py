@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpusetup.model.plan import Action, ActionKind, Package
 from gpusetup.plan.offers import upstream
@@ -32,8 +32,9 @@ class Wanted:
     requirements: tuple[str, ...] = ()
     adopted: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
-    transaction: dict[str, Any] | None = field(default=None)
-    """The preview's simulation, when there was one."""
+    prebuilt: bool = False
+    """Kernel modules come built and signed."""
+    notes: tuple[str, ...] = ()
 
 
 def satisfied(package: Package, installed: dict[str, str]) -> bool:

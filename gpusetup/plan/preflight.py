@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gpusetup.errors import Exit
 from gpusetup.model.plan import Refusal
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["driver_refusals", "host_refusals"]
+__all__ = ["driver_refusals", "guest_refusal", "host_refusals"]
 
 _DRIVER_GUESTS = {
     "wsl": (
@@ -73,8 +73,7 @@ def driver_refusals(
     """Return why this driver may not be put on this host."""
     refused = facts.virtualisation.driver_refused
     if refused is not None and not facts.simulated:
-        message, hint = _DRIVER_GUESTS[refused]
-        yield Refusal(reference="GS-322", message=f"no driver can be installed here: {message}", hint=hint)
+        yield guest_refusal(refused)
     if facts.vgpu_guest:
         yield Refusal(
             reference="GS-323",
@@ -86,6 +85,12 @@ def driver_refusals(
     if not prebuilt:
         yield from _secure_boot(facts)
         yield from _pairs(facts, choice, packages, pairs)
+
+
+def guest_refusal(kind: Literal["wsl", "container"]) -> Refusal:
+    """Return why a guest that borrows its host's kernel gets no driver."""
+    message, hint = _DRIVER_GUESTS[kind]
+    return Refusal(reference="GS-322", message=f"no driver can be installed here: {message}", hint=hint)
 
 
 def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iterator[Refusal]:

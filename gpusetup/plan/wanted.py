@@ -34,17 +34,18 @@ def needs_packages(context: Context, family: Family, stack: Stack) -> bool:
     return manages_driver(context, stack) or bool(family.libraries(context, stack)) or bool(context.settings.containers)
 
 
-def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> tuple[Wanted, bool]:
-    """Return what the host should have, and whether its kernel modules come prebuilt."""
+def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> Wanted:
+    """Return what the host should have."""
     settings = context.settings
     managed = manages_driver(context, stack)
     fields: dict[str, Any] = {}
     prebuilt = persistence = False
+    notes: tuple[str, ...] = ()
     if family is not None:
         fields = family.libraries(context, stack)
         if managed and stack.driver is not None:
             driver = family.driver(context, stack.driver)
-            prebuilt, persistence = driver.prebuilt, driver.persistence and settings.persistence
+            prebuilt, notes, persistence = driver.prebuilt, driver.notes, driver.persistence and settings.persistence
             fields |= {
                 "driver": driver.packages,
                 "fabric": driver.fabric,
@@ -63,17 +64,16 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     packages = None
     if family is not None and any(fields.get(name) for name in _GROUPS):
         packages = PackageSet(manager=family.manager, **family.sources(context), **fields)
-    return (
-        Wanted(
-            stack=stack,
-            packages=packages,
-            settings=settings,
-            manage_driver=managed,
-            requirements=requirements,
-            adopted=requirements if settings.python_adopt else (),
-            services=_services(packages, persistence=persistence),
-        ),
-        prebuilt,
+    return Wanted(
+        stack=stack,
+        packages=packages,
+        settings=settings,
+        manage_driver=managed,
+        requirements=requirements,
+        adopted=requirements if settings.python_adopt else (),
+        services=_services(packages, persistence=persistence),
+        prebuilt=prebuilt,
+        notes=notes,
     )
 
 

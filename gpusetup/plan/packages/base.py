@@ -51,6 +51,8 @@ class DriverPackages:
     hold: tuple[str, ...] = ()
     persistence: bool = True
     """Whether the persistence daemon is among them."""
+    notes: tuple[str, ...] = ()
+    """What a person should hear about the choice."""
     prebuilt: bool = False
     """Modules come signed and built; nothing is compiled on the host."""
 

@@ -11,6 +11,7 @@ from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources
 
 if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice, Stack
+    from gpusetup.plan.offers import Offers
 
 __all__ = ["DebianArchive"]
 
@@ -90,6 +91,7 @@ class DebianArchive:
             remove=tuple(remove),
             may_remove=_HELD,
             hold=_HELD,
+            notes=_flavour_note(offers, modules, choice),
             persistence=any(package.name == "nvidia-persistenced" for package in packages),
         )
 
@@ -122,3 +124,12 @@ def _modules(series: str) -> dict[ModuleFlavour, str]:
 
 def _libcuda(series: str) -> str:
     return f"libnvidia{series}-cuda1" if series else "libcuda1"
+
+
+def _flavour_note(offers: Offers, modules: dict[ModuleFlavour, str], choice: DriverChoice) -> tuple[str, ...]:
+    """Say why the proprietary module is taken where an open one is offered too."""
+    versions = offers.upstreams(modules["open"])
+    if choice.module == "open" or not versions or choice.version in versions:
+        return ()
+    text = f"the open kernel module here is {versions[0]}, the rest of the driver {choice.version}: "
+    return (text + "they must be equal, so the proprietary module is taken",)

@@ -1,0 +1,84 @@
+"""Captured machines, and what the stand-in repositories of the lab would offer them."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpusetup.facts.collect import captured
+from gpusetup.facts.products import matrix_lookup
+from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import HostFacts
+from gpusetup.plan.host import Planner
+from gpusetup.resolve.api import resolve
+from tests.lab.repository import catalog
+
+HOSTS = Path(__file__).parents[2] / "hosts"
+
+
+@cache
+def machine(name: str) -> HostFacts:
+    return captured(HOSTS / name / "root", matrix_lookup(matrix()))
+
+
+@pytest.fixture
+def host() -> Callable[..., HostFacts]:
+    """A captured machine by its folder's name, with fields replaced."""
+
+    def make(name: str, **changes: Any) -> HostFacts:
+        return msgspec.structs.replace(machine(name), **changes)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def planner() -> Planner:
+    return Planner(matrix(), resolve)
+
+
+def answer(packages: list[Any], *extra: tuple[str, str]) -> dict[str, Any]:
+    """What the preview would say of these packages."""
+    offered: dict[str, list[dict[str, Any]]] = {}
+    for package in packages:
+        stub = "transitional" in package.summary.lower()
+        offered.setdefault(package.name, []).insert(
+            0, {"version": package.version, "size": 1000, "transitional": stub, "source": "lab"}
+        )
+    for name, version in extra:
+        offered.setdefault(name, []).append({"version": version, "size": 1000, "transitional": False, "source": "lab"})
+    return {"findings": [], "candidates": offered}
+
+
+@pytest.fixture(scope="session")
+def nvidia_ubuntu() -> dict[str, Any]:
+    return answer(catalog.ubuntu())
+
+
+@pytest.fixture(scope="session")
+def nvidia_debian() -> dict[str, Any]:
+    return answer(catalog.debian())
+
+
+@pytest.fixture(scope="session")
+def debian12_archive() -> dict[str, Any]:
+    """Debian 12 as it was on 2026-11-20: the open module is older than the rest."""
+    full = "535.309.01-0+deb12u1"
+    names = ("nvidia-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp", "libnvidia-ml1")
+    return answer(
+        [],
+        *((name, full) for name in names),
+        ("nvidia-open-kernel-dkms", "535.261.03-1"),
+        ("nvidia-persistenced", "535.171.04-1~deb12u1"),
+        ("linux-headers-amd64", "6.1.170-1"),
+    )
+
+
+@pytest.fixture(scope="session")
+def debian13_archive() -> dict[str, Any]:
+    """Debian 13's base suite on the same day: the open 550 module fails with kernel 6.12.107."""
+    full = "550.163.01-2"
+    names = ("nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp")
+    return answer([], *((name, full) for name in names))

@@ -1,0 +1,187 @@
+"""Plans of captured machines: the right flavour, the right names, and refusals before anything is touched."""
+
+import msgspec
+import pytest
+
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.versions import nv
+
+DRIVER = Settings(requirements=(Requirement(component="driver"),))
+DISTRO = msgspec.structs.replace(DRIVER, source="distro")
+
+
+def names(plan):
+    return [package["name"] for package in plan.variables["gpu_driver_packages"]]
+
+
+def planned(planner, facts, settings, answer):
+    draft = planner.first(facts, settings)
+    if draft.stage == "offers":
+        draft = planner.second(facts, settings, answer)
+    return draft.plan
+
+
+def kinds(plan):
+    return [action.kind for action in plan.actions]
+
+
+def test_nothing_to_do_without_a_gpu(planner, host):
+    plan = planner.first(host("debian12-none-nothing"), Settings()).plan
+    assert (plan.state, plan.actions, plan.refusals) == ("nothing-to-do", (), ())
+
+
+def test_a_working_driver_is_kept_and_nothing_is_asked(planner, host):
+    draft = planner.first(host("ubuntu24.04-h200-keep"), DRIVER)
+    assert draft.stage == "final"
+    assert draft.plan.stack.driver.installed
+    assert draft.plan.state == "unchanged"
+    assert "gpu_driver_packages" not in draft.plan.variables
+
+
+def test_debians_candidates_decide_the_flavour(planner, host, debian12_archive):
+    plan = planned(planner, host("debian12-t4-open", driver=None), DISTRO, debian12_archive)
+    assert (plan.stack.driver.version, plan.stack.driver.module) == ("535.309.01", "proprietary")
+    assert names(plan)[0] == "nvidia-kernel-dkms"
+    assert "nvidia-open-kernel-dkms" in plan.variables["gpu_packages_remove"]
+    assert any("535.261.03" in text for text in plan.warnings), plan.warnings
+
+
+def test_the_known_bad_pair_of_debian_13_is_refused(planner, host, debian13_archive):
+    facts = host("debian12-t4-open", driver=None)
+    system = msgspec.structs.replace(facts.os, version_id="13", codename="trixie", name="Debian 13")
+    kernel = msgspec.structs.replace(facts.kernel, next="6.12.107+deb13-amd64")
+    turned = msgspec.structs.replace(facts, os=system, kernel=kernel)
+    plan = planned(planner, turned, DISTRO, debian13_archive)
+    if plan.stack is not None and plan.state != "refused":
+        assert plan.stack.driver.module == "proprietary"
+        return
+    (refusal,) = plan.refusals
+    assert refusal.reference == "GS-327"
+    assert "pci_resize_resource" in refusal.note
+    assert "trixie-backports" in refusal.hint
+    assert plan.variables == {}
+
+
+@pytest.mark.parametrize(
+    ("machine", "reference"),
+    [
+        ("ubuntu22.04-t4-runfile", "GS-324"),
+        ("ubuntu22.04-wsl-refused", "GS-322"),
+        ("debian12-t4-container-refused", "GS-322"),
+    ],
+)
+def test_what_forbids_a_driver_is_said_before_anything(planner, host, nvidia_ubuntu, nvidia_debian, machine, reference):
+    facts = host(machine)
+    answer = nvidia_debian if facts.os.id == "debian" else nvidia_ubuntu
+    wanted = Settings(requirements=(Requirement(component="driver", specifier="==580.178.04"),))
+    plan = planned(planner, facts, wanted, answer)
+    assert plan.state == "refused"
+    assert reference in [refusal.reference for refusal in plan.refusals]
+    assert all(refusal.hint for refusal in plan.refusals)
+
+
+def test_replace_lets_a_runfile_go_and_says_there_is_no_way_back(planner, host, nvidia_ubuntu):
+    wanted = Settings(requirements=(Requirement(component="driver", specifier="==580.178.04"),), replace=True)
+    plan = planned(planner, host("ubuntu22.04-t4-runfile"), wanted, nvidia_ubuntu)
+    assert plan.refusals == ()
+    runfile = next(action for action in plan.actions if action.id == "remove-runfile")
+    assert "no way back" in runfile.why
+    assert plan.variables["gpu_driver_replace_runfile"] is True
+
+
+def test_fabric_manager_only_where_switches_are(planner, host, nvidia_ubuntu):
+    wanted = Settings(requirements=(Requirement(component="driver", specifier="==580.178.04"),))
+    switched = planned(planner, host("ubuntu24.04-h200x8-fabricmanager", driver=None), wanted, nvidia_ubuntu)
+    guest = planned(planner, host("ubuntu24.04-h200x8-keep", driver=None), wanted, nvidia_ubuntu)
+    assert [package["name"] for package in switched.variables["gpu_fabric_packages"]] == [
+        "nvidia-fabricmanager",
+        "libnvidia-nscq",
+    ]
+    assert {package["version"] for package in switched.variables["gpu_fabric_packages"]} == {"580.178.04-0ubuntu1"}
+    assert switched.variables["gpu_fabric_services"] == ["nvidia-fabricmanager"]
+    assert guest.variables["gpu_fabric_packages"] == []
+    assert guest.variables["gpu_fabric_services"] == []
+
+
+@pytest.mark.parametrize(
+    ("branch", "dkms", "fabric", "pinned"),
+    [
+        ("570", "nvidia-dkms-570-open", "nvidia-fabricmanager-570", False),
+        ("580", "nvidia-dkms-580-open", "nvidia-fabricmanager", False),
+        ("595", "nvidia-dkms-open", "nvidia-fabricmanager", True),
+    ],
+)
+def test_names_follow_the_branch(planner, host, nvidia_ubuntu, branch, dkms, fabric, pinned):
+    wanted = Settings(requirements=(Requirement(component="driver", specifier=f"=={branch}.*"),))
+    plan = planned(planner, host("ubuntu24.04-h200x8-fabricmanager", driver=None), wanted, nvidia_ubuntu)
+    assert dkms in names(plan)
+    assert plan.variables["gpu_fabric_packages"][0]["name"] == fabric
+    assert any(name.startswith("nvidia-driver-pinning-") for name in names(plan)) is pinned
+    if pinned:
+        assert names(plan)[0].startswith("nvidia-driver-pinning-")
+
+
+def test_volta_gets_proprietary_modules_and_no_branch_after_580(planner, host, nvidia_debian):
+    plan = planned(planner, host("debian12-v100-proprietary", driver=None), DRIVER, nvidia_debian)
+    assert plan.stack.driver.module == "proprietary"
+    assert nv(plan.stack.driver.version).major <= 580
+    assert names(plan)[0] == "nvidia-kernel-dkms"
+
+
+def test_libraries_come_from_the_same_repository_and_python_from_the_index(planner, host, nvidia_ubuntu):
+    plan = planned(planner, host("ubuntu24.04-rtx4090-open", driver=None), Settings(), nvidia_ubuntu)
+    minor = ".".join(plan.stack.cuda.version.split(".")[:2])
+    assert plan.variables["gpu_cuda_packages"][0]["name"] == f"cuda-toolkit-{minor.replace('.', '-')}"
+    assert plan.variables["gpu_cuda_default"] == minor
+    assert plan.variables["gpu_nccl_packages"][0]["version"].endswith(f"+cuda{minor}")
+    (requirement,) = plan.variables["gpu_python_requirements"]
+    assert requirement.startswith(plan.stack.cupy.package + "==")
+
+
+def test_no_kernel_key_is_trusted_without_its_full_fingerprint(planner, host, nvidia_ubuntu):
+    plan = planned(planner, host("ubuntu24.04-rtx4090-open", driver=None), DRIVER, nvidia_ubuntu)
+    (source,) = plan.variables["gpu_repo_sources"]
+    assert source["key"]["fingerprints"] == ["EB693B3035CD5710E231E123A4B469963BF863CC"]
+    assert source["uris"] == ["https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64"]
+
+
+def test_a_mirror_has_nvidias_layout_and_its_own_key(planner, host):
+    wanted = msgspec.structs.replace(DRIVER, source="http://mirror.lab:8080", source_fingerprints=("A" * 40,))
+    ask = planner.first(host("ubuntu24.04-rtx4090-open", driver=None), wanted).ask
+    (source,) = ask["gpu_repo_sources"]
+    assert source["uris"] == ["http://mirror.lab:8080/compute/cuda/repos/ubuntu2404/x86_64"]
+    assert source["key"]["fingerprints"] == ["A" * 40]
+
+
+def test_no_stack_is_a_refusal_of_that_host_alone(planner, host):
+    wanted = Settings(requirements=(Requirement(component="cuda", specifier="==13.*"),))
+    plan = planner.first(host("debian12-gtx1080ti-proprietary"), wanted).plan
+    assert [refusal.exit for refusal in plan.refusals] == [4]
+
+
+def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps(planner, host, nvidia_ubuntu):
+    facts = host("ubuntu24.04-rtx4090-open", driver=None, secure_boot=True)
+    firmware = msgspec.structs.replace(facts.firmware, uefi=True, signing_keys=())
+    plan = planned(planner, msgspec.structs.replace(facts, firmware=firmware), DRIVER, nvidia_ubuntu)
+    (refusal,) = plan.refusals
+    assert refusal.reference == "GS-326"
+    assert "mokutil --import" in refusal.hint
+
+
+def test_a_record_of_the_same_wish_is_kept_without_asking(planner, host, debian12_archive):
+    facts = host("debian12-t4-open", driver=None)
+    plan = planned(planner, facts, DISTRO, debian12_archive)
+    recorded = msgspec.structs.replace(facts, state={"lock": plan.lock})
+    again = planner.first(recorded, DISTRO)
+    assert again.stage == "transaction"
+    assert again.plan.stack == plan.stack
+    assert kinds(again.plan) == kinds(plan)
+    other = planner.first(recorded, msgspec.structs.replace(DISTRO, persistence=False))
+    assert other.stage == "offers"
+
+
+def test_the_previews_refusals_are_the_hosts(planner, host):
+    finding = {"level": "refuse", "id": "space", "text": "/ has 1 MB free", "hint": "make room", "reference": "GS-472"}
+    plan = planner.second(host("debian12-t4-open", driver=None), DISTRO, {"findings": [finding]}).plan
+    assert (plan.state, plan.refusals[0].reference, plan.refusals[0].exit) == ("refused", "GS-472", 5)
