@@ -154,10 +154,11 @@ def alive(status):
 
 
 def _born(pid):
-    """Return a process's start time in ticks: with the pid it names one process."""
+    """Return a process's start time in ticks, None when it is over: with the pid it names one process."""
     try:
         with open("/proc/{}/stat".format(pid)) as stream:
-            return stream.read().rsplit(")", 1)[1].split()[19]
+            fields = stream.read().rsplit(")", 1)[1].split()
+        return None if fields[0] in "ZX" else fields[19]
     except (OSError, IndexError):
         return None
 

@@ -123,7 +123,7 @@ class Preview(object):
             if _SIGNATURE.search(line):
                 level = "refuse" if about_ours or not addresses else "warn"
                 self.find(level, "signature", line, "the repository's signature does not fit its key; nothing was changed", "GS-448")
-            elif about_ours:
+            elif about_ours and re.search(r"^E|Failed to fetch|[Ee]rror", line):
                 self.find("refuse", "repository", line, "check the address, the mirror and gpu_proxy", "GS-449")
             else:
                 self.find("info", "other-repository", line)

@@ -5,7 +5,7 @@ import re
 from . import process
 from .failure import HostFailure
 
-_UNIT = re.compile(r"^[A-Za-z0-9@:._-]+$")
+_UNIT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9@:._-]*$")
 _SUFFIXES = (".service", ".path", ".timer", ".socket")
 
 

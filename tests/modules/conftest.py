@@ -1,0 +1,59 @@
+"""Tests of modules run the files that Ansible would run on a host, imported the way Ansible imports them."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONTENT = Path(__file__).resolve().parents[2] / "roles" / "gpu_common"
+sys.path.insert(0, str(CONTENT / "library"))
+
+
+def _beside_ansible() -> None:
+    """Make ansible.module_utils also look below roles/gpu_common/module_utils."""
+    import ansible.module_utils as package
+
+    place = str(CONTENT / "module_utils")
+    if isinstance(package, types.ModuleType) and place not in package.__path__:
+        package.__path__.append(place)
+
+
+_beside_ansible()
+
+
+class Exit(Exception):
+    """A module's answer."""
+
+    def __init__(self, result: dict[str, Any], failed: bool) -> None:
+        super().__init__(str(result.get("msg", "")))
+        self.result = result
+        self.failed = failed
+
+
+@pytest.fixture
+def run_module(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Call a module's main() with parameters, as Ansible does; returns (failed, result)."""
+    import json
+
+    from ansible.module_utils import basic
+
+    def answer(module: Any, failed: bool, result: dict[str, Any]) -> None:
+        raise Exit(result, failed)
+
+    monkeypatch.setattr(basic.AnsibleModule, "exit_json", lambda module, **result: answer(module, False, result))
+    monkeypatch.setattr(basic.AnsibleModule, "fail_json", lambda module, msg="", **result: answer(module, True, dict(result, msg=msg)))
+
+    def call(module: Any, check: bool = False, **parameters: Any) -> tuple[bool, dict[str, Any]]:
+        arguments = json.dumps({"ANSIBLE_MODULE_ARGS": dict(parameters, _ansible_check_mode=check, _ansible_diff=True)})
+        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", arguments.encode())
+        if hasattr(basic, "_ANSIBLE_PROFILE"):
+            monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
+        with pytest.raises(Exit) as caught:
+            module.main()
+        return caught.value.failed, caught.value.result
+
+    return call

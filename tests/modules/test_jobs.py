@@ -1,0 +1,82 @@
+"""Detached jobs: started once, joined by the same request, refused beside another, survivors of their caller."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.gpu_host import files, jobs
+from ansible.module_utils.gpu_host.failure import HostFailure
+
+
+def until_over(job: jobs.Job, work: Any) -> dict[str, Any]:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        status = job.start_or_join(work, 1)
+        if status["state"] != "running":
+            return status
+    raise AssertionError("the job did not end")
+
+
+def slow(running: jobs.Job) -> dict[str, Any]:
+    for number in range(5):
+        running.tell("work", f"part {number}", number * 20)
+        time.sleep(0.2)
+    return {"changed": True, "pid": os.getpid()}
+
+
+def test_it_runs_in_another_process_tells_how_far_it_is_and_is_joined(tmp_path: Path) -> None:
+    first = jobs.Job(str(tmp_path), "packages", {"a": 1}).start_or_join(slow, 0.1)
+    assert first["state"] == "running"
+    status = until_over(jobs.Job(str(tmp_path), "packages", {"a": 1}), lambda _job: pytest.fail("started twice"))
+    assert status["result"]["changed"] is True
+    assert status["result"]["pid"] != os.getpid()
+    assert os.getsid(0) != status["result"]["pid"]
+
+
+def test_another_request_is_refused_while_one_runs(tmp_path: Path) -> None:
+    running = jobs.Job(str(tmp_path), "packages", {"a": 1})
+    running.start_or_join(slow, 0.1)
+    with pytest.raises(HostFailure, match="already changing this host") as caught:
+        jobs.Job(str(tmp_path), "packages", {"a": 2}).start_or_join(slow, 0.1)
+    assert caught.value.fields["reference"] == "GS-452"
+    until_over(running, slow)
+
+
+def test_an_answer_nobody_fetched_is_given_once(tmp_path: Path) -> None:
+    jobs.Job(str(tmp_path), "x", {}).start_or_join(lambda _job: (time.sleep(0.3), {"number": 1})[1], 0)
+    time.sleep(1)
+    again = jobs.Job(str(tmp_path), "x", {})
+    assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 1}
+    assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 2}
+
+
+def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path: Path) -> None:
+    def refuse(_job: jobs.Job) -> dict[str, Any]:
+        raise HostFailure("GS-453", "locked", hint="wait")
+
+    status = until_over(jobs.Job(str(tmp_path), "x", {}), refuse)
+    assert (status["state"], status["failure"]["reference"], status["failure"]["hint"]) == ("failed", "GS-453", "wait")
+
+    status = until_over(jobs.Job(str(tmp_path), "y", {}), lambda _job: {}["nothing"])  # type: ignore[call-overload]
+    assert status["failure"]["reference"] == "GS-450"
+    assert "KeyError" in Path(tmp_path, "jobs", os.path.basename(jobs.Job(str(tmp_path), "y", {}).folder), "log").read_text()
+
+
+def test_a_killed_job_is_started_again_and_told_so(tmp_path: Path) -> None:
+    job = jobs.Job(str(tmp_path), "x", {})
+    job.start_or_join(lambda _job: time.sleep(60), 0.5)
+    os.kill(files.read_json(job.status_path)["pid"], 9)
+    time.sleep(0.3)
+    status = until_over(jobs.Job(str(tmp_path), "x", {}), lambda running: {"interrupted": running.state["interrupted"]})
+    assert status["result"] == {"interrupted": True}
+
+
+def test_a_job_of_an_earlier_boot_does_not_count_as_running(tmp_path: Path) -> None:
+    job = jobs.Job(str(tmp_path), "x", {})
+    os.makedirs(job.folder)
+    files.write_json(job.status_path, {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""})
+    assert until_over(jobs.Job(str(tmp_path), "x", {}), lambda running: {"again": running.state["interrupted"]})["result"] == {"again": True}

@@ -1,0 +1,118 @@
+"""The record of one host: first contents are kept, everything can be undone, nothing is half written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.gpu_host.failure import HostFailure
+from ansible.module_utils.gpu_host.ledger import Ledger
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(str(tmp_path / "state"))
+
+
+def test_a_new_file_goes_away_again(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "etc/new.conf"
+    assert ledger.write(str(path), "one\n")
+    assert not ledger.write(str(path), "one\n")
+    assert ledger.write(str(path), "two\n")
+    assert ledger.restore(str(path))
+    assert not path.exists()
+    assert ledger.state["files"] == {}
+
+
+def test_the_first_content_comes_back_after_many_changes_and_a_restart(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "daemon.json"
+    path.write_text("{}\n")
+    path.chmod(0o600)
+    for number in range(3):
+        ledger.state["apply"] = {"id": f"apply-{number}"}
+        ledger.write(str(path), f"{number}\n")
+    again = Ledger(ledger.folder)
+    assert again.restore(str(path))
+    assert path.read_text() == "{}\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_deleted_file_comes_back(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "old.list"
+    path.write_bytes(b"deb \xff\n")
+    assert ledger.delete(str(path))
+    assert ledger.changed_files() == {}
+    assert ledger.restore(str(path))
+    assert path.read_bytes() == b"deb \xff\n"
+
+
+def test_a_failed_apply_undoes_only_its_own_changes(ledger: Ledger, tmp_path: Path) -> None:
+    kept, changed, new = tmp_path / "kept", tmp_path / "changed", tmp_path / "new"
+    ledger.state["apply"] = {"id": "first"}
+    ledger.write(str(kept), "kept\n")
+    ledger.write(str(changed), "first\n")
+    ledger.state["apply"] = {"id": "second"}
+    ledger.write(str(changed), "second\n")
+    ledger.write(str(new), "new\n")
+    assert sorted(ledger.revert_apply()) == sorted([str(changed), str(new)])
+    assert kept.read_text() == "kept\n"
+    assert changed.read_text() == "first\n"
+    assert not new.exists()
+    assert ledger.restore(str(changed)) is True, "remove still knows that the file is ours"
+    assert not changed.exists()
+
+
+def test_a_finished_apply_is_never_reverted(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.state["apply"] = {"id": "first"}
+    ledger.write(str(tmp_path / "a"), "a\n")
+    ledger.state["apply"]["finished"] = "now"
+    assert ledger.revert_apply() == []
+
+
+def test_check_mode_tells_and_writes_nothing(tmp_path: Path) -> None:
+    ledger = Ledger(str(tmp_path / "state"), check=True)
+    assert ledger.write(str(tmp_path / "x"), "x\n")
+    assert ledger.diffs[0]["after"] == "x\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_drift_of_files_is_seen(ledger: Ledger, tmp_path: Path) -> None:
+    changed, missing = tmp_path / "changed", tmp_path / "missing"
+    ledger.write(str(changed), "x\n")
+    ledger.write(str(missing), "x\n")
+    changed.write_text("edited\n")
+    missing.unlink()
+    assert ledger.changed_files() == {str(changed): "changed", str(missing): "missing"}
+
+
+def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    link, folder = tmp_path / "cuda", tmp_path / "folder"
+    folder.mkdir()
+    link.symlink_to("cuda-11")
+    assert ledger.link(str(link), "cuda-12")
+    assert not ledger.link(str(link), "cuda-12")
+    assert link.readlink().name == "cuda-12"
+    assert ledger.link(str(link), None)
+    assert link.readlink().name == "cuda-11"
+    with pytest.raises(HostFailure, match="in the way"):
+        ledger.link(str(folder), "x")
+
+
+def test_packages_add_up_over_applies(ledger: Ledger) -> None:
+    ledger.record_packages({"installed": {"driver": "1"}, "moved": {"libc": ["1", "2"]}, "removed": {"old": "5"}})
+    ledger.record_packages({"installed": {}, "moved": {"driver": ["1", "2"], "libc": ["2", "3"]}, "removed": {}})
+    assert (ledger.state["brought"], ledger.state["moved"], ledger.state["taken"]) == ({"driver": "2"}, {"libc": "1"}, {"old": "5"})
+    ledger.record_packages({"installed": {"old": "5"}, "moved": {"libc": ["3", "1"]}, "removed": {"driver": "2"}})
+    assert (ledger.state["brought"], ledger.state["moved"], ledger.state["taken"]) == ({}, {}, {})
+
+
+def test_history_keeps_the_newest(ledger: Ledger) -> None:
+    for number in range(5):
+        ledger.write_history({"id": f"2026010{number}"}, keep=3)
+    assert [record["id"] for record in ledger.history()] == ["20260102", "20260103", "20260104"]
+    assert Path(ledger.folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_a_damaged_state_file_is_no_crash(tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text('{"schema": "gpusetup/st')
+    assert Ledger(str(tmp_path)).state["files"] == {}

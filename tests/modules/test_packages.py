@@ -1,0 +1,286 @@
+"""Package wishes, apt's and dnf's answers, locks, build logs, the Python environment's pins."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.gpu_host import dkms, dnf, kernel_module, locks, packages, services, transaction, venv
+from ansible.module_utils.gpu_host.apt import Apt
+from ansible.module_utils.gpu_host.failure import HostFailure
+
+
+def wish(name: str, version: str = "", arch: str = "") -> dict[str, str]:
+    return {"name": name, "version": version, "arch": arch}
+
+
+class TestWishes:
+    def test_the_same_package_may_be_asked_for_twice_but_not_in_two_versions(self) -> None:
+        assert packages.merge([wish("a", "1"), wish("b"), wish("a")]) == [wish("a", "1"), wish("b")]
+        with pytest.raises(HostFailure, match="two versions"):
+            packages.merge([wish("a", "1"), wish("a", "2")])
+
+    @pytest.mark.parametrize("bad", [wish("-o"), wish("a b"), wish("a;b"), wish("a", "1;2"), wish("a", "--x y"), wish("$(x)"), wish("a", "1", "x;y")])
+    def test_what_is_no_name_or_version_never_reaches_a_command(self, bad: dict[str, str]) -> None:
+        with pytest.raises(HostFailure) as caught:
+            packages.merge([bad])
+        assert caught.value.fields["reference"] == "GS-461"
+
+    @pytest.mark.parametrize(
+        ("version", "wanted", "fits"),
+        [
+            ("535.309.01-1~deb12u1", "535.309.01-1~deb12u1", True),
+            ("535.309.01-1~deb12u1", "535.309.01-*", True),
+            ("535.309.010-1", "535.309.01-*", False),
+            ("3:580.95.05-1.el9", "580.95.05-1.el9", True),
+            ("3:580.95.05-1.el9", "580.95.05-*", True),
+            ("0:13.0.0-1", "13.0.0-1", True),
+            ("1.2", "", True),
+            ("1.2", "1.3", False),
+        ],
+    )
+    def test_fits(self, version: str, wanted: str, fits: bool) -> None:
+        assert packages.fits(version, wanted) is fits
+
+    def test_a_foreign_architecture_is_another_package(self) -> None:
+        assert packages.unmet([wish("libc", "", "i386")], {"libc": "1"}) == [wish("libc", "", "i386")]
+        assert packages.unmet([wish("libc", "", "i386")], {"libc:i386": "1"}) == []
+
+    @pytest.mark.parametrize(
+        ("name", "version", "driver", "is_stub"),
+        [
+            ("nvidia-driver-570", "580.65.06-0ubuntu1", "570.195.03", True),
+            ("nvidia-driver-580", "580.65.06-0ubuntu1", "580.65.06", False),
+            ("linux-modules-nvidia-580-open-generic", "6.8.0-60.63+1", "580.65.06", False),
+            ("nvidia-driver-pinning-590", "590-2ubuntu1", "590.48.01", False),
+            ("nvidia-modprobe", "3:590.44.01-1.el9", "580.65.06", True),
+        ],
+    )
+    def test_transitional_packages(self, name: str, version: str, driver: str, is_stub: bool) -> None:
+        assert (packages.stub(name, version, driver) is not None) is is_stub
+
+    def test_a_removal_must_be_allowed_or_asked_for(self) -> None:
+        assert packages.forbidden(["xorg", "nvidia-old", "x"], ["nvidia-*"], ["x"]) == ["xorg"]
+
+    def test_what_is_not_offered_is_refused_with_the_nearest(self) -> None:
+        class Host:
+            def offered(self, _names: list[str]) -> dict[str, Any]:
+                return {"driver": [{"version": "580.95.05-1", "from": "x"}, {"version": "570.1-1", "from": "x"}], "other": []}
+
+        assert transaction.resolve(Host(), [wish("driver", "570.*")]) == [wish("driver", "570.1-1")]
+        with pytest.raises(HostFailure) as caught:
+            transaction.resolve(Host(), [wish("driver", "580.95.99-1"), wish("other", "1")], ["Err: 404"])
+        text = caught.value.text()
+        assert "offered: 580.95.05-1" in text
+        assert "other 1 (not offered at all)" in text
+        assert "Err: 404" in text
+        assert transaction.resolve(Host(), [wish("other", "1")], optional=True) == []
+
+
+class TestApt:
+    def test_a_simulation_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = (
+            "Remv xserver-old [1.0]\n"
+            "Inst libcuda1 [535.1-1] (580.1-1 NVIDIA:x [amd64])\n"
+            "Inst nvidia-smi (580.1-1 NVIDIA:x [amd64]) []\n"
+            "Purg other:i386 [2]\nConf libcuda1 (580.1-1 NVIDIA:x [amd64])\n"
+        )
+        uris = "'http://x/a.deb' gpusetup-not-here_a.deb 1000 SHA256:1\n'http://x/b.deb' gpusetup-not-here_b.deb 234 SHA256:1\n"
+        answers = iter([(0, text, ""), (1, "", ""), (0, uris, ""), (1, "After this operation, 95.7 MB of additional disk space will be used.\n", "")])
+        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: next(answers))
+        assert Apt().simulate([wish("nvidia-smi")], []) == {
+            "install": {"nvidia-smi": "580.1-1"},
+            "upgrade": {"libcuda1": ["535.1-1", "580.1-1"]},
+            "downgrade": {},
+            "remove": {"xserver-old": "1.0", "other:i386": "2"},
+            "download_bytes": 1234,
+            "disk_bytes": 95700000,
+        }
+
+    def test_why_apt_will_not_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        said = "The following packages have unmet dependencies:\n nvidia : Depends: libcuda1 (= 1) but 2 is to be installed\nE: Unable to correct problems\n"
+        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: (100, said, ""))
+        with pytest.raises(HostFailure, match="cannot put") as caught:
+            Apt().simulate([wish("nvidia")], [])
+        assert "Depends: libcuda1 (= 1)" in caught.value.fields["note"]
+
+    def test_unattended_upgrades_match_whole_names(self) -> None:
+        ((path, text),) = Apt().automatic_upgrades(["libstdc++6", "nvidia-smi:i386"]).items()
+        assert path == "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
+        assert '  "^libstdc\\+\\+6$";\n  "^nvidia-smi$";\n' in text
+
+
+DNF4 = """\
+Dependencies resolved.
+================================================================================
+ Package                      Arch    Version                  Repository  Size
+================================================================================
+Installing:
+ kmod-nvidia-open-dkms        x86_64  3:580.95.05-1.el9        cuda       8.0 M
+ a-package-with-a-name-that-does-not-fit-into-its-column
+                              noarch  1.0-1                    cuda       1.0 k
+     replacing  kmod-nvidia-latest-dkms.x86_64 3:570.1-1.el9
+Upgrading:
+ nvidia-modprobe              x86_64  3:580.95.05-1.el9        cuda        10 k
+Downgrading:
+ libnccl                      x86_64  2.20-1+cuda12.4          cuda        10 M
+Removing dependent packages:
+ nvidia-old                   x86_64  3:570.1-1.el9            @cuda       10 k
+
+Transaction Summary
+================================================================================
+Install  2 Packages
+Total download size: 18 M
+Installed size: 95 M
+Operation aborted.
+"""
+DNF5 = """\
+Package            Arch   Version            Repository      Size
+Installing:
+ nvidia-open       x86_64 3:580.95.05-1.fc42 cuda         1.0 KiB
+Upgrading:
+ nvidia-modprobe   x86_64 3:580.95.05-1.fc42 cuda        80.0 KiB
+   replacing nvidia-modprobe x86_64 3:570.1-1.fc42 cuda  80.0 KiB
+
+Transaction Summary:
+ Installing:        1 package
+Total size of inbound packages is 81 KiB.
+"""
+
+
+class TestDnf:
+    def test_the_table_of_dnf_4_is_read_with_wrapped_names(self) -> None:
+        assert dnf.parse(DNF4) == {
+            "install": {"kmod-nvidia-open-dkms": "3:580.95.05-1.el9", "a-package-with-a-name-that-does-not-fit-into-its-column": "1.0-1"},
+            "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.el9"]},
+            "downgrade": {"libnccl": ["", "2.20-1+cuda12.4"]},
+            "remove": {"nvidia-old": "3:570.1-1.el9"},
+            "download_bytes": 18 << 20,
+            "disk_bytes": 95 << 20,
+        }
+
+    def test_the_table_of_dnf_5_is_read(self) -> None:
+        read = dnf.parse(DNF5)
+        assert read["install"] == {"nvidia-open": "3:580.95.05-1.fc42"}
+        assert list(read["upgrade"]) == ["nvidia-modprobe"]
+        assert read["remove"] == {}
+
+    def test_words_drop_only_an_empty_epoch(self) -> None:
+        assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == ["a-1-1", "b-3:2-1.x86_64", "c"]
+
+
+class TestLocks:
+    def test_the_holder_is_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "lock"
+        path.touch()
+        script = f"import fcntl,sys;f=open({str(path)!r},'w');fcntl.lockf(f,fcntl.LOCK_EX);print('held',flush=True);sys.stdin.read()"
+        with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            assert other.stdout is not None
+            other.stdout.readline()
+            found = locks.holder(str(path))
+            assert found is not None
+            assert found["pid"] == other.pid
+            assert sys.executable in found["command"]
+            with pytest.raises(HostFailure, match="keeps the package manager's lock") as caught:
+                locks.wait_until_free(lambda: locks.holder(str(path)), 0, lambda *_words: None)
+            assert str(other.pid) in caught.value.text()
+            other.communicate()
+        assert locks.holder(str(path)) is None
+
+    def test_looking_does_not_take_the_lock(self, tmp_path: Path) -> None:
+        path = tmp_path / "lock"
+        with path.open("w") as handle:
+            assert locks.holder(str(path)) is None
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class TestBuilds:
+    LOG = (
+        "DKMS make.log for nvidia-550.163.01 for kernel 6.12.107\n"
+        "/var/lib/dkms/nvidia/build/nvidia/nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'\n"
+        "make[3]: *** [scripts/Makefile.build:249: nvidia/nv-pci.o] Error 1\n"
+    )
+
+    def test_the_compilers_first_error_is_found(self) -> None:
+        assert "pci_resize_resource" in dkms.first_error(self.LOG)
+        assert dkms.first_error("make: *** No rule to make target 'x'.  Stop.\n").startswith("make: ***")
+        assert dkms.first_error("all is well\n") == ""
+
+    def test_only_a_fresh_log_counts(self, tmp_path: Path) -> None:
+        log = tmp_path / "var/lib/dkms/nvidia/550.163.01/build/make.log"
+        log.parent.mkdir(parents=True)
+        log.write_text(self.LOG)
+        found = dkms.build_error(root=str(tmp_path))
+        assert found is not None
+        assert found["log"] == str(log)
+        assert dkms.build_error(since=log.stat().st_mtime + 60, root=str(tmp_path)) is None
+
+    @pytest.mark.parametrize(
+        ("found", "says"),
+        [
+            (None, "no nvidia module"),
+            ({"version": "550.1", "flavour": "open"}, "is 550.1, not 580.1"),
+            ({"version": "580.1", "flavour": "proprietary"}, "not the open one"),
+            ({"version": "580.1", "flavour": "open"}, None),
+        ],
+    )
+    def test_the_module_file_decides(self, found: dict[str, str] | None, says: str | None) -> None:
+        told = dkms.proof(found, "6.1", "580.1", "open")
+        assert (told is None) if says is None else (told is not None and says in told)
+
+
+class _Machine:
+    def __init__(self, loaded: dict[str, str] | None = None, names: tuple[str, ...] = (), running: str = "6.1", on_disk: bool = True) -> None:
+        self.nvidia, self.names, self.running, self.on_disk = loaded, list(names), running, on_disk
+
+    def kernels(self) -> dict[str, str]:
+        return {"running": self.running, "next": "6.1"}
+
+    def wanted_kernels(self, given: list[str]) -> list[str]:
+        return given or ["6.1"]
+
+    def module_on_disk(self, _kernel: str) -> dict[str, str] | None:
+        return {"version": "580.1", "flavour": "open"} if self.on_disk else None
+
+    def loaded(self) -> list[str]:
+        return self.names
+
+    def loaded_nvidia(self) -> dict[str, str] | None:
+        return self.nvidia
+
+
+@pytest.mark.parametrize(
+    ("machine", "says"),
+    [
+        (_Machine({"version": "580.1", "flavour": "open"}), []),
+        (_Machine({"version": "570.1", "flavour": "open"}), ["nvidia 570.1 is loaded, 580.1 is on disk"]),
+        (_Machine({"version": "580.1", "flavour": "proprietary"}), ["the proprietary module is loaded, the open one is on disk"]),
+        (_Machine(None, ("nouveau",)), ["nouveau is loaded", "nvidia 580.1 is on disk, none is loaded"]),
+        (_Machine(None, running="5.10", on_disk=False), ["kernel 5.10 runs, the driver is there for 6.1", "nvidia 580.1 is on disk, none is loaded"]),
+    ],
+)
+def test_the_need_for_a_reboot_comes_from_the_hosts_state(machine: _Machine, says: list[str]) -> None:
+    assert kernel_module.reboot_reasons(machine, "580.1", "open", []) == says
+    assert kernel_module.reboot_reasons(machine, "", "", []) == []
+
+
+@pytest.mark.parametrize("bad", [{"NVreg_X": "1\noptions evil"}, {"a b": 1}, {"x": "$(x)"}])
+def test_module_options_stay_on_their_line(bad: dict[str, Any]) -> None:
+    with pytest.raises(HostFailure):
+        kernel_module.configuration(bad, [])
+
+
+def test_unit_names_are_checked() -> None:
+    assert services.full_name("nvidia-persistenced") == "nvidia-persistenced.service"
+    assert services.full_name("nvidia-cdi-refresh.path") == "nvidia-cdi-refresh.path"
+    with pytest.raises(HostFailure):
+        services.full_name("--now")
+
+
+def test_pins_are_read_from_a_requirements_file() -> None:
+    lines = ["--index-url https://x", "CuPy_cuda12x==13.4.0 \\", "    --hash=sha256:1", "torch[extra] == 2.6.0+cu124", "tomli==2 ; python_version<'3.11'", "# x"]
+    assert venv.pins(lines) == {"cupy-cuda12x": "13.4.0", "torch": "2.6.0+cu124"}

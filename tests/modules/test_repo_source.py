@@ -1,0 +1,179 @@
+"""gpu_repo_source and what it stands on: no key, no repository; one wrong key, nothing written."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.gpu_host import fetch, openpgp, sources
+from ansible.module_utils.gpu_host.failure import HostFailure
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Two real keys, made with gpg when it is there."""
+    home = tmp_path_factory.mktemp("gpg")
+    home.chmod(0o700)
+    base = ["gpg", "--homedir", str(home), "--batch", "--quiet", "--passphrase", ""]
+    made = []
+    try:
+        for name, kind in (("good", "rsa2048"), ("other", "ed25519")):
+            subprocess.run([*base, "--quick-generate-key", f"{name} <{name}@example.org>", kind, "sign", "never"], check=True, timeout=60)
+            listing = subprocess.run([*base, "--with-colons", "--list-keys", name], check=True, capture_output=True, text=True).stdout
+            fingerprint = next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr"))
+            armored = subprocess.run([*base, "--armor", "--export", name], check=True, capture_output=True, text=True).stdout
+            plain = subprocess.run([*base, "--export", name], check=True, capture_output=True).stdout
+            made.append({"fingerprint": fingerprint, "armored": armored, "binary": plain})
+    except FileNotFoundError:
+        pytest.skip("gpg is not on this machine")
+    finally:
+        subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"], check=False)
+    return {"good": made[0], "other": made[1]}
+
+
+def source(**words: Any) -> dict[str, Any]:
+    return {"name": "cuda", "kind": "apt", "uris": ["https://example.org/repo/"], "suites": ["/"], **words}
+
+
+NETWORK = {"proxy": "", "no_proxy": [], "ca_file": ""}
+
+
+class TestFingerprints:
+    def test_agree_with_gpg_armored_and_binary(self, keys: dict[str, Any]) -> None:
+        for key in keys.values():
+            assert openpgp.fingerprints(key["armored"].encode()) == [key["fingerprint"]]
+            assert openpgp.fingerprints(key["binary"]) == [key["fingerprint"]]
+
+    def test_every_primary_key_of_a_file_is_seen(self, keys: dict[str, Any]) -> None:
+        both = keys["good"]["binary"] + keys["other"]["binary"]
+        assert openpgp.fingerprints(both) == [keys["good"]["fingerprint"], keys["other"]["fingerprint"]]
+
+    def test_armour_goes_both_ways(self, keys: dict[str, Any]) -> None:
+        raw = keys["good"]["binary"]
+        assert openpgp.binary(openpgp.armored(raw)) == raw
+
+    @pytest.mark.parametrize("raw", [b"", b"hello", b"<html>404</html>", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n???\n-----END PGP PUBLIC KEY BLOCK-----"])
+    def test_what_is_no_key_is_refused(self, raw: bytes) -> None:
+        with pytest.raises(openpgp.BadKey):
+            openpgp.fingerprints(raw)
+
+    def test_a_truncated_key_is_refused(self, keys: dict[str, Any]) -> None:
+        with pytest.raises(openpgp.BadKey):
+            openpgp.fingerprints(keys["good"]["binary"][:100])
+
+
+class TestKeys:
+    def test_the_expected_key_is_taken_whatever_way_the_fingerprint_is_written(self, keys: dict[str, Any]) -> None:
+        spaced = " ".join(keys["good"]["fingerprint"][i : i + 4] for i in range(0, 40, 4)).lower()
+        key = {"fingerprints": [spaced], "armored": keys["good"]["armored"]}
+        assert sources.key_of(source(key=key), NETWORK) == keys["good"]["binary"]
+
+    def test_another_key_is_refused_with_both_fingerprints(self, keys: dict[str, Any]) -> None:
+        key = {"fingerprints": [keys["good"]["fingerprint"]], "armored": keys["other"]["armored"]}
+        with pytest.raises(HostFailure) as caught:
+            sources.key_of(source(key=key), NETWORK)
+        assert caught.value.fields["reference"] == "GS-445"
+        assert keys["good"]["fingerprint"] in caught.value.text()
+        assert keys["other"]["fingerprint"] in caught.value.text()
+
+    def test_a_stranger_beside_the_expected_key_is_refused(self, keys: dict[str, Any]) -> None:
+        both = openpgp.armored(keys["good"]["binary"] + keys["other"]["binary"]).decode()
+        with pytest.raises(HostFailure, match="not the one"):
+            sources.key_of(source(key={"fingerprints": [keys["good"]["fingerprint"]], "armored": both}), NETWORK)
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            {},
+            {"fingerprints": ["A4B469963BF863CC"], "armored": "x"},
+            {"fingerprints": [], "armored": "x"},
+            {"fingerprints": ["0" * 40], "armored": "x", "url": "https://example.org"},
+            {"package": {"url": "https://example.org/k.deb", "sha256": "", "member": "x"}},
+        ],
+    )
+    def test_a_key_that_proves_nothing_is_refused(self, key: dict[str, Any]) -> None:
+        with pytest.raises(HostFailure) as caught:
+            sources.key_of(source(key=key), NETWORK)
+        assert caught.value.fields["reference"] == "GS-444"
+
+    def test_a_keyring_package_is_read_and_its_digest_compared(self, keys: dict[str, Any], tmp_path: Path) -> None:
+        tree = tmp_path / "tree"
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "usr/share/keyrings").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text("Package: k\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n")
+        (tree / "usr/share/keyrings/k.gpg").write_bytes(keys["good"]["binary"])
+        deb = tmp_path / "k.deb"
+        try:
+            subprocess.run(["dpkg-deb", "--build", "-Zxz", "--root-owner-group", str(tree), str(deb)], check=True, capture_output=True)
+        except FileNotFoundError:
+            pytest.skip("dpkg-deb is not on this machine")
+        import hashlib
+
+        package = {"url": deb.as_uri(), "sha256": hashlib.sha256(deb.read_bytes()).hexdigest(), "member": "usr/share/keyrings/k.gpg"}
+        assert sources.key_of(source(key={"package": package}), NETWORK) == keys["good"]["binary"]
+        with pytest.raises(HostFailure) as caught:
+            sources.key_of(source(key={"package": {**package, "sha256": "0" * 64}}), NETWORK)
+        assert caught.value.fields["reference"] == "GS-443"
+        with pytest.raises(HostFailure, match="does not hold"):
+            fetch.member_of_deb(deb.read_bytes(), "etc/passwd")
+
+
+class TestDefinitions:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            {"name": "../x"},
+            {"name": "a b"},
+            {"uris": ["https://example.org/x\nSigned-By: /tmp/k"]},
+            {"suites": ["a b"]},
+            {"uris": []},
+            {"kind": "dnf", "gpgcheck": False, "repo_gpgcheck": False},
+            {"kind": "dnf", "description": "x\n[evil]\nbaseurl=http://example.org"},
+        ],
+    )
+    def test_nothing_of_a_source_reaches_another_line(self, words: dict[str, Any]) -> None:
+        with pytest.raises(HostFailure) as caught:
+            sources.check(source(**words))
+        assert caught.value.fields["reference"] == "GS-444"
+
+    def test_deb822_names_its_own_key(self) -> None:
+        written = sources.render(source(architectures=["amd64"]), b"\x99key", sources.Layout("/"), [])
+        assert written["/etc/apt/keyrings/cuda.gpg"] == (b"\x99key", 0o644)
+        text, _mode = written["/etc/apt/sources.list.d/cuda.sources"]
+        assert text.splitlines()[1:] == [
+            "Types: deb",
+            "URIs: https://example.org/repo/",
+            "Suites: /",
+            "Architectures: amd64",
+            "Signed-By: /etc/apt/keyrings/cuda.gpg",
+        ]
+
+    def test_like_suite_takes_the_mirror_and_the_key_that_the_host_uses(self) -> None:
+        known = [{"file": "/etc/apt/sources.list", "uri": "http://mirror/debian", "suites": ["bookworm"], "components": ["main"], "signed_by": "/k.gpg", "nvidia": False}]
+        wanted = source(uris=[], like_suite="bookworm", suites=["bookworm"], components=["contrib", "non-free"])
+        ((text, _mode),) = sources.render(wanted, None, sources.Layout("/"), known).values()
+        assert "URIs: http://mirror/debian\n" in text
+        assert "Signed-By: /k.gpg\n" in text
+        with pytest.raises(HostFailure, match="no package source"):
+            sources.render(source(uris=[], like_suite="trixie"), None, sources.Layout("/"), known)
+
+    def test_dnf_keeps_signatures_on(self) -> None:
+        written = sources.render(source(kind="dnf", exclude=["a*"]), b"\x99key", sources.Layout("/"), [])
+        text, _mode = written["/etc/yum.repos.d/cuda.repo"]
+        assert "gpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-cuda\n" in text
+
+    def test_another_entry_for_the_same_address_with_another_key_is_a_conflict_unless_it_is_replaced(self) -> None:
+        entry = {"file": "/etc/apt/sources.list.d/old.list", "uri": "https://example.org/repo", "suites": ["/"], "components": [], "signed_by": None, "nvidia": True}
+        assert sources.conflicts([source()], [entry], [], set()) == [entry]
+        assert sources.conflicts([source()], [entry], ["https://example.org/"], set()) == []
+
+    def test_switching_off_leaves_the_other_entries_of_a_file(self) -> None:
+        listed = "# mine\ndeb [signed-by=/k] https://example.org/repo /\ndeb http://deb.debian.org/debian bookworm main\n"
+        assert sources.without("x.list", listed, ["https://example.org/"]) == "# mine\ndeb http://deb.debian.org/debian bookworm main\n"
+        assert sources.without("x.list", "deb https://example.org/repo /\n", ["https://example.org/repo"]) is None
+        stanzas = "Types: deb\nURIs: https://example.org/repo/\nSuites: /\n\nTypes: deb\nURIs: http://other\nSuites: x\n"
+        assert sources.without("x.sources", stanzas, ["https://example.org"]) == "Types: deb\nURIs: http://other\nSuites: x\n"
+        repo = "[a]\nname=a\nbaseurl=https://example.org/el9\n[b]\nname=b\nbaseurl=http://other\n"
+        assert sources.without("x.repo", repo, ["https://example.org"]) == "[b]\nname=b\nbaseurl=http://other\n"

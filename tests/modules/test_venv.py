@@ -1,0 +1,79 @@
+"""gpu_venv on this machine, from a folder of wheels: built beside, switched in one step, left alone when it is right."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import gpu_venv
+import pytest
+
+
+def wheel(folder: Path, name: str, version: str) -> None:
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}.py", f"VERSION = {version!r}\n")
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> dict[str, Any]:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for version in ("1.0", "2.0"):
+        wheel(wheels, "frame", version)
+    return {
+        "host": {"state_dir": str(tmp_path / "state")},
+        "path": str(tmp_path / "opt" / "stack"),
+        "interpreter": sys.executable,
+        "find_links": str(wheels),
+        "poll": 60,
+    }
+
+
+def finish(run_module: Any, wanted: dict[str, Any], **more: Any) -> tuple[bool, dict[str, Any]]:
+    for _try in range(60):
+        failed, result = run_module(gpu_venv, **wanted, **more)
+        if result["finished"]:
+            return failed, result
+    raise AssertionError("it did not finish")
+
+
+@pytest.mark.slow
+def test_made_kept_moved_and_never_broken(run_module: Any, wanted: dict[str, Any], tmp_path: Path) -> None:
+    Path(wanted["path"]).parent.mkdir()
+    _failed, result = run_module(gpu_venv, check=True, requirements=["frame==1.0"], **wanted)
+    assert result["changed"] is True
+    assert not Path(wanted["path"]).exists()
+
+    failed, result = finish(run_module, wanted, requirements=["frame==1.0"])
+    assert (failed, result["changed"]) == (False, True)
+    first = Path(wanted["path"]).readlink()
+    assert finish(run_module, wanted, requirements=["frame==1.0"])[1]["changed"] is False
+
+    failed, result = finish(run_module, wanted, requirements=["frame==3.0"])
+    assert failed
+    assert result["gpu_failure"]["reference"] == "GS-486"
+    assert Path(wanted["path"]).readlink() == first, "the environment in use was not touched"
+
+    failed, result = finish(run_module, wanted, requirements=["frame==2.0"])
+    assert not failed
+    assert Path(wanted["path"]).readlink() != first
+    assert (Path(wanted["path"]).parent / first).exists(), "the one before is kept for a way back"
+
+    _failed, result = run_module(gpu_venv, requirements=["frame==2.0"], adopt=result["interpreter"], **wanted)
+    assert result["changed"] is False
+    failed, result = run_module(gpu_venv, requirements=["frame==1.0"], adopt=result["interpreter"], **wanted)
+    assert failed
+    assert "frame 1.0 (is 2.0)" in result["msg"]
+
+
+def test_a_folder_that_is_not_ours_is_refused(run_module: Any, wanted: dict[str, Any]) -> None:
+    Path(wanted["path"]).mkdir(parents=True)
+    failed, result = finish(run_module, wanted, requirements=["frame==1.0"])
+    assert failed
+    assert "was not made by gpusetup" in result["msg"]

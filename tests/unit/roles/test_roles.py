@@ -1,0 +1,113 @@
+"""Roles keep their promises: specified variables, thin tables of contents, no shell, no version, URL or key in them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLES = sorted(path.parent.parent for path in (ROOT / "roles").glob("*/meta/argument_specs.yml"))
+MINE = [role for role in ROLES if role.name != "gpu_verify"]
+TASKS = sorted((ROOT / "roles").glob("*/tasks/*.yml"))
+PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+MODULES = sorted((ROOT / "roles/gpu_common/library").glob("*.py"))
+ON_TARGETS = MODULES + sorted((ROOT / "roles/gpu_common/module_utils").rglob("*.py"))
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def tasks_of(document: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for task in document:
+        found.append(task)
+        for part in ("block", "rescue", "always", "tasks", "post_tasks", "pre_tasks"):
+            found += tasks_of(task.get(part) or [])
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_every_default_is_specified_with_the_same_value(role: Path) -> None:
+    options = load(role / "meta/argument_specs.yml")["argument_specs"]["main"].get("options") or {}
+    defaults = load(role / "defaults/main.yml") or {} if (role / "defaults/main.yml").exists() else {}
+    assert sorted(options) == sorted(defaults)
+    for name, spec in options.items():
+        assert spec["description"]
+        assert spec["default"] == defaults[name], name
+
+
+@pytest.mark.parametrize("role", MINE, ids=lambda role: role.name)
+def test_every_variable_is_in_the_reference(role: Path) -> None:
+    text = (ROOT / "docs/reference/variables.md").read_text()
+    for name in load(role / "defaults/main.yml"):
+        assert f"`{name}`" in text, name
+
+
+def test_the_reference_names_no_variable_that_is_not_there() -> None:
+    text = (ROOT / "docs/reference/variables.md").read_text()
+    known = {name for role in ROLES if (role / "defaults/main.yml").exists() for name in load(role / "defaults/main.yml") or {}}
+    named = set(re.findall(r"^\| `(gpu_\w+)` \|", text, re.MULTILINE)) | set(re.findall(r"`(gpu_(?:cudnn|nccl)_packages)`", text))
+    assert named <= known
+
+
+@pytest.mark.parametrize("path", TASKS + PLAYBOOKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_shell_and_no_looking_away(path: Path) -> None:
+    for task in tasks_of(load(path)):
+        assert not {"shell", "ansible.builtin.shell", "ignore_errors"} & set(task), task.get("name")
+        assert task.get("failed_when") is not False, task.get("name")
+
+
+@pytest.mark.parametrize("path", TASKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_task_files_are_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 120
+
+
+@pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.name)
+def test_playbooks_are_short_and_gather_nothing(path: Path) -> None:
+    assert len(path.read_text().splitlines()) < 40
+    assert all(play.get("gather_facts", "import_playbook" in play) in (False, True) and play.get("gather_facts") is not True for play in load(path))
+
+
+@pytest.mark.parametrize("role", MINE, ids=lambda role: role.name)
+def test_roles_hold_no_version_address_or_key(role: Path) -> None:
+    for path in [*role.glob("tasks/*.yml"), *role.glob("defaults/*.yml"), *role.glob("vars/*.yml")]:
+        text = path.read_text()
+        assert not re.search(r"https?://", text), path
+        assert not re.search(r"\b\d{3}\.\d{2,3}(\.\d+)?\b", text), path
+        assert not re.search(r"\b[0-9A-F]{16,}\b", text), path
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_modules_are_documented_and_accept_check_mode(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    said = {node.targets[0].id: ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.targets[0], ast.Name)}
+    for part in ("DOCUMENTATION", "EXAMPLES", "RETURN"):
+        assert yaml.safe_load(said[part]), part
+    assert yaml.safe_load(said["DOCUMENTATION"])["module"] == path.stem
+    assert "supports_check_mode=True" in path.read_text()
+
+
+@pytest.mark.parametrize("path", ON_TARGETS, ids=lambda path: str(path.relative_to(ROOT / "roles")))
+def test_what_runs_on_hosts_is_python_3_6_and_small(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 6))
+    assert len(path.read_text().splitlines()) < 400
+
+
+def references() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in ON_TARGETS:
+        for reference in re.findall(r'"(GS-4[4-9]\d)"', path.read_text()):
+            found.setdefault(reference, []).append(path.name)
+    return found
+
+
+def test_every_failure_is_explained() -> None:
+    text = (ROOT / "docs/reference/host-failures.md").read_text()
+    documented = set(re.findall(r"^\| (GS-\d+) \|", text, re.MULTILINE))
+    assert set(references()) == documented
