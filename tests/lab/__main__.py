@@ -33,7 +33,9 @@ def main() -> int:
     power = commands.add_parser("power", help="cut, on, reboot, unplug or plug a host")
     power.add_argument("action", choices=["cut", "on", "reboot", "unplug", "plug"])
     power.add_argument("host")
-    platforms = commands.add_parser("platforms", help="for molecule: a list of platforms on stdin; says how to reach them")
+    platforms = commands.add_parser(
+        "platforms", help="for molecule: a list of platforms on stdin; says how to reach them"
+    )
     platforms.add_argument("action", choices=["up", "down"])
     arguments = parser.parse_args()
     try:
@@ -113,7 +115,14 @@ def _platforms(arguments: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "platforms": _platforms,"up": _up, "down": _down, "status": _status, "ssh": _ssh, "exec": _ssh, "power": _power}
+    "platforms": _platforms,
+    "up": _up,
+    "down": _down,
+    "status": _status,
+    "ssh": _ssh,
+    "exec": _ssh,
+    "power": _power,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

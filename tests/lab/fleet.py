@@ -49,8 +49,8 @@ def up(specs: Sequence[HostSpec]) -> list[Host]:
     """Every host, made or switched on where needed; a host that is as wanted is left alone."""
     machine.prepare()
     known = {spec.name: spec for spec in Host.all_specs()}
-    for name in sorted({FLAVOURS[spec.flavour].root for spec in specs}):
-        ROOTS[name].ready()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        list(pool.map(lambda name: ROOTS[name].ready(), sorted({FLAVOURS[spec.flavour].root for spec in specs})))
     with ThreadPoolExecutor(max_workers=max(1, len(specs))) as pool:
         return list(pool.map(lambda spec: _one(spec, known.get(spec.name)), specs))
 

@@ -24,7 +24,10 @@ CGROUPS = [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"), Path(
 
 # Runs as the parent of the container: systemd-nspawn leaves with 133 when the host reboots.
 # Each host gets a control group of its own, else all their systemds would share the outer one.
-SUPERVISE = 'groups=$1; shift; for group in $groups; do echo $$ >"$group/cgroup.procs"; done; while "$@"; [ $? = 133 ]; do :; done'
+SUPERVISE = (
+    'groups=$1; lost=$2; shift 2; for group in $groups; do echo $$ >"$group/cgroup.procs"; done; '
+    'while "$@"; [ $? = 133 ] && [ ! -e "$lost" ]; do :; done'
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +121,7 @@ class Host:
             groups = self._cgroups(make=True)
         with (self.folder / "console.log").open("ab") as console:
             parent = Popen(
-                ["sh", "-c", SUPERVISE, "gpusetup-lab", " ".join(map(str, groups)), *argv],
+                ["sh", "-c", SUPERVISE, "gpusetup-lab", " ".join(map(str, groups)), str(self.folder / "lost"), *argv],
                 stdin=DEVNULL, stdout=console, stderr=console, start_new_session=True,
             )  # fmt: skip
         (self.folder / "parent.pid").write_text(f"{parent.pid} {_started(parent.pid)}")
@@ -130,21 +133,17 @@ class Host:
         pid = self._parent()
         if pid:
             os.killpg(pid, signal.SIGKILL)
-        for group in self._cgroups():
-            for folder in [group, *(path for path in group.rglob("*") if path.is_dir())]:
-                for member in _numbers(folder / "cgroup.procs"):
-                    if member != os.getpid():
-                        _kill(member)
+        self._signal(signal.SIGKILL)
         deadline = time.monotonic() + 10
-        while (self.running or self._members()) and time.monotonic() < deadline:
+        while (self.running or network.processes(self.name)) and time.monotonic() < deadline:
             _reap(pid)
             time.sleep(0.01)
-        if self.running or self._members():
-            raise LabError(f"processes of the lab host {self.name} survive SIGKILL: {self._members()}")
+        if self.running or network.processes(self.name):
+            raise LabError(f"processes of the lab host {self.name} survive SIGKILL: {network.processes(self.name)}")
         _reap(pid)
         (self.folder / "parent.pid").unlink(missing_ok=True)
 
-    def reboot(self, timeout: float = 60) -> None:
+    def reboot(self, timeout: float = 180) -> None:
         """An orderly reboot from within, until SSH answers again."""
         before = self.boot_id()
         self.ssh("systemctl", "reboot", check=False)
@@ -192,7 +191,7 @@ class Host:
     def boot_id(self) -> str:
         return self.ssh("cat", "/proc/sys/kernel/random/boot_id", timeout=30).stdout.strip()
 
-    def wait(self, timeout: float = 60) -> None:
+    def wait(self, timeout: float = 180) -> None:
         """Until SSH answers and systemd has started everything."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -249,6 +248,20 @@ class Host:
             (folder / name).write_text(how + "\n")
         else:
             (folder / name).unlink(missing_ok=True)
+
+    def freeze(self) -> None:
+        """It hangs: connections stay open and nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def lose_at_reboot(self, *, lost: bool = True) -> None:
+        """The next reboot does not come back; `power_on` brings it up again."""
+        if lost:
+            (self.folder / "lost").touch()
+        else:
+            (self.folder / "lost").unlink(missing_ok=True)
 
     # -- inside ---------------------------------------------------------------------------------------------------
 
@@ -310,12 +323,10 @@ class Host:
                 groups.append(group)
         return groups
 
-    def _members(self) -> list[int]:
-        return [
-            pid for group in self._cgroups()
-            for folder in [group, *(path for path in group.rglob("*") if path.is_dir())]
-            for pid in _numbers(folder / "cgroup.procs")
-        ]  # fmt: skip
+    def _signal(self, number: int) -> None:
+        for pid in network.processes(self.name):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 SSH_OPTIONS = [
@@ -356,18 +367,6 @@ def _started(pid: int) -> str | None:
     except OSError:
         return None
     return None if fields[0] == "Z" else fields[19]
-
-
-def _numbers(path: Path) -> list[int]:
-    try:
-        return [int(word) for word in path.read_text().split() if word != "0"]
-    except OSError:
-        return []
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def _reap(pid: int | None) -> None:

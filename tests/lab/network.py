@@ -94,6 +94,14 @@ def unplug(name: str, address: str) -> None:
         run(["ip", "netns", "delete", namespace(name)])
 
 
+def processes(name: str) -> list[int]:
+    """Every process of the host, as this machine numbers them."""
+    space = namespace(name)
+    if not Path(f"/run/netns/{space}").exists():
+        return []
+    return [int(word) for word in run(["ip", "netns", "pids", space], check=False).stdout.split()]
+
+
 def set_cable(address: str, *, connected: bool) -> None:
     run(["ip", "link", "set", outer_link(address), "up" if connected else "down"])
 

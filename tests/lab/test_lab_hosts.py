@@ -82,6 +82,23 @@ def test_cut_network_and_back(host: Host) -> None:
     assert host.ssh("true").returncode == 0
 
 
+def test_a_frozen_host_answers_nothing_until_thawed(host: Host) -> None:
+    host.freeze()
+    with pytest.raises(LabError, match="no answer"):
+        host.ssh("true", timeout=2)
+    host.thaw()
+    assert host.ssh("true").returncode == 0
+
+
+def test_a_reboot_can_be_lost(host: Host) -> None:
+    host.lose_at_reboot()
+    with pytest.raises(LabError, match="did not come back"):
+        host.reboot(timeout=4)
+    assert not host.running
+    host.lose_at_reboot(lost=False)
+    host.power_on()
+
+
 def test_a_disk_of_its_own_can_be_filled_and_freed(host: Host) -> None:
     host.fill_disk("/boot")
     full = host.ssh("dd", "if=/dev/zero", "of=/boot/new", "bs=1M", "count=1", check=False)

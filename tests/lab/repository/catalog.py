@@ -7,7 +7,7 @@ pattern of their family. What is inside is a stand-in: see stand_in/.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,7 +152,7 @@ def container_toolkit_deb() -> list[Package]:
 
 def _ubuntu_driver(branch: str, version: str, full: str, suffix: str) -> list[Package]:
     flavours = [("-open", True)] if int(branch) >= NO_PROPRIETARY_FROM else [("", False), ("-open", True)]
-    same = lambda name: f"{name} (= {full})"  # noqa: E731
+    same = f"{{}} (= {full})".format
     packages = [
         Package(name=f"libnvidia-compute{suffix}", version=full, content="libraries", driver=version, provides=("libcuda1",), conflicts=_others("libnvidia-compute", branch)),
         Package(name=f"nvidia-utils{suffix}", version=full, content="smi", driver=version, depends=(same(f"libnvidia-compute{suffix}"),), conflicts=_others("nvidia-utils", branch)),
@@ -183,7 +183,7 @@ def _ubuntu_driver(branch: str, version: str, full: str, suffix: str) -> list[Pa
 
 def _debian_driver(branch: str, version: str, full: str, suffix: str) -> list[Package]:
     flavours = [True] if int(branch) >= NO_PROPRIETARY_FROM else [False, True]
-    same = lambda name: f"{name} (= {full})"  # noqa: E731
+    same = f"{{}} (= {full})".format
     packages = [
         Package(name="libcuda1", version=full, content="libraries", driver=version),
         Package(name="nvidia-smi", version=full, content="smi", driver=version, depends=(same("libcuda1"),)),
@@ -276,9 +276,10 @@ def cuda_release(
 ) -> list[Package]:  # fmt: skip
     """The packages of one CUDA release; how a dependency is written differs between apt and rpm."""
     dashed, number = series.replace(".", "-"), {"cuda": series, "full": cudart, "toolkit": toolkit}
-    package = lambda name, version, **words: Package(
-        name=f"{name}-{dashed}", version=version, arch=arch, extra=number, **words
-    )  # noqa: E731
+
+    def package(name: str, version: str, **words: Any) -> Package:
+        return Package(name=f"{name}-{dashed}", version=version, arch=arch, extra=number, **words)
+
     libraries = (at_least(f"cuda-cudart-{dashed}", cudart), at_least(f"libcublas-{dashed}", cublas))
     return [
         package("cuda-cudart", cudart, content="cudart"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from tests.lab.repository.catalog import (
     CONTAINER_TOOLKIT,
     CUDA,
@@ -19,6 +22,10 @@ BRANCHES = ("570", "580", "590", "610")
 EPOCH = "3"
 
 
+def _rpm(name: str, version: str, **words: Any) -> Package:
+    return Package(name=name, version=version, arch="x86_64", **words)
+
+
 def drivers() -> dict[str, list[Package]]:
     """Driver version → its packages; all versions lie in one directory, the streams choose."""
     return {version: _driver(branch, version) for branch in BRANCHES for version in DRIVERS[branch]}
@@ -26,8 +33,8 @@ def drivers() -> dict[str, list[Package]]:
 
 def _driver(branch: str, version: str) -> list[Package]:
     full = f"{EPOCH}:{version}-1.el9"
-    same = lambda name: f"{name} = {full}"  # noqa: E731
-    package = lambda name, **words: Package(name=name, version=full, arch="x86_64", driver=version, **words)  # noqa: E731
+    same = f"{{}} = {full}".format
+    package = partial(_rpm, version=full, driver=version)
     packages = [
         package("nvidia-driver-cuda-libs", content="libraries"),
         package("nvidia-driver-libs", depends=(same("nvidia-driver-cuda-libs"),)),
@@ -52,7 +59,7 @@ def _driver(branch: str, version: str) -> list[Package]:
         ]  # fmt: skip
     plain = int(branch) >= FABRIC_WITHOUT_BRANCH_FROM
     suffix = "" if plain else f"-{branch}"
-    other = lambda name, **words: Package(name=name, version=f"{version}-1", arch="x86_64", driver=version, **words)  # noqa: E731
+    other = partial(_rpm, version=f"{version}-1", driver=version)
     return [
         *packages,
         other("nvidia-fabricmanager" if plain else "nvidia-fabric-manager", content="fabricmanager"),
@@ -83,17 +90,16 @@ def libraries() -> list[Package]:
     for series, releases in CUDA.items():
         for release in releases:
             found += cuda_release(series, *release, lambda name, version: f"{name} >= {version}", "x86_64")
-    package = lambda name, version, **words: Package(name=name, version=version, arch="x86_64", **words)  # noqa: E731
     for series, versions in NCCL.items():
         for version in versions:
             full = f"{version}-1+cuda{series}"
             found += [
-                package("libnccl", full, content="nccl", extra={"nccl": version}),
-                package("libnccl-devel", full, depends=(f"libnccl = {full}",)),
+                _rpm("libnccl", full, content="nccl", extra={"nccl": version}),
+                _rpm("libnccl-devel", full, depends=(f"libnccl = {full}",)),
             ]
     for major, versions in CUDNN.items():
         found += [
-            package(f"libcudnn9-cuda-{major}", f"{version}-1", content="cudnn", extra={"cudnn": version})
+            _rpm(f"libcudnn9-cuda-{major}", f"{version}-1", content="cudnn", extra={"cudnn": version})
             for version in versions
         ]
     return found
@@ -101,7 +107,7 @@ def libraries() -> list[Package]:
 
 def container_toolkit() -> list[Package]:
     version = f"{CONTAINER_TOOLKIT}-1"
-    package = lambda name, **words: Package(name=name, version=version, arch="x86_64", **words)  # noqa: E731
+    package = partial(_rpm, version=version)
     return [
         package("nvidia-container-toolkit", content="container_toolkit", depends=(f"nvidia-container-toolkit-base = {version}", f"libnvidia-container-tools = {version}")),
         package("nvidia-container-toolkit-base"),
@@ -114,20 +120,17 @@ def base_system() -> list[Package]:
     """What the distribution itself offers: the kernel and its development files."""
     version, _, release = EL_KERNEL.removesuffix(".x86_64").partition("-")
     kernel = {"kernel": EL_KERNEL}
-    package = lambda name, **words: Package(
-        name=name, version=f"{version}-{release}", arch="x86_64", extra=kernel, **words
-    )  # noqa: E731
+    package = partial(_rpm, version=f"{version}-{release}", extra=kernel)
     provides = (f"kernel-devel-uname-r = {EL_KERNEL}",)
     return [
         package("kernel-core"),
         package("kernel-devel", content="kernel_devel", provides=provides),
         package("kernel-devel-matched", depends=(f"kernel-devel = {version}-{release}",)),
         package("kernel-headers"),
-        Package(name="bash", version="5.1.8-9.el9", arch="x86_64", provides=("/bin/sh", "/usr/bin/sh")),
-        Package(
-            name="rocky-release",
-            version="9.6-1.3.el9",
-            arch="x86_64",
+        _rpm("bash", "5.1.8-9.el9", provides=("/bin/sh", "/usr/bin/sh")),
+        _rpm(
+            "rocky-release",
+            "9.6-1.3.el9",
             provides=("system-release = 9.6", "redhat-release = 9.6"),
         ),
     ]
@@ -143,14 +146,14 @@ PRESENT = (
 def tools() -> list[Package]:
     """Names that setup programs ask for; the root has these tools from Debian."""
     return [
-        Package(name="gcc", version="11.5.0-5.el9", arch="x86_64"),
-        Package(name="make", version="4.3-8.el9", arch="x86_64"),
-        Package(name="elfutils-libelf-devel", version="0.192-5.el9", arch="x86_64"),
-        Package(name="python3-pip", version="21.3.1-1.el9", arch="x86_64"),
-        Package(name="python3.12", version="3.12.9-1.el9", arch="x86_64"),
-        Package(name="python3.12-pip", version="23.2.1-4.el9", arch="x86_64"),
+        _rpm("gcc", "11.5.0-5.el9"),
+        _rpm("make", "4.3-8.el9"),
+        _rpm("elfutils-libelf-devel", "0.192-5.el9"),
+        _rpm("python3-pip", "21.3.1-1.el9"),
+        _rpm("python3.12", "3.12.9-1.el9"),
+        _rpm("python3.12-pip", "23.2.1-4.el9"),
     ]
 
 
 def epel() -> list[Package]:
-    return [Package(name="dkms", version="3.0.10-1.el9", arch="x86_64", content="dkms_tool", depends=("gcc", "make"))]
+    return [_rpm("dkms", "3.0.10-1.el9", content="dkms_tool", depends=("gcc", "make"))]
