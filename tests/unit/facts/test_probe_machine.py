@@ -154,6 +154,21 @@ def test_containers_refuse_a_driver(machine, path, content, container):
     assert (told["container"], told["driver_refused"]) == (container, "container")
 
 
+def test_a_machine_made_from_a_container_image_is_no_container(machine):
+    machine.put("/.dockerenv").link("/proc/self/ns/pid", "pid:[4026531836]").link("/proc/self/ns/uts", "uts:[4026531838]")
+    assert kinds.collect(machine.host())["driver_refused"] is None
+
+
+def test_a_container_that_shares_the_hosts_processes_is_one(machine):
+    machine.put("/.dockerenv").link("/proc/self/ns/pid", "pid:[4026531836]").link("/proc/self/ns/uts", "uts:[4026532999]")
+    assert kinds.collect(machine.host())["container"] == "docker"
+
+
+def test_a_container_without_any_marker_is_known_by_its_namespace(machine):
+    machine.link("/proc/self/ns/pid", "pid:[4026532777]").link("/proc/self/ns/uts", "uts:[4026532776]")
+    assert kinds.collect(machine.host())["container"] == "unknown"
+
+
 def test_wsl_refuses_a_driver_and_is_no_container(machine):
     machine.put("/proc/sys/kernel/osrelease", "5.15.167.4-microsoft-standard-WSL2\n").put("/.dockerenv")
     told = kinds.collect(machine.host())

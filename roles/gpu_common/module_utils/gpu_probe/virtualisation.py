@@ -32,6 +32,8 @@ _CLOUDS = (
     ("hetzner", "hetzner"),
     ("openstack", "openstack"),
 )
+# Fixed numbers in the kernel's sources (PROC_PID_INIT_INO, PROC_UTS_INIT_INO).
+_FIRST_NAMESPACES = ("pid:[4026531836]", "uts:[4026531838]")
 _LAPTOPS = ("8", "9", "10", "14", "31", "32")
 
 
@@ -87,7 +89,14 @@ def _wsl(host):
 
 
 def _container(host):
-    """Return the name of the container's runtime, None outside one."""
+    """Return the name of the container's runtime, None outside one.
+
+    A marker file alone proves nothing: virtual machines are made from container images too. The kernel's first PID and UTS
+    namespaces belong to no container; another PID namespace belongs to one even where no marker says so.
+    """
+    inside = [host.link("/proc/self/ns/" + name) for name in ("pid", "uts")]
+    if inside == list(_FIRST_NAMESPACES):
+        return None
     named = host.value("/run/systemd/container") or host.value("/run/host/container-manager")
     if named:
         return named
@@ -97,7 +106,9 @@ def _container(host):
         return "podman"
     groups = host.read("/proc/1/cgroup", keep=_container_groups) or ""
     match = re.search(r"docker|kubepods|lxc|libpod|containerd", groups)
-    return match.group(0) if match else None
+    if match:
+        return match.group(0)
+    return "unknown" if inside[0] and inside[0] != _FIRST_NAMESPACES[0] else None
 
 
 def _container_groups(text):
