@@ -25,6 +25,11 @@ def lint(documents: Documents) -> list[str]:
         problems += [
             f"{name}: the source {key} has no title" for key, item in document["sources"].items() if not item["title"]
         ]
+        problems += [
+            f"{name}: the address of the source {key} is none"
+            for key, item in document["sources"].items()
+            if item.get("url") and (not item["url"].startswith("https://") or " " in item["url"])
+        ]
     return problems
 
 
