@@ -111,17 +111,17 @@ class Host:
             return
         network.plug_in(self.name, self.address)
         argv = [
-            "systemd-nspawn", "-q", "--register=no", "-D", str(self.root), f"--machine={self.name}", f"--hostname={self.name}",
+            "systemd-nspawn", "--keep-unit", "-q", "--register=no", "-D", str(self.root), f"--machine={self.name}", f"--hostname={self.name}",
             f"--network-namespace-path=/run/netns/{network.namespace(self.name)}", "--resolv-conf=off", "--timezone=off",
             "--console=pipe", *self._disk_binds(), "--boot",
         ]  # fmt: skip
-        groups: list[Path] = []
-        if not Path("/run/systemd/system").exists():
-            argv.insert(1, "--keep-unit")
-            groups = self._cgroups(make=True)
+        # Where systemd runs this machine it gives each host a control group; elsewhere we do.
+        by_systemd = Path("/run/systemd/system").exists()
+        scope = ["systemd-run", "--scope", "--quiet", "--collect", "-p", "Delegate=yes", "--"] if by_systemd else []
+        groups = [] if by_systemd else self._cgroups(make=True)
         with (self.folder / "console.log").open("ab") as console:
             parent = Popen(
-                ["sh", "-c", SUPERVISE, "gpusetup-lab", " ".join(map(str, groups)), str(self.folder / "lost"), *argv],
+                [*scope, "sh", "-c", SUPERVISE, "gpusetup-lab", " ".join(map(str, groups)), str(self.folder / "lost"), *argv],
                 stdin=DEVNULL, stdout=console, stderr=console, start_new_session=True,
             )  # fmt: skip
         (self.folder / "parent.pid").write_text(f"{parent.pid} {_started(parent.pid)}")

@@ -1,0 +1,145 @@
+"""Plain `ansible-playbook` with our roles on lab hosts: what people do who do not use the front-end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.lab.places import SIMULATED_ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+ROOT = Path(__file__).resolve().parents[2]
+_RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+_COUNTING_SSH = """#!/bin/sh
+echo "$*" >>"$(dirname "$0")/operations"
+exec ssh "$@"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """How a play ended."""
+
+    text: str
+    code: int
+    changed: dict[str, int]
+    operations: int
+    polls: int
+
+    @property
+    def operations_without_polls(self) -> int:
+        return self.operations - self.polls
+
+
+def play(name: str, inventory: Path, variables: dict[str, Any], *arguments: str, timeout: float = 900) -> Played:
+    """Run a playbook; count the SSH operations it needed."""
+    folder = inventory.parent
+    wrapper, counter, given = folder / "ssh", folder / "operations", folder / "variables.json"
+    wrapper.write_text(_COUNTING_SSH)
+    wrapper.chmod(0o755)
+    counter.write_text("")
+    given.write_text(json.dumps({"gpu_simulated_root": SIMULATED_ROOT, **variables}))
+    argv = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), "-e", f"@{given}", str(ROOT / "playbooks" / f"{name}.yml")]
+    environment = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_SSH_EXECUTABLE": str(wrapper),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(folder / "cp"),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+    }
+    done = subprocess.run([*argv, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+    text = done.stdout + done.stderr
+    return Played(
+        text=text,
+        code=done.returncode,
+        changed={host: int(changed) for host, _ok, changed, _unreachable, _failed in _RECAP.findall(text)},
+        operations=len(counter.read_text().splitlines()),
+        polls=text.count("FAILED - RETRYING"),
+    )
+
+
+def packages(host: Host) -> dict[str, str]:
+    """Every installed package with its version."""
+    text = host.ssh("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\n").stdout
+    return {line.split()[1]: line.split()[2] for line in text.splitlines() if line[1] == "i"}
+
+
+def package(*words: str) -> dict[str, str]:
+    return dict(zip(("name", "version"), words, strict=False))
+
+
+def nvidia_on_debian(repositories: Repositories, version: str = "580.159.04", flavour: str = "open", **more: Any) -> dict[str, Any]:
+    """Variables for the stand-in of NVIDIA's repository, as a person writes them by hand."""
+    module = "nvidia-kernel-open-dkms" if flavour == "open" else "nvidia-kernel-dkms"
+    return {
+        "gpu_package_manager": "apt",
+        "gpu_repo_sources": [
+            {
+                "name": "nvidia-cuda",
+                "kind": "apt",
+                "uris": [repositories.url("debian12") + "/"],
+                "suites": ["/"],
+                "key": {"fingerprints": [repositories.fingerprint], "armored": repositories.armored},
+            }
+        ],
+        "gpu_driver_packages": [package(module, f"{version}-*"), package("nvidia-driver-cuda", f"{version}-*")],
+        "gpu_driver_version": version,
+        "gpu_driver_module": flavour,
+        "gpu_packages_remove": ["nvidia-kernel-dkms" if flavour == "open" else "nvidia-kernel-open-dkms"],
+        "gpu_packages_hold": ["*nvidia*", "libcuda1"],
+        "gpu_nouveau_blacklist": True,
+        "gpu_persistence_services": ["nvidia-persistenced"],
+        "gpu_reboot_policy": "when-needed",
+        **more,
+    }
+
+
+def nvidia_on_el(repositories: Repositories, version: str = "580.159.04", **more: Any) -> dict[str, Any]:
+    """The same for the EL-like host and its module streams."""
+    key = {"fingerprints": [repositories.fingerprint], "armored": repositories.armored}
+
+    def source(name: str, uri: str) -> dict[str, Any]:
+        return {"name": name, "kind": "dnf", "uris": [uri], "key": key}
+
+    return {
+        "gpu_package_manager": "dnf",
+        "gpu_repo_sources": [source("nvidia-cuda", repositories.url("rhel9")), source("epel-stand-in", repositories.rocky + "/epel")],
+        "gpu_packages_streams": [{"module": "nvidia-driver", "stream": version.split(".")[0] + "-open"}],
+        "gpu_packages_prerequisites": [package("kernel-devel")],
+        "gpu_driver_packages": [package("kmod-nvidia-open-dkms", f"{version}-*"), package("nvidia-driver-cuda", f"{version}-*")],
+        "gpu_driver_version": version,
+        "gpu_driver_module": "open",
+        "gpu_packages_hold": ["*nvidia*"],
+        "gpu_nouveau_blacklist": True,
+        "gpu_persistence_services": ["nvidia-persistenced"],
+        "gpu_reboot_policy": "when-needed",
+        **more,
+    }
+
+
+def files_below(host: Host, *folders: str) -> dict[str, str]:
+    """Content of every configuration file in some folders, links as their target."""
+    found = {}
+    for path in _walk(host, folders):
+        inside = str(path)
+        found[inside] = f"-> {path.readlink()}" if path.is_symlink() else path.read_bytes().hex()
+    return found
+
+
+def _walk(host: Host, folders: Iterable[str]) -> Iterable[Path]:
+    for folder in folders:
+        for path in sorted(host.path(folder).rglob("*")):
+            if path.is_symlink() or path.is_file():
+                yield path

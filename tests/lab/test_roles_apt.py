@@ -1,0 +1,212 @@
+"""The roles with plain ansible-playbook on Debian hosts, with stand-ins for NVIDIA's packages and a simulated T4."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from tests.lab.plays import files_below, nvidia_on_debian, package, packages, play
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/profile.d", "/etc/ld.so.conf.d", "/usr/local")
+Hosts = "Callable[..., list[Host]]"
+Inventory = "Callable[..., Path]"
+
+
+def state(host: Host) -> dict[str, Any]:
+    return json.loads(host.path("/var/lib/gpusetup/state.json").read_text())
+
+
+def test_from_nothing_up_down_and_back(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4")
+    inventory = lab_inventory([host])
+    cuda = {
+        "gpu_cuda_packages": [package("cuda-toolkit-12-9", "12.9.*"), package("cuda-toolkit-13-0", "13.0.*")],
+        "gpu_cuda_roots": [{"version": release, "path": f"/usr/local/cuda-{release}"} for release in ("12.9", "13.0")],
+        "gpu_cuda_default": "12.9",
+        "gpu_nccl_packages": [package("libnccl2", "2.27.3-1+cuda12.9")],
+        "gpu_cudnn_packages": [package("libcudnn9-cuda-12", "9.10.2.21-1")],
+    }
+    packages_before, files_before = packages(host), files_below(host, *CONFIGURATION)
+
+    check = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda), "--check", "--diff")
+    assert check.code == 0, check.text
+    assert packages(host) == packages_before
+    assert files_below(host, *CONFIGURATION) == files_before
+
+    first = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda))
+    assert first.code == 0, first.text
+    assert host.ssh("nvidia-smi", "-L").stdout.startswith("GPU 0:")
+    assert host.ssh("modprobe", "-n", "-v", "-b", "nouveau", check=False).stdout == ""
+    assert host.ssh("bash", "-lc", "nvcc --version && readlink -f /usr/local/cuda").stdout.strip().endswith("/usr/local/cuda-12.9")
+    assert host.ssh("systemctl", "is-active", "nvidia-persistenced").stdout == "active\n"
+    again = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda))
+    assert again.changed == {host.name: 0}, again.text
+    assert again.operations <= 5
+
+    moved = host.ssh("apt-get", "-s", "-o", "APT::Get::Show-Versions=0", "full-upgrade").stdout
+    held = set(state(host)["holds"])
+    assert {"libcuda1", "nvidia-smi", "nvidia-kernel-open-dkms", "libnccl2", "cuda-toolkit-12-9"} <= held
+    assert not [line for line in moved.splitlines() if line.startswith("Inst ") and line.split()[1] in held]
+
+    for version, flavour in (("580.178.04", "open"), ("570.211.01", "proprietary"), ("580.159.04", "open")):
+        wanted = nvidia_on_debian(lab_repositories, version, flavour, **cuda)
+        step = play("apply", inventory, wanted)
+        assert step.code == 0, step.text
+        assert version in host.ssh("nvidia-smi").stdout
+        assert packages(host)["libcuda1"].startswith(version)
+        assert (flavour == "open") == ("nvidia-kernel-open-dkms" in packages(host))
+        assert play("apply", inventory, wanted).changed == {host.name: 0}
+
+    host.path("/etc/modprobe.d/gpusetup-nouveau.conf").write_text("# edited\n")
+    mended = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda))
+    assert mended.code == 0, mended.text
+    assert "blacklist nouveau" in host.path("/etc/modprobe.d/gpusetup-nouveau.conf").read_text()
+
+    removed = play("remove", inventory, {"gpu_package_manager": "apt"})
+    assert removed.code == 0, removed.text
+    assert packages(host) == packages_before
+    assert files_below(host, *CONFIGURATION) == files_before
+    assert host.ssh("apt-mark", "showhold").stdout == ""
+    assert "blacklist" not in host.path("/boot/grub/grub.cfg").read_text()
+    assert not host.path("/var/lib/gpusetup").exists()
+    assert play("remove", inventory, {"gpu_package_manager": "apt"}).changed == {host.name: 0}
+
+
+def test_a_first_apply_needs_few_operations(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4")
+    inventory = lab_inventory([host])
+    wanted = nvidia_on_debian(lab_repositories, gpu_reboot_policy="never")
+    first = play("apply", inventory, wanted)
+    assert first.code == 0, first.text
+    assert "reboot pending: nouveau is loaded" in first.text
+    assert first.operations_without_polls <= 25, first.operations
+    # A reboot that did not happen is still pending the next time: it is read from the host, not from what changed.
+    second = play("apply", inventory, wanted)
+    assert "reboot pending" in second.text
+    host.reboot()
+    assert play("apply", inventory, wanted).changed == {host.name: 0}
+
+
+def test_what_is_wrong_is_refused_before_anything_changes(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4")
+    inventory = lab_inventory([host])
+    before, files_before = packages(host), files_below(host, *CONFIGURATION)
+    good = nvidia_on_debian(lab_repositories)
+    (source,) = good["gpu_repo_sources"]
+
+    def refused(*says: str, **changes: Any) -> None:
+        done = play("apply", inventory, {**good, **changes})
+        assert done.code == 2, done.text
+        for words in says:
+            assert words in done.text
+        assert packages(host) == before
+        assert files_below(host, *CONFIGURATION) == files_before
+
+    wrong = {**source["key"], "fingerprints": [lab_repositories.wrong_fingerprint]}
+    refused("GS-445", lab_repositories.fingerprint, gpu_repo_sources=[{**source, "key": wrong}])
+
+    other = lab_repositories.with_fault("roleswrongkey", "wrong-key", "index")
+    refused("GS-448", gpu_repo_sources=[{**source, "uris": [other.url("debian12") + "/"]}])
+    gone = lab_repositories.with_fault("rolesgone", "404", "index")
+    refused("GS-449", gpu_repo_sources=[{**source, "uris": [gone.url("debian12") + "/"]}])
+    refused("GS-466", "offered: 580.178.04-1", gpu_driver_packages=[package("nvidia-driver-cuda", "580.178.99-*")])
+    refused("GS-461", gpu_driver_packages=[package("nvidia-driver;reboot", "1")])
+    refused("GS-472", gpu_preflight_space_mb={"/boot": 100_000_000})
+
+
+def test_a_transitional_package_is_caught(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    key = {"fingerprints": [lab_repositories.fingerprint], "armored": lab_repositories.armored}
+    source = {"name": "archive", "kind": "apt", "uris": [lab_repositories.ubuntu], "suites": ["noble"], "components": ["restricted"], "key": key}
+    before = packages(host)
+    done = play(
+        "apply",
+        lab_inventory([host]),
+        {
+            "gpu_package_manager": "apt",
+            "gpu_repo_sources": [source],
+            "gpu_driver_packages": [package("nvidia-driver-570")],
+            "gpu_driver_version": "570.211.01",
+        },
+    )
+    assert done.code == 2
+    assert "GS-468" in done.text
+    assert "belongs to branch 580, not 570" in done.text
+    assert packages(host) == before
+
+
+def test_a_build_that_fails_leaves_the_host_as_it_was(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4")
+    inventory = lab_inventory([host])
+    before, files_before = packages(host), files_below(host, *CONFIGURATION)
+    host.break_packages("dkms-build", "fail")
+    done = play("apply", inventory, nvidia_on_debian(lab_repositories))
+    assert done.code == 2
+    assert "the host has the packages that it had before" in done.text
+    assert packages(host) == before
+    assert files_below(host, *CONFIGURATION) == files_before
+    host.break_packages("dkms-build", "")
+    assert play("apply", inventory, nvidia_on_debian(lab_repositories)).code == 0, "the same command works once the cause is gone"
+
+
+def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4")
+    inventory = lab_inventory([host])
+    wanted = nvidia_on_debian(lab_repositories, gpu_reboot_policy="never")
+    host.break_packages("nvidia-smi", "sleep 12")
+    controller = subprocess.Popen(
+        [sys.executable, "-c", _PLAY, str(inventory), json.dumps(wanted)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    jobs = host.path("/var/lib/gpusetup/jobs")
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not _installing(jobs):
+        time.sleep(0.3)
+    os.killpg(controller.pid, signal.SIGKILL)
+    controller.wait()
+    joined = play("apply", inventory, wanted)
+    assert joined.code == 0, joined.text
+    logs = [path for path in jobs.glob("packages-*/log")]
+    assert len(logs) == 1
+    assert logs[0].read_text().count("APT::Status-Fd") == 1, "one transaction, not two"
+
+
+_PLAY = """
+import json, sys, pathlib
+from tests.lab.plays import play
+play("apply", pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))
+"""
+
+
+def _installing(jobs: Path) -> bool:
+    for path in jobs.glob("packages-*/status.json"):
+        try:
+            if json.loads(path.read_text()).get("step") == "install":
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def test_a_lock_is_waited_for_and_its_holder_named(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4")
+    inventory = lab_inventory([host])
+    hold = "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(600)"
+    with subprocess.Popen([*host.ssh_argv(), f'exec python3 -c "{hold}" another-apt']) as other:
+        time.sleep(1.5)
+        done = play("apply", inventory, nvidia_on_debian(lab_repositories, gpu_packages_lock_timeout=3))
+        assert done.code == 2
+        assert "GS-453" in done.text
+        assert "another-apt" in done.text
+        other.kill()

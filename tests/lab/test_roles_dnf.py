@@ -1,0 +1,61 @@
+"""The roles on an EL-like host: the code path for dnf, streams and version locks, on Debian's dnf (see README.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.lab.plays import nvidia_on_el, play
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+
+def packages(host: Host) -> list[str]:
+    text = host.ssh("rpm", "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n").stdout
+    return sorted(line for line in text.splitlines() if not line.startswith("gpg-pubkey"))
+
+
+def test_apply_upgrade_downgrade_remove(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
+    (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
+    inventory = lab_inventory([host])
+    before = packages(host)
+    for version in ("580.159.04", "580.178.04", "570.211.01"):
+        wanted = nvidia_on_el(lab_repositories, version)
+        done = play("apply", inventory, wanted)
+        assert done.code == 0, done.text
+        assert f"nvidia-driver-cuda {version}-1.el9" in packages(host)
+        assert host.ssh("nvidia-smi", "-L").stdout.startswith("GPU 0:")
+        assert f"nvidia-driver-cuda-3:{version}" in host.ssh("dnf", "-q", "versionlock", "list").stdout
+        again = play("apply", inventory, wanted)
+        assert again.changed == {host.name: 0}, again.text
+        assert again.operations <= 5
+    assert "modprobe.blacklist=nouveau" in host.ssh("grubby", "--info=ALL").stdout
+    removed = play("remove", inventory, {"gpu_package_manager": "dnf"})
+    assert removed.code == 0, removed.text
+    assert packages(host) == before
+    assert "modprobe.blacklist=nouveau" not in host.ssh("grubby", "--info=ALL").stdout
+
+
+def test_a_wrong_key_is_refused(lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories) -> None:
+    (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
+    inventory = lab_inventory([host])
+    before = packages(host)
+    wanted = nvidia_on_el(lab_repositories)
+    for source in wanted["gpu_repo_sources"]:
+        source["key"] = {**source["key"], "fingerprints": [lab_repositories.wrong_fingerprint]}
+    done = play("apply", inventory, wanted)
+    assert done.code == 2
+    assert "GS-445" in done.text
+    assert packages(host) == before
+
+    faulty = lab_repositories.with_fault("roleselkey", "wrong-key", "index")
+    done = play("apply", inventory, nvidia_on_el(faulty))
+    assert done.code == 2
+    assert "GS-448" in done.text or "GS-449" in done.text
+    assert packages(host) == before
