@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -152,6 +151,8 @@ def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     found = list(gpu_by_id(matrix, f"10de:{pci[1].lower()}")) if pci else _matches(matrix.gpus.gpus, text)
     if not found:
         names = {_normal(name): name for gpu in matrix.gpus.gpus for name in (gpu.name, *gpu.aliases)}
+        import difflib
+
         close = [names[key] for key in difflib.get_close_matches(_normal(text), names, n=4, cutoff=0.5)]
         raise BadInputError(
             "GS-120",

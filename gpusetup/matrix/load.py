@@ -1,11 +1,13 @@
 """Load the matrix: one JSON file per component, typed, on demand, with an overlay folder for people's own data."""
+# ruff: noqa: PTH100, PTH110, PTH112, PTH118, PTH119, PTH120, PTH123
+# pathlib would take a tenth of the time that a cold lookup has.
 
 from __future__ import annotations
 
 import hashlib
 import os
 from functools import cached_property
-from pathlib import Path
+from os.path import abspath, basename, dirname, exists, isdir, join
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
@@ -15,6 +17,7 @@ from gpusetup.model import release as model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from gpusetup.model.kernels import KernelPairsFile
     from gpusetup.model.repos import ReposFile
@@ -38,7 +41,7 @@ FILES: dict[str, type[model.MatrixFile]] = {
 NAMES = (*FILES, "repos", "kernel_pairs")
 """Every component; package names and known-bad kernels are apart because only plans read them."""
 SCHEMA = "gpusetup/matrix-{}/1"
-_SHIPPED = Path(__file__).parent / "data"
+_SHIPPED = join(dirname(abspath(__file__)), "data")
 
 File = TypeVar("File", bound=model.MatrixFile)
 
@@ -62,19 +65,33 @@ def canonical(document: object) -> bytes:
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
 
-def load_file(name: str, path: Path) -> model.MatrixFile:
-    """Decode one component's file; a wrong field is bad input with the path of the field."""
+def _bytes(name: str, path: str | Path) -> bytes:
     try:
-        decoded = msgspec.json.decode(path.read_bytes(), type=struct_of(name))
+        with open(path, "rb") as file:
+            return file.read()
     except FileNotFoundError:
         raise BadInputError("GS-203", f"the matrix has no {name} data: {path} is missing", path=str(path)) from None
     except OSError as error:
         raise BadInputError("GS-203", f"cannot read {path}: {error.strerror}", path=str(path)) from error
+
+
+def load_file(name: str, path: str | Path, base: model.MatrixFile | None = None) -> model.MatrixFile:
+    """Decode one component's file; a wrong field is bad input with the path of the field.
+
+    With a base, the file holds only what is added to it.
+    """
+    try:
+        content = _bytes(name, path)
+        if base is not None:
+            from gpusetup.matrix.extend import complete
+
+            content = complete(content, base)
+        decoded = msgspec.json.decode(content, type=struct_of(name))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         where = str(error).rpartition(" - at `")[2].rstrip("`") if " - at `" in str(error) else "$"
         raise BadInputError(
             "GS-201",
-            f"the matrix file {path.name} cannot be used: {str(error).partition(' - at `')[0]}",
+            f"the matrix file {basename(path)} cannot be used: {str(error).partition(' - at `')[0]}",
             path=f"{path}:{where}",
             hint="compare the field with the shipped file of the same name: gpusetup matrix --data",
         ) from error
@@ -82,7 +99,7 @@ def load_file(name: str, path: Path) -> model.MatrixFile:
     if decoded.schema != wanted:
         raise BadInputError(
             "GS-202",
-            f"the matrix file {path.name} has schema {decoded.schema!r}; this gpusetup reads {wanted!r}",
+            f"the matrix file {basename(path)} has schema {decoded.schema!r}; this gpusetup reads {wanted!r}",
             path=f"{path}:$.schema",
             hint="update gpusetup, or convert the file",
         )
@@ -92,8 +109,8 @@ def load_file(name: str, path: Path) -> model.MatrixFile:
 class Matrix:
     """The components' data: every file is read when it is first asked for."""
 
-    def __init__(self, overlay: Path | None = None) -> None:
-        if overlay is not None and not overlay.is_dir():
+    def __init__(self, overlay: str | Path | None = None) -> None:
+        if overlay is not None and not isdir(overlay):
             raise BadInputError(
                 "GS-204",
                 f"GPUSETUP_MATRIX names {overlay}, which is not a folder",
@@ -101,14 +118,24 @@ class Matrix:
             )
         self.overlay = overlay
 
-    def path(self, name: str) -> Path:
+    def path(self, name: str) -> str:
         """Return the file that serves this component: the overlay's when it has one."""
-        if self.overlay is not None and (self.overlay / f"{name}.json").exists():
-            return self.overlay / f"{name}.json"
-        return _SHIPPED / f"{name}.json"
+        if self.overlay is not None and exists(laid_over := join(self.overlay, f"{name}.json")):
+            return laid_over
+        return join(_SHIPPED, f"{name}.json")
+
+    def addition(self, name: str) -> str | None:
+        """Return the overlay's file of further records for this component, if it has one."""
+        if self.overlay is not None and exists(more := join(self.overlay, f"{name}.more.json")):
+            return more
+        return None
 
     def _load(self, name: str, kind: type[File]) -> File:
         loaded = load_file(name, self.path(name))
+        if (more := self.addition(name)) is not None:
+            from gpusetup.matrix.extend import extended
+
+            loaded = extended(loaded, load_file(name, more, base=loaded))
         assert isinstance(loaded, kind)  # noqa: S101 - FILES says so
         if self.overlay is not None:
             from gpusetup.matrix.references import check_references  # the lints have seen the shipped data
@@ -202,14 +229,13 @@ class Matrix:
         total = hashlib.sha256()
         for name in NAMES:
             total.update(name.encode())
-            try:
-                total.update(self.path(name).read_bytes())
-            except OSError as error:
-                raise BadInputError("GS-203", f"cannot read {self.path(name)}: {error.strerror}") from error
+            total.update(_bytes(name, self.path(name)))
+            if (more := self.addition(name)) is not None:
+                total.update(_bytes(name, more))
         return total.hexdigest()
 
 
 def matrix() -> Matrix:
     """Return the matrix in force: the shipped data with the folder in GPUSETUP_MATRIX laid over it."""
     folder = os.environ.get("GPUSETUP_MATRIX")
-    return Matrix(Path(folder).absolute() if folder else None)
+    return Matrix(abspath(folder) if folder else None)

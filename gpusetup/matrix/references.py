@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os.path import basename
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
@@ -9,7 +10,6 @@ from gpusetup.model import release as model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from gpusetup.matrix.load import Matrix
 
@@ -19,12 +19,12 @@ Dangling = tuple[str, str]
 """The path of the field, and what it names in vain."""
 
 
-def check_references(matrix: Matrix, file: model.MatrixFile, path: Path) -> None:
+def check_references(matrix: Matrix, file: model.MatrixFile, path: str) -> None:
     """Raise for the first field that names what is not there."""
     for field, what in (*_sources(file), *_inside(file), *_across(matrix, file)):
         raise BadInputError(
             "GS-206",
-            f"the matrix file {path.name} names {what}, which is not there",
+            f"the matrix file {basename(path)} names {what}, which is not there",  # noqa: PTH119 - as in load.py
             path=f"{path}:$.{field}",
             hint="add what is named, or correct the name",
         )
