@@ -15,6 +15,7 @@ from gpusetup.cli.options import add_output, add_request, add_requirements
 from gpusetup.cli.output import csv_text, json_text, markdown_table, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, request_of
 from gpusetup.errors import Exit
+from gpusetup.matrix.load import NAMES
 from gpusetup.matrix.load import matrix as load_matrix
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     matrix = load_matrix()
     if arguments.data:
-        write_answer("\n".join(str(matrix.path(name)) for name in ("driver", "cuda", "torch", "gpus")), arguments.out)
+        write_answer("\n".join(matrix.path(name) for name in NAMES), arguments.out)
         return Exit.DONE
     request = _request(arguments, matrix)
     lead = lead_of(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
@@ -31,12 +30,13 @@ def write_answer(text: str, out: str | None) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    path = Path(out)
+    from pathlib import Path
+
     try:
-        path.write_text(text, encoding="utf-8")
+        Path(out).write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInputError(
-            "GS-103", f"cannot write {path}: {error.strerror}", path=str(path), hint="name another file with --out"
+            "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="name another file with --out"
         ) from error
 
 

@@ -41,7 +41,7 @@ class GpuKind(Struct, frozen=True, kw_only=True):
     min_driver: str | None
     """The first driver that lists (all of) the products."""
     forward_compatible: bool | None
-    """Whether cuda-compat packages are for it; None when only the capability is known."""
+    """Whether cuda-compat packages are for it; None when that depends on which of the products it is."""
     only_cpu: str | None
     nvswitch: bool
     inferred: bool
@@ -64,6 +64,7 @@ def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
     first = gpus[0]
     architecture = _architecture(matrix, first.arch, first.cc)
     floors = [gpu.min_driver for gpu in gpus if gpu.min_driver]
+    forward = {gpu.kind in _FORWARD_COMPATIBLE for gpu in gpus}
     return GpuKind(
         label=label,
         names=tuple(gpu.name for gpu in gpus),
@@ -73,7 +74,7 @@ def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
         min_branch=architecture.min_branch,
         last_branch=first.last_branch or architecture.last_branch,
         min_driver=max(floors, key=nv) if len(floors) == len(gpus) else None,
-        forward_compatible=first.kind in _FORWARD_COMPATIBLE,
+        forward_compatible=forward.pop() if len(forward) == 1 else None,
         only_cpu=first.only_cpu,
         nvswitch=all(gpu.nvswitch_baseboard for gpu in gpus),
         inferred=all(gpu.confidence == "inferred" for gpu in gpus),
@@ -82,7 +83,7 @@ def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
 
 
 def _agreement(gpu: Gpu) -> tuple[object, ...]:
-    return (gpu.arch, gpu.cc, gpu.last_branch, gpu.only_cpu, gpu.open_required, gpu.kind in _FORWARD_COMPATIBLE)
+    return (gpu.arch, gpu.cc, gpu.last_branch, gpu.only_cpu, gpu.open_required)
 
 
 def _tokens(name: str) -> frozenset[str]:

@@ -132,6 +132,8 @@ def _cupy(value: CupyValue) -> CupyChoice:
 def _python(space: Space, solution: Mapping[str, Value]) -> PythonChoice:
     tags = python_tags(space.arch)
     sets = [set(tags(solution[name])) for name in (*FRAMEWORKS, "cupy") if name in solution]
+    if not sets:  # nothing of the stack comes as a wheel
+        sets = [{solution["python"].version}]
     shared = sorted(
         (version for version in set.intersection(*sets) if not version.endswith("t")), key=lambda text: nv(text).numbers
     )

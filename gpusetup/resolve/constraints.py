@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.errors import BadInputError
@@ -36,7 +35,7 @@ def build(matrix: Matrix, request: Request) -> Space:
             raise BadInputError(
                 "GS-208",
                 f"the matrix in force has no {name} release that can be judged",
-                path=str(matrix.path(name)),
+                path=matrix.path(name),
                 hint="unset GPUSETUP_MATRIX, or complete its files",
             )
     for requirement in request.requirements:
@@ -73,6 +72,8 @@ def _find_system(space: Space) -> None:
         known = {system.id: system for system in space.matrix.os.systems}
         space.os = known.get(wanted.lower())
         if space.os is None:
+            import difflib
+
             close = difflib.get_close_matches(wanted.lower(), known, n=3, cutoff=0.5)
             raise BadInputError(
                 "GS-123",

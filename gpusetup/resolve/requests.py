@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -31,6 +30,9 @@ def _component(name: str, text: str) -> str:
     component = ALIASES.get(lowered, lowered)
     if component in COMPONENTS:
         return component
+    import difflib
+
+
     close = difflib.get_close_matches(lowered, (*COMPONENTS, *ALIASES), n=1, cutoff=0.5)
     raise BadInputError(
         "GS-110",

@@ -111,7 +111,7 @@ def test_the_overlay_replaces_a_component_and_leaves_the_rest(tmp_path: Path) ->
 
 def test_the_environment_names_the_overlay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
-    assert matrix().overlay == tmp_path
+    assert matrix().overlay == str(tmp_path)
     monkeypatch.delenv("GPUSETUP_MATRIX")
     assert matrix().overlay is None
 

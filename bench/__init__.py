@@ -1,0 +1,1 @@
+"""Benchmarks: ratios and figures to read, not tests with a clock."""
