@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Curve", "Curves", "Grid", "Item", "Level", "Result", "Verdict", "levels_up_to", "worst"]
 
@@ -21,7 +24,7 @@ def levels_up_to(level: Level) -> tuple[Level, ...]:
     return _LEVELS[: _LEVELS.index(level) + 1]
 
 
-def worst(verdicts: list[Verdict]) -> Verdict:
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
     """Return the gravest verdict; nothing looked at is a skip, never a pass."""
     return min(verdicts, key=_GRAVITY.index, default="skip")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET  # noqa: S405 - written, not parsed
+import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
 from gpusetup.report.words import figures

@@ -1,4 +1,4 @@
-"""The report as a textfile for node_exporter: verdicts, figures and floors, with a time to alert on when it grows old."""
+"""The report as a textfile for node_exporter: verdicts, figures, floors, and a time to alert on when it grows old."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpusetup.model.verdict import Result
     from gpusetup.report.model import Report
 
 __all__ = ["to_prometheus"]
@@ -67,12 +68,11 @@ def to_prometheus(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _numbers(results: list[tuple[str, object]], field: str) -> Iterable[Sample]:
+def _numbers(results: list[tuple[str, Result]], field: str) -> Iterable[Sample]:
     for name, result in results:
         value = getattr(result, field)
-        unit = getattr(result, "unit", "")
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            yield {"host": name, "check": getattr(result, "id", ""), "unit": unit}, float(value)
+            yield {"host": name, "check": result.id, "unit": result.unit}, float(value)
 
 
 def _metric(name: str, text: str, samples: Iterable[Sample]) -> list[str]:

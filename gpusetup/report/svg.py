@@ -19,42 +19,48 @@ _TOP = 34
 _PALETTE = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#db2777", "#0891b2", "#65a30d", "#b91c1c")
 
 
+def _element(name: str, body: str = "", /, **attributes: object) -> str:
+    """Return an element; attribute values are escaped, the body is markup already."""
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for key, value in attributes.items()
+    )
+    return f"<{name}{written}>{body}</{name}>"
+
+
+def _text(x: float, y: float, text: str, kind: str = "axis", anchor: str = "middle", **more: object) -> str:
+    return _element("text", escape(text), x=f"{x:.1f}", y=f"{y:.1f}", class_=kind, text_anchor=anchor, **more)
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, **more: object) -> str:
+    return _element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", **more)
+
+
 def grid_svg(grid: Grid) -> str:
     """Return a heat map: green at what is expected, red at the floor and below."""
     width, height = _LEFT + _CELL * len(grid.columns) + 8, _TOP + _CELL * len(grid.rows) + 8
-    parts = [
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{escape(grid.title)}">'
-    ]
-    for number, name in enumerate(grid.columns):
-        parts.append(
-            f'<text x="{_LEFT + _CELL * (number + 0.5):g}" y="{_TOP - 10}" class="axis" text-anchor="middle">{escape(name)}</text>'
-        )
+    parts = [_text(_LEFT + _CELL * (number + 0.5), _TOP - 10, name) for number, name in enumerate(grid.columns)]
     for row, name in enumerate(grid.rows):
         y = _TOP + _CELL * row
-        parts.append(
-            f'<text x="{_LEFT - 8}" y="{y + _CELL / 2 + 4:g}" class="axis" text-anchor="end">{escape(name)}</text>'
-        )
-        for column in range(len(grid.columns)):
-            parts.append(_cell(grid, row, column, _LEFT + _CELL * column, y))
-    return "".join([*parts, "</svg>"])
+        parts.append(_text(_LEFT - 8, y + _CELL / 2 + 4, name, anchor="end"))
+        parts += [_cell(grid, row, column, _LEFT + _CELL * column, y) for column in range(len(grid.columns))]
+    box = f"0 0 {width} {height}"
+    return _element("svg", "".join(parts), viewBox=box, width=width, height=height, role="img", aria_label=grid.title)
 
 
 def _cell(grid: Grid, row: int, column: int, x: float, y: float) -> str:
     value = grid.values[row][column]
     note = grid.notes[row][column] if row < len(grid.notes) and column < len(grid.notes[row]) else ""
-    box = f'<rect x="{x + 1:g}" y="{y + 1:g}" width="{_CELL - 2}" height="{_CELL - 2}" rx="4" fill="{_colour(grid, value)}"/>'
+    colour = _colour(grid, value)
+    box = _element("rect", x=x + 1, y=y + 1, width=_CELL - 2, height=_CELL - 2, rx=4, fill=colour)
     if value is None:
         return box
     shown = ("yes" if value else "no") if not grid.unit else f"{value:.0f}"
     title = f"{grid.rows[row]} to {grid.columns[column]}: {value:g} {grid.unit} {note}".strip()
     middle = x + _CELL / 2
-    label = f'<text x="{middle:g}" y="{y + _CELL / 2 + 1:g}" class="value" text-anchor="middle">{shown}</text>'
-    beside = (
-        f'<text x="{middle:g}" y="{y + _CELL / 2 + 16:g}" class="note" text-anchor="middle">{escape(note)}</text>'
-        if note
-        else ""
-    )
-    return f"<g><title>{escape(title)}</title>{box}{label}{beside}</g>"
+    parts = [_element("title", escape(title)), box, _text(middle, y + _CELL / 2 + 1, shown, "value")]
+    if note:
+        parts.append(_text(middle, y + _CELL / 2 + 16, note, "note"))
+    return _element("g", "".join(parts))
 
 
 def _colour(grid: Grid, value: float | None) -> str:
@@ -74,41 +80,35 @@ def curves_svg(curves: Curves) -> str:
     points = [point for line in curves.lines for point in line.points]
     if not points:
         return ""
-    across = _scale([x for x, _ in points], left, width - right, log=curves.x_log)
-    up = _scale([y for _, y in points] + ([] if curves.y_log else [0.0]), height - bottom, top, log=curves.y_log)
-    parts = [
-        f'<svg viewBox="0 0 {width} {height + 22 * _legend_rows(curves)}" width="{width}" role="img" aria-label="{escape(curves.title)}">'
-    ]
-    for value in _ticks([y for _, y in points] + ([] if curves.y_log else [0.0]), log=curves.y_log):
-        parts.append(f'<line x1="{left}" x2="{width - right}" y1="{up(value):.1f}" y2="{up(value):.1f}" class="grid"/>')
-        parts.append(f'<text x="{left - 8}" y="{up(value) + 4:.1f}" class="axis" text-anchor="end">{value:g}</text>')
-    for value in _x_ticks(curves, [x for x, _ in points]):
-        label = _bytes(value) if curves.x_bytes else f"{value:g}"
-        parts.append(
-            f'<text x="{across(value):.1f}" y="{height - bottom + 18}" class="axis" text-anchor="middle">{label}</text>'
-        )
-    parts.append(
-        f'<text x="{(left + width - right) / 2:g}" y="{height - 8}" class="axis" text-anchor="middle">{escape(curves.x_label)}</text>'
-    )
-    parts.append(
-        f'<text x="14" y="{(height - bottom) / 2:g}" class="axis" text-anchor="middle" transform="rotate(-90 14 {(height - bottom) / 2:g})">{escape(curves.y_label)}</text>'
-    )
+    xs, ys = [x for x, _ in points], [y for _, y in points] + ([] if curves.y_log else [0.0])
+    across = _scale(xs, left, width - right, log=curves.x_log)
+    up = _scale(ys, height - bottom, top, log=curves.y_log)
+    parts = []
+    for value in _ticks(ys, log=curves.y_log):
+        parts.append(_line(left, up(value), width - right, up(value), class_="grid"))
+        parts.append(_text(left - 8, up(value) + 4, f"{value:g}", anchor="end"))
+    parts += [_text(across(value), height - bottom + 18, _x_text(curves, value)) for value in _x_ticks(curves, xs)]
+    parts.append(_text((left + width - right) / 2, height - 8, curves.x_label))
+    middle = (height - bottom) / 2
+    parts.append(_text(14, middle, curves.y_label, transform=f"rotate(-90 14 {middle:g})"))
     for number, line in enumerate(curves.lines):
-        colour = "#6b7280" if line.expected else _PALETTE[number % len(_PALETTE)]
-        dash = ' stroke-dasharray="5 4"' if line.expected else ""
+        style = {"stroke": "#6b7280" if line.expected else _PALETTE[number % len(_PALETTE)]}
+        if line.expected:
+            style["stroke_dasharray"] = "5 4"
         path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in line.points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
-        if not line.expected:
-            for x, y in line.points:
-                parts.append(
-                    f'<circle cx="{across(x):.1f}" cy="{up(y):.1f}" r="3" fill="{colour}"><title>{escape(line.name)}: {y:g} at {_bytes(x) if curves.x_bytes else f"{x:g}"}</title></circle>'
-                )
-        column, row = number % 4, number // 4
-        x, y = left + column * 140, height + 14 + row * 22
-        parts.append(
-            f'<line x1="{x}" x2="{x + 22}" y1="{y - 4}" y2="{y - 4}" stroke="{colour}" stroke-width="3"{dash}/><text x="{x + 28}" y="{y}" class="axis">{escape(line.name)}</text>'
-        )
-    return "".join([*parts, "</svg>"])
+        parts.append(_element("polyline", points=path, fill="none", stroke_width=2, **style))
+        for x, y in () if line.expected else line.points:
+            title = _element("title", escape(f"{line.name}: {y:g} at {_x_text(curves, x)}"))
+            parts.append(_element("circle", title, cx=f"{across(x):.1f}", cy=f"{up(y):.1f}", r=3, fill=style["stroke"]))
+        x, y = left + number % 4 * 140, height + 14 + number // 4 * 22
+        parts.append(_line(x, y - 4, x + 22, y - 4, stroke_width=3, **style))
+        parts.append(_text(x + 28, y, line.name, anchor="start"))
+    box = f"0 0 {width} {height + 22 * _legend_rows(curves)}"
+    return _element("svg", "".join(parts), viewBox=box, width=500, role="img", aria_label=curves.title)
+
+
+def _x_text(curves: Curves, value: float) -> str:
+    return _bytes(value) if curves.x_bytes else f"{value:g}"
 
 
 def _legend_rows(curves: Curves) -> int:

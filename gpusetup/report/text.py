@@ -59,6 +59,7 @@ def _table(*columns: str, widths: tuple[int | None, ...]) -> Table:
 
 
 def _host(console: Console, host: HostReport, *, everything: bool) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     head = f"{host.name}: {WORDS[host.verdict] if host.results or host.problem else 'nothing was checked'}"
@@ -68,9 +69,9 @@ def _host(console: Console, host: HostReport, *, everything: bool) -> None:
         head += " (simulated GPU)"
     console.print(Text(head, style=_COLOURS[host.verdict]))
     if host.problem:
-        console.print(Text(f"  {host.problem}"))
+        console.print(Padding(Text(host.problem), (0, 0, 0, 2)))
     for row in host.rows:
-        console.print(Text(f"  {row.label}: {row.text}"))
+        console.print(Padding(Text(f"{row.label}: {row.text}"), (0, 0, 0, 2)))
     shown = [
         result
         for result in host.results
@@ -104,6 +105,7 @@ def _grave_first(results: list[Result]) -> list[Result]:
 
 def _idle(console: Console, results: list[Result]) -> None:
     """Say once per reason what was not judged."""
+    from rich.padding import Padding
     from rich.text import Text
 
     reasons: dict[str, list[str]] = {}
@@ -111,7 +113,7 @@ def _idle(console: Console, results: list[Result]) -> None:
         reasons.setdefault(result.text, []).append(result.id)
     console.print(Text("  not judged:"))
     for reason, names in reasons.items():
-        console.print(Text(f"    {', '.join(names)}: {reason}", style="dim"))
+        console.print(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 4)))
 
 
 def _fleet(console: Console, report: Report) -> None:

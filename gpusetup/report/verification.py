@@ -26,7 +26,7 @@ __all__ = ["describe", "host_report", "verification_report"]
 def describe(machine: Machine) -> tuple[Row, ...]:
     """Return what the host is, in a few rows."""
     kinds = Counter(gpu.name for gpu in machine.gpus)
-    named = ", ".join(f"{number} × {name}" for name, number in sorted(kinds.items()))
+    named = ", ".join(f"{number} x {name}" for name, number in sorted(kinds.items()))
     if not named:
         named = f"{len(machine.pci_gpus)} NVIDIA GPUs on PCI, none answers" if machine.pci_gpus else "no NVIDIA GPU"
     rows = [Row(label="machine", text=named)]

@@ -1,7 +1,8 @@
-"""Expected figures, computed from the machine: theory from what the parts are, floors as fractions from one data file."""
+"""Expected figures: theory from what the machine is made of, floors as fractions of it from one data file."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import cache
@@ -178,7 +179,7 @@ def _by_size(table: dict[str, float], size: int) -> float:
     known = sorted((int(key), value) for key, value in table.items())
     if size <= known[0][0]:
         return known[0][1] * size / known[0][0]
-    for (low, small), (high, large) in zip(known, known[1:], strict=False):
+    for (low, small), (high, large) in itertools.pairwise(known):
         if size <= high:
             share = (math.log(size) - math.log(low)) / (math.log(high) - math.log(low))
             return small + share * (large - small)

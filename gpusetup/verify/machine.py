@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.verdict import Level
 from gpusetup.verify import smi
+
+if TYPE_CHECKING:
+    from gpusetup.model.verdict import Level
 
 __all__ = ["OBSERVATIONS", "Machine", "Wanted"]
 

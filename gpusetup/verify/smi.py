@@ -109,8 +109,8 @@ def parse_topology(text: str) -> tuple[tuple[str, ...], ...]:
     if not rows:
         return ()
     columns = [position for position, cell in enumerate(rows[0]) if re.fullmatch(r"GPU\d+", cell.strip())]
-    table = []
-    for row in rows[1:]:
-        if re.fullmatch(r"GPU\d+", row[0].strip()) and len(row) > max(columns, default=0):
-            table.append(tuple(row[position].strip() for position in columns))
-    return tuple(table)
+    return tuple(
+        tuple(row[position].strip() for position in columns)
+        for row in rows[1:]
+        if re.fullmatch(r"GPU\d+", row[0].strip()) and len(row) > max(columns, default=0)
+    )

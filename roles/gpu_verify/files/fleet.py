@@ -63,17 +63,23 @@ class Mailbox:
                 connection, _ = self._socket.accept()
             except OSError:
                 return
-            with connection:
-                connection.settimeout(5)
-                try:
-                    nonce = os.urandom(16).hex()
-                    connection.sendall((nonce + "\n").encode("ascii"))
-                    line = connection.makefile("r").readline().strip()
-                    if hmac.compare_digest(line, proof(self._token, nonce)):
-                        connection.sendall((json.dumps(self._document) + "\n").encode("ascii"))
-                        self._left -= 1
-                except OSError:
-                    continue
+            one = threading.Thread(target=self._answer, args=(connection,))
+            one.daemon = True
+            one.start()
+
+    def _answer(self, connection):
+        """One caller; a silent one keeps nobody else waiting."""
+        with connection:
+            connection.settimeout(10)
+            try:
+                nonce = os.urandom(16).hex()
+                connection.sendall((nonce + "\n").encode("ascii"))
+                line = connection.makefile("r").readline(200).strip()
+                if hmac.compare_digest(line.encode("utf-8"), proof(self._token, nonce).encode("ascii")):
+                    connection.sendall((json.dumps(self._document) + "\n").encode("ascii"))
+                    self._left -= 1
+            except (OSError, ValueError):
+                return
 
     def close(self):
         self._socket.close()

@@ -1,1 +1,1 @@
-"""Under two minutes: is the machine as fast as its parts allow?"""
+"""Under two minutes: whether the machine is as fast as its parts allow."""

@@ -42,7 +42,7 @@ def label(key: str) -> str:
 
 def gpu_of(machine: Machine, key: str) -> SmiGpu | None:
     """Return the GPU behind a worker's key."""
-    index = int(key.split("/")[0])
+    index = int(key.split("/", maxsplit=1)[0])
     return next((gpu for gpu in machine.gpus if gpu.index == index), None)
 
 

@@ -33,7 +33,8 @@ def problem(machine: Machine) -> Finding | None:
 
 def topology(machine: Machine, i: int, j: int) -> str:
     """Return how nvidia-smi names the way between two GPUs."""
-    table, gpus = machine.topology, machine.sections["peer"]["gpus"]
+    table = machine.topology
+    gpus: list[int] = machine.sections["peer"]["gpus"]
     try:
         return table[gpus[i]][gpus[j]]
     except IndexError:

@@ -1,9 +1,9 @@
 """Kernel launch latency: a thousand launches of one kernel by stream against one CUDA graph, for kernels of 1 to 50 µs.
 
-The rows show from which length of a kernel on a graph stops paying: short kernels are bound by the launch, long ones by
-themselves. There is no floor that holds for every machine (it is a matter of the processor, the driver and Python); very
-slow launches are a warning, since a profiler left on, a virtual machine's exits or a power-saving processor cause them.
-`--baseline` compares with this machine's own last good run.
+The rows show from which length of a kernel on a graph stops paying: short kernels are bound by the launch, long
+ones by themselves. There is no floor that holds for every machine (it is a matter of the processor, the driver and
+Python); very slow launches are a warning, since a profiler left on, a virtual machine's exits or a power-saving
+processor cause them. `--baseline` compares with this machine's own last good run.
 
 To do: processor governor `performance`; profiling tools off; see the table in the HTML report.
 """
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 )
 def judge(machine: Machine) -> Finding:
     """Judge the shortest kernel's launches on every GPU."""
-    items, figures = _bandwidth.failed(machine, "launch"), []
+    items = _bandwidth.failed(machine, "launch")
+    figures: list[Curves] = []
     slow, slow_graph = setting("launch_stream_us_warn"), setting("launch_graph_us_warn")
     for key, answer in _bandwidth.sound(machine, "launch"):
         subject, rows = _bandwidth.label(key), answer["rows"]
         stream, graph = min(row["stream_us"] for row in rows), rows[0]["graph_us"]
         ratio = rows[0]["ratio"]
-        text = f"{stream:.1f} µs by stream, {graph:.2f} µs in a graph ({ratio:.0f}×)"
+        text = f"{stream:.1f} µs by stream, {graph:.2f} µs in a graph ({ratio:.0f}x)"
         grave = stream > slow or graph > slow_graph
         items.append(Item(subject=subject, verdict="warn" if grave else "pass", text=text, measured=stream, limit=slow))
         if not figures:

@@ -1,7 +1,7 @@
 """Device memory bandwidth of a copy by the copy engine: bytes read plus bytes written over time.
 
-Expected is the bandwidth of the memory bus (its width and clock, as the runtime reports them) times what a copy usually
-reaches. Two passes; the better one counts. A MIG slice has a part of the memory and is not judged.
+Expected is the bandwidth of the memory bus (its width and clock, as the runtime reports them) times what a copy
+usually reaches. Two passes; the better one counts. A MIG slice has a part of the memory and is not judged.
 
 To do: look at ECC, row remapping and clocks; compare with the GPU beside it.
 """

@@ -1,8 +1,8 @@
 """NCCL over several hosts: all-reduce, all-gather and reduce-scatter through the network, results checked.
 
-Runs when the inventory has two GPU hosts or more: each host's launcher starts one process per GPU, the first host hands
-NCCL's id to the others (they prove a token of this run), no MPI is needed. Judged are the results and that the hosts find
-each other; the bandwidth is reported and compared with the baseline only, since it is the network's.
+Runs when the inventory has two GPU hosts or more: each host's launcher starts one process per GPU, the first host
+hands NCCL's id to the others (they prove a token of this run), no MPI is needed. Judged are the results and that
+the hosts find each other; the bandwidth is reported and compared with the baseline only, since it is the network's.
 
 To do: NCCL_SOCKET_IFNAME names the network; open the ports between the hosts; see the other hosts' reports.
 """

@@ -1,8 +1,8 @@
 """GPUs that are linked reach each other's memory, and what is copied arrives unchanged.
 
-`can access peer` for every pair, beside the topology. A pair with NVLink that has no access is a fail; a pair that meets
-over PCI Express may have none (consumer GPUs, some virtual machines): unsupported. Data that arrives wrong is always a
-fail: an IOMMU or PCI Express ACS that redirects peer traffic does this.
+`can access peer` for every pair, beside the topology. A pair with NVLink that has no access is a fail; a pair that
+meets over PCI Express may have none (consumer GPUs, some virtual machines): unsupported. Data that arrives wrong is
+always a fail: an IOMMU or PCI Express ACS that redirects peer traffic does this.
 
 To do: `iommu=pt` and ACS off on bare metal; in virtual machines leave both to the host.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Grid, Item
+from gpusetup.model.verdict import Grid, Item, Verdict
 from gpusetup.verify.checks.full import _peer
 from gpusetup.verify.registry import Finding, check, from_items
 
@@ -44,7 +44,7 @@ def judge(machine: Machine) -> Finding:
             elif peer["access"][i][j]:
                 items.append(Item(subject=subject, verdict="pass", text=way))
             else:
-                verdict = "fail" if way.startswith("NV") else "unsupported"
+                verdict: Verdict = "fail" if way.startswith("NV") else "unsupported"
                 items.append(Item(subject=subject, verdict=verdict, text=f"no peer access over {way or 'this link'}"))
     ways = sorted({item.text for item in items if item.verdict == "pass"} - {""})
     grid = Grid(title="Peer access", unit="", rows=names, columns=names, values=tuple(values), notes=machine.topology)

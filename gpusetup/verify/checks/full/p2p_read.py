@@ -1,7 +1,8 @@
 """The peer-to-peer matrix, read by the destination's copy engine: every ordered pair of GPUs.
 
-Expected is the sum of the NVLinks' rates between the two; over PCI Express it is the link's bandwidth, and low figures
-are a warning only, since sockets and switches between decide. One pair at a time; two passes, the better one counts.
+Expected is the sum of the NVLinks' rates between the two; over PCI Express it is the link's bandwidth, and low
+figures are a warning only, since sockets and switches between decide. One pair at a time; two passes, the better
+one counts.
 
 To do: see nvlink.links and p2p.access; compare the row and the column of the GPU that is slow.
 """

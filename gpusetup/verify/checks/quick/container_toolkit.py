@@ -1,10 +1,11 @@
 """The container toolkit, when installed, has a CDI description of these GPUs and this driver.
 
-`nvidia-cdi-refresh` writes /var/run/cdi/nvidia.yaml at install, upgrade and boot, but not when the driver is changed under
-it: a container then mounts libraries that no longer exist. The description's devices and driver version are compared
-with the machine.
+`nvidia-cdi-refresh` writes /var/run/cdi/nvidia.yaml at install, upgrade and boot, but not when the driver is
+changed under it: a container then mounts libraries that no longer exist. The description's devices and driver
+version are compared with the machine.
 
-To do: `systemctl restart nvidia-cdi-refresh.service`, or `nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml`.
+To do: `systemctl restart nvidia-cdi-refresh.service`, or `nvidia-ctk cdi generate
+--output=/var/run/cdi/nvidia.yaml`.
 """
 
 from __future__ import annotations

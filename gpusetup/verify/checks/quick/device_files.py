@@ -1,7 +1,8 @@
 """The device files exist, are the driver's, and this user may open them.
 
-CUDA needs /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidiaN per GPU. Without nvidia-uvm nvidia-smi works and every
-CUDA program ends with error 999 or 100. A file with another major number is a leftover or something put over it.
+CUDA needs /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidiaN per GPU. Without nvidia-uvm nvidia-smi works and
+every CUDA program ends with error 999 or 100. A file with another major number is a leftover or something put over
+it.
 
 To do: `nvidia-modprobe -u -c 0`, load nvidia_uvm at boot, add the user to the group that owns the files.
 """

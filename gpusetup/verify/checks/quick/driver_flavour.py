@@ -1,7 +1,8 @@
 """The kernel module has the flavour (open or proprietary) that this GPU and the lock call for.
 
-Blackwell and Grace Hopper work with the open modules alone, GPUs before Turing with the proprietary ones alone. With the
-wrong flavour the module loads and finds no device. What a GPU allows is read from the compatibility matrix.
+Blackwell and Grace Hopper work with the open modules alone, GPUs before Turing with the proprietary ones alone.
+With the wrong flavour the module loads and finds no device. What a GPU allows is read from the compatibility
+matrix.
 
 To do: install the other flavour of the same version.
 """

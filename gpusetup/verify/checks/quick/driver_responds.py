@@ -1,13 +1,13 @@
 """nvidia-smi answers within its deadline.
 
-The first thing that stops when a driver is broken, and the first that hangs: it runs under a deadline and is killed. The
-answer is taken from XML and named fields, never from the banner, whose labels changed between releases.
+The first thing that stops when a driver is broken, and the first that hangs: it runs under a deadline and is
+killed. The answer is taken from XML and named fields, never from the banner, whose labels changed between releases.
 
 | what it says | what it means |
 |---|---|
 | Driver/library version mismatch | user space was upgraded under the loaded module: reboot, or unload and load it |
-| couldn't communicate with the NVIDIA driver | the module is not loaded: build failed, Secure Boot, or nouveau holds the GPU |
-| No devices were found | the module is loaded and took no GPU: wrong flavour, unsupported GPU, or it fell off the bus |
+| couldn't communicate with the NVIDIA driver | the module is not loaded: build failed, Secure Boot, or nouveau |
+| No devices were found | the module took no GPU: wrong flavour, unsupported GPU, or it fell off the bus |
 | Insufficient Permissions | this user may not open /dev/nvidia* |
 """
 

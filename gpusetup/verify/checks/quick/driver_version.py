@@ -2,10 +2,11 @@
 
 Unattended upgrades replace libraries under a module that stays loaded; every new program then fails with
 `Driver/library version mismatch` while programs already running go on. Compared here: the version that the loaded
-module reports in /proc, the version in the file names of libcuda and libnvidia-ml, the module on disk that loads at the
-next boot, the GSP firmware, and the driver that the lock names.
+module reports in /proc, the version in the file names of libcuda and libnvidia-ml, the module on disk that loads at
+the next boot, the GSP firmware, and the driver that the lock names.
 
-To do: reboot, or stop everything that uses the GPU and reload the module; then hold the packages (`gpusetup apply` does).
+To do: reboot, or stop everything that uses the GPU and reload the module; then hold the packages (`gpusetup apply`
+does).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from gpusetup.verify.registry import Finding, check
 
 if TYPE_CHECKING:
+    from gpusetup.model.verdict import Verdict
     from gpusetup.verify.machine import Machine
 
 
@@ -36,7 +38,7 @@ def judge(machine: Machine) -> Finding:
     others = sorted(libraries - {loaded})
     if others:
         both = f"libraries are {', '.join(others)}" + (" beside the right ones" if loaded in libraries else "")
-        verdict = "warn" if loaded in libraries else "fail"
+        verdict: Verdict = "warn" if loaded in libraries else "fail"
         return Finding(
             verdict,
             f"the loaded module is {loaded}, {both}: Driver/library version mismatch; reboot or reload the module",

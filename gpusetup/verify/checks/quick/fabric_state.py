@@ -1,8 +1,8 @@
 """Where NVSwitches join the GPUs, the fabric is up: state Completed, status Success on every GPU.
 
-Without it nvidia-smi looks healthy and every CUDA program ends with error 802, `system not yet initialized`. The status
-counts once the state is Completed. A virtual machine that was given GPUs without the switches shows no state: its fabric
-is managed outside, which is said and not passed.
+Without it nvidia-smi looks healthy and every CUDA program ends with error 802, `system not yet initialized`. The
+status counts once the state is Completed. A virtual machine that was given GPUs without the switches shows no
+state: its fabric is managed outside, which is said and not passed.
 
 To do: `systemctl status nvidia-fabricmanager`; it must have the driver's exact version (see fabric.manager).
 """

@@ -1,8 +1,9 @@
 """Every GPU on the PCI bus is one that the driver took, of the kinds and number expected.
 
-PCI lists what is plugged in, nvidia-smi what the driver could start. A GPU that is on PCI and not in nvidia-smi fell off
-the bus, was refused by this driver branch or module flavour, or is held by another driver (vfio, nouveau). With a number
-expected (`--gpus N`, or the baseline of the host's own last good run) a GPU that left PCI altogether is found as well.
+PCI lists what is plugged in, nvidia-smi what the driver could start. A GPU that is on PCI and not in nvidia-smi
+fell off the bus, was refused by this driver branch or module flavour, or is held by another driver (vfio, nouveau).
+With a number expected (`--gpus N`, or the baseline of the host's own last good run) a GPU that left PCI altogether
+is found as well.
 
 To do: read the kernel log (`driver.log`, `kernel.xid`); power-cycle the machine; reseat or replace the GPU.
 """
@@ -23,7 +24,7 @@ def judge(machine: Machine) -> Finding:
     """Compare PCI, nvidia-smi and what is expected."""
     seen, on_pci = machine.gpus, machine.pci_gpus
     expected = max(len(on_pci), machine.wanted.gpus or 0) or len(seen)
-    kinds = ", ".join(f"{number} × {name}" for name, number in sorted(Counter(gpu.name for gpu in seen).items()))
+    kinds = ", ".join(f"{number} x {name}" for name, number in sorted(Counter(gpu.name for gpu in seen).items()))
     if len(seen) >= expected:
         extra = f"; {machine.wanted.gpus} expected" if machine.wanted.gpus and len(seen) > machine.wanted.gpus else ""
         return Finding("warn" if extra else "pass", kinds + extra, len(seen), expected, expected, "GPUs")

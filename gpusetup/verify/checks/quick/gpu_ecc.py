@@ -1,8 +1,8 @@
 """No uncorrectable memory errors, and ECC is on where the GPU has it.
 
-Uncorrectable errors since the driver was loaded (volatile) are a fail: results can be wrong. Uncorrectable errors of the
-GPU's whole life (aggregate) are a warning, as are many correctable ones and ECC that was switched off or waits for a
-reset. GPUs without ECC are unsupported here, not passed.
+Uncorrectable errors since the driver was loaded (volatile) are a fail: results can be wrong. Uncorrectable errors
+of the GPU's whole life (aggregate) are a warning, as are many correctable ones and ECC that was switched off or
+waits for a reset. GPUs without ECC are unsupported here, not passed.
 
 To do: stop using the GPU, reset or reboot it, run `gpusetup verify --level stress`; exchange it when errors return.
 """

@@ -8,7 +8,7 @@ To do: wait, or verify the other GPUs with `--only`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Item
 from gpusetup.verify.registry import Finding, check, from_items
@@ -41,7 +41,7 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=gpu.label,
                     verdict="warn",
-                    text=f"in use by {first.get('name')} (process {first.get('pid')}, {first.get('memory')}){more}: measured gently",
+                    text=f"in use by {_named(first)}{more}: measured gently",
                     measured=len(mine),
                     expected=0,
                 )
@@ -53,3 +53,7 @@ def judge(machine: Machine) -> Finding:
         else:
             items.append(Item(subject=gpu.label, verdict="pass", measured=0, expected=0))
     return from_items(items, "no compute process")
+
+
+def _named(process: dict[str, Any]) -> str:
+    return f"{process.get('name')} (process {process.get('pid')}, {process.get('memory')})"

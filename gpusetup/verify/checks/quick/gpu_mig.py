@@ -1,7 +1,7 @@
 """MIG is as it was asked to be: off, or on with slices that exist.
 
-A GPU in MIG mode without a slice cannot be used at all; a mode change that waits for a reset surprises at the next one.
-Slices have no peers and a part of the memory: bandwidth and NCCL checks do not apply to them.
+A GPU in MIG mode without a slice cannot be used at all; a mode change that waits for a reset surprises at the next
+one. Slices have no peers and a part of the memory: bandwidth and NCCL checks do not apply to them.
 
 To do: create slices (`nvidia-smi mig -cgi … -C`, or mig-parted at boot), or switch MIG off and reset.
 """

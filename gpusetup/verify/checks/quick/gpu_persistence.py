@@ -1,7 +1,7 @@
 """Persistence is on: the driver stays initialised when nobody uses the GPU.
 
-Without it the last program to leave tears the driver's state down, the next one waits seconds, and settings made with
-nvidia-smi are lost. `nvidia-persistenced` is the lasting way; `nvidia-smi -pm 1` ends with the module.
+Without it the last program to leave tears the driver's state down, the next one waits seconds, and settings made
+with nvidia-smi are lost. `nvidia-persistenced` is the lasting way; `nvidia-smi -pm 1` ends with the module.
 
 To do: `systemctl enable --now nvidia-persistenced` (`gpusetup apply` does).
 """

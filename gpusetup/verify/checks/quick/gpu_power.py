@@ -1,7 +1,7 @@
 """The power limit is the default one, and the temperature has room.
 
-A lower limit makes a GPU slower than its twin next to it and is easy to forget; it is a warning, since it may be wanted.
-Temperature is judged by what the GPU itself says is left before it slows down.
+A lower limit makes a GPU slower than its twin next to it and is easy to forget; it is a warning, since it may be
+wanted. Temperature is judged by what the GPU itself says is left before it slows down.
 
 To do: `nvidia-smi -pl` back to the default; look at cooling.
 """

@@ -1,8 +1,8 @@
 """Nothing holds the clocks down: no thermal slowdown, no power brake.
 
-Reasons that are active now: hardware slowdown, thermal slowdown and the power brake are a fail, since they mean cooling
-or supply is broken; the software power cap is a warning on a GPU that is not loaded. Counters since boot are shown.
-Idle clocks, application clocks and the display are no reasons to worry.
+Reasons that are active now: hardware slowdown, thermal slowdown and the power brake are a fail, since they mean
+cooling or supply is broken; the software power cap is a warning on a GPU that is not loaded. Counters since boot
+are shown. Idle clocks, application clocks and the display are no reasons to worry.
 
 To do: look at fans, air flow, power cables and the server's own event log.
 """

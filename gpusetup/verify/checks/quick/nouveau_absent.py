@@ -1,7 +1,7 @@
 """nouveau is not loaded, and not in the initramfs that boots next.
 
-A blacklist in /etc is not enough: when the initramfs was built before it, nouveau takes the GPU in early boot and the
-NVIDIA module finds it occupied. Looked at: loaded modules, the initramfs of the kernel that boots next, and the
+A blacklist in /etc is not enough: when the initramfs was built before it, nouveau takes the GPU in early boot and
+the NVIDIA module finds it occupied. Looked at: loaded modules, the initramfs of the kernel that boots next, and the
 blacklists in it, in modprobe.d and on the kernel's command line.
 
 To do: `update-initramfs -u -k all` or `dracut --force --regenerate-all` after blacklisting, then reboot.

@@ -1,7 +1,7 @@
 """NVLink's error counters stand still at zero.
 
-Replays are repaired on the wire and cost time; recoveries interrupt traffic. A few after boot are usual, many are a link
-on its way out.
+Replays are repaired on the wire and cost time; recoveries interrupt traffic. A few after boot are usual, many are a
+link on its way out.
 
 To do: watch whether they grow (`nvidia-smi nvlink -e`); reset; exchange cable, bridge or board.
 """

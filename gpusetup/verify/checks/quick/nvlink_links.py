@@ -1,8 +1,8 @@
 """Every NVLink is up and runs at the rate of its generation.
 
-One link that stayed down costs its share of every collective, and NVSwitch systems may refuse to start the fabric. How
-many links there should be follows from the product (data file), else from the other GPUs of the machine; the rate from
-the other links.
+One link that stayed down costs its share of every collective, and NVSwitch systems may refuse to start the fabric.
+How many links there should be follows from the product (data file), else from the other GPUs of the machine; the
+rate from the other links.
 
 To do: look for Xid 74 and `nvlink -e` counters; reset the GPU; reseat the baseboard; exchange the GPU.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Item
+from gpusetup.model.verdict import Item, Verdict
 from gpusetup.verify.expected import nvlink_of
 from gpusetup.verify.registry import Finding, check, from_items
 
@@ -28,7 +28,7 @@ def judge(machine: Machine) -> Finding:
     if not machine.nvlinks:
         known = [gpu for gpu in machine.gpus if nvlink_of(gpu.device_id)]
         if switched_off:
-            verdict = "warn" if len(machine.gpus) > 1 else "skip"
+            verdict: Verdict = "warn" if len(machine.gpus) > 1 else "skip"
             return Finding(verdict, "NVLink is switched off by the module option NVreg_NvLinkDisable=1")
         if known and len(machine.gpus) > 1:
             return Finding(

@@ -1,8 +1,9 @@
 """The PCI Express link runs at the generation and width that the GPU and its slot can do.
 
-Width is judged now, since it does not change with load: a link at x8 in an x16 slot is a badly seated card or riser.
-Generation is judged by what the link can reach (GPU and slot together): idle GPUs save power at a lower one, so the
-current generation is a warning on a GPU that is working and nothing on one that idles. Replay counters show a bad link.
+Width is judged now, since it does not change with load: a link at x8 in an x16 slot is a badly seated card or
+riser. Generation is judged by what the link can reach (GPU and slot together): idle GPUs save power at a lower one,
+so the current generation is a warning on a GPU that is working and nothing on one that idles. Replay counters show
+a bad link.
 
 To do: reseat the card, exchange the riser, look for a bifurcated slot in the firmware's settings.
 """
@@ -27,11 +28,13 @@ def judge(machine: Machine) -> Finding:
     slots = {str(device.get("address", "")).lower(): device for device in machine.pci_gpus}
     items = [_one(gpu, slots.get(gpu.bus_id, {})) for gpu in machine.gpus]
     first = machine.gpus[0]
-    link = f"generation {first.number(f'{LINK}/pcie_gen/max_link_gen') or 0:.0f}, x{first.number(f'{LINK}/link_widths/current_link_width') or 0:.0f}"
+    generation, width = (first.number(f"{LINK}/{path}") or 0 for path in ("pcie_gen/max_link_gen", WIDTH))
+    link = f"generation {generation:.0f}, x{width:.0f}"
     return from_items(items, f"{link} on every GPU" if len(items) > 1 else link, unit="lanes")
 
 
 LINK = "pci/pci_gpu_link_info"
+WIDTH = "link_widths/current_link_width"
 
 
 def _one(gpu: SmiGpu, slot: dict[str, Any]) -> Item:

@@ -1,1 +1,1 @@
-"""Seconds, on every GPU: does the stack that was installed work?"""
+"""Seconds, on every GPU: whether the stack that was installed works."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.verdict import Item
+from gpusetup.model.verdict import Item, Verdict
 from gpusetup.verify.reasons import explain
 from gpusetup.verify.registry import Finding
 
@@ -26,7 +26,7 @@ def absent(machine: Machine, name: str, title: str) -> Finding | None:
             return Finding("fail", f"the lock has {title}, and it is not installed in this Python")
         return Finding("skip", f"{title} is not installed here")
     if answer.get("error") == "import":
-        verdict = "fail" if wanted is not False else "warn"
+        verdict: Verdict = "fail" if wanted is not False else "warn"
         return Finding(verdict, f"{title} cannot be imported: {str(answer.get('message'))[:200]}")
     if answer.get("error"):
         return Finding("fail", explain(answer))
@@ -40,7 +40,7 @@ def operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
         subject = f"GPU {gpu.get('index')}"
         if gpu.get("error"):
             text = str(gpu["error"])
-            verdict = "fail"
+            verdict: Verdict = "fail"
             if "out of memory" in text.lower() or "MemoryAllocation" in text:
                 text = "out of GPU memory" + (" beside somebody's job" if gpu.get("index") in busy else "")
             items.append(Item(subject=subject, verdict=verdict, text=text.splitlines()[0][:200]))

@@ -1,7 +1,8 @@
 """A CUDA context can be created on every GPU.
 
-The moment at which a broken machine shows although nvidia-smi is content: error 802 without fabric manager, 999 without
-nvidia-uvm, 35 with a driver that is older than the runtime, 100 or 46 with a GPU that is away, 2 when its memory is full.
+The moment at which a broken machine shows although nvidia-smi is content: error 802 without fabric manager, 999
+without nvidia-uvm, 35 with a driver that is older than the runtime, 100 or 46 with a GPU that is away, 2 when its
+memory is full.
 
 To do: the text names the cause; `gpusetup doctor` knows the way out.
 """
@@ -38,5 +39,5 @@ def judge(machine: Machine) -> Finding:
             items.append(Item(subject=f"GPU {key}", verdict="pass", text=str(answer.get("name"))))
     names = {str(machine.opened(key).get("name")) for key in machine.workers}
     return from_items(
-        items, f"{len(items)} × {', '.join(sorted(names))}", nothing="could not run: no worker was started"
+        items, f"{len(items)} x {', '.join(sorted(names))}", nothing="could not run: no worker was started"
     )

@@ -1,9 +1,9 @@
 """One copy of each CUDA library is loaded, of one CUDA major, and the driver is new enough for the runtime.
 
-Two copies of NCCL or NVRTC (the system's and a wheel's, or wheels for CUDA 12 beside those for 13) give undefined symbols
-and hangs that look like anything but this. The versions of runtime, driver, NVRTC and NCCL and the files that were really
-loaded are reported; two copies are named. Packages for two CUDA majors in one environment are a warning even while
-one copy is loaded.
+Two copies of NCCL or NVRTC (the system's and a wheel's, or wheels for CUDA 12 beside those for 13) give undefined
+symbols and hangs that look like anything but this. The versions of runtime, driver, NVRTC and NCCL and the files
+that were really loaded are reported; two copies are named. Packages for two CUDA majors in one environment are a
+warning even while one copy is loaded.
 
 To do: uninstall the packages of the other CUDA major; clear LD_LIBRARY_PATH.
 """

@@ -1,7 +1,7 @@
 """The driver compiles the PTX that this NVRTC writes.
 
-With a toolkit newer than the driver (minor-version compatibility) ready machine code runs and PTX does not: CUDA error
-222. Libraries that compile at run time then stop in odd places.
+With a toolkit newer than the driver (minor-version compatibility) ready machine code runs and PTX does not: CUDA
+error 222. Libraries that compile at run time then stop in odd places.
 
 To do: a driver of the toolkit's own branch or newer, or an older toolkit.
 """

@@ -1,6 +1,7 @@
 """cuBLAS products in double, single and half precision agree with NumPy's double within rounding.
 
-To do: a wrong product on one GPU of many is hardware: run `--level stress`; on all it is a library mix (cuda.libraries).
+To do: a wrong product on one GPU of many is hardware: run `--level stress`; on all it is a library mix
+(cuda.libraries).
 """
 
 from __future__ import annotations

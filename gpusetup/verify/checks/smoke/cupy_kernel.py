@@ -1,7 +1,7 @@
 """The CuPy kernel smoke test: NVRTC compiles a RawKernel, every GPU runs it, every element equals NumPy's.
 
-The kernel is compiled anew each time (caches are bypassed), over a size that fills no block exactly, into memory that
-was poisoned before, without contraction of products and sums, so that the comparison is exact.
+The kernel is compiled anew each time (caches are bypassed), over a size that fills no block exactly, into memory
+that was poisoned before, without contraction of products and sums, so that the comparison is exact.
 
 To do: `smoke.py` of the role runs alone: `/opt/gpusetup/bin/python smoke.py`.
 """
@@ -27,10 +27,8 @@ def judge(machine: Machine) -> Finding:
 
 
 def _judge(answer: dict[str, Any]) -> tuple[bool, str]:
-    wrong, first = answer.get("wrong"), answer.get("first") or {}
-    if wrong == 0 and answer.get("elements", 0) > 0:
-        return True, f"{answer['elements']} elements"
-    return (
-        False,
-        f"{wrong} of {answer.get('elements')} elements are wrong; element {first.get('index')} is {first.get('got')}, not {first.get('expected')}",
-    )
+    wrong, elements, first = answer.get("wrong"), answer.get("elements", 0), answer.get("first") or {}
+    if wrong == 0 and elements > 0:
+        return True, f"{elements} elements"
+    example = f"element {first.get('index')} is {first.get('got')}, not {first.get('expected')}"
+    return False, f"{wrong} of {elements} elements are wrong; {example}"

@@ -1,7 +1,7 @@
 """The toolkit's own path: nvcc compiles a small program for these GPUs, and it runs right on each.
 
-Judged when a toolkit is installed (/usr/local/cuda, or where the request says). The toolkit's version and the driver's
-are reported.
+Judged when a toolkit is installed (/usr/local/cuda, or where the request says). The toolkit's version and the
+driver's are reported.
 
 To do: install the host compiler that this toolkit supports; name the toolkit's folder.
 """
@@ -49,9 +49,10 @@ def judge(machine: Machine) -> Finding:
                 text="" if well else str(gpu.get("error") or f"{gpu.get('wrong')} wrong elements"),
             )
         )
+    compiled = answer.get("compile_seconds")
     runtime = int(answer.get("runtime_cuda") or 0)
     return from_items(
         items,
-        f"CUDA {runtime // 1000}.{runtime % 1000 // 10}: compiled in {answer.get('compile_seconds')} s, right on every GPU",
+        f"CUDA {runtime // 1000}.{runtime % 1000 // 10}, compiled in {compiled} s, right on every GPU",
         nothing="the program found no GPU",
     )

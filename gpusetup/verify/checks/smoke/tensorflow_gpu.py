@@ -1,7 +1,7 @@
 """TensorFlow lists every GPU; a product and a convolution come out right on each.
 
-TensorFlow without its CUDA packages (`tensorflow[and-cuda]`) imports well and quietly computes on the CPU: then no GPU is
-listed, which is a fail here.
+TensorFlow without its CUDA packages (`tensorflow[and-cuda]`) imports well and quietly computes on the CPU: then no
+GPU is listed, which is a fail here.
 
 To do: install `tensorflow[and-cuda]` into the environment that apply made.
 """

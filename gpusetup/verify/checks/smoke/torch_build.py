@@ -1,7 +1,7 @@
 """This build of PyTorch holds code for every GPU here: machine code of its architecture, or PTX to compile.
 
-Machine code for X.y runs on X.z with z ≥ y and never across majors; PTX goes upwards only. A build without either says
-`no kernel image is available` at the first operation. The nearest build that works is looked up in the matrix.
+Machine code for X.y runs on X.z with z ≥ y and never across majors; PTX goes upwards only. A build without either
+says `no kernel image is available` at the first operation. The nearest build that works is looked up in the matrix.
 
 To do: install the build that is named.
 """
@@ -46,7 +46,7 @@ def judge(machine: Machine) -> Finding:
     architectures = answer.get("arch_list")
     if not architectures:
         return Finding("skip", "could not look: PyTorch lists architectures only when it finds a GPU (see torch.cuda)")
-    items = []
+    version, items = answer.get("version"), []
     for index, capability in sorted(machine.capabilities.items()):
         how = runs(capability, architectures)
         if how == "machine code":
@@ -64,7 +64,7 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=f"GPU {index}",
                     verdict="fail",
-                    text=f"{answer.get('version')} holds no code for compute capability {capability}{torch_build(capability, machine)}",
+                    text=f"{version} holds no code for capability {capability}{torch_build(capability, machine)}",
                 )
             )
     listed = " ".join(architectures)

@@ -1,7 +1,7 @@
 """PyTorch sees every GPU; a product and a convolution (cuDNN) come out right on each.
 
-In its own process, in the environment that apply made. `is_available()` alone is not enough: it is true for builds that
-hold no code for this GPU.
+In its own process, in the environment that apply made. `is_available()` alone is not enough: it is true for builds
+that hold no code for this GPU.
 
 To do: the text names what PyTorch said; see torch.build for the wheel that fits.
 """
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def _seconds(machine: Machine) -> float:
-    return float(machine.answers("torch") is not None and (machine.sections.get("torch") or {}).get("seconds", 0) or 0)
+    return float(
+        (machine.answers("torch") is not None and (machine.sections.get("torch") or {}).get("seconds", 0)) or 0
+    )
 
 
 @check("torch.cuda", "PyTorch computes on every GPU", needs=("gpu",), seconds=_seconds)
@@ -35,7 +37,7 @@ def judge(machine: Machine) -> Finding:
         return Finding(
             "fail", f"PyTorch {version} finds no GPU: {answer.get('why_not') or 'it does not say why'}", version, wanted
         )
-    if wanted and version.split("+")[0] != wanted.split("+")[0]:
+    if wanted and version.split("+", maxsplit=1)[0] != wanted.split("+")[0]:
         return Finding("fail", f"PyTorch is {version}, the lock says {wanted}", version, wanted)
     items = _framework.operations(answer, machine.busy)
     if machine.gpus and len(items) < len(machine.gpus) and not any(map(machine.mig, machine.gpus)):

@@ -1,1 +1,1 @@
-"""Minutes as asked: does it stay so under load?"""
+"""Minutes as asked: whether it stays so under load."""

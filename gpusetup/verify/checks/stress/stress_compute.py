@@ -1,7 +1,7 @@
 """Minutes of matrix products give the same bits each time, and memory keeps its pattern.
 
-The same half precision product is repeated on every GPU; its result must stay equal bit for bit. Between, 80 % of the free
-memory is filled with a pattern and read back. A deviation is hardware.
+The same half precision product is repeated on every GPU; its result must stay equal bit for bit. Between, 80 % of
+the free memory is filled with a pattern and read back. A deviation is hardware.
 
 To do: exchange the GPU.
 """
@@ -39,7 +39,7 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=subject,
                     verdict="fail",
-                    text=f"{answer['deviations']} products came out differently, {answer['pattern_errors']} words changed",
+                    text=f"{answer['deviations']} products differ, {answer['pattern_errors']} words changed",
                     measured=answer["deviations"],
                     expected=0,
                 )

@@ -1,7 +1,7 @@
 """Under load the GPUs keep cool enough: no thermal slowdown, no power brake, clocks above a floor.
 
-Sampled every five seconds. Reaching the power limit is what a loaded GPU does; slowing down for heat, or the power brake,
-is a fail. Clocks that fall far below the highest one are a warning.
+Sampled every five seconds. Reaching the power limit is what a loaded GPU does; slowing down for heat, or the power
+brake, is a fail. Clocks that fall far below the highest one are a warning.
 
 To do: fans, air flow, dust, power supply; neighbours that stay cooler show where.
 """

@@ -1,0 +1,174 @@
+"""One report in five formats: what each must hold, and that those who read them accept them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from datetime import datetime, timezone
+from html.parser import HTMLParser
+
+import pytest
+
+from gpusetup.model.verdict import Curve, Curves, Grid, Item, Result
+from gpusetup.report.formats import FORMATS, render
+from gpusetup.report.model import HostReport, Report, Row
+from gpusetup.report.verification import verification_report
+from tests.unit.verify.verify_documents import captured, set_smi
+
+STARTED = datetime(2026, 11, 20, 12, 0, tzinfo=timezone.utc)
+AWKWARD = "a <b> & \"c\" 'd' \x07 ü {{ x }}"
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    slow = captured("h200-x4-full")
+    slow["sections"]["peer"]["read"][2][1] = [210.0, 212.0]
+    set_smi(slow, 2, "persistence_mode", "Disabled")
+    documents = {"gpu-a1": captured("h200-x4-full"), "gpu-a2": slow, "gpu-b1": captured("h200-x1-stress")}
+    return verification_report(documents, level="full", started=STARTED, seconds=31.5, problems={"gpu-c1": "Connection refused"})
+
+
+@pytest.fixture(scope="module")
+def awkward():
+    result = Result(id="gpu.ecc", level="quick", verdict="fail", text=AWKWARD, measured=1, expected=0, limit=0, unit="errors", items=(Item(subject=AWKWARD, verdict="fail", text=AWKWARD),),
+                    figures=(Grid(title=AWKWARD, unit="GB/s", rows=(AWKWARD,), columns=("b",), values=((None,),)), Curves(title=AWKWARD, x_label="x", y_label="y", lines=(Curve(name=AWKWARD, points=((1.0, 2.0),)),))))
+    host = HostReport(name=AWKWARD, rows=(Row(label="machine", text=AWKWARD),), results=(result,), seconds=1.0)
+    return Report(title=AWKWARD, started="2026-11-20T12:00:00Z", seconds=1.0, program="gpusetup 0", level="quick", hosts=(host,))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_takes_every_text(awkward, name):
+    assert render(awkward, name)
+
+
+def test_json_is_the_contract(fleet):
+    document = json.loads(render(fleet, "json"))
+    assert (document["schema"], document["ok"], document["level"]) == ("gpusetup/verify/1", False, "full")
+    assert set(document["hosts"]) == {"gpu-a1", "gpu-a2", "gpu-b1", "gpu-c1"}
+    for result in document["hosts"]["gpu-a2"]:
+        assert {"id", "level", "verdict", "measured", "expected", "limit", "unit", "text", "seconds"} <= set(result)
+        assert result["verdict"] in ("pass", "warn", "fail", "skip", "unsupported")
+    slow = next(result for result in document["hosts"]["gpu-a2"] if result["id"] == "p2p.read")
+    assert (slow["verdict"], slow["measured"]) == ("fail", 212.0)
+    assert document["summary"]["gpu-c1"]["problem"] == "Connection refused"
+
+
+def test_the_report_is_ok_without_a_failure():
+    report = verification_report({"a": captured("h200-x1-quick")}, level="quick", started=STARTED, seconds=1)
+    assert report.ok
+    assert json.loads(render(report, "json"))["ok"] is True
+
+
+def test_the_terminal_has_80_columns(fleet):
+    text = render(fleet, "text")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    assert "FAIL" in text
+    assert "4 hosts, 2 failed" in text
+    assert "cupy.kernel" not in text, "a fleet's summary shows the trouble alone"
+
+
+def test_one_host_shows_all_and_why_something_was_not_judged():
+    report = verification_report({"localhost": captured("h200-x1-full")}, level="full", started=STARTED, seconds=12)
+    text = render(report, "text")
+    assert "cupy.kernel" in text
+    assert re.search(r"4,28\d\S* GB/s \(expected", text)
+    assert "one GPU: there is no pair" in text
+
+
+def test_a_terminal_that_is_watched_gets_colour_and_the_same_words(fleet):
+    plain = render(fleet, "text")
+    coloured = render(fleet, "text", watched=True)
+    assert "\x1b[" in coloured
+    assert "FAIL" in plain and "FAIL" in coloured
+
+
+def test_junit_counts_what_it_holds(fleet):
+    root = ET.fromstring(render(fleet, "junit"))
+    suites = {suite.get("name"): suite for suite in root.findall("testsuite")}
+    for suite in suites.values():
+        cases = suite.findall("testcase")
+        assert int(suite.get("tests")) == len(cases)
+        assert int(suite.get("failures")) == len(suite.findall("testcase/failure"))
+        assert int(suite.get("errors")) == len(suite.findall("testcase/error"))
+        assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped"))
+    failed = [case.get("name") for case in suites["gpu-a2"].findall("testcase") if case.find("failure") is not None]
+    assert failed == ["p2p.read"]
+    warned = suites["gpu-a2"].find("testcase[@name='gpu.persistence']/system-out")
+    assert warned.text.startswith("warning:")
+    assert suites["gpu-c1"].find("testcase/error").get("message") == "Connection refused"
+
+
+@pytest.mark.parametrize("fixture", ["fleet", "awkward"])
+def test_promtool_accepts_the_textfile(fixture, request):
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
+    text = render(request.getfixturevalue(fixture), "prometheus")
+    finished = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+    assert (finished.returncode, finished.stdout + finished.stderr) == (0, "")
+
+
+def test_the_textfile_has_one_verdict_per_check(fleet):
+    text = render(fleet, "prometheus")
+    given = re.findall(r'gpusetup_verify_check\{host="gpu-a2",check="p2p.read",level="full",verdict="(\w+)"\} (\d)', text)
+    assert [verdict for verdict, value in given if value == "1"] == ["fail"]
+    assert len(given) == 5
+    assert 'gpusetup_verify_ok{host="gpu-c1",level="full"} 0' in text
+    assert re.search(r'gpusetup_verify_measured\{host="gpu-a2",check="p2p.read",unit="GB/s"\} 212\n', text)
+
+
+class _Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.addresses, self.text = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "action", "data", "poster", "srcset")]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_page_needs_nothing_from_elsewhere(fleet):
+    text = render(fleet, "html")
+    page = _Page()
+    page.feed(text)
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
+    assert all(address.startswith("#") for address in page.addresses)
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_the_page_shows_fleet_heat_map_and_curves(fleet):
+    text = render(fleet, "html")
+    page = _Page()
+    page.feed(text)
+    said = " ".join(page.text)
+    for words in ("gpu-a1", "gpu-c1", "Connection refused", "Peer read", "NCCL all-reduce", "Launch latency", "Temperature under load", "4 GiB"):
+        assert words in said, words
+    assert page.tags.count("rect") >= 4 * 16
+    assert page.tags.count("polyline") >= 8
+    slow = re.search(r"<title>GPU 2 to GPU 1: 212 GB/s NV18</title><rect [^>]*fill=\"(hsl\([^\"]+)", text)
+    assert slow.group(1).startswith("hsl(0 "), "below the floor is red"
+
+
+def test_text_from_a_host_is_never_markup(awkward):
+    text = render(awkward, "html")
+    assert "<b>" not in text
+    assert "&lt;b&gt;" in text
+
+
+@pytest.mark.slow
+def test_chromium_draws_the_page(fleet, tmp_path):
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("chromium is not installed (Debian: apt-get install chromium)")
+    page = tmp_path / "report.html"
+    page.write_text(render(fleet, "html"), encoding="utf-8")
+    subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1200,1600", f"--screenshot={tmp_path}/page.png", f"--user-data-dir={tmp_path}/profile", f"file://{page}"], capture_output=True, timeout=120, check=True)
+    assert (tmp_path / "page.png").stat().st_size > 50_000

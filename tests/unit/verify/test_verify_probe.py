@@ -1,0 +1,241 @@
+"""The probe's own machinery, on this machine: deadlines, crashes, workers that are replaced, the mailbox between hosts.
+
+A stand-in worker takes the place of the one that needs CuPy: it speaks the same lines and misbehaves when asked.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+FILES = Path(__file__).resolve().parents[3] / "roles/gpu_verify/files"
+
+STAND_IN = """
+import json, os, signal, sys, time
+for line in sys.stdin:
+    request = json.loads(line)
+    do = request["do"]
+    mode = os.environ.get("STAND_IN", "")
+    if mode == "hang:" + do:
+        time.sleep(60)
+    if mode == "crash:" + do and not os.path.exists("crashed"):
+        open("crashed", "w").close()
+        sys.stderr.write("boom at 0x0\\n"); sys.stderr.flush()
+        os.kill(os.getpid(), signal.SIGSEGV)
+    answer = {"seconds": 0.0, "did": do, "pid": os.getpid()}
+    if do == "nccl_id":
+        answer["id"] = [1, 2, 3]
+    print("a library says hello")
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.fixture
+def probe(monkeypatch):
+    """Return the probe's modules, imported from the role and forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(FILES))
+    names = ("child", "collect", "measure", "fleet", "frameworks", "observe")
+    modules = {name: importlib.import_module(name) for name in names}
+    yield type("Probe", (), modules)
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def team(probe, monkeypatch, tmp_path):
+    """Return a maker of teams whose workers are stand-ins."""
+    stand_in = tmp_path / "stand-in.py"
+    stand_in.write_text(STAND_IN, encoding="utf-8")
+    made = []
+
+    def make(number=2, **request):
+        gpus = [{"index": index, "bus_id": f"0000:00:0{index}.0", "mig": False, "slices": [], "processes": []} for index in range(number)]
+        team = probe.measure.Team(sys.executable, gpus, str(tmp_path), {"deadlines": {name: 1 for name in probe.measure.DEADLINES}, **request})
+
+        def boot(member):
+            member.worker = probe.child.Worker([sys.executable, "-u", str(stand_in)], probe.child.environment(), str(tmp_path))
+
+        monkeypatch.setattr(team, "_boot", boot)
+        made.append(team)
+        return team
+
+    yield make
+    for team in made:
+        team.close()
+
+
+def test_the_probe_is_valid_python_3_6():
+    for path in FILES.glob("*.py"):
+        ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
+
+
+def test_a_command_that_hangs_is_killed_with_all_it_started(probe, tmp_path):
+    marker = tmp_path / "grandchild"
+    started = time.time()
+    answer = probe.child.run(["sh", "-c", f"(sleep 5; touch {marker}) & sleep 60"], 0.5)
+    assert answer["error"] == "timeout"
+    assert answer["deadline"] == 0.5
+    assert time.time() - started < 4
+    time.sleep(0.2)
+    assert not marker.exists()
+
+
+def test_a_command_that_is_missing_or_fails_is_an_answer(probe):
+    assert probe.child.run(["gpusetup-no-such-program"], 1)["error"] == "missing"
+    answer = probe.child.run(["sh", "-c", "echo out; echo err >&2; exit 3"], 5)
+    assert (answer["rc"], answer["stdout"], answer["stderr"], answer["error"]) == (3, "out\n", "err\n", None)
+
+
+def test_what_children_see_of_our_environment(probe, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("NCCL_NVLS_ENABLE", "0")
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    seen = probe.child.environment()
+    assert "CUDA_VISIBLE_DEVICES" not in seen
+    assert "PYTHONPATH" not in seen
+    assert seen["NCCL_NVLS_ENABLE"] == "0"
+    assert seen["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_workers_answer_at_the_same_time(team):
+    answers = team(3).start()
+    assert [answers[key]["smoke"]["did"] for key in "012"] == ["smoke"] * 3
+    assert len({answers[key]["hello"]["pid"] for key in "012"}) == 3
+
+
+def test_a_hung_worker_is_killed_named_and_replaced(team, monkeypatch):
+    monkeypatch.setenv("STAND_IN", "hang:smoke")
+    workers = team(1)
+    started = time.time()
+    answer = workers.start()["0"]["smoke"]
+    assert answer["error"] == "timeout"
+    assert "no answer to smoke within 1 s; killed" in answer["message"]
+    assert time.time() - started < 6
+    monkeypatch.setenv("STAND_IN", "")
+    assert [member.key for member in workers.ready()] == ["0"]
+    assert workers.together("memory", members=workers.ready())["0"]["did"] == "memory"
+
+
+def test_a_crashed_worker_says_how_and_the_next_measurement_runs(team, monkeypatch):
+    monkeypatch.setenv("STAND_IN", "crash:memory")
+    workers = team(1)
+    workers.start()
+    answer = workers.together("memory")["0"]
+    assert answer["error"] == "crashed"
+    assert "SIGSEGV" in answer["message"]
+    assert "boom" in answer["stderr"]
+    assert workers.in_turn("pcie", lambda _: {})["0"]["did"] == "pcie"
+
+
+def test_one_hung_rank_ends_its_collective_and_nothing_stays(team, monkeypatch):
+    monkeypatch.setenv("STAND_IN", "hang:nccl")
+    workers = team(2)
+    workers.start()
+    found = workers.collectives(workers.ready())
+    assert all(answer["error"] == "timeout" for answer in found["groups"][0]["ranks"].values())
+    assert len(found["groups"]) == 1
+    pids = [member.worker._process.pid for member in workers.members]
+    workers.close()
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists() and "stand-in" in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+def test_only_the_gpus_that_were_asked_for_and_no_collective_beside_a_job(team):
+    workers = team(4, gpus=[1, 3])
+    assert [member.key for member in workers.members] == ["1", "3"]
+    workers.members[0].busy = True
+    assert "somebody" in workers.collectives(workers.members)["skipped"]
+
+
+def test_mig_slices_are_what_is_worked_on(probe):
+    listing = {"stdout": "GPU 0: NVIDIA H200 (UUID: GPU-1)\n  MIG 3g.71gb     Device  0: (UUID: MIG-aaaa)\n  MIG 1g.18gb     Device  1: (UUID: MIG-bbbb)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n"}
+    gpus = [{"index": 0, "mig": True, "slices": [], "processes": []}, {"index": 1, "mig": False, "slices": [], "processes": []}]
+    probe.observe.mig_slices(listing, gpus)
+    assert [part["profile"] for part in gpus[0]["slices"]] == ["3g.71gb", "1g.18gb"]
+    team = probe.measure.Team(None, gpus, "/tmp", {})
+    assert [member.key for member in team.members] == ["0/MIG-aaaa", "0/MIG-bbbb", "1"]
+
+
+def test_the_mailbox_hands_the_id_to_those_who_know_the_token(probe):
+    box = probe.fleet.Mailbox("127.0.0.1", 0, "secret", [7, 8, 9], 2)
+    try:
+        got = []
+        threads = [threading.Thread(target=lambda: got.append(probe.fleet.fetch("127.0.0.1", box.port, "secret", 5))) for _ in range(2)]
+        with pytest.raises(ValueError, match="refused the token"):
+            probe.fleet.fetch("127.0.0.1", box.port, "guess", 2)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(5)
+        assert got == [[7, 8, 9], [7, 8, 9]]
+    finally:
+        box.close()
+
+
+def test_a_silent_stranger_does_not_block_the_mailbox(probe):
+    import socket
+
+    box = probe.fleet.Mailbox("127.0.0.1", 0, "secret", [1], 1)
+    try:
+        with socket.create_connection(("127.0.0.1", box.port)):
+            assert probe.fleet.fetch("127.0.0.1", box.port, "secret", 15) == [1]
+    finally:
+        box.close()
+
+
+def test_an_unreachable_first_host_is_said_within_the_deadline(probe, monkeypatch, team):
+    monkeypatch.setattr(probe.fleet, "CONNECT_DEADLINE", 1)
+    workers = team(1)
+    workers.start()
+    found = probe.fleet.measure(workers, {"number": 1, "hosts": 2, "address": "127.0.0.1", "port": 9, "token": "t", "local": 1, "first": 1, "world": 2, "sizes": [1 << 20]})
+    assert found["error"] == "unreachable"
+
+
+def test_the_whole_probe_here(probe):
+    """Without a GPU all is said, nothing is run; on a GPU machine the same call measures."""
+    found = probe.observe.observe({"level": "quick"})
+    assert found["schema"] == "gpusetup/observations/1"
+    assert set(name for name, _ in probe.collect.COLLECTORS) == set(found["quick"])
+    json.dumps(found)
+
+
+def test_a_simulated_machine_is_read_from_its_folder(probe, tmp_path):
+    device = tmp_path / "sys/bus/pci/devices/0000:41:00.0"
+    device.mkdir(parents=True)
+    for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("device", "0x2330")):
+        (device / name).write_text(text + "\n", encoding="utf-8")
+    found = probe.observe.observe({"level": "smoke", "simulated_root": str(tmp_path)})
+    assert found["simulated"] is True
+    assert [gpu["device"] for gpu in found["quick"]["pci"]] == ["0x2330"]
+
+
+def test_only_interpreters_by_absolute_path(probe):
+    assert probe.observe.interpreter({"python": "python3"})["path"] is None
+    assert probe.observe.interpreter({"python": sys.executable})["path"] == sys.executable
+    assert probe.observe.interpreter({"python": "/nowhere/python"})["error"] is not None
+
+
+def test_kernel_processor_lists():
+    text = (FILES / "bandwidth.py").read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    function = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "_cpus")
+    namespace: dict[str, object] = {}
+    exec(compile(ast.Module([function], []), "bandwidth", "exec"), namespace)  # the module itself needs CuPy
+    cpus = namespace["_cpus"]
+    assert cpus("0-3,8") == {0, 1, 2, 3, 8}
+    assert cpus("") == set()
+
+
+def test_stdin_is_the_request_and_stdout_the_document():
+    import subprocess
+
+    finished = subprocess.run([sys.executable, str(FILES / "observe.py")], input='{"level": "quick"}', capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    assert finished.returncode == 0
+    assert json.loads(finished.stdout)["level"] == "quick"
