@@ -139,8 +139,12 @@ def _debian_sources(root: Path, spec: HostSpec) -> None:
         return
     suite = ROOTS[FLAVOURS[spec.flavour].root].suite
     lines = mirror.sources(suite)
-    if lines:
+    if lines and suite == "bookworm":
         (root / "etc/apt/sources.list").write_text("\n".join(lines) + "\n")
+    elif lines:
+        (root / "etc/apt/sources.list").unlink(missing_ok=True)
+        (root / "etc/apt/sources.list.d").mkdir(exist_ok=True)
+        (root / "etc/apt/sources.list.d/debian.sources").write_text(mirror.deb822(suite))
     (root / "etc/apt/apt.conf.d/80lab-proxy").write_text(
         f'Acquire::http::Proxy "{network.PROXY}";\nAcquire::https::Proxy "{network.PROXY}";\n'
         f'Acquire::http::Proxy::{network.GATEWAY} "DIRECT";\n',

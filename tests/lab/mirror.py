@@ -8,7 +8,7 @@ from functools import cache
 
 from tests.lab.process import run
 
-COMPONENTS = "main contrib non-free non-free-firmware"
+COMPONENTS = "main non-free-firmware"  # what a fresh Debian has: the driver's own components are not switched on
 
 
 @cache
@@ -21,17 +21,26 @@ def _sites() -> dict[str, str]:
     return {label: site for label, site in pairs if label in {"Debian", "Debian-Security"}}
 
 
-def sources(suite: str, *, backports: bool = False) -> list[str]:
+def sources(suite: str) -> list[str]:
     """Lines for sources.list; empty where apt knows no Debian (on Ubuntu): mmdebstrap then takes its own default."""
+    return [f"deb {site} {name} {COMPONENTS}" for site, name in _suites(suite)]
+
+
+def deb822(suite: str) -> str:
+    """The same in the newer form, as Debian's images have it from 13 on."""
+    return "\n".join(
+        f"Types: deb\nURIs: {site}\nSuites: {name}\nComponents: {COMPONENTS}\n"
+        "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n"
+        for site, name in _suites(suite)
+    )
+
+
+def _suites(suite: str) -> list[tuple[str, str]]:
     sites = _sites()
     if "Debian" not in sites:
         return []
-    lines = [f"deb {sites['Debian']} {name} {COMPONENTS}" for name in (suite, f"{suite}-updates")]
-    if "Debian-Security" in sites:
-        lines.append(f"deb {sites['Debian-Security']} {suite}-security {COMPONENTS}")
-    if backports:
-        lines.append(f"deb {sites['Debian']} {suite}-backports {COMPONENTS}")
-    return lines
+    security = [(sites["Debian-Security"], f"{suite}-security")] if "Debian-Security" in sites else []
+    return [(sites["Debian"], suite), (sites["Debian"], f"{suite}-updates"), *security]
 
 
 @cache

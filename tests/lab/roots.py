@@ -68,7 +68,7 @@ class Root:
         part = self.tar.with_name(f"part-{os.getpid()}-{self.tar.name}")
         sources = mirror.sources(self.suite)
         argv = [
-            "mmdebstrap", "--variant=minbase", "--components=main,contrib,non-free,non-free-firmware",
+            "mmdebstrap", "--variant=minbase", "--components=main,non-free-firmware",
             f"--include={','.join(self.packages)}",
             f"--customize-hook={HOOKS / 'customize.sh'}",
             *([f'--customize-hook=sh {SOURCE / self.hook} "$1"'] if self.hook else []),
