@@ -1,5 +1,7 @@
 """What kind of machine it is: PCI, vGPU, NVSwitch, clouds, containers, nvidia-smi, services, screens."""
 
+import venv
+
 import pytest
 
 from gpusetup.facts import probe
@@ -155,12 +157,16 @@ def test_containers_refuse_a_driver(machine, path, content, container):
 
 
 def test_a_machine_made_from_a_container_image_is_no_container(machine):
-    machine.put("/.dockerenv").link("/proc/self/ns/pid", "pid:[4026531836]").link("/proc/self/ns/uts", "uts:[4026531838]")
+    machine.put("/.dockerenv").link("/proc/self/ns/pid", "pid:[4026531836]").link(
+        "/proc/self/ns/uts", "uts:[4026531838]"
+    )
     assert kinds.collect(machine.host())["driver_refused"] is None
 
 
 def test_a_container_that_shares_the_hosts_processes_is_one(machine):
-    machine.put("/.dockerenv").link("/proc/self/ns/pid", "pid:[4026531836]").link("/proc/self/ns/uts", "uts:[4026532999]")
+    machine.put("/.dockerenv").link("/proc/self/ns/pid", "pid:[4026531836]").link(
+        "/proc/self/ns/uts", "uts:[4026532999]"
+    )
     assert kinds.collect(machine.host())["container"] == "docker"
 
 
@@ -254,6 +260,24 @@ def test_frameworks_of_an_interpreter(machine):
         machine.put(f"/opt/gpusetup/lib/python3.11/site-packages/{name}.dist-info/METADATA")
     (python,) = probe.load("system").pythons(machine.host())
     assert python["packages"] == {"cupy-cuda12x": "13.6.0", "torch": "2.9.0+cu130", "nvidia-cudnn-cu12": "9.10.2.21"}
+
+
+def test_a_named_interpreter_is_asked_itself(tmp_path):
+    """A folder that a .pth file adds is seen by the interpreter alone."""
+    environment = tmp_path / "env"
+    venv.create(environment, symlinks=True)
+    (site,) = environment.glob("lib/python3*/site-packages")
+    for folder, name, version in ((site, "torch", "2.9.0+cu130"), (tmp_path / "more", "CuPy-cuda13x", "14.2.0")):
+        place = folder / f"{name.replace('-', '_').lower()}-{version}.dist-info"
+        place.mkdir(parents=True)
+        (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (site / "more.pth").write_text(str(tmp_path / "more") + "\n")
+    path = str(environment / "bin/python3")
+    told = {item["path"]: item for item in probe.load("system").pythons(probe.load().LiveHost(), [path])}
+    assert told[path]["packages"] == {"torch": "2.9.0+cu130", "cupy-cuda13x": "14.2.0"}
+    assert probe.load("system").pythons(probe.load().LiveHost(), [str(tmp_path / "none")]) == [
+        item for key, item in told.items() if key != path
+    ]
 
 
 @pytest.mark.parametrize("answer", ["{", "[]", "3"])

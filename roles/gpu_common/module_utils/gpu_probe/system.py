@@ -1,9 +1,12 @@
 """The operating system, its boot, its disks and its Python interpreters."""
 
+import json
 import os
 import platform
 import re
 import sys
+
+from . import commands
 
 _FAMILIES = (
     ("debian", ("debian", "ubuntu")),
@@ -87,7 +90,13 @@ def _disks():
     return places
 
 
-_FRAMEWORKS = re.compile(r"^(torch|tensorflow|jax|jaxlib|cupy(?:_cuda\d+x)?|cuda_toolkit|nvidia_(?:cudnn|nccl)_cu\d+|nvidia_cuda_(?:runtime|nvrtc)(?:_cu\d+)?)-([^-]+)\.dist-info$")
+_FRAMEWORKS = re.compile(
+    r"^(torch|tensorflow|jax|jaxlib|cupy(?:_cuda\d+x)?|cuda_toolkit|nvidia_(?:cudnn|nccl)_cu\d+|"
+    r"nvidia_cuda_(?:runtime|nvrtc)(?:_cu\d+)?)-([^-]+)\.dist-info$"
+)
+_FRAMEWORK_FILES = tuple(
+    name + ".dist-info" for name in ("torch-*", "tensorflow-*", "jax*", "cupy*", "nvidia_*", "cuda_toolkit-*")
+)
 
 
 def pythons(host, named=()):
@@ -105,7 +114,32 @@ def pythons(host, named=()):
         version = _python_version(host, path) if path not in found.values() and host.exists(path) else None
         if version:
             found[os.path.dirname(path), version] = path
-    return [_python(host, folder, version, path) for (folder, version), path in sorted(found.items())]
+    told = [_python(host, folder, version, path) for (folder, version), path in sorted(found.items())]
+    for python in told:
+        if python["path"] in named:
+            python["packages"].update(_own_answer(host, python["path"]))
+    return told
+
+
+_LIST = "import importlib.metadata as m, json; print(json.dumps([[d.metadata['Name'] or '', d.version] for d in m.distributions()]))"
+
+
+def _own_answer(host, path):
+    """Return the frameworks that an interpreter itself finds: by .pth files and inherited folders too. Only for named ones."""
+    answer = host.observe("python-packages:" + path, lambda: _frameworks(commands.run([path, "-c", _LIST], 20)))
+    return answer or {}
+
+
+def _frameworks(told):
+    try:
+        listed = json.loads(told["out"]) if told["rc"] == 0 else []
+    except ValueError:
+        return {}
+    found = {}
+    for name, version in reversed(listed):
+        if _FRAMEWORKS.match("{}-{}.dist-info".format(re.sub(r"[-_.]+", "_", name).lower(), version)):
+            found[re.sub(r"[-_.]+", "-", name).lower()] = version
+    return found
 
 
 def _python_version(host, path):
@@ -129,7 +163,7 @@ def _python(host, folder, version, path):
     if prefix == "/usr":
         libraries += ["/usr/lib/python3/dist-packages", "/usr/local/lib/python" + version + "/dist-packages"]
     for library in libraries:
-        for pattern in ("torch-*.dist-info", "tensorflow-*.dist-info", "jax*.dist-info", "cupy*.dist-info", "nvidia_*.dist-info", "cuda_toolkit-*.dist-info"):
+        for pattern in _FRAMEWORK_FILES:
             for name in host.names(library, pattern):
                 match = _FRAMEWORKS.match(name)
                 if match:
