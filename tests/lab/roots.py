@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,22 +51,29 @@ class Root:
 
     @property
     def folder(self) -> Path:
-        return CACHE / "roots" / f"{self.name}-{self.digest}"
+        """Unpacked; a newer tar gets a folder of its own, because hosts may still stand on the old one."""
+        return CACHE / "roots" / f"{self.name}-{self.digest}-{int(self.tar.stat().st_mtime)}"
 
     def ready(self) -> Path:
         """The unpacked root, built or unpacked first when needed."""
         with locked(f"root-{self.name}"):
-            if self.folder.is_dir():
-                return self.folder
-            if not self.tar.exists() or time.time() - self.tar.stat().st_mtime > MAX_AGE_DAYS * 86400:
-                self._build()
-            self._unpack()
-        return self.folder
+            if not self._fresh():
+                try:
+                    self._build()
+                except LabError as error:
+                    if not self.tar.exists():
+                        raise
+                    print(f"lab: {error}\nlab: the older root file system is taken", file=sys.stderr)
+            if not self.folder.is_dir():
+                self._unpack()
+                self._forget_older()
+            return self.folder
+
+    def _fresh(self) -> bool:
+        return self.tar.exists() and time.time() - self.tar.stat().st_mtime < MAX_AGE_DAYS * 86400
 
     def _build(self) -> None:
         self.tar.parent.mkdir(parents=True, exist_ok=True)
-        for old in self.tar.parent.glob(f"{self.name}-????????????.tar.zst"):
-            old.unlink()
         part = self.tar.with_name(f"part-{os.getpid()}-{self.tar.name}")
         sources = mirror.sources(self.suite)
         argv = [
@@ -81,9 +90,8 @@ class Root:
             run(argv, timeout=1800, env=env, text="\n".join(sources) + "\n" if sources else None)
             part.rename(self.tar)
         except LabError as error:
-            raise LabError(
-                f"the root file system {self.name} could not be made from the Debian mirror:\n{error}"
-            ) from None
+            reason = f"the root file system {self.name} could not be made from the Debian mirror:\n{error}"
+            raise LabError(reason) from None
         finally:
             part.unlink(missing_ok=True)
 
@@ -94,12 +102,15 @@ class Root:
         try:
             run(["tar", "-C", part, "--zstd", "--numeric-owner", "-xpf", self.tar], timeout=300)
             part.rename(self.folder)
-            mounted = Path("/proc/self/mounts").read_text()
-            for old in self.folder.parent.glob(f"{self.name}-????????????"):
-                if old != self.folder and str(old) not in mounted:
-                    shutil.rmtree(old)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+
+    def _forget_older(self) -> None:
+        mounted = Path("/proc/self/mounts").read_text()
+        mine = re.compile(rf"{self.name}-[0-9a-f]{{12}}(-\d+|\.tar\.zst)?")
+        for path in [*self.folder.parent.iterdir(), *self.tar.parent.iterdir()]:
+            if mine.fullmatch(path.name) and path not in {self.folder, self.tar} and str(path) not in mounted:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _root(name: str, suite: str, *packages: str, hook: str = "") -> Root:
