@@ -41,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_inventory(parser)
     add_wishes(parser)
     group = parser.add_argument_group("apply")
-    group.add_argument("--plan", metavar="FILE", help="carry out this plan, refused where a host has changed since")
-    group.add_argument("--lock", metavar="FILE", help="apply exactly what this lock says")
+    exact = group.add_mutually_exclusive_group()
+    exact.add_argument("--plan", metavar="FILE", help="carry out this plan, refused where a host has changed since")
+    exact.add_argument("--lock", metavar="FILE", help="apply exactly what this lock says")
     group.add_argument("--check", action="store_true", help="try it without changing anything")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
     options.add_output(parser)
@@ -64,13 +65,17 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _apply(arguments: argparse.Namespace, session: Any, matrix: Any) -> Any:
+    from gpusetup.cli.lock import load_lock
     from gpusetup.cli.outcome import exit_of, planned_only
+    from gpusetup.cli.plan import load_plan
     from gpusetup.cli.rollout import plan_hosts
     from gpusetup.cli.verification import verify_hosts
     from gpusetup.drive.rundir import occupy, state_home
     from gpusetup.model.run import Applied
 
-    rollout = plan_hosts(arguments, session, matrix)
+    lock = load_lock(arguments.lock) if arguments.lock else None
+    made = load_plan(arguments.plan) if arguments.plan else None
+    rollout = plan_hosts(arguments, session, matrix, lock=lock, made=made)
     changes = {name: plan for name, plan in rollout.plans.items() if plan.state == "change"}
     outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
     if changes:

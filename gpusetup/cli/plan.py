@@ -10,18 +10,19 @@ examples:
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
 from gpusetup.cli.wishes import add_wishes
-from gpusetup.errors import Exit, gravest
+from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpusetup.model.plan import HostPlan
+    from gpusetup.model.plan import HostPlan, Plan
 
-__all__ = ["add_arguments", "exit_of", "run"]
+__all__ = ["add_arguments", "exit_of", "load_plan", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,26 @@ def run(arguments: argparse.Namespace) -> Exit:
     text = output.json_text(plan) if arguments.format == "json" else plan_text(plan, verbose=arguments.verbose)
     output.write_answer(text, arguments.out)
     return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
+
+
+def load_plan(path: str) -> Plan:
+    """Read a plan that this command wrote."""
+    import msgspec
+
+    from gpusetup.model.plan import Plan
+
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=Plan)
+    except OSError as error:
+        raise BadInputError("GS-412", f"cannot read the plan: {error.strerror}", path=path) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        text, _, where = str(error).partition(" - at `")
+        raise BadInputError(
+            "GS-413",
+            f"the plan cannot be used: {text}",
+            path=f"{path}:{where.rstrip('`') or '$'}",
+            hint="write it with: gpusetup plan INVENTORY --format json --out plan.json",
+        ) from error
 
 
 def exit_of(plan: HostPlan, *, changes: bool) -> Exit:

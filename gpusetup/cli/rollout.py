@@ -12,7 +12,7 @@ from gpusetup.drive.names import check_host_name
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
 from gpusetup.drive.progress import watch
-from gpusetup.errors import Exit, GpuSetupError
+from gpusetup.errors import BadInputError, Exit, GpuSetupError
 from gpusetup.model.plan import HostPlan, Plan, Refusal
 from gpusetup.model.stack import MatrixStamp
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Failure, HostFacts
+    from gpusetup.model.lock import Lock
     from gpusetup.model.settings import Settings
     from gpusetup.plan.host import Draft, Planner
 
@@ -66,8 +67,15 @@ def phase(rollout: Rollout, name: str) -> Iterator[None]:
         rollout.seconds[name] = rollout.seconds.get(name, 0.0) + time.monotonic() - started
 
 
-def plan_hosts(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> Rollout:
-    """Look at every host and plan it."""
+def plan_hosts(
+    arguments: argparse.Namespace,
+    session: Session,
+    matrix: Matrix,
+    *,
+    lock: Lock | None = None,
+    made: Plan | None = None,
+) -> Rollout:
+    """Look at every host and plan it: freely, to a lock, or by a plan that was made before."""
     from gpusetup.cli.wishes import settings_of_hosts
     from gpusetup.facts import fleet
     from gpusetup.facts.products import matrix_lookup
@@ -78,20 +86,56 @@ def plan_hosts(arguments: argparse.Namespace, session: Session, matrix: Matrix) 
     with phase(rollout, "facts"), watch(sys.stderr, phase="facts") as observer:
         looked = fleet.look(session, matrix_lookup(matrix), candidates=False, observer=observer)
     rollout.settings = settings_of_hosts(arguments, looked.run.track)
+    if lock is not None:
+        rollout.settings = {name: _locked(settings, lock) for name, settings in rollout.settings.items()}
     rollout.connections = {name: host.connection for name, host in looked.run.track.hosts.items()}
     rollout.facts = looked.facts.hosts
     for name, failure in looked.facts.failures.items():
         rollout.plans[name] = _not_seen(failure)
     with phase(rollout, "plan"):
         planner = Planner(matrix, resolve)
-        drafts = {name: _safely(lambda n=name: planner.first(rollout.facts[n], rollout.settings[n]), rollout, name)
-                  for name in rollout.facts}  # fmt: skip
+        drafts = {
+            name: _safely(lambda n=name: _first(planner, rollout, n, made), rollout, name) for name in rollout.facts
+        }
     _ask_repositories(rollout, planner, drafts)
     for name, draft in drafts.items():
         rollout.plans[name] = draft.plan
     rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
     session.run.write("plan.json", rollout.document())
     return rollout
+
+
+def _first(planner: Planner, rollout: Rollout, name: str, made: Plan | None) -> Draft:
+    """Plan a host by its facts; by a plan that was made before only if it still is the host of that plan."""
+    from gpusetup.plan.host import Draft
+
+    draft = planner.first(rollout.facts[name], rollout.settings[name])
+    if made is None or draft.plan.state in {"unchanged", "nothing-to-do", "refused"}:
+        return draft
+    before = made.hosts.get(name)
+    if before is None or before.state != "change":
+        raise BadInputError(
+            "GS-410",
+            f"the plan has no changes for {name}",
+            path=name,
+            hint="plan again, or leave the host out with --limit",
+        )
+    if before.lock.get("key") != planner.key(rollout.facts[name], rollout.settings[name]):
+        raise BadInputError(
+            "GS-411",
+            f"{name} is not what it was when the plan was made: its kernel, GPUs, system or settings differ",
+            path=name,
+            hint="plan again: gpusetup plan INVENTORY --format json --out plan.json",
+        )
+    return Draft(plan=before, ask=before.variables, stage="transaction")
+
+
+def _locked(settings: Settings, lock: Lock) -> Settings:
+    from msgspec.structs import replace
+
+    from gpusetup.plan.lock import exact_requirements
+
+    return replace(settings, requirements=exact_requirements(lock.stack))
 
 
 def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draft]) -> None:

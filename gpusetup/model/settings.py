@@ -23,6 +23,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Full fingerprints of the key that signs a mirror's repositories, when it is not NVIDIA's."""
     source_key: str = ""
     """Where that key is: a URL, or a path on the host."""
+    extra_sources: tuple[dict[str, Any], ...] = ()
+    """Repositories that are needed beside, such as a mirror of EPEL: name, urls, fingerprints, key."""
     reboot: RebootPolicy | None = None
     """None: when needed on other machines, never on this one."""
     native: bool = False

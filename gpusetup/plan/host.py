@@ -16,7 +16,7 @@ from gpusetup.model.stack import Resolution, Stack
 from gpusetup.plan.observe import Wanted, actions, reboot_reason, removals
 from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import family_for
-from gpusetup.plan.packages.base import Context
+from gpusetup.plan.packages.base import Context, all_sources
 from gpusetup.plan.preflight import driver_refusals, guest_refusal, host_refusals
 from gpusetup.plan.repository import directory_of, repository_of
 from gpusetup.plan.requests import adopted_python, request_for
@@ -171,7 +171,7 @@ class Planner:
         return _draft(plan, wanted)
 
     def _question(self, context: Context, family: Family) -> dict[str, Any]:
-        return question_variables(context.facts, family.sources(context), family.patterns(context))
+        return question_variables(context.facts, all_sources(context, family), family.patterns(context))
 
     def _needs_family(self, context: Context, stack: Stack) -> bool:
         from gpusetup.plan.wanted import manages_driver
@@ -220,12 +220,21 @@ def findings(answer: dict[str, Any] | None) -> tuple[Refusal, ...]:
         Refusal(
             reference=str(item.get("reference") or "GS-329"),
             message=str(item.get("text", "")),
-            hint=str(item.get("hint", "")),
+            hint=str(item.get("hint", "")) or _hint(str(item.get("text", ""))),
             exit=int(Exit.UNREACHABLE) if item.get("id") == "repository" else int(Exit.REFUSED),
         )
         for item in (answer or {}).get("findings", ())
         if item.get("level") == "refuse"
     )
+
+
+def _hint(text: str) -> str:
+    if "nothing provides dkms" in text:
+        return (
+            "dkms comes from EPEL: dnf install epel-release on the host, or name a mirror of it in "
+            "gpusetup_extra_sources; a RHEL needs its subscription for CodeReady Builder too"
+        )
+    return "" if not text else "nothing was changed; the repositories do not go together with what is installed"
 
 
 def _warnings(answer: dict[str, Any] | None) -> list[str]:

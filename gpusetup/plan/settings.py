@@ -187,6 +187,32 @@ def _fingerprints(value: Any, label: str) -> tuple[str, ...]:
     return texts
 
 
+def _extra_sources(value: Any, label: str) -> tuple[dict[str, Any], ...]:
+    wanted = 'a list of {"name", "urls", "fingerprints", "key"}'
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise _wrong(label, value, wanted) from None
+    if not isinstance(value, list):
+        raise _wrong(label, value, wanted)
+    sources = []
+    for item in value:
+        if not isinstance(item, dict) or set(item) != {"name", "urls", "fingerprints", "key"}:
+            raise _wrong(label, item, wanted)
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", str(item["name"])):
+            raise _wrong(label, item["name"], "a name of letters, digits and . _ -")
+        prints, place = _fingerprints(item["fingerprints"], label), _source(item["key"], label)
+        sources.append(
+            {
+                "name": str(item["name"]),
+                "uris": [_source(url, label) for url in _texts(item["urls"], label)],
+                "key": {"fingerprints": list(prints), "url" if "://" in place else "file": place},
+            }
+        )
+    return tuple(sources)
+
+
 def _runtimes(value: Any, label: str) -> tuple[str, ...]:
     names = _texts(value, label)
     for name in names:
@@ -209,6 +235,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "source": _source,
     "source_fingerprints": _fingerprints,
     "source_key": _source,
+    "extra_sources": _extra_sources,
     "reboot": _choice(*get_args(RebootPolicy)),
     "native": _yes,
     "forward": _yes,

@@ -8,6 +8,7 @@ import msgspec
 
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.plan.observe import Wanted
+from gpusetup.plan.packages.base import all_sources
 from gpusetup.plan.python import adopted_requirements, python_requirements
 from gpusetup.plan.requests import working_driver
 
@@ -49,7 +50,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             fields |= {
                 "driver": driver.packages,
                 "fabric": driver.fabric,
-                "prerequisites": driver.prerequisites,
+                "prerequisites": _lacking(context, driver.prerequisites),
                 "streams": driver.streams,
                 "remove": driver.remove,
                 "may_remove": driver.may_remove,
@@ -63,7 +64,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         fields["prerequisites"] = (*fields.get("prerequisites", ()), *_python_packages(context, family))
     packages = None
     if family is not None and any(fields.get(name) for name in _GROUPS):
-        packages = PackageSet(manager=family.manager, **family.sources(context), **fields)
+        packages = PackageSet(manager=family.manager, **all_sources(context, family), **fields)
     return Wanted(
         stack=stack,
         packages=packages,
@@ -75,6 +76,22 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         prebuilt=prebuilt,
         notes=notes,
     )
+
+
+def _lacking(context: Context, prerequisites: tuple[Package, ...]) -> tuple[Package, ...]:
+    """Leave out what is there already: headers of an older kernel are often no longer in any repository."""
+    target = context.facts.kernel.target
+    there = context.facts.packages.installed
+    headers = target is not None and target.headers
+    return tuple(
+        package
+        for package in prerequisites
+        if not (package.name in there and not package.version) and not (headers and _is_headers(package))
+    )
+
+
+def _is_headers(package: Package) -> bool:
+    return package.name.startswith(("linux-headers-", "kernel"))
 
 
 _GROUPS = ("prerequisites", "driver", "fabric", "cuda", "cudnn", "nccl", "containers")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice, Stack
     from gpusetup.plan.offers import Offers
 
-__all__ = ["Context", "DriverPackages", "Family", "Repository", "archive_sources", "debian_arch"]
+__all__ = ["Context", "DriverPackages", "Family", "Repository", "all_sources", "archive_sources", "debian_arch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,3 +99,11 @@ def archive_sources(context: Context, codename: str, components: list[str]) -> t
             entry = {"name": f"gpusetup-{suite}", "kind": "apt", "like_suite": suite, "suites": [suite]}
             entries.append({**entry, "components": lacking, "architectures": []})
     return tuple(entries)
+
+
+def all_sources(context: Context, family: Family) -> dict[str, Any]:
+    """Return where packages come from: the family's repositories, and those that the site adds."""
+    fields = family.sources(context)
+    apt = {"suites": ["/"], "components": [], "architectures": []} if family.manager == "apt" else {}
+    extra = [{**source, "kind": family.manager, **apt} for source in context.settings.extra_sources]
+    return {**fields, "sources": (*fields.get("sources", ()), *extra)}

@@ -94,5 +94,5 @@ def kernel_packages(context: Context) -> tuple[Package, ...]:
     if context.facts.os.id == "amzn":
         line = ".".join(release.split(".")[:2])
         name = "kernel-devel" if line == "6.1" else f"kernel{line}-devel"
-        return (Package(name=name, version=version), Package(name="dkms"))
-    return (Package(name="kernel-devel", version=version), Package(name="kernel-headers"), Package(name="dkms"))
+        return (Package(name=name, version=version),)
+    return (Package(name="kernel-devel", version=version),)
