@@ -50,7 +50,17 @@ def play(name: str, inventory: Path, variables: dict[str, Any], *arguments: str,
     wrapper.chmod(0o755)
     counter.write_text("")
     given.write_text(json.dumps({"gpu_simulated_root": SIMULATED_ROOT, **variables}))
-    argv = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), "-e", f"@{given}", str(ROOT / "playbooks" / f"{name}.yml")]
+    argv = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "playbook",
+        "-i",
+        str(inventory),
+        "-e",
+        f"@{given}",
+        str(ROOT / "playbooks" / f"{name}.yml"),
+    ]
     environment = {
         **os.environ,
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
@@ -59,7 +69,9 @@ def play(name: str, inventory: Path, variables: dict[str, Any], *arguments: str,
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
     }
-    done = subprocess.run([*argv, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+    done = subprocess.run(
+        [*argv, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+    )
     text = done.stdout + done.stderr
     return Played(
         text=text,
@@ -73,14 +85,17 @@ def play(name: str, inventory: Path, variables: dict[str, Any], *arguments: str,
 def packages(host: Host) -> dict[str, str]:
     """Every installed package with its version."""
     text = host.ssh("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package} ${Version}\n").stdout
-    return {line.split()[1]: line.split()[2] for line in text.splitlines() if line[1] == "i"}
+    rows = [line.split() for line in text.splitlines() if line[1] == "i"]
+    return {name: version for _status, name, version in rows}
 
 
 def package(*words: str) -> dict[str, str]:
     return dict(zip(("name", "version"), words, strict=False))
 
 
-def nvidia_on_debian(repositories: Repositories, version: str = "580.159.04", flavour: str = "open", **more: Any) -> dict[str, Any]:
+def nvidia_on_debian(
+    repositories: Repositories, version: str = "580.159.04", flavour: str = "open", **more: Any
+) -> dict[str, Any]:
     """Variables for the stand-in of NVIDIA's repository, as a person writes them by hand."""
     module = "nvidia-kernel-open-dkms" if flavour == "open" else "nvidia-kernel-dkms"
     return {
@@ -115,10 +130,16 @@ def nvidia_on_el(repositories: Repositories, version: str = "580.159.04", **more
 
     return {
         "gpu_package_manager": "dnf",
-        "gpu_repo_sources": [source("nvidia-cuda", repositories.url("rhel9")), source("epel-stand-in", repositories.rocky + "/epel")],
+        "gpu_repo_sources": [
+            source("nvidia-cuda", repositories.url("rhel9")),
+            source("epel-stand-in", repositories.rocky + "/epel"),
+        ],
         "gpu_packages_streams": [{"module": "nvidia-driver", "stream": version.split(".")[0] + "-open"}],
         "gpu_packages_prerequisites": [package("kernel-devel")],
-        "gpu_driver_packages": [package("kmod-nvidia-open-dkms", f"{version}-*"), package("nvidia-driver-cuda", f"{version}-*")],
+        "gpu_driver_packages": [
+            package("kmod-nvidia-open-dkms", f"{version}-*"),
+            package("nvidia-driver-cuda", f"{version}-*"),
+        ],
         "gpu_driver_version": version,
         "gpu_driver_module": "open",
         "gpu_packages_hold": ["*nvidia*"],

@@ -19,16 +19,24 @@ if TYPE_CHECKING:
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
 
-CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/profile.d", "/etc/ld.so.conf.d", "/usr/local")
-Hosts = "Callable[..., list[Host]]"
-Inventory = "Callable[..., Path]"
+CONFIGURATION = (
+    "/etc/apt",
+    "/etc/modprobe.d",
+    "/etc/modules-load.d",
+    "/etc/default",
+    "/etc/profile.d",
+    "/etc/ld.so.conf.d",
+    "/usr/local",
+)
 
 
 def state(host: Host) -> dict[str, Any]:
     return json.loads(host.path("/var/lib/gpusetup/state.json").read_text())
 
 
-def test_from_nothing_up_down_and_back(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+def test_from_nothing_up_down_and_back(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     inventory = lab_inventory([host])
     cuda = {
@@ -49,7 +57,11 @@ def test_from_nothing_up_down_and_back(lab_hosts: Hosts, lab_inventory: Inventor
     assert first.code == 0, first.text
     assert host.ssh("nvidia-smi", "-L").stdout.startswith("GPU 0:")
     assert host.ssh("modprobe", "-n", "-v", "-b", "nouveau", check=False).stdout == ""
-    assert host.ssh("bash", "-lc", "nvcc --version && readlink -f /usr/local/cuda").stdout.strip().endswith("/usr/local/cuda-12.9")
+    assert (
+        host.ssh("bash", "-lc", "nvcc --version && readlink -f /usr/local/cuda")
+        .stdout.strip()
+        .endswith("/usr/local/cuda-12.9")
+    )
     assert host.ssh("systemctl", "is-active", "nvidia-persistenced").stdout == "active\n"
     again = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda))
     assert again.changed == {host.name: 0}, again.text
@@ -84,7 +96,9 @@ def test_from_nothing_up_down_and_back(lab_hosts: Hosts, lab_inventory: Inventor
     assert play("remove", inventory, {"gpu_package_manager": "apt"}).changed == {host.name: 0}
 
 
-def test_a_first_apply_needs_few_operations(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+def test_a_first_apply_needs_few_operations(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     inventory = lab_inventory([host])
     wanted = nvidia_on_debian(lab_repositories, gpu_reboot_policy="never")
@@ -99,7 +113,9 @@ def test_a_first_apply_needs_few_operations(lab_hosts: Hosts, lab_inventory: Inv
     assert play("apply", inventory, wanted).changed == {host.name: 0}
 
 
-def test_what_is_wrong_is_refused_before_anything_changes(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+def test_what_is_wrong_is_refused_before_anything_changes(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     inventory = lab_inventory([host])
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
@@ -126,10 +142,19 @@ def test_what_is_wrong_is_refused_before_anything_changes(lab_hosts: Hosts, lab_
     refused("GS-472", gpu_preflight_space_mb={"/boot": 100_000_000})
 
 
-def test_a_transitional_package_is_caught(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+def test_a_transitional_package_is_caught(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     key = {"fingerprints": [lab_repositories.fingerprint], "armored": lab_repositories.armored}
-    source = {"name": "archive", "kind": "apt", "uris": [lab_repositories.ubuntu], "suites": ["noble"], "components": ["restricted"], "key": key}
+    source = {
+        "name": "archive",
+        "kind": "apt",
+        "uris": [lab_repositories.ubuntu],
+        "suites": ["noble"],
+        "components": ["restricted"],
+        "key": key,
+    }
     before = packages(host)
     done = play(
         "apply",
@@ -147,7 +172,9 @@ def test_a_transitional_package_is_caught(lab_hosts: Hosts, lab_inventory: Inven
     assert packages(host) == before
 
 
-def test_a_build_that_fails_leaves_the_host_as_it_was(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+def test_a_build_that_fails_leaves_the_host_as_it_was(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     inventory = lab_inventory([host])
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
@@ -158,16 +185,23 @@ def test_a_build_that_fails_leaves_the_host_as_it_was(lab_hosts: Hosts, lab_inve
     assert packages(host) == before
     assert files_below(host, *CONFIGURATION) == files_before
     host.break_packages("dkms-build", "")
-    assert play("apply", inventory, nvidia_on_debian(lab_repositories)).code == 0, "the same command works once the cause is gone"
+    assert play("apply", inventory, nvidia_on_debian(lab_repositories)).code == 0, (
+        "the same command works once the cause is gone"
+    )
 
 
-def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     inventory = lab_inventory([host])
     wanted = nvidia_on_debian(lab_repositories, gpu_reboot_policy="never")
     host.break_packages("nvidia-smi", "sleep 12")
     controller = subprocess.Popen(
-        [sys.executable, "-c", _PLAY, str(inventory), json.dumps(wanted)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        [sys.executable, "-c", _PLAY, str(inventory), json.dumps(wanted)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     jobs = host.path("/var/lib/gpusetup/jobs")
     deadline = time.monotonic() + 120
@@ -177,7 +211,7 @@ def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(lab_hosts: 
     controller.wait()
     joined = play("apply", inventory, wanted)
     assert joined.code == 0, joined.text
-    logs = [path for path in jobs.glob("packages-*/log")]
+    logs = list(jobs.glob("packages-*/log"))
     assert len(logs) == 1
     assert logs[0].read_text().count("APT::Status-Fd") == 1, "one transaction, not two"
 
@@ -190,16 +224,12 @@ play("apply", pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))
 
 
 def _installing(jobs: Path) -> bool:
-    for path in jobs.glob("packages-*/status.json"):
-        try:
-            if json.loads(path.read_text()).get("step") == "install":
-                return True
-        except ValueError:
-            continue
-    return False
+    return any('"step": "install"' in path.read_text() for path in jobs.glob("packages-*/status.json"))
 
 
-def test_a_lock_is_waited_for_and_its_holder_named(lab_hosts: Hosts, lab_inventory: Inventory, lab_repositories: Repositories) -> None:
+def test_a_lock_is_waited_for_and_its_holder_named(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     inventory = lab_inventory([host])
     hold = "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(600)"

@@ -42,7 +42,9 @@ def test_apply_upgrade_downgrade_remove(
     assert "modprobe.blacklist=nouveau" not in host.ssh("grubby", "--info=ALL").stdout
 
 
-def test_a_wrong_key_is_refused(lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories) -> None:
+def test_a_wrong_key_is_refused(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+) -> None:
     (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
     inventory = lab_inventory([host])
     before = packages(host)

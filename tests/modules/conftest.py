@@ -25,7 +25,7 @@ def _beside_ansible() -> None:
 _beside_ansible()
 
 
-class Exit(Exception):
+class Exit(Exception):  # noqa: N818 - it is how a module ends
     """A module's answer."""
 
     def __init__(self, result: dict[str, Any], failed: bool) -> None:
@@ -45,7 +45,9 @@ def run_module(monkeypatch: pytest.MonkeyPatch) -> Any:
         raise Exit(result, failed)
 
     monkeypatch.setattr(basic.AnsibleModule, "exit_json", lambda module, **result: answer(module, False, result))
-    monkeypatch.setattr(basic.AnsibleModule, "fail_json", lambda module, msg="", **result: answer(module, True, dict(result, msg=msg)))
+    monkeypatch.setattr(
+        basic.AnsibleModule, "fail_json", lambda module, msg="", **result: answer(module, True, dict(result, msg=msg))
+    )
 
     def call(module: Any, check: bool = False, **parameters: Any) -> tuple[bool, dict[str, Any]]:
         arguments = json.dumps({"ANSIBLE_MODULE_ARGS": dict(parameters, _ansible_check_mode=check, _ansible_diff=True)})

@@ -63,7 +63,10 @@ def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path: Path) -> No
 
     status = until_over(jobs.Job(str(tmp_path), "y", {}), lambda _job: {}["nothing"])  # type: ignore[call-overload]
     assert status["failure"]["reference"] == "GS-450"
-    assert "KeyError" in Path(tmp_path, "jobs", os.path.basename(jobs.Job(str(tmp_path), "y", {}).folder), "log").read_text()
+    assert (
+        "KeyError"
+        in Path(tmp_path, "jobs", os.path.basename(jobs.Job(str(tmp_path), "y", {}).folder), "log").read_text()
+    )
 
 
 def test_a_killed_job_is_started_again_and_told_so(tmp_path: Path) -> None:
@@ -78,5 +81,10 @@ def test_a_killed_job_is_started_again_and_told_so(tmp_path: Path) -> None:
 def test_a_job_of_an_earlier_boot_does_not_count_as_running(tmp_path: Path) -> None:
     job = jobs.Job(str(tmp_path), "x", {})
     os.makedirs(job.folder)
-    files.write_json(job.status_path, {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""})
-    assert until_over(jobs.Job(str(tmp_path), "x", {}), lambda running: {"again": running.state["interrupted"]})["result"] == {"again": True}
+    files.write_json(
+        job.status_path,
+        {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""},
+    )
+    assert until_over(jobs.Job(str(tmp_path), "x", {}), lambda running: {"again": running.state["interrupted"]})[
+        "result"
+    ] == {"again": True}

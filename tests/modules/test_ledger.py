@@ -101,7 +101,11 @@ def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger: Ledger, tmp_pa
 def test_packages_add_up_over_applies(ledger: Ledger) -> None:
     ledger.record_packages({"installed": {"driver": "1"}, "moved": {"libc": ["1", "2"]}, "removed": {"old": "5"}})
     ledger.record_packages({"installed": {}, "moved": {"driver": ["1", "2"], "libc": ["2", "3"]}, "removed": {}})
-    assert (ledger.state["brought"], ledger.state["moved"], ledger.state["taken"]) == ({"driver": "2"}, {"libc": "1"}, {"old": "5"})
+    assert (ledger.state["brought"], ledger.state["moved"], ledger.state["taken"]) == (
+        {"driver": "2"},
+        {"libc": "1"},
+        {"old": "5"},
+    )
     ledger.record_packages({"installed": {"old": "5"}, "moved": {"libc": ["3", "1"]}, "removed": {"driver": "2"}})
     assert (ledger.state["brought"], ledger.state["moved"], ledger.state["taken"]) == ({}, {}, {})
 

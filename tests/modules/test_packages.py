@@ -5,13 +5,15 @@ from __future__ import annotations
 import fcntl
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.gpu_host import dkms, dnf, kernel_module, locks, packages, services, transaction, venv
 from ansible.module_utils.gpu_host.apt import Apt
 from ansible.module_utils.gpu_host.failure import HostFailure
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def wish(name: str, version: str = "", arch: str = "") -> dict[str, str]:
@@ -24,7 +26,18 @@ class TestWishes:
         with pytest.raises(HostFailure, match="two versions"):
             packages.merge([wish("a", "1"), wish("a", "2")])
 
-    @pytest.mark.parametrize("bad", [wish("-o"), wish("a b"), wish("a;b"), wish("a", "1;2"), wish("a", "--x y"), wish("$(x)"), wish("a", "1", "x;y")])
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            wish("-o"),
+            wish("a b"),
+            wish("a;b"),
+            wish("a", "1;2"),
+            wish("a", "--x y"),
+            wish("$(x)"),
+            wish("a", "1", "x;y"),
+        ],
+    )
     def test_what_is_no_name_or_version_never_reaches_a_command(self, bad: dict[str, str]) -> None:
         with pytest.raises(HostFailure) as caught:
             packages.merge([bad])
@@ -69,7 +82,10 @@ class TestWishes:
     def test_what_is_not_offered_is_refused_with_the_nearest(self) -> None:
         class Host:
             def offered(self, _names: list[str]) -> dict[str, Any]:
-                return {"driver": [{"version": "580.95.05-1", "from": "x"}, {"version": "570.1-1", "from": "x"}], "other": []}
+                return {
+                    "driver": [{"version": "580.95.05-1", "from": "x"}, {"version": "570.1-1", "from": "x"}],
+                    "other": [],
+                }
 
         assert transaction.resolve(Host(), [wish("driver", "570.*")]) == [wish("driver", "570.1-1")]
         with pytest.raises(HostFailure) as caught:
@@ -90,7 +106,14 @@ class TestApt:
             "Purg other:i386 [2]\nConf libcuda1 (580.1-1 NVIDIA:x [amd64])\n"
         )
         uris = "'http://x/a.deb' gpusetup-not-here_a.deb 1000 SHA256:1\n'http://x/b.deb' gpusetup-not-here_b.deb 234 SHA256:1\n"
-        answers = iter([(0, text, ""), (1, "", ""), (0, uris, ""), (1, "After this operation, 95.7 MB of additional disk space will be used.\n", "")])
+        answers = iter(
+            [
+                (0, text, ""),
+                (1, "", ""),
+                (0, uris, ""),
+                (1, "After this operation, 95.7 MB of additional disk space will be used.\n", ""),
+            ]
+        )
         monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: next(answers))
         assert Apt().simulate([wish("nvidia-smi")], []) == {
             "install": {"nvidia-smi": "580.1-1"},
@@ -155,7 +178,10 @@ Total size of inbound packages is 81 KiB.
 class TestDnf:
     def test_the_table_of_dnf_4_is_read_with_wrapped_names(self) -> None:
         assert dnf.parse(DNF4) == {
-            "install": {"kmod-nvidia-open-dkms": "3:580.95.05-1.el9", "a-package-with-a-name-that-does-not-fit-into-its-column": "1.0-1"},
+            "install": {
+                "kmod-nvidia-open-dkms": "3:580.95.05-1.el9",
+                "a-package-with-a-name-that-does-not-fit-into-its-column": "1.0-1",
+            },
             "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.el9"]},
             "downgrade": {"libnccl": ["", "2.20-1+cuda12.4"]},
             "remove": {"nvidia-old": "3:570.1-1.el9"},
@@ -170,7 +196,11 @@ class TestDnf:
         assert read["remove"] == {}
 
     def test_words_drop_only_an_empty_epoch(self) -> None:
-        assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == ["a-1-1", "b-3:2-1.x86_64", "c"]
+        assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == [
+            "a-1-1",
+            "b-3:2-1.x86_64",
+            "c",
+        ]
 
 
 class TestLocks:
@@ -234,7 +264,13 @@ class TestBuilds:
 
 
 class _Machine:
-    def __init__(self, loaded: dict[str, str] | None = None, names: tuple[str, ...] = (), running: str = "6.1", on_disk: bool = True) -> None:
+    def __init__(
+        self,
+        loaded: dict[str, str] | None = None,
+        names: tuple[str, ...] = (),
+        running: str = "6.1",
+        on_disk: bool = True,
+    ) -> None:
         self.nvidia, self.names, self.running, self.on_disk = loaded, list(names), running, on_disk
 
     def kernels(self) -> dict[str, str]:
@@ -258,9 +294,15 @@ class _Machine:
     [
         (_Machine({"version": "580.1", "flavour": "open"}), []),
         (_Machine({"version": "570.1", "flavour": "open"}), ["nvidia 570.1 is loaded, 580.1 is on disk"]),
-        (_Machine({"version": "580.1", "flavour": "proprietary"}), ["the proprietary module is loaded, the open one is on disk"]),
+        (
+            _Machine({"version": "580.1", "flavour": "proprietary"}),
+            ["the proprietary module is loaded, the open one is on disk"],
+        ),
         (_Machine(None, ("nouveau",)), ["nouveau is loaded", "nvidia 580.1 is on disk, none is loaded"]),
-        (_Machine(None, running="5.10", on_disk=False), ["kernel 5.10 runs, the driver is there for 6.1", "nvidia 580.1 is on disk, none is loaded"]),
+        (
+            _Machine(None, running="5.10", on_disk=False),
+            ["kernel 5.10 runs, the driver is there for 6.1", "nvidia 580.1 is on disk, none is loaded"],
+        ),
     ],
 )
 def test_the_need_for_a_reboot_comes_from_the_hosts_state(machine: _Machine, says: list[str]) -> None:
@@ -282,5 +324,12 @@ def test_unit_names_are_checked() -> None:
 
 
 def test_pins_are_read_from_a_requirements_file() -> None:
-    lines = ["--index-url https://x", "CuPy_cuda12x==13.4.0 \\", "    --hash=sha256:1", "torch[extra] == 2.6.0+cu124", "tomli==2 ; python_version<'3.11'", "# x"]
+    lines = [
+        "--index-url https://x",
+        "CuPy_cuda12x==13.4.0 \\",
+        "    --hash=sha256:1",
+        "torch[extra] == 2.6.0+cu124",
+        "tomli==2 ; python_version<'3.11'",
+        "# x",
+    ]
     assert venv.pins(lines) == {"cupy-cuda12x": "13.4.0", "torch": "2.6.0+cu124"}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.gpu_host import fetch, openpgp, sources
 from ansible.module_utils.gpu_host.failure import HostFailure
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -20,10 +22,18 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     made = []
     try:
         for name, kind in (("good", "rsa2048"), ("other", "ed25519")):
-            subprocess.run([*base, "--quick-generate-key", f"{name} <{name}@example.org>", kind, "sign", "never"], check=True, timeout=60)
-            listing = subprocess.run([*base, "--with-colons", "--list-keys", name], check=True, capture_output=True, text=True).stdout
+            subprocess.run(
+                [*base, "--quick-generate-key", f"{name} <{name}@example.org>", kind, "sign", "never"],
+                check=True,
+                timeout=60,
+            )
+            listing = subprocess.run(
+                [*base, "--with-colons", "--list-keys", name], check=True, capture_output=True, text=True
+            ).stdout
             fingerprint = next(line.split(":")[9] for line in listing.splitlines() if line.startswith("fpr"))
-            armored = subprocess.run([*base, "--armor", "--export", name], check=True, capture_output=True, text=True).stdout
+            armored = subprocess.run(
+                [*base, "--armor", "--export", name], check=True, capture_output=True, text=True
+            ).stdout
             plain = subprocess.run([*base, "--export", name], check=True, capture_output=True).stdout
             made.append({"fingerprint": fingerprint, "armored": armored, "binary": plain})
     except FileNotFoundError:
@@ -54,7 +64,15 @@ class TestFingerprints:
         raw = keys["good"]["binary"]
         assert openpgp.binary(openpgp.armored(raw)) == raw
 
-    @pytest.mark.parametrize("raw", [b"", b"hello", b"<html>404</html>", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n???\n-----END PGP PUBLIC KEY BLOCK-----"])
+    @pytest.mark.parametrize(
+        "raw",
+        [
+            b"",
+            b"hello",
+            b"<html>404</html>",
+            b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n???\n-----END PGP PUBLIC KEY BLOCK-----",
+        ],
+    )
     def test_what_is_no_key_is_refused(self, raw: bytes) -> None:
         with pytest.raises(openpgp.BadKey):
             openpgp.fingerprints(raw)
@@ -102,16 +120,26 @@ class TestKeys:
         tree = tmp_path / "tree"
         (tree / "DEBIAN").mkdir(parents=True)
         (tree / "usr/share/keyrings").mkdir(parents=True)
-        (tree / "DEBIAN/control").write_text("Package: k\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n")
+        (tree / "DEBIAN/control").write_text(
+            "Package: k\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n"
+        )
         (tree / "usr/share/keyrings/k.gpg").write_bytes(keys["good"]["binary"])
         deb = tmp_path / "k.deb"
         try:
-            subprocess.run(["dpkg-deb", "--build", "-Zxz", "--root-owner-group", str(tree), str(deb)], check=True, capture_output=True)
+            subprocess.run(
+                ["dpkg-deb", "--build", "-Zxz", "--root-owner-group", str(tree), str(deb)],
+                check=True,
+                capture_output=True,
+            )
         except FileNotFoundError:
             pytest.skip("dpkg-deb is not on this machine")
         import hashlib
 
-        package = {"url": deb.as_uri(), "sha256": hashlib.sha256(deb.read_bytes()).hexdigest(), "member": "usr/share/keyrings/k.gpg"}
+        package = {
+            "url": deb.as_uri(),
+            "sha256": hashlib.sha256(deb.read_bytes()).hexdigest(),
+            "member": "usr/share/keyrings/k.gpg",
+        }
         assert sources.key_of(source(key={"package": package}), NETWORK) == keys["good"]["binary"]
         with pytest.raises(HostFailure) as caught:
             sources.key_of(source(key={"package": {**package, "sha256": "0" * 64}}), NETWORK)
@@ -151,7 +179,16 @@ class TestDefinitions:
         ]
 
     def test_like_suite_takes_the_mirror_and_the_key_that_the_host_uses(self) -> None:
-        known = [{"file": "/etc/apt/sources.list", "uri": "http://mirror/debian", "suites": ["bookworm"], "components": ["main"], "signed_by": "/k.gpg", "nvidia": False}]
+        known = [
+            {
+                "file": "/etc/apt/sources.list",
+                "uri": "http://mirror/debian",
+                "suites": ["bookworm"],
+                "components": ["main"],
+                "signed_by": "/k.gpg",
+                "nvidia": False,
+            }
+        ]
         wanted = source(uris=[], like_suite="bookworm", suites=["bookworm"], components=["contrib", "non-free"])
         ((text, _mode),) = sources.render(wanted, None, sources.Layout("/"), known).values()
         assert "URIs: http://mirror/debian\n" in text
@@ -165,15 +202,32 @@ class TestDefinitions:
         assert "gpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-cuda\n" in text
 
     def test_another_entry_for_the_same_address_with_another_key_is_a_conflict_unless_it_is_replaced(self) -> None:
-        entry = {"file": "/etc/apt/sources.list.d/old.list", "uri": "https://example.org/repo", "suites": ["/"], "components": [], "signed_by": None, "nvidia": True}
+        entry = {
+            "file": "/etc/apt/sources.list.d/old.list",
+            "uri": "https://example.org/repo",
+            "suites": ["/"],
+            "components": [],
+            "signed_by": None,
+            "nvidia": True,
+        }
         assert sources.conflicts([source()], [entry], [], set()) == [entry]
         assert sources.conflicts([source()], [entry], ["https://example.org/"], set()) == []
 
     def test_switching_off_leaves_the_other_entries_of_a_file(self) -> None:
-        listed = "# mine\ndeb [signed-by=/k] https://example.org/repo /\ndeb http://deb.debian.org/debian bookworm main\n"
-        assert sources.without("x.list", listed, ["https://example.org/"]) == "# mine\ndeb http://deb.debian.org/debian bookworm main\n"
+        listed = (
+            "# mine\ndeb [signed-by=/k] https://example.org/repo /\ndeb http://deb.debian.org/debian bookworm main\n"
+        )
+        assert (
+            sources.without("x.list", listed, ["https://example.org/"])
+            == "# mine\ndeb http://deb.debian.org/debian bookworm main\n"
+        )
         assert sources.without("x.list", "deb https://example.org/repo /\n", ["https://example.org/repo"]) is None
-        stanzas = "Types: deb\nURIs: https://example.org/repo/\nSuites: /\n\nTypes: deb\nURIs: http://other\nSuites: x\n"
-        assert sources.without("x.sources", stanzas, ["https://example.org"]) == "Types: deb\nURIs: http://other\nSuites: x\n"
+        stanzas = (
+            "Types: deb\nURIs: https://example.org/repo/\nSuites: /\n\nTypes: deb\nURIs: http://other\nSuites: x\n"
+        )
+        assert (
+            sources.without("x.sources", stanzas, ["https://example.org"])
+            == "Types: deb\nURIs: http://other\nSuites: x\n"
+        )
         repo = "[a]\nname=a\nbaseurl=https://example.org/el9\n[b]\nname=b\nbaseurl=http://other\n"
         assert sources.without("x.repo", repo, ["https://example.org"]) == "[b]\nname=b\nbaseurl=http://other\n"

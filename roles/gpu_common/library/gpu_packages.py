@@ -43,6 +43,10 @@ options:
     description: DNF module streams, C(module) and C(stream).
     type: list
     elements: dict
+  replace_runfile:
+    description: Let the uninstaller of a .run installation remove it before the transaction; that step has no way back.
+    type: bool
+    default: false
   optional:
     description: Leave out wanted packages that the repositories no longer offer (removal), instead of refusing.
     type: bool

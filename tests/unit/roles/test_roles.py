@@ -51,8 +51,15 @@ def test_every_variable_is_in_the_reference(role: Path) -> None:
 
 def test_the_reference_names_no_variable_that_is_not_there() -> None:
     text = (ROOT / "docs/reference/variables.md").read_text()
-    known = {name for role in ROLES if (role / "defaults/main.yml").exists() for name in load(role / "defaults/main.yml") or {}}
-    named = set(re.findall(r"^\| `(gpu_\w+)` \|", text, re.MULTILINE)) | set(re.findall(r"`(gpu_(?:cudnn|nccl)_packages)`", text))
+    known = {
+        name
+        for role in ROLES
+        if (role / "defaults/main.yml").exists()
+        for name in load(role / "defaults/main.yml") or {}
+    }
+    named = set(re.findall(r"^\| `(gpu_\w+)` \|", text, re.MULTILINE)) | set(
+        re.findall(r"`(gpu_(?:cudnn|nccl)_packages)`", text)
+    )
     assert named <= known
 
 
@@ -71,7 +78,10 @@ def test_task_files_are_short(path: Path) -> None:
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.name)
 def test_playbooks_are_short_and_gather_nothing(path: Path) -> None:
     assert len(path.read_text().splitlines()) < 40
-    assert all(play.get("gather_facts", "import_playbook" in play) in (False, True) and play.get("gather_facts") is not True for play in load(path))
+    assert all(
+        play.get("gather_facts", "import_playbook" in play) in (False, True) and play.get("gather_facts") is not True
+        for play in load(path)
+    )
 
 
 @pytest.mark.parametrize("role", MINE, ids=lambda role: role.name)
@@ -86,7 +96,13 @@ def test_roles_hold_no_version_address_or_key(role: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_modules_are_documented_and_accept_check_mode(path: Path) -> None:
     tree = ast.parse(path.read_text())
-    said = {node.targets[0].id: ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.targets[0], ast.Name)}
+    said = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.targets[0], ast.Name)
+    }
     for part in ("DOCUMENTATION", "EXAMPLES", "RETURN"):
         assert yaml.safe_load(said[part]), part
     assert yaml.safe_load(said["DOCUMENTATION"])["module"] == path.stem

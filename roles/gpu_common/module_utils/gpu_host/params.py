@@ -31,6 +31,7 @@ TRANSACTION = {
         "default": [],
         "options": {"module": {"type": "str", "required": True}, "stream": {"type": "str", "required": True}},
     },
+    "replace_runfile": {"type": "bool", "default": False},
     "optional": {"type": "bool", "default": False},
     "recommends": {"type": "bool", "default": False},
     "lock_timeout": {"type": "int", "default": 600},

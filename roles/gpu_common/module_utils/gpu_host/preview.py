@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 from ..gpu_probe import sources as probe_sources
-from . import files, offers, packages, sources, transaction
+from . import files, offers, packages, process, runfile, sources, transaction
 from .failure import HostFailure
 from .machine import Machine
 
@@ -59,6 +59,10 @@ class Preview(object):
         todo = packages.unmet(wishes, installed)
         answer["installed"] = dict((packages.key(wish), installed.get(packages.key(wish))) for wish in wishes)
         self._sanity(plain)
+        found = runfile.uninstaller(process.environment()) if self.params["driver_packages"] else None
+        if found and not self.params["replace_runfile"]:
+            hint = "set gpu_driver_replace_runfile to let its own uninstaller remove it first; that step has no way back"
+            self.find("refuse", "runfile", "a driver from a .run file is installed ({})".format(found), hint, "GS-474")
         asked = self.params["candidates"]
         host = self._repositories(answer) if todo or removals or asked else None
         if host is not None and (wishes or removals):

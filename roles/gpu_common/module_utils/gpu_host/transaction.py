@@ -3,7 +3,7 @@
 import os
 import time
 
-from . import dkms, files, locks, packages, process
+from . import dkms, files, locks, packages, process, runfile
 from .apt import Apt
 from .dnf import Dnf
 from .failure import HostFailure
@@ -125,6 +125,8 @@ class Transaction(object):
             )
         if not any(plan[kind] for kind in ("install", "upgrade", "downgrade", "remove")):
             return exact
+        if self.params["replace_runfile"]:
+            runfile.remove(self.host.env, self.ledger, self.job.tell, self.job.log)
         released = self._release(plan)
         ok, tail = self.host.transact(exact, removals)
         if not ok and any(word in line for line in tail for word in ("Hash Sum mismatch", "Failed to fetch", "404")):
