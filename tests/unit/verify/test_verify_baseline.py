@@ -19,7 +19,9 @@ def good():
 
 def _slower(share):
     document = captured("h200-x1-full")
-    document["sections"]["memory"]["0"]["copy"] = [value * share for value in document["sections"]["memory"]["0"]["copy"]]
+    document["sections"]["memory"]["0"]["copy"] = [
+        value * share for value in document["sections"]["memory"]["0"]["copy"]
+    ]
     return judge(Machine(document))
 
 

@@ -11,7 +11,13 @@ from gpusetup.verify import expected
 from gpusetup.verify.xid import catalogue
 from tests.unit.verify.verify_documents import FIXTURES, captured, results
 
-H200 = {"memory_bus_bits": 6016, "memory_clock_khz": 3201000, "multiprocessors": 132, "clock_khz": 1980000, "compute_capability": "9.0"}
+H200 = {
+    "memory_bus_bits": 6016,
+    "memory_clock_khz": 3201000,
+    "multiprocessors": 132,
+    "clock_khz": 1980000,
+    "compute_capability": "9.0",
+}
 TOOLS = FIXTURES / "reference-tools"
 NVLINK = 18 * 26.562
 
@@ -30,7 +36,13 @@ def _nvbandwidth(test):
     """Every cell of one of its matrices."""
     text = (TOOLS / "nvbandwidth_8.txt").read_text(encoding="utf-8")
     block = text.split(f"Running {test}.")[1].split("SUM")[0]
-    return [float(cell) for line in block.splitlines() if re.match(r" \d ", line) for cell in line.split()[1:] if cell != "N/A"]
+    return [
+        float(cell)
+        for line in block.splitlines()
+        if re.match(r" \d ", line)
+        for cell in line.split()[1:]
+        if cell != "N/A"
+    ]
 
 
 def test_memory_bandwidth_is_the_datasheets():
@@ -51,7 +63,10 @@ def test_matrix_rates_are_the_datasheets_at_the_boost_clock():
     assert expected.matrix_rate("bf16", a100 | {"compute_capability": "8.6"}) is None, "not known is not guessed"
 
 
-@pytest.mark.parametrize(("test", "figure"), [("device_to_device_memcpy_write_ce", "p2p.write"), ("device_to_device_memcpy_read_ce", "p2p.read")])
+@pytest.mark.parametrize(
+    ("test", "figure"),
+    [("device_to_device_memcpy_write_ce", "p2p.write"), ("device_to_device_memcpy_read_ce", "p2p.read")],
+)
 def test_peer_copies_as_nvbandwidth_measures_them(test, figure):
     bound = expected.link(figure, NVLINK, 26.562)
     assert bound.expected == pytest.approx(mean(_nvbandwidth(test)), rel=0.01)
@@ -63,7 +78,10 @@ def test_host_copies_as_nvbandwidth_measures_them():
         assert expected.pcie(figure, 5, 16).expected == pytest.approx(mean(_nvbandwidth(test)), rel=0.01)
 
 
-@pytest.mark.parametrize(("name", "collective"), [("all_reduce_8", "all_reduce"), ("all_gather_8", "all_gather"), ("reduce_scatter_8", "reduce_scatter")])
+@pytest.mark.parametrize(
+    ("name", "collective"),
+    [("all_reduce_8", "all_reduce"), ("all_gather_8", "all_gather"), ("reduce_scatter_8", "reduce_scatter")],
+)
 def test_collectives_as_nccl_tests_measures_them(name, collective):
     """At 4 GiB the expectation is the figure; below, it is no more than the figure."""
     for size, measured in _nccl_tests(name).items():
@@ -93,7 +111,9 @@ def test_expectations_grow_with_the_message_and_the_link():
 def test_our_checks_reach_what_the_reference_tools_reach():
     """On machines of the same kind; three per cent is the difference allowed to a good check."""
     for name, groups in (("all_reduce_2", 2), ("all_reduce_4", 4)):
-        ours = next(group for group in captured("h200-x4-full")["sections"]["nccl"]["groups"] if group["world"] == groups)
+        ours = next(
+            group for group in captured("h200-x4-full")["sections"]["nccl"]["groups"] if group["world"] == groups
+        )
         rank = ours["ranks"]["0"]["results"]
         for size, reference in _nccl_tests(name).items():
             mine = [max(part["bus"]) for part in rank if part["collective"] == "all_reduce" and part["bytes"] == size]

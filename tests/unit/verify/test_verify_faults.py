@@ -41,7 +41,9 @@ def test_a_link_that_is_down():
     healthy, broken = captured("h200-x8-quick"), captured("h200-x8-quick")
     status = broken["quick"]["nvlink_status"]["stdout"]
     first = re.search(r"GPU 3:.*?(\t Link 7: 26.562 GB/s)", status, re.DOTALL)
-    broken["quick"]["nvlink_status"]["stdout"] = status[: first.start(1)] + "\t Link 7: <inactive>" + status[first.end(1) :]
+    broken["quick"]["nvlink_status"]["stdout"] = (
+        status[: first.start(1)] + "\t Link 7: <inactive>" + status[first.end(1) :]
+    )
     assert differences(healthy, broken) == {"nvlink.links": "fail"}
     text = results(broken)["nvlink.links"].text
     assert "GPU 3: 17 of 18" in text
@@ -50,13 +52,17 @@ def test_a_link_that_is_down():
 
 def test_a_link_at_a_lower_rate():
     healthy, broken = captured("h200-x8-quick"), captured("h200-x8-quick")
-    broken["quick"]["nvlink_status"]["stdout"] = broken["quick"]["nvlink_status"]["stdout"].replace("Link 2: 26.562", "Link 2: 13.281", 1)
+    broken["quick"]["nvlink_status"]["stdout"] = broken["quick"]["nvlink_status"]["stdout"].replace(
+        "Link 2: 26.562", "Link 2: 13.281", 1
+    )
     assert differences(healthy, broken) == {"nvlink.links": "fail"}
 
 
 def test_links_with_recoveries():
     healthy, broken = captured("h200-x8-quick"), captured("h200-x8-quick")
-    broken["quick"]["nvlink_errors"]["stdout"] = broken["quick"]["nvlink_errors"]["stdout"].replace("Recovery Errors: 0", "Recovery Errors: 3", 1)
+    broken["quick"]["nvlink_errors"]["stdout"] = broken["quick"]["nvlink_errors"]["stdout"].replace(
+        "Recovery Errors: 0", "Recovery Errors: 3", 1
+    )
     assert differences(healthy, broken) == {"nvlink.errors": "warn"}
 
 
@@ -111,7 +117,10 @@ def test_row_remapping(path, value, verdict):
     assert differences(healthy, broken) == {"gpu.memory-repair": verdict}
 
 
-@pytest.mark.parametrize(("single", "double", "pending", "verdict"), [("0", "0", "No", "pass"), ("3", "1", "No", "warn"), ("40", "30", "No", "fail"), ("1", "0", "Yes", "warn")])
+@pytest.mark.parametrize(
+    ("single", "double", "pending", "verdict"),
+    [("0", "0", "No", "pass"), ("3", "1", "No", "warn"), ("40", "30", "No", "fail"), ("1", "0", "Yes", "warn")],
+)
 def test_retired_pages_of_older_gpus(single, double, pending, verdict):
     document = captured("h200-x1-quick")
     for path in ("remapped_row_failure", "remapped_row_pending", "remapped_row_unc"):
@@ -126,7 +135,10 @@ def test_libraries_were_upgraded_under_the_module():
     """What unattended upgrades do: NVML refuses, and the file names say which version came."""
     healthy, broken = captured("h200-x1-quick"), captured("h200-x1-quick")
     smi_says(broken, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.178\n", 18)
-    broken["quick"]["libraries"] = {"libcuda.so.1": ["/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04"], "libnvidia-ml.so.1": ["/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.178.04"]}
+    broken["quick"]["libraries"] = {
+        "libcuda.so.1": ["/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04"],
+        "libnvidia-ml.so.1": ["/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.178.04"],
+    }
     changed = differences(healthy, broken)
     assert changed["driver.responds"] == changed["driver.version"] == changed["gpu.count"] == "fail"
     found = results(broken)
@@ -150,7 +162,9 @@ def test_the_next_boot_loads_another_module():
 def test_the_wrong_flavour_for_a_gpu():
     """Blackwell with the proprietary module; and a lock that names the other one."""
     document = captured("h200-x1-quick")
-    document["quick"]["module"]["proc_version"] = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri May  2 2026"
+    document["quick"]["module"]["proc_version"] = (
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri May  2 2026"
+    )
     assert verdicts(document)["driver.flavour"] == "pass"
     assert verdicts(document, Wanted(LOCK))["driver.flavour"] == "fail"
     document["quick"]["pci"][0]["device"] = "0x2901"
@@ -183,8 +197,22 @@ def test_fabric_completed_without_success():
 
 def _nvswitch(document, *, version, active="active", enabled="enabled"):
     document["quick"]["nvswitches"] = {"driver": ["0000:07:00.0"], "pci": ["0000:07:00.0"]}
-    document["quick"]["fabric_manager"] |= {"stdout": f"Fabric Manager version is : {version}\n", "rc": 0, "error": None}
-    document["quick"]["services"] = {"error": None, "units": {"nvidia-fabricmanager.service": {"LoadState": "loaded", "ActiveState": active, "SubState": "running", "UnitFileState": enabled}}}
+    document["quick"]["fabric_manager"] |= {
+        "stdout": f"Fabric Manager version is : {version}\n",
+        "rc": 0,
+        "error": None,
+    }
+    document["quick"]["services"] = {
+        "error": None,
+        "units": {
+            "nvidia-fabricmanager.service": {
+                "LoadState": "loaded",
+                "ActiveState": active,
+                "SubState": "running",
+                "UnitFileState": enabled,
+            }
+        },
+    }
 
 
 def test_fabric_manager_one_patch_apart():
@@ -211,31 +239,60 @@ def test_nvswitches_without_fabric_manager():
 
 def test_fabric_manager_on_a_board_without_nvswitch_is_no_failure():
     document = captured("h200-x1-quick")
-    document["quick"]["fabric_manager"] |= {"stdout": "Fabric Manager version is : 580.159.04\n", "rc": 0, "error": None}
+    document["quick"]["fabric_manager"] |= {
+        "stdout": "Fabric Manager version is : 580.159.04\n",
+        "rc": 0,
+        "error": None,
+    }
     assert verdicts(document)["fabric.manager"] == "unsupported"
 
 
 def test_xid_79():
     healthy, broken = captured("h200-x8-quick"), captured("h200-x8-quick")
-    broken["quick"]["kernel_log"]["lines"].append("2026-11-21T02:00:00 gpu kernel: NVRM: Xid (PCI:0000:00:0a): 79, pid=1234, GPU has fallen off the bus.")
+    broken["quick"]["kernel_log"]["lines"].append(
+        "2026-11-21T02:00:00 gpu kernel: NVRM: Xid (PCI:0000:00:0a): 79, pid=1234, GPU has fallen off the bus."
+    )
     assert differences(healthy, broken) == {"kernel.xid": "fail"}
     assert "fallen off the bus" in results(broken)["kernel.xid"].text
 
 
-@pytest.mark.parametrize(("number", "verdict"), [(13, "warn"), (31, "warn"), (43, "warn"), (48, "fail"), (63, "warn"), (64, "fail"), (74, "fail"), (94, "fail"), (95, "fail"), (119, "fail"), (999, "warn")])
+@pytest.mark.parametrize(
+    ("number", "verdict"),
+    [
+        (13, "warn"),
+        (31, "warn"),
+        (43, "warn"),
+        (48, "fail"),
+        (63, "warn"),
+        (64, "fail"),
+        (74, "fail"),
+        (94, "fail"),
+        (95, "fail"),
+        (119, "fail"),
+        (999, "warn"),
+    ],
+)
 def test_xids_by_gravity(number, verdict):
     document = captured("h200-x1-quick")
-    document["quick"]["kernel_log"]["lines"].append(f"kernel: NVRM: Xid (PCI:0000:00:06): {number}, pid='<unknown>', name=<unknown>, Ch 00000008")
+    document["quick"]["kernel_log"]["lines"].append(
+        f"kernel: NVRM: Xid (PCI:0000:00:06): {number}, pid='<unknown>', name=<unknown>, Ch 00000008"
+    )
     assert verdicts(document)["kernel.xid"] == verdict
 
 
 def test_a_log_that_may_not_be_read_is_no_pass():
     document = captured("h200-x1-quick")
-    document["quick"]["kernel_log"] = {"source": None, "lines": [], "error": "dmesg: read kernel buffer failed: Operation not permitted"}
+    document["quick"]["kernel_log"] = {
+        "source": None,
+        "lines": [],
+        "error": "dmesg: read kernel buffer failed: Operation not permitted",
+    }
     assert verdicts(document)["kernel.xid"] == verdicts(document)["driver.log"] == "skip"
 
 
-@pytest.mark.parametrize("reason", ["hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"])
+@pytest.mark.parametrize(
+    "reason", ["hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"]
+)
 def test_throttling(reason):
     healthy, broken = captured("h200-x2-quick"), captured("h200-x2-quick")
     set_smi(broken, 1, f"clocks_event_reasons/clocks_event_reason_{reason}", "Active")
@@ -285,14 +342,24 @@ def test_mig_without_a_slice_and_with_slices():
 def test_no_driver_at_all():
     broken = captured("h200-x1-quick")
     smi_says(broken, "", 0, error="missing")
-    broken["quick"]["module"] = {"loaded": [], "proc_version": None, "sys_version": None, "params": None, "on_disk": {"version": None, "license": None}}
+    broken["quick"]["module"] = {
+        "loaded": [],
+        "proc_version": None,
+        "sys_version": None,
+        "params": None,
+        "on_disk": {"version": None, "license": None},
+    }
     broken["quick"]["device_files"] = {"files": [], "majors": {}}
     broken["quick"]["pci"][0]["driver"] = None
     found = results(broken)
     for name in ("driver.responds", "driver.version", "gpu.count", "device.files"):
         assert found[name].verdict == "fail", name
     assert "no driver is installed" in found["driver.responds"].text
-    assert not [name for name, result in found.items() if result.verdict == "pass" and name.startswith(("gpu.", "pcie.", "nvlink."))]
+    assert not [
+        name
+        for name, result in found.items()
+        if result.verdict == "pass" and name.startswith(("gpu.", "pcie.", "nvlink."))
+    ]
 
 
 def test_nouveau_holds_the_gpu():
@@ -306,7 +373,11 @@ def test_nouveau_holds_the_gpu():
 
 def test_nouveau_comes_back_with_the_next_boot():
     document = captured("h200-x1-quick")
-    document["quick"]["initramfs"] = {"image": "/boot/initrd.img-6.1.0", "files": ["usr/lib/modules/6.1.0/kernel/drivers/gpu/drm/nouveau/nouveau.ko"], "error": None}
+    document["quick"]["initramfs"] = {
+        "image": "/boot/initrd.img-6.1.0",
+        "files": ["usr/lib/modules/6.1.0/kernel/drivers/gpu/drm/nouveau/nouveau.ko"],
+        "error": None,
+    }
     assert verdicts(document)["nouveau.absent"] == "fail"
     document["quick"]["blacklists"]["cmdline"] = ["modprobe.blacklist=nouveau"]
     assert verdicts(document)["nouveau.absent"] == "pass"
@@ -333,7 +404,9 @@ def test_permission_denied():
 
 def test_uvm_is_missing():
     healthy, broken = captured("h200-x1-quick"), captured("h200-x1-quick")
-    broken["quick"]["device_files"]["files"] = [entry for entry in broken["quick"]["device_files"]["files"] if "uvm" not in entry["path"]]
+    broken["quick"]["device_files"]["files"] = [
+        entry for entry in broken["quick"]["device_files"]["files"] if "uvm" not in entry["path"]
+    ]
     assert differences(healthy, broken) == {"device.files": "fail"}
 
 
@@ -341,7 +414,14 @@ def test_a_stale_cdi_description():
     document = captured("h200-x1-quick")
     document["quick"]["containers"] = {
         "ctk": {"rc": 0, "error": None, "stdout": "NVIDIA Container Toolkit CLI version 1.18.0\n", "stderr": ""},
-        "cdi": [{"path": "/var/run/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "devices": ["0", "all"], "driver_versions": ["580.159.04"]}],
+        "cdi": [
+            {
+                "path": "/var/run/cdi/nvidia.yaml",
+                "kind": "nvidia.com/gpu",
+                "devices": ["0", "all"],
+                "driver_versions": ["580.159.04"],
+            }
+        ],
         "runtimes": {},
     }
     assert verdicts(document)["container.toolkit"] == "pass"

@@ -57,11 +57,18 @@ def team(probe, monkeypatch, tmp_path):
     made = []
 
     def make(number=2, **request):
-        gpus = [{"index": index, "bus_id": f"0000:00:0{index}.0", "mig": False, "slices": [], "processes": []} for index in range(number)]
-        team = probe.measure.Team(sys.executable, gpus, str(tmp_path), {"deadlines": {name: 1 for name in probe.measure.DEADLINES}, **request})
+        gpus = [
+            {"index": index, "bus_id": f"0000:00:0{index}.0", "mig": False, "slices": [], "processes": []}
+            for index in range(number)
+        ]
+        team = probe.measure.Team(
+            sys.executable, gpus, str(tmp_path), {"deadlines": dict.fromkeys(probe.measure.DEADLINES, 1), **request}
+        )
 
         def boot(member):
-            member.worker = probe.child.Worker([sys.executable, "-u", str(stand_in)], probe.child.environment(), str(tmp_path))
+            member.worker = probe.child.Worker(
+                [sys.executable, "-u", str(stand_in)], probe.child.environment(), str(tmp_path)
+            )
 
         monkeypatch.setattr(team, "_boot", boot)
         made.append(team)
@@ -144,7 +151,9 @@ def test_one_hung_rank_ends_its_collective_and_nothing_stays(team, monkeypatch):
     assert len(found["groups"]) == 1
     pids = [member.worker._process.pid for member in workers.members]
     workers.close()
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists() and "stand-in" in Path(f"/proc/{pid}/cmdline").read_text()]
+    assert not [
+        pid for pid in pids if Path(f"/proc/{pid}").exists() and "stand-in" in Path(f"/proc/{pid}/cmdline").read_text()
+    ]
 
 
 def test_only_the_gpus_that_were_asked_for_and_no_collective_beside_a_job(team):
@@ -155,8 +164,13 @@ def test_only_the_gpus_that_were_asked_for_and_no_collective_beside_a_job(team):
 
 
 def test_mig_slices_are_what_is_worked_on(probe):
-    listing = {"stdout": "GPU 0: NVIDIA H200 (UUID: GPU-1)\n  MIG 3g.71gb     Device  0: (UUID: MIG-aaaa)\n  MIG 1g.18gb     Device  1: (UUID: MIG-bbbb)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n"}
-    gpus = [{"index": 0, "mig": True, "slices": [], "processes": []}, {"index": 1, "mig": False, "slices": [], "processes": []}]
+    listing = {
+        "stdout": "GPU 0: NVIDIA H200 (UUID: GPU-1)\n  MIG 3g.71gb     Device  0: (UUID: MIG-aaaa)\n  MIG 1g.18gb     Device  1: (UUID: MIG-bbbb)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n"
+    }
+    gpus = [
+        {"index": 0, "mig": True, "slices": [], "processes": []},
+        {"index": 1, "mig": False, "slices": [], "processes": []},
+    ]
     probe.observe.mig_slices(listing, gpus)
     assert [part["profile"] for part in gpus[0]["slices"]] == ["3g.71gb", "1g.18gb"]
     team = probe.measure.Team(None, gpus, "/tmp", {})
@@ -167,7 +181,10 @@ def test_the_mailbox_hands_the_id_to_those_who_know_the_token(probe):
     box = probe.fleet.Mailbox("127.0.0.1", 0, "secret", [7, 8, 9], 2)
     try:
         got = []
-        threads = [threading.Thread(target=lambda: got.append(probe.fleet.fetch("127.0.0.1", box.port, "secret", 5))) for _ in range(2)]
+        threads = [
+            threading.Thread(target=lambda: got.append(probe.fleet.fetch("127.0.0.1", box.port, "secret", 5)))
+            for _ in range(2)
+        ]
         with pytest.raises(ValueError, match="refused the token"):
             probe.fleet.fetch("127.0.0.1", box.port, "guess", 2)
         for thread in threads:
@@ -194,7 +211,20 @@ def test_an_unreachable_first_host_is_said_within_the_deadline(probe, monkeypatc
     monkeypatch.setattr(probe.fleet, "CONNECT_DEADLINE", 1)
     workers = team(1)
     workers.start()
-    found = probe.fleet.measure(workers, {"number": 1, "hosts": 2, "address": "127.0.0.1", "port": 9, "token": "t", "local": 1, "first": 1, "world": 2, "sizes": [1 << 20]})
+    found = probe.fleet.measure(
+        workers,
+        {
+            "number": 1,
+            "hosts": 2,
+            "address": "127.0.0.1",
+            "port": 9,
+            "token": "t",
+            "local": 1,
+            "first": 1,
+            "world": 2,
+            "sizes": [1 << 20],
+        },
+    )
     assert found["error"] == "unreachable"
 
 
@@ -202,7 +232,7 @@ def test_the_whole_probe_here(probe):
     """Without a GPU all is said, nothing is run; on a GPU machine the same call measures."""
     found = probe.observe.observe({"level": "quick"})
     assert found["schema"] == "gpusetup/observations/1"
-    assert set(name for name, _ in probe.collect.COLLECTORS) == set(found["quick"])
+    assert {name for name, _ in probe.collect.COLLECTORS} == set(found["quick"])
     json.dumps(found)
 
 
@@ -236,6 +266,14 @@ def test_kernel_processor_lists():
 def test_stdin_is_the_request_and_stdout_the_document():
     import subprocess
 
-    finished = subprocess.run([sys.executable, str(FILES / "observe.py")], input='{"level": "quick"}', capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+    finished = subprocess.run(
+        [sys.executable, str(FILES / "observe.py")],
+        input='{"level": "quick"}',
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        check=False,
+    )
     assert finished.returncode == 0
     assert json.loads(finished.stdout)["level"] == "quick"

@@ -26,12 +26,26 @@ def test_every_figure_of_a_real_run_is_near_what_is_expected():
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(802, "fabric manager"), (999, "device files"), (35, "older than"), (100, "no CUDA device"), (46, "busy"), (804, "forward compatibility"), (803, "do not match")],
+    [
+        (802, "fabric manager"),
+        (999, "device files"),
+        (35, "older than"),
+        (100, "no CUDA device"),
+        (46, "busy"),
+        (804, "forward compatibility"),
+        (803, "do not match"),
+    ],
 )
 def test_a_context_that_cannot_be_made(status, words):
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
     worker = broken["sections"]["workers"]["0"]
-    worker["open"] = {"error": "cuda", "type": "CUDARuntimeError", "status": status, "message": "cudaErrorX: text", "seconds": 0.1}
+    worker["open"] = {
+        "error": "cuda",
+        "type": "CUDARuntimeError",
+        "status": status,
+        "message": "cudaErrorX: text",
+        "seconds": 0.1,
+    }
     worker.pop("smoke")
     changed = differences(healthy, broken)
     assert changed.pop("cuda.context") == "fail"
@@ -41,7 +55,9 @@ def test_a_context_that_cannot_be_made(status, words):
 
 def test_no_interpreter_is_a_failure_unless_cupy_is_not_wanted():
     document = captured("h200-x1-smoke")
-    document["sections"] = {"interpreter": {"path": None, "error": "/opt/gpusetup/bin/python is not there or not executable"}}
+    document["sections"] = {
+        "interpreter": {"path": None, "error": "/opt/gpusetup/bin/python is not there or not executable"}
+    }
     assert verdicts(document)["python.environment"] == "fail"
     assert verdicts(document)["cupy.kernel"] == "skip"
     assert verdicts(document, Wanted({"stack": {"driver": {"version": "580.159.04"}}}))["python.environment"] == "skip"
@@ -49,7 +65,10 @@ def test_no_interpreter_is_a_failure_unless_cupy_is_not_wanted():
 
 def test_a_wrong_element():
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
-    broken["sections"]["workers"]["0"]["smoke"]["kernel"] |= {"wrong": 1, "first": {"index": 7, "got": 0.5, "expected": 0.25}}
+    broken["sections"]["workers"]["0"]["smoke"]["kernel"] |= {
+        "wrong": 1,
+        "first": {"index": 7, "got": 0.5, "expected": 0.25},
+    }
     assert differences(healthy, broken) == {"cupy.kernel": "fail"}
     assert "element 7" in results(broken)["cupy.kernel"].text
 
@@ -62,14 +81,21 @@ def test_a_product_that_is_not_a_number():
 
 def test_ptx_newer_than_the_driver():
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
-    broken["sections"]["workers"]["0"]["smoke"]["ptx"] = {"error": "cuda", "status": 222, "message": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
+    broken["sections"]["workers"]["0"]["smoke"]["ptx"] = {
+        "error": "cuda",
+        "status": 222,
+        "message": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    }
     assert differences(healthy, broken) == {"cuda.ptx": "fail"}
     assert "newer than the driver" in results(broken)["cuda.ptx"].text
 
 
 def test_missing_headers_stop_cupys_own_kernels_only():
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
-    broken["sections"]["workers"]["0"]["smoke"]["elementwise"] = {"error": "compile", "message": 'cannot open source file "cuda_fp16.h"'}
+    broken["sections"]["workers"]["0"]["smoke"]["elementwise"] = {
+        "error": "compile",
+        "message": 'cannot open source file "cuda_fp16.h"',
+    }
     assert differences(healthy, broken) == {"cupy.elementwise": "fail"}
     assert "cuda_fp16.h" in results(broken)["cupy.elementwise"].text
 
@@ -80,7 +106,10 @@ def test_missing_headers_stop_cupys_own_kernels_only():
         ({"error": "timeout", "deadline": 60, "message": "x"}, "no answer within 60 s"),
         ({"error": "timeout-unkillable", "deadline": 60, "message": "x"}, "only a reboot"),
         ({"error": "crashed", "message": "the worker ended during smoke (killed by SIGSEGV)", "stderr": ""}, "SIGSEGV"),
-        ({"error": "out-of-memory", "status": 2, "message": "cudaErrorMemoryAllocation: out of memory"}, "out of GPU memory"),
+        (
+            {"error": "out-of-memory", "status": 2, "message": "cudaErrorMemoryAllocation: out of memory"},
+            "out of GPU memory",
+        ),
     ],
 )
 def test_a_worker_that_hangs_crashes_or_finds_no_memory(answer, words):
@@ -141,7 +170,15 @@ def test_torch_that_is_a_cpu_build_or_missing():
 
 def test_tensorflow_that_computes_on_the_processor():
     document = captured("h200-x1-smoke")
-    document["sections"]["tensorflow"] = {"version": "2.21.0", "built_with_cuda": True, "build": {}, "gpus": [], "devices": 0, "loaded": {}, "seconds": 5.0}
+    document["sections"]["tensorflow"] = {
+        "version": "2.21.0",
+        "built_with_cuda": True,
+        "build": {},
+        "gpus": [],
+        "devices": 0,
+        "loaded": {},
+        "seconds": 5.0,
+    }
     found = results(document)["tensorflow.gpu"]
     assert found.verdict == "fail"
     assert "0 of 1" in found.text
@@ -149,7 +186,12 @@ def test_tensorflow_that_computes_on_the_processor():
 
 def test_nvcc_that_cannot_compile():
     document = captured("h200-x1-smoke")
-    document["sections"]["nvcc"] = {"error": "compile", "message": "gcc: warning\nerror: unsupported GNU version! gcc versions later than 14 are not supported!", "compiler": "/usr/local/cuda/bin/nvcc", "seconds": 1.0}
+    document["sections"]["nvcc"] = {
+        "error": "compile",
+        "message": "gcc: warning\nerror: unsupported GNU version! gcc versions later than 14 are not supported!",
+        "compiler": "/usr/local/cuda/bin/nvcc",
+        "seconds": 1.0,
+    }
     found = results(document)["nvcc.program"]
     assert found.verdict == "fail"
     assert "unsupported GNU version" in found.text
@@ -256,7 +298,10 @@ def test_between_hosts():
     assert "Socket" in found.text
     document["sections"]["hosts"]["ranks"]["0"]["results"][0]["wrong"] = 3
     assert verdicts(document)["nccl.hosts"] == "fail"
-    document["sections"]["hosts"] = {"error": "unreachable", "message": "gpu1 port 45123 did not hand out NCCL's id within 60 s"}
+    document["sections"]["hosts"] = {
+        "error": "unreachable",
+        "message": "gpu1 port 45123 did not hand out NCCL's id within 60 s",
+    }
     assert verdicts(document)["nccl.hosts"] == "fail"
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.verdict import Result
 from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine, Wanted
+
+if TYPE_CHECKING:
+    from gpusetup.model.verdict import Result
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 Document = dict[str, Any]

@@ -9,6 +9,8 @@ killed. The answer is taken from XML and named fields, never from the banner, wh
 | couldn't communicate with the NVIDIA driver | the module is not loaded: build failed, Secure Boot, or nouveau |
 | No devices were found | the module took no GPU: wrong flavour, unsupported GPU, or it fell off the bus |
 | Insufficient Permissions | this user may not open /dev/nvidia* |
+
+To do: what the table says; `gpusetup doctor` looks further.
 """
 
 from __future__ import annotations

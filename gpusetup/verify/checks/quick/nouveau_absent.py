@@ -24,6 +24,8 @@ RIVALS = ("nouveau", "nova_core")
 )
 def judge(machine: Machine) -> Finding:
     """Look at now and at the next boot."""
+    if "loaded" not in machine.collected("module"):
+        return Finding("skip", "could not look: the list of loaded modules is missing")
     loaded = [name for name in RIVALS if name in machine.collected("module").get("loaded", [])]
     holding = [str(device["address"]) for device in machine.pci_gpus if device.get("driver") in RIVALS]
     if loaded or holding:

@@ -1,0 +1,141 @@
+"""The command: what it prints where, its exit codes, and what it does with bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gpusetup.cli.main import main
+from tests.unit.verify.verify_documents import FIXTURES, captured, drop_gpu
+
+OBSERVED = FIXTURES / "observations"
+
+
+def test_a_good_machine_is_exit_0(capsys):
+    assert main(["verify", "--from", str(OBSERVED / "h200-x4-full.json")]) == 0
+    out = capsys.readouterr()
+    assert "4 x NVIDIA H200" in out.out
+    assert out.err == ""
+
+
+def test_a_failed_check_is_exit_8_and_json_all_the_same(tmp_path, capsys):
+    document = captured("h200-x8-quick")
+    drop_gpu(document, 1)
+    path = tmp_path / "seen.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert main(["verify", "--from", str(path), "--format", "json"]) == 8
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ok"] is False
+    assert answer["hosts"]["localhost"][0]["id"]
+
+
+def test_the_number_of_gpus_can_be_asked_for(capsys):
+    assert main(["verify", "--from", str(OBSERVED / "h200-x8-quick.json"), "--gpus", "8"]) == 0
+    assert main(["verify", "--from", str(OBSERVED / "h200-x4-full.json"), "--gpus", "8"]) == 8
+
+
+def test_a_lock_says_what_should_be_there(tmp_path):
+    lock = tmp_path / "lock.json"
+    lock.write_text(json.dumps({"stack": {"driver": {"version": "595.91.07"}}}), encoding="utf-8")
+    assert main(["verify", "--from", str(OBSERVED / "h200-x1-quick.json"), "--lock", str(lock)]) == 8
+
+
+def test_a_file_is_written_and_the_summary_goes_to_standard_error(tmp_path, capsys):
+    out = tmp_path / "report.html"
+    assert main(["verify", "--from", str(OBSERVED / "h200-x1-full.json"), "--format", "html", "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "localhost: pass" in said.err
+    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_baseline_is_made_kept_and_renewed_when_asked(tmp_path, capsys):
+    baseline, seen = tmp_path / "baseline.json", tmp_path / "seen.json"
+    arguments = ["verify", "--from", str(seen), "--baseline", str(baseline)]
+    document = captured("h200-x1-full")
+    seen.write_text(json.dumps(document), encoding="utf-8")
+    assert main(arguments) == 0
+    first = baseline.read_text(encoding="utf-8")
+    document["sections"]["memory"]["0"]["triad"] = [3580.0, 3580.0]
+    seen.write_text(json.dumps(document), encoding="utf-8")
+    assert main(arguments) == 8
+    assert "its own good run" in " ".join(capsys.readouterr().out.split())
+    assert baseline.read_text(encoding="utf-8") == first, "a bad run is never kept"
+    document["sections"]["memory"]["0"]["triad"] = [4200.0, 4200.0]
+    seen.write_text(json.dumps(document), encoding="utf-8")
+    assert main([*arguments, "--update-baseline"]) == 0
+    assert baseline.read_text(encoding="utf-8") != first
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--from", "/nowhere.json"],
+        ["--only", "a,b"],
+        ["--python", "python3"],
+        ["--level", "stress", "--minutes", "0"],
+        ["--lock", "/nowhere.json", "--from", str(OBSERVED / "h200-x1-quick.json")],
+        ["/nowhere.ini"],
+    ],
+)
+def test_bad_input_is_exit_3_with_a_reference(arguments, capsys):
+    assert main(["verify", *arguments]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "[GS-" in said.err
+    assert "Traceback" not in said.err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"hosts": []}', '{"schema": "gpusetup/facts/1"}', '{"schema": "other", "level": "quick"}']
+)
+def test_a_file_without_observations_is_refused(tmp_path, text, capsys):
+    path = tmp_path / "seen.json"
+    path.write_text(text, encoding="utf-8")
+    assert main(["verify", "--from", str(path)]) == 3
+    assert "[GS-50" in capsys.readouterr().err
+
+
+def test_a_mangled_document_fails_checks_and_never_the_program(tmp_path, capsys):
+    document = captured("h200-x1-full")
+    document["sections"]["memory"] = {"0": {"copy": "fast"}}
+    document["quick"]["smi"]["stdout"] = document["quick"]["smi"]["stdout"][:5000]
+    document["quick"]["pci"] = "none"
+    path = tmp_path / "seen.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert main(["verify", "--from", str(path), "--format", "json"]) in (0, 8)
+    json.loads(capsys.readouterr().out)
+
+
+def test_observations_can_be_judged_again(tmp_path):
+    """What one run wrote, another one reads: on this machine, GPU or not."""
+    seen, report = tmp_path / "seen.json", tmp_path / "report.json"
+    first = main(["verify", "--level", "quick", "--observations", str(seen), "--format", "json", "--out", str(report)])
+    again = tmp_path / "again.json"
+    assert main(["verify", "--from", str(seen), "--format", "json", "--out", str(again)]) == first
+    hosts = [json.loads(path.read_text(encoding="utf-8"))["hosts"] for path in (report, again)]
+    assert hosts[0] == hosts[1]
+
+
+def test_a_probe_that_cannot_be_started_is_explained(monkeypatch, capsys, tmp_path):
+    (tmp_path / "playbooks").mkdir()
+    files = tmp_path / "roles/gpu_verify/files"
+    files.mkdir(parents=True)
+    (files / "observe.py").write_text("raise SystemExit('broken on purpose')", encoding="utf-8")
+    monkeypatch.setenv("GPUSETUP_CONTENT", str(tmp_path))
+    assert main(["verify", "--level", "quick"]) == 8
+    said = capsys.readouterr().err
+    assert "GS-502" in said
+    assert "broken on purpose" in said
+
+
+def test_help_imports_no_heavy_module():
+    program = "import sys; from gpusetup.cli.main import main\ntry: main(['verify', '--help'])\nexcept SystemExit: pass\nprint([name for name in ('rich', 'jinja2', 'requests', 'msgspec', 'ansible') if name in sys.modules])"
+    finished = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ), timeout=60, check=False
+    )
+    assert finished.stdout.splitlines()[-1] == "[]"

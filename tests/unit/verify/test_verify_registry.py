@@ -1,0 +1,73 @@
+"""The registry: every check a small file with a page of the same name, and no page without a check."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from gpusetup.verify.machine import Machine
+from gpusetup.verify.needs import NEEDS
+from gpusetup.verify.registry import Finding, checks, find, from_items
+from tests.unit.verify.verify_documents import captured
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _tool():
+    specification = importlib.util.spec_from_file_location("check_pages", ROOT / "tools/check_pages.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_are_what_the_program_says():
+    assert _tool().stale() == [], "run: python tools/check_pages.py"
+
+
+def test_every_check_has_one_small_file_named_like_it():
+    for check in checks():
+        path = ROOT / "gpusetup/verify/checks" / check.level / f"{re.sub('[.-]', '_', check.id)}.py"
+        assert path.exists(), check.id
+        assert len(path.read_text(encoding="utf-8").splitlines()) < 130, check.id
+
+
+def test_every_page_says_what_to_do():
+    for check in checks():
+        assert "To do:" in check.page, check.id
+        assert set(check.needs) <= set(NEEDS), check.id
+        assert "gpu" in check.needs, check.id
+    assert len({check.id for check in checks()}) == len(checks())
+
+
+@pytest.mark.parametrize("check", checks(), ids=lambda check: check.id)
+def test_a_check_without_its_observations_never_passes(check):
+    """Emptied documents: whatever a check needs is gone, so it may say anything but pass."""
+    bare = captured("h200-x4-full")
+    bare["sections"] = {}
+    bare["quick"] = {"pci": bare["quick"]["pci"]}
+    bare["gpus"] = []
+    assert check.run(Machine(bare | {"level": "stress"})).verdict != "pass"
+
+
+def test_a_crashing_check_fails_alone():
+    from gpusetup.verify.judge import judge
+
+    document = captured("h200-x1-full")
+    document["sections"]["matrix"]["0"]["formats"]["fp32"] = {"tflops": []}
+    found = {result.id: result for result in judge(Machine(document))}
+    assert found["matrix.fp32"].verdict == "fail"
+    assert "could not be judged" in found["matrix.fp32"].text
+    assert found["matrix.fp16"].verdict == "pass"
+
+
+def test_nothing_to_look_at_is_a_skip():
+    assert from_items([], "well") == Finding("skip", "nothing to look at")
+
+
+def test_seconds_are_those_of_the_measurement():
+    machine = Machine(captured("h200-x4-full"))
+    assert find("nccl.all-reduce").run(machine).seconds > 5
+    assert find("gpu.ecc").run(machine).seconds < 3

@@ -1,0 +1,213 @@
+# ruff: noqa: E501 - rows of tables
+"""Write docs/reference/checks/: one page per check, the expectations and the Xid catalogue, from the program itself.
+
+python tools/check_pages.py           writes the pages
+python tools/check_pages.py --check   says which are out of date (exit 1)
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gpusetup.verify.expected import expectations
+from gpusetup.verify.needs import NEEDS
+from gpusetup.verify.registry import LEVELS, Check, checks
+from gpusetup.verify.xid import catalogue
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs/reference/checks"
+LEVEL_TEXTS = {
+    "quick": "seconds, no CUDA context",
+    "smoke": "under ten seconds on one GPU; the default after `apply`",
+    "full": "under two minutes on eight GPUs",
+    "stress": "minutes, as asked",
+}
+
+
+def pages() -> dict[str, str]:
+    """Return every page by file name."""
+    found = {f"{check.id}.md": page(check) for check in checks()}
+    return found | {"README.md": index(), "expectations.md": expectations_page(), "xid.md": xid_page()}
+
+
+def page(check: Check) -> str:
+    """Return a check's page."""
+    title, _, body = check.page.partition("\n")
+    needs = "; ".join(NEEDS[need][0] for need in check.needs)
+    lines = [
+        f"# `{check.id}`: {check.title}",
+        "",
+        title,
+        "",
+        body.strip(),
+        "",
+        f"Level: `{check.level}`. Needs: {needs}.",
+    ]
+    rule = expectations().figures.get(check.id)
+    if rule is not None:
+        lines += ["", f"Theory: {rule.theory}. Floors and sources: [expectations](expectations.md)."]
+    elif check.id.startswith("nccl."):
+        lines += ["", "Floors and sources: [expectations](expectations.md)."]
+    elif check.id == "kernel.xid":
+        lines += ["", "Numbers, meanings and sources: [the Xid catalogue](xid.md)."]
+    return "\n".join(lines) + "\n"
+
+
+def index() -> str:
+    """Return the list of all checks."""
+    lines = [
+        "# Checks",
+        "",
+        "What `gpusetup verify` looks at. Each level includes those before it. A check that could not run is skipped",
+        "with the reason, never passed; `unsupported` means that this machine has no such part.",
+        "",
+    ]
+    for level in LEVELS:
+        lines += [
+            f"## {level}",
+            "",
+            f"{LEVEL_TEXTS[level].capitalize()}.",
+            "",
+            "| check | what it proves |",
+            "|---|---|",
+        ]
+        lines += [f"| [`{check.id}`]({check.id}.md) | {check.title} |" for check in checks() if check.level == level]
+        lines.append("")
+    lines += ["Figures that are judged, and why: [expectations](expectations.md). Xid numbers: [catalogue](xid.md)."]
+    return "\n".join(lines) + "\n"
+
+
+def expectations_page() -> str:
+    """Return the data file as tables."""
+    data = expectations()
+    lines = [
+        "# Expectations",
+        "",
+        f"Rendered from `gpusetup/verify/data/expectations.json` of {data.date}. Floors are fractions of the theory, which is",
+        "computed from the machine. The better of two passes is judged; more than 1.15 of the theory is a wrong measurement.",
+        "",
+        "| figure | unit | theory | usual | warn below | fail below | sources |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, rule in data.figures.items():
+        lines.append(
+            f"| `{name}` | {rule.unit} | {rule.theory} | {rule.typical:g} | {rule.warn:g} | {rule.fail:g} | {', '.join(rule.sources)} |"
+        )
+        if rule.wide is not None:
+            lines.append(
+                f"| `{name}`, bus of {data.wide_bus_bits} bits or more | {rule.unit} | as above | {rule.wide.typical:g} | {rule.wide.warn:g} | {rule.wide.fail:g} | as above |"
+            )
+    lines += [
+        "",
+        "Usual fractions that differ by generation or link rate:",
+        "",
+        "| figure | for | usual |",
+        "|---|---|---|",
+    ]
+    for name, rule in data.figures.items():
+        lines += [
+            f"| `{name}` | PCI Express generation {key} | {value:g} |" for key, value in rule.by_generation.items()
+        ]
+        lines += [f"| `{name}` | links of {key} GB/s | {value:g} |" for key, value in rule.by_rate.items()]
+    nccl = data.nccl
+    lines += [
+        "",
+        "## NCCL bus bandwidth",
+        "",
+        f"Theory: {nccl.theory}. A warning below {nccl.warn:g} and a fail below {nccl.fail:g} of the usual figure, which is the",
+        "theory times the fraction for the number of GPUs times the fraction for the message size; only messages of",
+        f"{nccl.judged_from // 2**30} GiB and more can fail. Without NVLink: usual {nccl.pcie.typical:g}, warn {nccl.pcie.warn:g} of PCI Express, never a fail.",
+        f"Sources: {', '.join(nccl.sources)}.",
+        "",
+        "| algorithm | collective | fraction by number of GPUs |",
+        "|---|---|---|",
+    ]
+    for algorithm, table in (("ring", nccl.ring), ("NVLS", nccl.nvls)):
+        lines += [
+            f"| {algorithm} | {name} | {', '.join(f'{key}: {value:g}' for key, value in row.items())} |"
+            for name, row in table.items()
+        ]
+    lines += [
+        "",
+        "| message | fraction |",
+        "|---|---|",
+        *[f"| {int(key) / 2**20:,.0f} MiB | {value:g} |" for key, value in nccl.size.items()],
+    ]
+    lines += [
+        "",
+        "## Parts",
+        "",
+        "| PCI Express generation | GB/s per lane |",
+        "|---|---|",
+        *[f"| {key} | {value:g} |" for key, value in data.pcie_lane.items()],
+    ]
+    lines += ["", "| compute capability | operations per clock and multiprocessor |", "|---|---|"]
+    lines += [
+        f"| {key} | {', '.join(f'{name} {value}' for name, value in row.items())} |"
+        for key, row in data.matrix_per_clock.items()
+    ]
+    lines += [
+        "",
+        "| PCI device id | NVLinks |",
+        "|---|---|",
+        *[f"| 10de:{key} | {value} |" for key, value in data.nvlinks.items()],
+    ]
+    lines += ["", "## Thresholds", "", "| name | value | of what | sources |", "|---|---|---|---|"]
+    lines += [
+        f"| `{name}` | {item.value:g} | {item.text} | {', '.join(item.sources)} |"
+        for name, item in data.settings.items()
+    ]
+    lines += ["", "## Sources", "", "| key | document | publisher | address |", "|---|---|---|---|"]
+    lines += [f"| {key} | {source.title} | {source.publisher} | {source.url} |" for key, source in data.sources.items()]
+    return "\n".join(lines) + "\n"
+
+
+def xid_page() -> str:
+    """Return the Xid catalogue as a table."""
+    data = catalogue()
+    lines = [
+        "# Xid catalogue",
+        "",
+        f"Rendered from `gpusetup/verify/data/xid.json` of {data.date}; `kernel.xid` judges by it and the doctor explains by it.",
+        "",
+        "| Xid | verdict | meaning | what to do | sources |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {number} | {entry.verdict} | {entry.text} | {entry.action} | {', '.join(entry.sources)} |"
+        for number, entry in sorted(data.xids.items())
+    ]
+    lines += [f"| others | {data.default.verdict} | {data.default.text} | {data.default.action} | |"]
+    lines += ["", "| key | document | publisher | address |", "|---|---|---|---|"]
+    lines += [f"| {key} | {source.title} | {source.publisher} | {source.url} |" for key, source in data.sources.items()]
+    return "\n".join(lines) + "\n"
+
+
+def stale() -> list[str]:
+    """Return the names of pages that differ from what the program says, and of pages that nothing stands behind."""
+    wanted = pages()
+    there = {path.name for path in FOLDER.glob("*.md")}
+    differing = [
+        name
+        for name, text in wanted.items()
+        if name not in there or (FOLDER / name).read_text(encoding="utf-8") != text
+    ]
+    return sorted(differing + list(there - set(wanted)))
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        names = stale()
+        print("\n".join(f"out of date: docs/reference/checks/{name}" for name in names))
+        return 1 if names else 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name in stale():
+        if name in pages():
+            (FOLDER / name).write_text(pages()[name], encoding="utf-8")
+        else:
+            (FOLDER / name).unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
