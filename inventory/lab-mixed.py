@@ -32,9 +32,14 @@ HOSTS = {
 def inventory() -> dict[str, object]:
     """Return what Ansible asks a dynamic inventory for."""
     repositories = build.ready()
-    hosts = {}
+    key = f"{repositories.base}/lab-key.asc"
+    prints = [repositories.fingerprint]
+    epel = {"name": "epel", "urls": [f"{repositories.rocky}/epel"], "fingerprints": prints, "key": key}
+    hosts: dict[str, dict[str, object]] = {}
     for number, (name, (flavour, machine)) in enumerate(HOSTS.items()):
         hosts[name] = {"ansible_host": f"10.77.0.{31 + number}", "lab_flavour": flavour, "lab_machine": machine}
+        if flavour == "rocky9-like":  # dkms
+            hosts[name]["gpusetup_extra_sources"] = [epel]
     common = {
         "ansible_user": "root",
         "ansible_python_interpreter": "/usr/bin/python3",
@@ -42,7 +47,7 @@ def inventory() -> dict[str, object]:
         "ansible_ssh_common_args": " ".join(SSH_OPTIONS),
         "gpusetup_simulated_root": SIMULATED_ROOT,
         "gpusetup_source": repositories.base,
-        "gpusetup_source_fingerprints": [repositories.fingerprint],
+        "gpusetup_source_fingerprints": prints,
         "gpusetup_components": ["driver", "cuda", "nccl"],
     }
     return {"lab": {"hosts": list(hosts), "vars": common}, "_meta": {"hostvars": hosts}}

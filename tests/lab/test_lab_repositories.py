@@ -145,14 +145,14 @@ def test_apt_does_not_take_a_bad_package(what: str, says: str, ubuntu: Host, lab
 
     use(ubuntu, lab_repositories.with_fault(f"package{what}", what, "packages"))
     shell(ubuntu, "rm -rf /var/lib/apt/lists/* /var/cache/apt/archives/*.deb; apt-get update")
-    told = install(ubuntu, "-o", "Acquire::Retries=0", "cuda-compat-13-0", check=False)
+    told = install(ubuntu, "-o", "Acquire::Retries=0", "cuda-compat-13-3", check=False)
     assert re.search(says, told, re.IGNORECASE), told
     assert "not-installed" in shell(
-        ubuntu, "dpkg-query -W -f '${db:Status-Status}' cuda-compat-13-0 2>/dev/null || echo not-installed", check=False
+        ubuntu, "dpkg-query -W -f '${db:Status-Status}' cuda-compat-13-3 2>/dev/null || echo not-installed", check=False
     )
     build.set_fault(f"package{what}", "")
-    install(ubuntu, "cuda-compat-13-0")
-    shell(ubuntu, "dpkg --purge cuda-compat-13-0")
+    install(ubuntu, "cuda-compat-13-3")
+    shell(ubuntu, "dpkg --purge cuda-compat-13-3")
 
 
 def test_packages_fail_or_take_long_when_told(ubuntu: Host, lab_repositories: Repositories) -> None:

@@ -31,12 +31,24 @@ FABRIC_WITHOUT_BRANCH_FROM = 580
 CUDA = {
     "12.4": [("12.4.1-1", "12.4.127-1", "12.4.5.8-1")],
     "12.6": [("12.6.3-1", "12.6.77-1", "12.6.4.1-1")],
+    "12.8": [("12.8.1-1", "12.8.90-1", "12.8.4.1-1")],
     "12.9": [("12.9.1-1", "12.9.79-1", "12.9.1.4-1")],
     "13.0": [("13.0.0-1", "13.0.48-1", "13.0.0.19-1"), ("13.0.2-1", "13.0.96-1", "13.1.0.3-1")],
+    "13.2": [("13.2.1-1", "13.2.75-1", "13.4.0.1-1")],
+    "13.3": [("13.3.1-1", "13.3.29-1", "13.6.0.2-1")],
+    # No published list of this release's packages was found: its compiler's number stands for all of them.
+    "13.4": [("13.4.2-1", "13.4.92-1", "13.4.92-1")],
 }
 # Built for a CUDA series (NCCL) or for a CUDA major (cuDNN 9).
-NCCL = {"12.4": ["2.21.5"], "12.6": ["2.23.4"], "12.9": ["2.27.3", "2.32.3"], "13.0": ["2.27.7", "2.28.9"]}
-CUDNN = {"12": ["9.1.0.70", "9.5.1.17", "9.10.2.21", "9.16.0.29", "9.28.0.42"], "13": ["9.12.0.46", "9.28.0.42"]}
+NCCL = {
+    "12.4": ["2.21.5"], "12.6": ["2.23.4"], "12.8": ["2.25.1"], "12.9": ["2.27.3", "2.32.3"],
+    "13.0": ["2.27.7", "2.28.9"], "13.3": ["2.30.7"], "13.4": ["2.32.3"],
+}  # fmt: skip
+CUDNN = {
+    "12": ["9.1.0.70", "9.5.1.17", "9.8.0.87", "9.10.2.21", "9.16.0.29", "9.28.0.42"],
+    "13": ["9.12.0.46", "9.28.0.42"],
+}
+COMPAT = {"13.3": "610.43.02-1", "13.4": "615.71.09-1"}
 CONTAINER_TOOLKIT = "1.20.0"
 
 
@@ -239,9 +251,9 @@ def _common_deb() -> list[Package]:
             packages += cuda_release(
                 series, toolkit, cudart, cublas, lambda name, version: f"{name} (>= {version})", "amd64"
             )
-        compat = "580.178.04-1" if series.startswith("13") else "570.211.01-1"
-        packages.append(Package(name=f"cuda-compat-{dashed}", version=compat))
-    for major, minor in (("12", "9"), ("13", "0")):
+        if series in COMPAT:
+            packages.append(Package(name=f"cuda-compat-{dashed}", version=COMPAT[series]))
+    for major, minor in (("12", "9"), ("13", "4")):
         newest = CUDA[f"{major}.{minor}"][-1][0]
         packages.append(
             Package(
