@@ -97,7 +97,8 @@ def run_playbook(
     """Run `playbooks/NAME.yml`, on the overlay's hosts when there is one. A failed host is data, no exception."""
     run = session.run
     track, errors = Track(), _Errors()
-    reader = EventReader(run.events, run.events.stat().st_size if run.events.exists() else 0)
+    run.events.touch(mode=0o600)
+    reader = EventReader(run.events, run.events.stat().st_size)
 
     def follow() -> None:
         for event in reader.read():

@@ -1,0 +1,122 @@
+"""Whatever Ansible does, every host gets a verdict and nothing is left running."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from gpusetup.drive.playbook import run_playbook
+from gpusetup.errors import BadInputError
+
+
+def run(session, deadline=60, **keywords):
+    return run_playbook(session, "apply", deadline=deadline, **keywords)
+
+
+def test_a_good_run(ansible):
+    done = run(
+        ansible(
+            "hosts('a')\ntell('begin', host='a', task='1', name='Install')\ntell('changed', host='a', task='1', seconds=2, data={'x': 1})\ntell('end', stats={})"
+        )
+    )
+    host = done.track.hosts["a"]
+    assert (host.changed, host.failure, host.data, host.seconds) == (
+        1,
+        None,
+        {"gpu_packages": {"x": 1}},
+        {"gpu_packages": 2.0},
+    )
+
+
+def test_ansible_that_hangs_is_killed_and_says_where_each_host_was(ansible):
+    done = run(
+        ansible("hosts('a', 'b')\ntell('begin', host='a', task='1', name='Install')\ntime.sleep(60)"), deadline=3
+    )
+    assert done.finished.timed_out
+    assert done.track.hosts["a"].failure.task == "Install"
+    assert "deadline" in done.track.hosts["a"].failure.message
+    assert done.track.hosts["b"].failure.task == "between tasks"
+
+
+def test_ansible_that_is_killed_leaves_a_verdict_per_host(ansible):
+    program = (
+        "hosts('a', 'b')\ntell('failed', host='a', task='1', message='no space')\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = run(ansible(program))
+    assert done.track.hosts["a"].failure.message == "no space"
+    assert "ended early (exit -9)" in done.track.hosts["b"].failure.message
+
+
+def test_garbage_among_the_events_is_survived(ansible):
+    program = (
+        'hosts(\'a\')\nevents.write(\'no json\\n{"event": 3}\\n[1]\\n\\n\')\nevents.write(\'{"event": "ok", "host\')\n'
+        'events.write(\'": "a", "task": "1"}\\n\')\ntell(\'end\', stats={})\nprint(\'\\x00garbage\')'
+    )
+    done = run(ansible(program))
+    assert done.track.hosts["a"].failure is None
+    assert done.track.hosts["a"].ok == 1
+
+
+def test_a_cut_connection_is_unreachable_and_the_others_go_on(ansible):
+    program = (
+        "hosts('a', 'b')\ntell('unreachable', host='a', task='1', name='Install', message='Connection reset by peer')\n"
+        "tell('ok', host='b', task='1')\ntell('end', stats={})\nsys.exit(4)"
+    )
+    done = run(ansible(program))
+    assert done.track.hosts["a"].failure.unreachable
+    assert done.track.hosts["b"].failure is None
+
+
+def test_what_a_task_hides_stays_hidden(ansible):
+    done = run(
+        ansible("hosts('a')\ntell('failed', host='a', task='1', hidden=True, message='s3cret')\ntell('end', stats={})")
+    )
+    assert "s3cret" not in done.track.hosts["a"].failure.message
+
+
+def test_no_hosts_is_bad_input(ansible):
+    with pytest.raises(BadInputError, match="has no hosts") as caught:
+        run(ansible("tell('no-hosts')"))
+    assert caught.value.exit == 3
+
+
+def test_what_ansible_says_of_a_bad_inventory_is_passed_on(ansible):
+    with pytest.raises(BadInputError) as caught:
+        run(ansible("print('[ERROR]: Invalid section entry', file=sys.stderr)\nsys.exit(1)"))
+    assert "Invalid section entry" in caught.value.context
+
+
+def test_ctrl_c_stops_cleanly_and_tells_who_was_where(ansible):
+    session = ansible(
+        "hosts('a')\ntell('begin', host='a', task='1', name='Install')\ntry:\n time.sleep(60)\nexcept KeyboardInterrupt:\n sys.exit(99)"
+    )
+
+    class Watcher:
+        stopped = False
+
+        def event(self, event, track):
+            if event["event"] == "begin":
+                threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+        def tick(self, track): ...
+
+        def stopping(self, track):
+            self.stopped = True
+
+    watcher = Watcher()
+    started = time.monotonic()
+    done = run(session, observer=watcher)
+    assert done.interrupted
+    assert watcher.stopped
+    assert done.track.hosts["a"].task == "Install"
+    assert time.monotonic() - started < 20
+
+
+def test_the_run_directory_is_its_owners_alone(ansible):
+    session = ansible("hosts('a')\ntell('end', stats={})\nprint('in the log')")
+    run(session)
+    modes = {path.name: path.stat().st_mode & 0o077 for path in [session.run.path, *session.run.path.iterdir()]}
+    assert set(modes.values()) == {0}, modes
+    assert "in the log" in session.run.log.read_text()

@@ -1,0 +1,138 @@
+"""Arguments, environment, overlay, names, passwords, run directories: the pure and small parts of drive."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusetup.drive.argv import Reach, ansible_environment, playbook_argv
+from gpusetup.drive.names import check_address, check_host_name
+from gpusetup.drive.overlay import SELECTED, template_in, write_overlay
+from gpusetup.drive.passwords import password_pipe
+from gpusetup.drive.rundir import new_run, occupy, state_home
+from gpusetup.errors import BadInputError, PreflightError
+
+
+def test_the_arguments_are_what_ansible_takes():
+    reach = Reach(limit="gpu", forks=9, user="admin", private_key="/k", extra_vars=("a=1",), passthrough=("--diff",))
+    argv = playbook_argv(
+        Path("/c/apply.yml"), reach, inventories=["-x.ini", Path("/o")], variables=Path("/v.json"), check=True
+    )
+    assert argv[:4] == [sys.executable, "-m", "ansible", "playbook"]
+    assert argv[4:] == [
+        "--inventory=-x.ini", "--inventory=/o", "--limit=gpu", "--forks=9", "--user=admin", "--private-key=/k",
+        "--check", "--extra-vars=a=1", "--extra-vars=@/v.json", "--diff", "/c/apply.yml",
+    ]  # fmt: skip
+
+
+def test_our_selection_wins_over_the_persons_limit():
+    argv = playbook_argv(Path("/p"), Reach(limit="gpu"), inventories=[], limit=SELECTED)
+    assert f"--limit={SELECTED}" in argv
+    assert "--limit=gpu" not in argv
+
+
+def test_what_a_person_configured_stands(tmp_path):
+    places = {"content": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "e"}
+    plain = ansible_environment({"PATH": "/bin"}, **places)
+    assert plain["ANSIBLE_PIPELINING"] == "1"
+    assert "ANSIBLE_HOST_KEY_CHECKING" not in plain
+    kept = ansible_environment(
+        {"ANSIBLE_FORKS": "3"}, **places, configured=frozenset({("ssh_connection", "pipelining")})
+    )
+    assert kept["ANSIBLE_FORKS"] == "3"
+    assert "ANSIBLE_PIPELINING" not in kept
+
+
+@pytest.mark.parametrize(
+    "name", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "a/b", "../x", "a'b", "", "a\nb", "{{ x }}", "a`b`", "x" * 300]
+)
+def test_hostile_names_are_refused(name):
+    assert check_host_name(name)
+    assert check_address(name) or name in {"a b", "a/b"} or not check_address(name)
+
+
+@pytest.mark.parametrize("name", ["h1", "gpu-01.example.com", "10.0.0.1", "fe80::1", "_x", "node_7"])
+def test_usual_names_are_taken(name):
+    assert not check_host_name(name)
+    assert not check_address(name)
+
+
+def test_the_overlay_is_private_and_one_folder_per_host(tmp_path):
+    folder = write_overlay(tmp_path / "o", {"a": {"x": 1}, "a.json": {"x": 2}})
+    assert json.loads((folder / "host_vars/a/plan.json").read_text()) == {"x": 1}
+    assert json.loads((folder / "host_vars/a.json/plan.json").read_text()) == {"x": 2}
+    assert {path.stat().st_mode & 0o077 for path in folder.rglob("*")} == {0}
+
+
+def test_template_marks_from_a_host_never_reach_ansible(tmp_path):
+    assert template_in({"a": [{"b": "{{ lookup('pipe', 'id') }}"}]}) == "a.0.b"
+    assert template_in({"{% x %}": 1})
+    assert not template_in({"a": ["{", "%"], "b": 3})
+    with pytest.raises(BadInputError, match="template marks"):
+        write_overlay(tmp_path / "o", {"a": {"x": "{{ 1 }}"}})
+
+
+def test_the_overlay_is_read_by_ansible(tmp_path):
+    (tmp_path / "hosts.ini").write_text("a x=0\nb\n")
+    folder = write_overlay(tmp_path / "o", {"a": {"x": 1, "gpu_list": [1, "two"]}})
+    argv = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "inventory",
+        "-i",
+        str(tmp_path / "hosts.ini"),
+        "-i",
+        str(folder),
+        "--list",
+    ]
+    told = json.loads(subprocess.run(argv, capture_output=True, check=True, text=True).stdout)
+    assert told[SELECTED]["hosts"] == ["a"]
+    assert told["_meta"]["hostvars"]["a"]["gpu_list"] == [1, "two"]
+    assert told["_meta"]["hostvars"]["a"]["x"] == 1
+
+
+def test_a_password_passes_through_a_pipe_and_leaves_nothing(tmp_path):
+    with password_pipe(tmp_path, "become", "s3cret") as pipe:
+        assert pipe.read_text() == "s3cret\n"
+        assert pipe.stat().st_mode & 0o077 == 0
+    assert list(tmp_path.iterdir()) == []
+    with password_pipe(tmp_path, "become", "never read"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with password_pipe(tmp_path, "become", None) as nothing:
+        assert nothing is None
+
+
+def test_two_applies_never_meet_on_a_host(tmp_path):
+    with occupy(tmp_path, ["a", "b"], "apply"):
+        with pytest.raises(PreflightError, match="works on b") as caught, occupy(tmp_path, ["b", "c"], "apply"):
+            pass
+        assert str(os.getpid()) in caught.value.context
+        with occupy(tmp_path, ["c"], "apply"):
+            pass
+    with occupy(tmp_path, ["a"], "apply"):
+        pass
+
+
+def test_a_dead_process_holds_nothing(tmp_path):
+    code = f"from gpusetup.drive.rundir import occupy\nimport os\nfrom pathlib import Path\nwith occupy(Path({str(tmp_path)!r}), ['a'], 'apply'): os._exit(1)"
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert list((tmp_path / "locks").glob("*.json"))
+    with occupy(tmp_path, ["a"], "apply"):
+        pass
+
+
+def test_runs_are_kept_and_the_oldest_go(tmp_path):
+    runs = [new_run(tmp_path).id for _ in range(53)]
+    assert len(set(runs)) == 53
+    assert len(list((tmp_path / "runs").iterdir())) == 50
+
+
+def test_where_state_lives():
+    assert state_home({"HOME": "/h"}) == Path("/h/.local/state/gpusetup")
+    assert state_home({"HOME": "/h", "XDG_STATE_HOME": "/x"}) == Path("/x/gpusetup")
+    assert state_home({"GPUSETUP_STATE": "/s"}) == Path("/s")

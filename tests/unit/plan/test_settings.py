@@ -1,0 +1,94 @@
+"""Wishes from the command line, gpusetup.toml and the inventory, laid over each other."""
+
+import pytest
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.request import Requirement
+from gpusetup.plan.settings import PREFIX, read_level, settings_for
+from gpusetup.resolve.requests import parse_requirements
+
+
+def level(**values):
+    return read_level({PREFIX + name: value for name, value in values.items()}, "host a", prefix=PREFIX)
+
+
+def wishes(host, file=None, line=()):
+    return settings_for(host, file or {}, parse_requirements(list(line)))
+
+
+def texts(settings):
+    return [str(item) for item in settings.requirements]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("2.6.*", "torch==2.6.*"), ("2.6", "torch==2.6.*"), ("2.6.0", "torch==2.6.0"), (">=2.4,<2.7", "torch<2.7,>=2.4"),
+     ("2.7.1+cu128", "torch==2.7.1+cu128"), ("latest", "torch"), (True, "torch"), (2.6, "torch==2.6.*")],
+)  # fmt: skip
+def test_versions_as_people_write_them(value, text):
+    assert texts(wishes(level(torch=value))) == [text]
+
+
+def test_a_number_that_lost_its_zero_is_refused():
+    with pytest.raises(BadInputError, match=r"may have been 2\.10") as caught:
+        level(torch=2.1)
+    assert "gpusetup_torch" in caught.value.path
+
+
+def test_the_host_wins_over_the_file_and_the_file_over_the_line():
+    settings = wishes(
+        level(torch="2.6.*"), read_level({"torch": "2.5.*", "cuda": "12.4"}, "f"), ["torch==2.4.*", "cuda>=12", "nccl"]
+    )
+    assert texts(settings) == ["torch==2.6.*", "cuda==12.4.*", "nccl"]
+
+
+def test_a_list_of_components_leaves_the_others_out():
+    settings = wishes(level(components='["driver", "cupy"]'), line=["torch", "cupy==13.*"])
+    assert texts(settings) == ["cupy==13.*", "driver"]
+
+
+def test_none_takes_a_component_away():
+    assert texts(wishes(level(nccl="none"), line=["torch", "nccl"])) == ["torch"]
+
+
+def test_a_version_that_the_list_leaves_out_is_a_contradiction():
+    with pytest.raises(BadInputError, match="leaves torch out"):
+        level(components=["driver"], torch="2.6.*")
+
+
+def test_unknown_settings_are_suggested():
+    with pytest.raises(BadInputError) as caught:
+        level(sorce="distro")
+    assert caught.value.reference == "GS-311"
+    assert "gpusetup_source" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("source", "$(id)"), ("source", "http://x/{{ y }}"), ("source", "ftp://x"), ("reboot", "now"), ("python_adopt", "python3"),
+     ("python_adopt", "/opt/../etc"), ("python_adopt", "/opt/a;b"), ("source_fingerprints", "3bf863cc"), ("replace", "perhaps"),
+     ("containers", ["lxc"]), ("driver_options", {"NVreg_X": "a b"}), ("driver_options", {"x": 1}),
+     ("extra_sources", [{"name": "a b", "urls": [], "fingerprints": [], "key": "/k"}])],
+)  # fmt: skip
+def test_wrong_values_name_the_setting(name, value):
+    with pytest.raises(BadInputError) as caught:
+        level(**{name: value})
+    assert PREFIX + name in caught.value.path
+    assert caught.value.hint
+
+
+def test_other_settings_are_typed():
+    settings = wishes(
+        level(source="distro", reboot="never", replace="yes", containers="docker podman", driver_options={"NVreg_A": 1})
+    )
+    assert (settings.source, settings.reboot, settings.replace) == ("distro", "never", True)
+    assert settings.containers == ("docker", "podman")
+    assert settings.driver_options == {"NVreg_A": 1}
+
+
+def test_what_roles_and_verification_read_passes():
+    assert wishes(level(simulated_root="/x", become=True, verify_level="full", proxy="http://u:p@h")).requirements == ()
+
+
+def test_aliases_are_the_same_component():
+    assert wishes(level(pytorch="2.6.*")).requirements == (Requirement(component="torch", specifier="==2.6.*"),)
