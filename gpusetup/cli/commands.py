@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "prove on the GPU that the stack works"),
     "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),
     "doctor": ("doctor", "from an error message or a sick host to the cause and the fix"),
+    "bundle": ("bundle", "a folder with gpusetup and its wheels, every file by its digest"),
     "content": ("content", "where the playbooks and roles are"),
 }
 

@@ -1,0 +1,193 @@
+"""Wheels for machines that have nothing yet: gpusetup's own, and all that it needs, for other Pythons than ours."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import os
+import shutil
+import sys
+import zipfile
+from email.parser import HeaderParser
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.markers import Marker, default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from gpusetup import content
+from gpusetup.drive.runner import run
+from gpusetup.errors import BadInputError, HostFailedError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["closure", "download_pip", "own_wheel"]
+
+_DEADLINE = 1200.0
+_GLIBC_MINORS = (28, 27, 26, 24, 17, 12, 5)
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_NOT_IN_A_WHEEL = {"INSTALLER", "REQUESTED", "direct_url.json", "RECORD", "uv_cache.json"}
+
+
+def own_wheel(folder: Path) -> Path:
+    """Put gpusetup's own wheel into a folder: built where this runs from source, else packed again as installed."""
+    source = content.content_path()
+    if (source / "pyproject.toml").is_file() and (source / "gpusetup").is_dir():
+        return _built(source, folder)
+    return _repacked(folder)
+
+
+def closure(own: Path, folder: Path, *, python: str, arch: str) -> list[Path]:
+    """Download what gpusetup needs on another Python; returns exactly that set, gpusetup's own wheel included.
+
+    pip judges environment markers by the Python that runs it, so what it leaves out is found by reading the wheels.
+    """
+    scratch = folder / f".{python}-{arch}"
+    scratch.mkdir()
+    try:
+        wanted: list[str] = [str(own)]
+        for _ in range(6):
+            _download(wanted, scratch, python, arch)
+            wheels = {_name(path): path for path in sorted(scratch.glob("*.whl"))}
+            wheels[_name(own)] = own
+            needed = _reachable(wheels, own, _target(python, arch))
+            missing = sorted(requirement for name, requirement in needed.items() if name not in wheels)
+            if not missing:
+                kept = []
+                for name in sorted(needed):
+                    target = folder / wheels[name].name
+                    if wheels[name] != own:
+                        wheels[name].replace(target)
+                    kept.append(target)
+                return kept
+            wanted = [str(own), *missing]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    raise HostFailedError("GS-712", f"the wheels for Python {python} on {arch} cannot be completed", note=str(missing))
+
+
+def download_pip(folder: Path) -> Path:
+    """Download the wheel of pip, which runs on every Python that we serve."""
+    scratch = folder / ".pip"
+    scratch.mkdir()
+    try:
+        _pip("download", "--no-deps", "--only-binary=:all:", "--dest", str(scratch), "pip>=24,<27")
+        found = next(scratch.glob("pip-*.whl"))
+        return found.replace(folder / found.name)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _download(wanted: list[str], folder: Path, python: str, arch: str) -> None:
+    short = "cp" + python.replace(".", "")
+    tags = [tag for abi in (short, "abi3", "none") for tag in ("--abi", abi)]
+    platforms = [f"manylinux_2_{minor}_{arch}" for minor in _GLIBC_MINORS] + [f"manylinux2014_{arch}"]
+    places = [tag for platform in platforms for tag in ("--platform", platform)]
+    _pip(
+        "download", "--only-binary=:all:", "--implementation", "cp", "--python-version", python, *tags, *places,
+        "--dest", str(folder), *wanted,
+    )  # fmt: skip
+
+
+def _reachable(wheels: dict[str, Path], own: Path, environment: dict[str, str]) -> dict[str, str]:
+    """Return what is needed from our wheel on, by the target's markers: name → requirement."""
+    needed = {_name(own): "gpusetup"}
+    waiting = [_name(own)]
+    while waiting:
+        path = wheels.get(waiting.pop())
+        for text in _requirements(path) if path else ():
+            requirement = Requirement(text)
+            name = canonicalize_name(requirement.name)
+            applies = requirement.marker is None or Marker(str(requirement.marker)).evaluate(environment)
+            if applies and name not in needed:
+                needed[name] = f"{requirement.name}{requirement.specifier}"
+                waiting.append(name)
+    return needed
+
+
+def _requirements(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(item for item in archive.namelist() if item.endswith(".dist-info/METADATA"))
+        return HeaderParser().parsestr(archive.read(name).decode()).get_all("Requires-Dist") or []
+
+
+def _target(python: str, arch: str) -> dict[str, str]:
+    environment = {key: str(value) for key, value in default_environment().items()}
+    return environment | {
+        "python_version": python, "python_full_version": f"{python}.0", "platform_machine": arch, "extra": "",
+        "sys_platform": "linux", "platform_system": "Linux", "os_name": "posix",
+        "implementation_name": "cpython", "platform_python_implementation": "CPython",
+    }  # fmt: skip
+
+
+def _name(wheel: Path) -> str:
+    return str(parse_wheel_filename(wheel.name)[0])
+
+
+def _built(source: Path, folder: Path) -> Path:
+    scratch = folder / ".own"
+    scratch.mkdir()
+    try:
+        _pip("wheel", "--no-deps", "--wheel-dir", str(scratch), str(source))
+        built = next(scratch.glob("gpusetup-*.whl"))
+        return built.replace(folder / built.name)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _repacked(folder: Path) -> Path:
+    distribution = metadata.distribution("gpusetup")
+    target = folder / f"gpusetup-{distribution.version}-py3-none-any.whl"
+    record, lines = "", []
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(_wheel_files(distribution.files or ()), key=str):
+            data = Path(str(distribution.locate_file(file))).read_bytes()
+            _add(archive, str(file), data)
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            lines.append((str(file), f"sha256={digest}", str(len(data))))
+            record = record or (f"{file.parts[0]}/RECORD" if file.parts[0].endswith(".dist-info") else "")
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([*lines, (record, "", "")])
+        _add(archive, record, text.getvalue().encode())
+    return target
+
+
+def _wheel_files(files: Iterable[metadata.PackagePath]) -> list[metadata.PackagePath]:
+    return [
+        file
+        for file in files
+        if ".." not in file.parts
+        and "__pycache__" not in file.parts
+        and not (file.parts[0].endswith(".dist-info") and file.name in _NOT_IN_A_WHEEL)
+    ]
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _EPOCH)
+    entry.external_attr = 0o644 << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, data)
+
+
+def _pip(*arguments: str) -> None:
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "315532800", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    argv = [sys.executable, "-m", "pip", arguments[0], "--quiet", *arguments[1:]]
+    done = run(argv, env=environment, deadline=_DEADLINE)
+    if done.ok:
+        return
+    last = [line for line in done.err.splitlines() if line.strip()][-6:]
+    if "No module named pip" in done.err:
+        raise BadInputError(
+            "GS-710", "this Python has no pip, which fetches the wheels", hint=f"{sys.executable} -m ensurepip"
+        )
+    raise UnreachableError(
+        "GS-711",
+        f"pip {arguments[0]} failed" + (" at its deadline" if done.timed_out else ""),
+        context="\n  ".join(last),
+        hint="this step needs a Python package index; a mirror is set as for pip: PIP_INDEX_URL",
+    )

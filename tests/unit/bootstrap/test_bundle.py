@@ -1,0 +1,102 @@
+"""Bundles: packed again as installed, closed by the target's markers, checked before use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpusetup.bootstrap import bundle, wheels
+from gpusetup.errors import BadInputError
+from gpusetup.model.bundle import BundledFile, Manifest
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    folder = tmp_path / "bundle"
+    (folder / "wheels").mkdir(parents=True)
+    (folder / "wheels/a.whl").write_bytes(b"content")
+    files = {"wheels/a.whl": BundledFile(sha256=bundle.digest_of(folder / "wheels/a.whl"), size=7)}
+    manifest = Manifest(gpusetup="1", pip="wheels/a.whl", sets={"3.11-x86_64": ("wheels/a.whl",)}, files=files)
+    (folder / bundle.MANIFEST).write_bytes(msgspec.json.encode(manifest))
+    return folder
+
+
+def test_a_whole_bundle_passes(made: Path) -> None:
+    assert bundle.check_bundle(made).gpusetup == "1"
+
+
+@pytest.mark.parametrize(
+    ("harm", "reference"),
+    [
+        (lambda folder: (folder / "wheels/a.whl").write_bytes(b"other"), "GS-718"),
+        (lambda folder: (folder / "wheels/a.whl").unlink(), "GS-717"),
+        (lambda folder: (folder / "manifest.json").unlink(), "GS-715"),
+        (lambda folder: (folder / "manifest.json").write_text("{"), "GS-716"),
+        (lambda folder: (folder / "manifest.json").write_text('{"schema": "other/1"}'), "GS-714"),
+    ],
+)
+def test_what_differs_is_named(made: Path, harm, reference: str) -> None:
+    harm(made)
+    with pytest.raises(BadInputError) as caught:
+        bundle.check_bundle(made)
+    assert caught.value.reference == reference
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("x")
+    with pytest.raises(BadInputError) as caught:
+        bundle.make_controller_bundle(tmp_path, pythons=("3.11",), archs=("x86_64",))
+    assert caught.value.reference == "GS-713"
+    assert (tmp_path / "precious").read_text() == "x"
+
+
+def _wheel(folder: Path, name: str, *requires: str) -> Path:
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
+        archive.writestr(
+            f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{lines}"
+        )
+    return path
+
+
+def test_markers_are_those_of_the_target(tmp_path: Path) -> None:
+    own = _wheel(
+        tmp_path, "own", "old ; python_version < '3.11'", "new ; python_version >= '3.11'", "tests ; extra == 'dev'"
+    )
+    found = {wheels._name(path): path for path in (own, _wheel(tmp_path, "new", "deep>=2"))}
+    assert set(wheels._reachable(found, own, wheels._target("3.10", "x86_64"))) == {"own", "old"}
+    assert wheels._reachable(found, own, wheels._target("3.12", "x86_64")) == {
+        "own": "gpusetup",
+        "new": "new",
+        "deep": "deep>=2",
+    }
+
+
+def test_the_installed_package_is_packed_again(tmp_path: Path) -> None:
+    """Install our wheel without dependencies, pack it from there, and compare what both hold."""
+    first = wheels.own_wheel(tmp_path)
+    python = tmp_path / "venv/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", first], check=True
+    )
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); from pathlib import Path; from gpusetup.bootstrap.wheels import own_wheel\n"
+        "print(own_wheel(Path(sys.argv[2])))"
+    )
+    (tmp_path / "again").mkdir()
+    site = Path(msgspec.__file__).parents[1]
+    done = subprocess.run(
+        [python, "-c", code, site, tmp_path / "again"], check=True, capture_output=True, text=True, cwd="/"
+    )
+    with zipfile.ZipFile(first) as one, zipfile.ZipFile(done.stdout.strip()) as two:
+        assert sorted(one.namelist()) == sorted(two.namelist())
+        assert any(name.endswith("playbooks/apply.yml") for name in two.namelist())
+        same = [name for name in one.namelist() if not name.endswith("RECORD")]
+        assert all(one.read(name) == two.read(name) for name in same)
