@@ -195,18 +195,26 @@ def _published(matrix: Matrix) -> dict[int, list[DriverVersion]]:
     return by_branch
 
 
+@lru_cache(maxsize=256)
+def _specifiers(text: str) -> SpecifierSet:
+    return SpecifierSet(text, prereleases=True)
+
+
+@lru_cache(maxsize=16384)
+def _named(specifier: str, version: str) -> bool:
+    return _specifiers(specifier).contains(parsed(version))
+
+
 def matches(requirement: Requirement, versions: Iterable[str]) -> set[str]:
     """Return the versions a requirement names: by PEP 440, else (cudnn==9.10.2) as the beginning of a version."""
     versions = list(versions)
     if not requirement.specifier:
         return set(versions)
-    specifiers = SpecifierSet(requirement.specifier, prereleases=True)
+    specifier, specifiers = requirement.specifier, _specifiers(requirement.specifier)
     if requirement.component == "python":
         # The matrix knows minors; an interpreter is asked for with its patch as well (==3.12.3, >=3.10.4).
-        return {
-            minor for minor in versions if any(specifiers.contains(f"{minor}.{patch}") for patch in range(_PATCHES))
-        }
-    found = {version for version in versions if specifiers.contains(parsed(version))}
+        return {minor for minor in versions if any(_named(specifier, f"{minor}.{patch}") for patch in range(_PATCHES))}
+    found = {version for version in versions if _named(specifier, version)}
     if found or not all(part.operator == "==" for part in specifiers):
         return found
     if not all(_PLAIN.fullmatch(part.version) for part in specifiers):

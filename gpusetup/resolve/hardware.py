@@ -54,6 +54,7 @@ def _driver(space: Space, gpu: GpuKind) -> None:
             "driver",
             lambda value: value.number >= floor or value.version == installed,
             subject=gpu,
+            lasting=False,
         )
 
 

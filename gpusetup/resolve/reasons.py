@@ -165,14 +165,16 @@ def _less_preferred(space: Space, solution: Mapping[str, Value], component: str,
 
 
 def _build(space: Space, value: TorchValue, source: str) -> Reason:
-    if value.build.default and space.arch == "x86_64":
+    default = value.release.aarch64_default
+    if space.arch == "x86_64":
+        siblings = [item.build for item in cast("list[TorchValue]", space.values["torch"])]
+        default = next((build.variant for build in siblings if build.default and build.version == value.version), "")
+    if value.build.variant == default:
         text = f"{value.build.variant} is the build on PyPI"
-    else:
-        siblings = [
-            item.build for item in cast("list[TorchValue]", space.values["torch"]) if item.version == value.version
-        ]
-        default = next((build.variant for build in siblings if build.default), "none")
+    elif default:
         text = f"{value.build.variant} is the newest stable build that fits; the one on PyPI is {default}"
+    else:
+        text = f"{value.build.variant} is the newest stable build that fits; PyPI has none with CUDA for {space.arch}"
     return Reason(component="torch", rule="build-on-pypi", text=text, source=source)
 
 

@@ -32,7 +32,6 @@ def _component(name: str, text: str) -> str:
         return component
     import difflib
 
-
     close = difflib.get_close_matches(lowered, (*COMPONENTS, *ALIASES), n=1, cutoff=0.5)
     raise BadInputError(
         "GS-110",

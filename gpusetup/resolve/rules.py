@@ -96,12 +96,15 @@ def relation(matrix: Matrix, driver: DriverValue, need: CudaNeed, *, forward: bo
 
 def code_for(code: ArchCode | None, cc: str) -> str | None:
     """Return how a build runs on a GPU: `sass` (a cubin of the same major, not newer), `ptx` (upwards), or None."""
-    if code is None:
-        return None
+    return None if code is None else _way(code.targets, code.ptx, cc)
+
+
+@lru_cache(maxsize=4096)
+def _way(targets: tuple[str, ...], ptx: tuple[str, ...], cc: str) -> str | None:
     gpu = nv(cc).minor
-    if any(nv(target).minor[0] == gpu[0] and nv(target).minor[1] <= gpu[1] for target in code.targets):
+    if any(nv(target).minor[0] == gpu[0] and nv(target).minor[1] <= gpu[1] for target in targets):
         return "sass"
-    if any(nv(target).minor <= gpu for target in code.ptx):
+    if any(nv(target).minor <= gpu for target in ptx):
         return "ptx"
     return None
 

@@ -24,7 +24,19 @@ FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEFAULT_ARCH = "x86_64"
 
 
-_PAIRS: WeakKeyDictionary[Matrix, dict[tuple[Any, ...], tuple[Pair, Any]]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Matrix, dict[tuple[Any, ...], tuple[Any, Any]]] = WeakKeyDictionary()
+"""What was worked out for one request and holds for others: masks and pairs, with the values that they speak of."""
+_MOST_KNOWN = 1500
+
+
+def _remember(matrix: Matrix, name: tuple[Any, ...], work_out: Callable[[], Any], values: Any) -> Any:
+    """Return what was worked out before under this name; the name holds identities, so the values are kept with it."""
+    known = _KNOWN.setdefault(matrix, {})
+    found = known.pop(name, None) or (work_out(), values)
+    known[name] = found  # the last one is the one used last
+    if len(known) > _MOST_KNOWN:
+        del known[next(iter(known))]
+    return found[0]
 
 
 def mask_of(values: Sequence[Value], test: Callable[[Any], bool]) -> int:
@@ -60,13 +72,28 @@ class Space:
         return Problem({name: len(values) for name, values in self.values.items()}, self.constraints)
 
     def unary(
-        self, rule: str, variable: str, test: Callable[[Any], bool], *, subject: Any = None, origin: str = "rule"
+        self,
+        rule: str,
+        variable: str,
+        test: Callable[[Any], bool],
+        *,
+        subject: Any = None,
+        origin: str = "rule",
+        lasting: bool = True,
     ) -> None:
-        """Add a rule about one component; nothing is added when the component is not there or nothing fails."""
+        """Add a rule about one component; nothing is added when the component is not there or nothing fails.
+
+        What a GPU asks of the same values is the same in every request for the same CPU, so it is worked out once;
+        a rule that also looks at the request is not `lasting`.
+        """
         if variable not in self.values:
             return
         values = self.values[variable]
-        allowed = mask_of(values, test)
+        if isinstance(subject, GpuKind) and lasting:
+            name = (rule, variable, id(values), self.arch, subject)
+            allowed = _remember(self.matrix, name, lambda: mask_of(values, test), values)
+        else:
+            allowed = mask_of(values, test)
         if allowed != (1 << len(values)) - 1:
             self.constraints.append(Unary(rule, variable, allowed, subject=subject, origin=origin))
 
@@ -89,12 +116,12 @@ class Space:
         lists = (self.values[first[0]], self.values[second[0]])
         request = self.request
         name = (rule, first[0], second[0], id(lists[0]), id(lists[1]), self.arch, request.native, self.forward, subject)
-        known = _PAIRS.setdefault(self.matrix, {})
-        if name not in known:
+
+        def work_out() -> Pair:
             groups = [(side[0], grouped(values, side[1])) for side, values in zip((first, second), lists, strict=True)]
-            # The lists are kept with the pair, so that their identity stays theirs.
-            known[name] = (Pair(rule, groups[0], groups[1], test, subject=subject), lists)
-        self.constraints.append(known[name][0])
+            return Pair(rule, groups[0], groups[1], test, subject=subject)
+
+        self.constraints.append(_remember(self.matrix, name, work_out, lists))
 
     def minor(self, value: Value) -> str:
         """Return the CUDA minor that a value brings, needs or was built for."""

@@ -29,6 +29,10 @@ def _would(space: Space, request: Request) -> dict[str, Value] | None:
     return None if domains is None else optimise(changed, problem, domains, criteria(changed))
 
 
+def _fits(space: Space, request: Request) -> bool:
+    return build(space.matrix, request).problem().satisfiable()
+
+
 def suggestions(space: Space) -> tuple[str, ...]:
     """Return up to four changes, each of which alone makes the request solvable."""
     found: list[str] = []
@@ -53,9 +57,9 @@ def _tried(space: Space) -> Iterator[str]:
         solution = _would(space, msgspec.structs.replace(request, driver_candidates=None))
         if solution is not None:
             yield f"take the driver from another repository: {solution['driver'].version} would fit"
-    if request.native and _would(space, msgspec.structs.replace(request, native=False)) is not None:
+    if request.native and _fits(space, msgspec.structs.replace(request, native=False)):
         yield "leave --native away: it would fit by minor-version compatibility"
-    if not request.forward and _would(space, msgspec.structs.replace(request, forward=True)) is not None:
+    if not request.forward and _fits(space, msgspec.structs.replace(request, forward=True)):
         yield "add --forward: a cuda-compat package would let it run on this driver (data-centre GPUs only)"
     yield from _machine(space)
 
@@ -85,11 +89,11 @@ def _machine(space: Space) -> Iterator[str]:
     if request.os is not None and "python" not in space.named:
         for minor in range(15, 7, -1):
             asked = (*request.requirements, Requirement(component="python", specifier=f"==3.{minor}"))
-            if _would(space, msgspec.structs.replace(request, requirements=asked)) is not None:
+            if _fits(space, msgspec.structs.replace(request, requirements=asked)):
                 yield f"use Python 3.{minor} instead of the distribution's: add python==3.{minor}"
                 break
     for index, name in enumerate(request.gpus):
         if len(request.gpus) > 1:
             rest = request.gpus[:index] + request.gpus[index + 1 :]
-            if _would(space, msgspec.structs.replace(request, gpus=rest)) is not None:
+            if _fits(space, msgspec.structs.replace(request, gpus=rest)):
                 yield f"leave the {name} out of this host"

@@ -87,6 +87,8 @@ def _cupy(cupy: CupyValue, cuda: CudaValue) -> Iterator[str]:
 def _cudnn(value: CudnnValue) -> Iterator[str]:
     if value.leaning:
         yield f"cuDNN {value.version} has no support row of its own; it is judged by that of {value.row.version}"
+    elif value.row.confidence == "inferred":
+        yield f"cuDNN {value.version}: which GPUs it supports is known from secondary sources only"
 
 
 def _nccl(space: Space, value: NcclValue) -> Iterator[str]:

@@ -191,6 +191,8 @@ class Oracle:
 
     def names(self, wish: Any, version: str, published: list[str]) -> bool:
         parts = SpecifierSet(wish.specifier, prereleases=True)
+        if wish.component == "python":  # the candidates are minor versions; some patch release of one is meant
+            return any(f"{version}.{patch}" in parts for patch in range(40))
         if any(other in parts for other in published):
             return version in parts
         if not all(part.operator == "==" and "*" not in part.version for part in parts):
