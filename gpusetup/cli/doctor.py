@@ -106,7 +106,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     return Exit.DONE if all(finding.kind == "notice" for finding in found) else Exit.VERIFY_FAILED
 
 
-def _chunks(name: str) -> Iterator[str]:
+def _chunks(name: str) -> Iterator[bytes]:
     from gpusetup.doctor.scan import read_chunks
 
     if name == "-":

@@ -40,7 +40,7 @@ def _anchor(text: str, taken: set[str]) -> str:
     best, best_cost = "", 10**6
     for start in range(len(text) - LENGTH + 1):
         piece = text[start : start + LENGTH]
-        cost = 4 * _cost(piece[0]) + sum(map(_cost, piece))
+        cost = 12 * _cost(piece[0]) + sum(map(_cost, piece))
         if piece in _EVERYWHERE:
             cost += 200
         if piece in taken:

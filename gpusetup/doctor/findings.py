@@ -61,6 +61,6 @@ def diagnose_text(text: str) -> tuple[Finding, ...]:
     return findings(matches)
 
 
-def diagnose_chunks(chunks: Iterator[str]) -> tuple[Finding, ...]:
+def diagnose_chunks(chunks: Iterator[bytes]) -> tuple[Finding, ...]:
     """Recognise the messages of a log."""
     return findings(scan_chunks(chunks))

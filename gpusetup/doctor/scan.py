@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from gpusetup.doctor.anchors import Anchored
@@ -20,9 +21,11 @@ CHUNK = 32 * 1024 * 1024
 _LINES_AROUND = 4
 _FAR = 1200
 """A window never reaches further than this from the find, however long the lines are."""
-_ENOUGH = 40
-"""A pattern confirmed so often is only counted from then on."""
 _DIGITS = str.maketrans("0123456789", "0" * 10)
+_SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
+_KEY = 64
+_KEYS = 20_000
+"""The same text around the finds is judged once per shape; so many texts are remembered."""
 
 
 class Match(NamedTuple):
@@ -42,7 +45,10 @@ class _Prepared:
         self.patterns = catalogue().patterns()
         finds = [(number, find) for number, (_, pattern) in enumerate(self.patterns) for find in pattern.find]
         self.owner = [number for number, _ in finds]
-        self.anchored = Anchored(find for _, find in finds)
+        self.finds = [find for _, find in finds]
+        # Lines are looked at by their shape: the texts that are looked for must have lost their digits as well.
+        shapes = (find.encode("utf-8").translate(_SHAPE).decode("latin-1") for _, find in finds)
+        self.anchored = Anchored(shapes)
 
     @cache  # noqa: B019 - one instance lives as long as the program
     def expression(self, number: int) -> re.Pattern[str] | None:
@@ -91,7 +97,6 @@ class _Tally:
 
     def __init__(self) -> None:
         self.found: dict[str, Match] = {}
-        self.confirmed: dict[int, int] = {}
         self.refused: set[tuple[int, str]] = set()
 
     def add(self, cause: str, line: int, evidence: tuple[str, ...], groups: dict[str, str]) -> None:
@@ -125,34 +130,88 @@ def _confirm(tally: _Tally, number: int, text: str, at: int) -> dict[str, str] |
     return {name: value for name, value in found.groupdict().items() if value}
 
 
-def scan_chunks(chunks: Iterator[str]) -> list[Match]:
+class _Shape:
+    """What lines of one shape (equal but for their digits) may contain: patterns by their column."""
+
+    __slots__ = ("places", "seen")
+
+    def __init__(self, places: list[tuple[int, int]]) -> None:
+        self.places = places
+        self.seen: dict[str, tuple[str, ...]] = {}
+
+
+def _shapes(lines: list[bytes]) -> dict[bytes, _Shape]:
+    """Return the shapes in which a find occurs; most lines of a log have one that was looked at before."""
+    unique = list(dict.fromkeys(lines))
+    text = b"\n".join(unique).decode("latin-1")
+    starts = list(accumulate((len(line) + 1 for line in unique), initial=0))
+    found: dict[bytes, _Shape] = {}
+    index = 0
+    for hit in _prepared().anchored.hits(text):
+        while starts[index + 1] <= hit.start:
+            index += 1
+        shape = found.get(unique[index])
+        if shape is None:
+            shape = found[unique[index]] = _Shape([])
+        shape.places.append((hit.number, hit.start - starts[index]))
+    return found
+
+
+def scan_chunks(chunks: Iterator[bytes]) -> list[Match]:
     """Recognise messages in a text that comes in pieces, each beginning at the start of a line."""
-    prepared, tally, line = _prepared(), _Tally(), 1
-    for text in chunks:
-        at_line, counted = line, 0
-        for hit in prepared.anchored.hits(text):
-            number = prepared.owner[hit.number]
-            cause = prepared.patterns[number][0]
-            times = tally.confirmed.get(number, 0)
-            if times >= _ENOUGH:
-                tally.found[cause] = tally.found[cause]._replace(times=tally.found[cause].times + 1)
-                continue
-            groups = _confirm(tally, number, text, hit.start)
-            if groups is None:
-                continue
-            tally.confirmed[number] = times + 1
-            at_line, counted = at_line + text.count("\n", counted, hit.start), hit.start
-            tally.add(cause, at_line, _evidence(_line_at(text, hit.start)), groups)
-        line = at_line + text.count("\n", counted)
+    tally, first_line = _Tally(), 1
+    for raw in chunks:
+        forms = raw.translate(_SHAPE).split(b"\n")
+        shapes = _shapes(forms)
+        if shapes:
+            _look_closer(tally, raw.decode("utf-8", "replace"), forms, shapes, first_line)
+        first_line += len(forms) - 1
     return list(tally.found.values())
+
+
+def _look_closer(tally: _Tally, text: str, forms: list[bytes], shapes: dict[bytes, _Shape], first_line: int) -> None:
+    """Confirm the patterns of the lines that have a telling shape."""
+    prepared = _prepared()
+    lines = text.split("\n")
+    start = 0
+    for offset, (form, line) in enumerate(zip(forms, lines, strict=True)):
+        shape = shapes.get(form)
+        if shape is not None:
+            plain = len(line) == len(form)
+            first, last = shape.places[0][1], shape.places[-1][1]
+            key = line[first : last + _KEY] if plain else line
+            causes = shape.seen.get(key)
+            if causes is not None:
+                for cause in causes:
+                    tally.found[cause] = tally.found[cause]._replace(times=tally.found[cause].times + 1)
+            else:
+                judged = []
+                for index, column in shape.places:
+                    find = prepared.finds[index]
+                    at = column if plain else line.find(find)
+                    if at >= 0 and line.startswith(find, at):
+                        judged.append(_judge(tally, prepared.owner[index], text, start + at, first_line + offset))
+                if len(shape.seen) < _KEYS:
+                    shape.seen[key] = tuple(name for name in judged if name)
+        start += len(line) + 1
+
+
+def _judge(tally: _Tally, number: int, text: str, at: int, line: int) -> str:
+    """Return the pattern's cause when it is confirmed here, else an empty text."""
+    cause = _prepared().patterns[number][0]
+    groups = _confirm(tally, number, text, at)
+    if groups is None:
+        return ""
+    tally.add(cause, line, _evidence(_line_at(text, at)), groups)
+    return cause
 
 
 def scan(text: str) -> list[Match]:
     """Recognise messages in a text."""
-    return scan_chunks(iter([text]))
+    return scan_chunks(iter([text.encode("utf-8", "replace")]))
 
 
-def read_chunks(stream: BinaryIO) -> Iterator[str]:
+def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
     """Yield a log in pieces that end at a line; a log compressed with gzip is unpacked on the way."""
     head = stream.read(CHUNK)
     if head[:2] == b"\x1f\x8b":
@@ -166,5 +225,5 @@ def read_chunks(stream: BinaryIO) -> Iterator[str]:
         block = carry + head
         head = stream.read(CHUNK)
         cut = len(block) if not head else block.rfind(b"\n") + 1 or len(block)
-        yield block[:cut].decode("utf-8", "replace")
+        yield block[:cut]
         carry = block[cut:]

@@ -1,0 +1,73 @@
+"""One page of documentation per cause, written from the catalogue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.doctor.catalogue import catalogue, cuda_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.model.diagnosis import Cause
+
+__all__ = ["pages"]
+
+_KIND = {
+    "root": "a cause",
+    "symptom": "a symptom: it says that something is wrong, and the cause stands elsewhere",
+    "notice": "harmless",
+}
+
+
+def pages() -> dict[str, str]:
+    """Return every page by its file name, the list of all of them included."""
+    causes = sorted(catalogue().causes.values(), key=lambda cause: cause.id)
+    found = {f"{cause.id}.md": "\n".join(_page(cause)) + "\n" for cause in causes}
+    found["README.md"] = "\n".join(_list(causes)) + "\n"
+    return found
+
+
+def _page(cause: Cause) -> Iterator[str]:
+    yield f"# {cause.title}"
+    yield ""
+    yield f"`{cause.id}` · {cause.area} · {_KIND[cause.kind]}"
+    yield ""
+    yield cause.explanation
+    texts = [find for pattern in cause.patterns for find in pattern.find]
+    numbers = [error for error in cuda_errors() if error.cause == cause.id]
+    if texts or numbers:
+        yield from ("", "## Messages", "", "The doctor looks closer where it finds one of:", "")
+        for text in dict.fromkeys(texts):
+            yield f"    {text}"
+        for error in numbers:
+            yield f"    CUDA error {error.number}: {' / '.join(name for name in (error.runtime, error.driver) if name)}"
+    if cause.checks:
+        yield from ("", "## To confirm it", "", "```sh", *cause.checks, "```")
+    yield from ("", "## What helps", "")
+    for fix in cause.fixes:
+        yield f"{fix.text}"
+        yield ""
+        if fix.commands:
+            yield from ("```sh", *fix.commands, "```", "")
+    if cause.hides:
+        yield f"When it is found, these are told as its consequences: {', '.join(_link(name) for name in cause.hides)}."
+        yield ""
+    yield from ("## Sources", "")
+    for source in cause.sources:
+        yield f"- {source}"
+
+
+def _link(name: str) -> str:
+    return f"[{name}]({name}.md)"
+
+
+def _list(causes: list[Cause]) -> Iterator[str]:
+    yield "# Messages and what they mean"
+    yield ""
+    yield "One page per cause that `gpusetup doctor` knows, written from its catalogue."
+    for area in dict.fromkeys(sorted(cause.area for cause in causes)):
+        yield from ("", f"## {area}", "")
+        for cause in causes:
+            if cause.area == area:
+                yield f"- [{cause.title}]({cause.id}.md)"

@@ -1,0 +1,145 @@
+"""The catalogue's properties, one test each."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors
+from gpusetup.doctor.decode import xid
+from gpusetup.doctor.findings import diagnose_text, finding_of
+from gpusetup.doctor.pages import pages
+
+ROOT = Path(__file__).resolve().parents[3]
+FIXTURES = ROOT / "tests" / "fixtures" / "doctor"
+CAUSES = list(catalogue().causes.values())
+SAMPLES = json.loads((FIXTURES / "samples.json").read_text(encoding="utf-8"))["samples"]
+HELD_OUT = json.loads((FIXTURES / "heldout.json").read_text(encoding="utf-8"))["entries"]
+
+# Causes with patterns and without a message from a public thread yet: this list may only get shorter.
+WITHOUT_SAMPLE = set((FIXTURES / "without_sample.txt").read_text(encoding="utf-8").split())
+
+
+def every_cause(test):
+    return pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.id)(test)
+
+
+def test_there_are_enough():
+    assert len(CAUSES) >= 80
+    assert len({sample["cause"] for sample in SAMPLES}) >= 80
+
+
+@every_cause
+def test_sources(cause):
+    assert cause.sources
+    for source in cause.sources:
+        assert re.fullmatch(r"https://\S+|[\w.-]+/[\w.-]+#\d+", source), source
+
+
+@every_cause
+def test_every_cause_has_a_way_out(cause):
+    assert cause.fixes
+    assert any(fix.commands or len(fix.text) > 20 for fix in cause.fixes)
+
+
+@every_cause
+def test_texts_are_sentences(cause):
+    assert cause.explanation.endswith((".", "?"))
+    assert not cause.title.endswith(".")
+    assert all(fix.text.endswith((".", ":")) for fix in cause.fixes)
+
+
+@every_cause
+def test_hidden_causes_exist(cause):
+    assert set(cause.hides) <= set(catalogue().causes)
+    assert cause.id not in cause.hides
+
+
+def test_hiding_has_no_circle():
+    def below(name, path=()):
+        assert name not in path, path
+        for hidden in catalogue()[name].hides:
+            below(hidden, (*path, name))
+
+    for cause in CAUSES:
+        below(cause.id)
+
+
+@every_cause
+def test_expressions_compile_and_end_soon(cause):
+    hostile = ["a" * 2000, " " * 2000, "0" * 2000, "(" * 1000, "x.y:" * 500, "'a' " * 500, "error: " * 300]
+    for pattern in cause.patterns:
+        expression = re.compile(pattern.regex) if pattern.regex else None
+        for find in pattern.find:
+            for noise in hostile:
+                if expression is None:
+                    continue
+                for text in (find + noise, noise + find, find[:-1] + noise + find):
+                    began = time.perf_counter()
+                    expression.search(text)
+                    assert time.perf_counter() - began < 0.25, (pattern.regex, text[:60])
+
+
+@every_cause
+def test_a_pattern_without_expression_is_telling(cause):
+    for pattern in cause.patterns:
+        if not pattern.regex:
+            for find in pattern.find:
+                assert len(find) >= 9, find
+
+
+def test_every_cause_has_a_sample():
+    sampled = {sample["cause"] for sample in SAMPLES}
+    named = {error.cause for error in cuda_errors()}
+    without = {cause.id for cause in CAUSES if (cause.patterns or cause.id in named) and cause.id not in sampled}
+    assert without == WITHOUT_SAMPLE
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample['cause']}:{sample['thread']}")
+def test_sample_names_its_cause_first(sample):
+    assert diagnose_text(sample["text"])[0].cause == sample["cause"]
+
+
+def test_no_sample_comes_from_a_held_out_thread():
+    assert not {sample["thread"] for sample in SAMPLES} & {entry["thread"] for entry in HELD_OUT}
+
+
+def test_the_held_out_set_is_as_it_was_frozen():
+    assert sum(entry["cause"] is not None for entry in HELD_OUT) == 150
+    assert all(entry["cause"] is None or entry["cause"] in catalogue() for entry in HELD_OUT)
+
+
+def test_harmless_messages_raise_no_alarm():
+    for entry in HELD_OUT:
+        if entry["cause"] is None:
+            assert [found.cause for found in diagnose_text(entry["text"]) if found.kind != "notice"] == [], entry["thread"]
+
+
+def test_pages_are_as_generated():
+    folder = ROOT / PAGES
+    wanted = pages()
+    assert {path.name for path in folder.glob("*.md")} == set(wanted)
+    for name, text in wanted.items():
+        assert (folder / name).read_text(encoding="utf-8") == text, f"python tests/unit/doctor/write_pages.py: {name}"
+
+
+def test_findings_point_to_a_page():
+    for cause in CAUSES:
+        assert (ROOT / finding_of(cause).page).is_file()
+
+
+def test_cuda_errors():
+    numbers = [error.number for error in cuda_errors()]
+    assert numbers == sorted(set(numbers))
+    assert all(not error.cause or error.cause in catalogue() for error in cuda_errors())
+    assert {error.number: error.cause for error in cuda_errors()}[803] == "compat-shadows-driver"
+
+
+def test_xid_numbers_of_the_catalogue_are_known():
+    for cause in CAUSES:
+        if match := re.fullmatch(r"xid-(\d+)", cause.id):
+            assert re.search(rf"\b{match[1]}\b", cause.patterns[0].regex)
+    assert xid(79) is not None
+    assert xid(9999) is None

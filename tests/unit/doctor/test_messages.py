@@ -1,0 +1,135 @@
+"""Messages, numbers and logs: what is recognised, decoded, left out and counted."""
+
+import gzip
+import io
+import time
+
+import pytest
+
+from gpusetup.doctor.builds import cuda_of_driver, needs_driver, newest_torch, runs
+from gpusetup.doctor.decode import api_version, bare_numbers, capability
+from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
+from gpusetup.doctor.scan import read_chunks, scan
+from gpusetup.doctor.unwrap import one_line
+
+
+def causes(text):
+    return [finding.cause for finding in diagnose_text(text)]
+
+
+def test_an_old_driver_is_decoded_to_branch_and_builds():
+    (found,) = diagnose_text("The NVIDIA driver on your system is too old (found version 11040).")
+    told = " ".join(found.details)
+    assert found.cause == "driver-too-old"
+    assert "11.4" in told
+    assert "R470" in told
+    assert "+cu118" in told
+    assert "525.60.13" in told
+
+
+@pytest.mark.parametrize(
+    ("asked", "cause"),
+    [
+        ("802", "fabric-not-ready"),
+        ("error 803", "compat-shadows-driver"),
+        ("CUDA error: 222", "ptx-too-new"),
+        ("cudaError 209", "no-kernel-image"),
+        ("11040", "driver-too-old"),
+        ("Xid 79", "gpu-fallen-off-bus"),
+        ("xid: 13", "xid-13"),
+        ("Xid 12345", None),
+        ("SXid 20034", "sxid-fatal"),
+        ("cuda>=12.8", "container-cuda-requirement"),
+        ("42", None),
+        ("hello", None),
+        ("", None),
+    ],
+)
+def test_bare_numbers(asked, cause):
+    assert causes(asked)[:1] == ([cause] if cause else [])
+
+
+def test_a_number_in_a_sentence_is_no_message():
+    assert bare_numbers("the loss after 802 steps") == []
+    assert bare_numbers("we have 79 machines") == []
+
+
+def test_numbers():
+    assert api_version(11040) == "11.4"
+    assert api_version(13000) == "13.0"
+    assert capability("sm_90a") == "9.0"
+    assert capability("compute_120") == "12.0"
+    assert capability("8.6") == "8.6"
+    assert capability("Ampere") is None
+
+
+def test_what_runs_on_a_driver():
+    assert cuda_of_driver("470.256.02") == "11.4"
+    assert needs_driver("12.4") == "525.60.13"
+    assert runs("11.8", "470.256.02")
+    assert not runs("12.1", "470.256.02")
+    assert runs("12.8", "525.60.13")
+    build = newest_torch("470.256.02", "8.0")
+    assert build is not None
+    assert build.cuda.startswith("11.")
+
+
+def test_the_root_hides_what_it_explains():
+    text = "RuntimeError: No CUDA GPUs are available\nCUDA initialization: Error 802: system not yet initialized"
+    assert causes(text)[0] == "fabric-not-ready"
+    assert "no-cuda-device" not in causes(text)
+
+
+def test_short_texts_of_errors_need_cuda_beside_them():
+    assert causes("slurmstepd: error: Detected 1 oom-kill event, out of memory") == []
+    assert causes("mysql: unknown error") == []
+    assert causes("CUDA error: out of memory") == ["out-of-memory"]
+
+
+def test_a_message_broken_over_lines_with_prefixes():
+    text = (
+        "[  903.609564] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:1b06)\n"
+        "[  903.609564] NVRM: installed in this system is not supported by the\n"
+        "[  903.609564] NVRM: NVIDIA 590.44.01 driver release.\n"
+    )
+    assert one_line("[  1.0] NVRM: one\n[  1.1] NVRM: two") == "one two"
+    assert "gpu-not-supported-by-driver" in causes(text)
+
+
+def test_matches_are_counted_and_have_their_first_line():
+    text = "ok\n" * 10 + "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\n" * 100
+    (match,) = [match for match in scan(text) if match.cause == "gpu-fallen-off-bus"]
+    assert match.line == 11
+    assert match.times >= 100
+
+
+def test_chunks_do_not_cut_messages_and_count_lines_on(monkeypatch):
+    monkeypatch.setattr("gpusetup.doctor.scan.CHUNK", 64)
+    raw = b"noise noise noise noise\n" * 20 + b"docker: Error response from daemon: Unknown runtime specified nvidia.\n"
+    for stream in (io.BytesIO(raw), io.BytesIO(gzip.compress(raw))):
+        (found,) = diagnose_chunks(read_chunks(stream))
+        assert found.cause == "docker-runtime-unknown"
+        assert found.line == 21
+
+
+def test_broken_bytes_and_endless_lines():
+    raw = b"\xff\xfe\x00" * 1000 + b"x" * 3_000_000 + b" Failed to initialize NVML: Driver/library version mismatch"
+    (found,) = diagnose_chunks(read_chunks(io.BytesIO(raw)))
+    assert found.cause == "nvml-version-mismatch"
+    assert len(found.evidence[0]) < 500
+
+
+def test_nothing_in_nothing():
+    assert diagnose_text("") == ()
+    assert diagnose_chunks(read_chunks(io.BytesIO(b""))) == ()
+
+
+@pytest.mark.slow
+def test_a_log_of_50_mb_takes_less_than_three_seconds():
+    line = "node1:4187:5023 [3] NCCL INFO Channel 05/0 : 3[3] -> 4[4] via P2P/CUMEM/read, step 17 loss 2.31 torch cuda\n"
+    log = (line * (50 * 1024 * 1024 // len(line)) + "CUDA error: an illegal memory access was encountered\n").encode()
+    diagnose_text("warm")
+    began = time.process_time()
+    (found,) = diagnose_chunks(read_chunks(io.BytesIO(log)))
+    assert found.cause == "illegal-address"
+    assert time.process_time() - began < 3
