@@ -114,7 +114,9 @@ def test_the_held_out_set_is_as_it_was_frozen():
 def test_harmless_messages_raise_no_alarm():
     for entry in HELD_OUT:
         if entry["cause"] is None:
-            assert [found.cause for found in diagnose_text(entry["text"]) if found.kind != "notice"] == [], entry["thread"]
+            assert [found.cause for found in diagnose_text(entry["text"]) if found.kind != "notice"] == [], entry[
+                "thread"
+            ]
 
 
 def test_pages_are_as_generated():

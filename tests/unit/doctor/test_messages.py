@@ -126,7 +126,9 @@ def test_nothing_in_nothing():
 
 @pytest.mark.slow
 def test_a_log_of_50_mb_takes_less_than_three_seconds():
-    line = "node1:4187:5023 [3] NCCL INFO Channel 05/0 : 3[3] -> 4[4] via P2P/CUMEM/read, step 17 loss 2.31 torch cuda\n"
+    line = (
+        "node1:4187:5023 [3] NCCL INFO Channel 05/0 : 3[3] -> 4[4] via P2P/CUMEM/read, step 17 loss 2.31 torch cuda\n"
+    )
     log = (line * (50 * 1024 * 1024 // len(line)) + "CUDA error: an illegal memory access was encountered\n").encode()
     diagnose_text("warm")
     began = time.process_time()

@@ -1,0 +1,59 @@
+"""The bundle holds no secrets; the watch says each finding once."""
+
+import os
+import tarfile
+
+import pytest
+
+from gpusetup.doctor.bundle import mask, write
+from gpusetup.doctor.watch import message_of_record, watch
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=hunter2hunter2",
+        "NGC_API_KEY: hunter2hunter2",
+        '{"token": "hunter2hunter2"}',
+        "Authorization: Bearer hunter2hunter2",
+        "proxy http://user:hunter2hunter2@proxy:3128/",
+        "export HF_TOKEN=hunter2hunter2",
+        "-----BEGIN RSA PRIVATE KEY-----\nhunter2hunter2\n-----END RSA PRIVATE KEY-----",
+        "AWS_SECRET_ACCESS_KEY='hunter2hunter2'",
+        "hf_hunter2hunter2hunter2",
+    ],
+)
+def test_secrets_are_masked(text):
+    assert "hunter2hunter2" not in mask(text)
+
+
+def test_what_is_no_secret_stays():
+    text = "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\nCUDA_VISIBLE_DEVICES=0,1\n"
+    assert mask(text) == text
+
+
+def test_the_archive_has_a_manifest_and_belongs_to_its_owner(tmp_path):
+    path = tmp_path / "b.tar.gz"
+    manifest = write(path, {"a.txt": b"one", "files/etc/b": b"two"})
+    assert len(manifest) == 2
+    assert os.stat(path).st_mode & 0o777 == 0o600
+    with tarfile.open(path) as archive:
+        assert sorted(archive.getnames()) == [
+            "gpusetup-bundle/MANIFEST",
+            "gpusetup-bundle/a.txt",
+            "gpusetup-bundle/files/etc/b",
+        ]
+
+
+def test_watch_says_each_finding_once():
+    said = []
+    line = "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus."
+    other = line.replace("41:00", "61:00")
+    clock = iter(range(1000))
+    watch(iter(["", line, line, "harmless", other]), lambda: None, said.append, clock=lambda: float(next(clock)))
+    assert [finding.cause for finding in said] == ["gpu-fallen-off-bus", "gpu-fallen-off-bus"]
+
+
+def test_records_of_kmsg():
+    assert message_of_record("4,1234,567,-;NVRM: Xid; more") == "NVRM: Xid; more"
+    assert message_of_record("plain") == "plain"
