@@ -132,11 +132,16 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
     if arguments.inventory is None:
         from gpusetup.verify.local import observe_here
 
+        if sys.stderr.isatty():
+            print(f"looking at this machine, level {ask.level} …", file=sys.stderr)
         return ask.level, {LOCAL_NAME: observe_here(ask, os.environ)}, {}, set()
     from gpusetup.cli.session import open_session
+    from gpusetup.drive.progress import watch
     from gpusetup.verify.fleet import observe_fleet
 
-    observed = observe_fleet(open_session(arguments), ask)
+    session = open_session(arguments)
+    with watch(sys.stderr, phase="verify") as observer:
+        observed = observe_fleet(session, ask, observer)
     documents = {name: host.document for name, host in observed.items() if host.document is not None}
     problems = {name: host.problem for name, host in observed.items() if host.document is None}
     return ask.level, documents, problems, {name for name, host in observed.items() if host.unreachable}

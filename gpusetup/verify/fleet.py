@@ -46,15 +46,16 @@ def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) 
 
 
 def _variables(ask: Ask) -> dict[str, Any]:
-    return {
+    found: dict[str, Any] = {
         "gpu_verify_level": ask.level,
-        "gpu_verify_python": ask.python or "",
         "gpu_verify_cuda_home": ask.cuda_home or "",
         "gpu_verify_gpus": list(ask.gpus or ()),
         "gpu_verify_minutes": ask.minutes,
         "gpu_verify_components": list(ask.components),
         "gpu_verify_fail": False,
     }
+    # Left alone, each host's own inventory says which Python it is.
+    return found | ({"gpu_verify_python": ask.python} if ask.python is not None else {})
 
 
 def _observed(host: HostProgress) -> Observed:

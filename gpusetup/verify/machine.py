@@ -46,7 +46,13 @@ class Wanted:
 
     def has(self, component: str) -> bool | None:
         """Tell whether the component is part of the stack; None when nothing says what the stack is."""
-        return component in self.stack if self.known else None
+        return self.stack.get(component) is not None if self.known else None
+
+    def packages(self, group: str) -> bool:
+        """Tell whether the host's record has system packages of a group (`cuda`, `containers`): not wheels."""
+        wanted = self._lock.get("wanted")
+        packages = wanted.get("packages") if isinstance(wanted, dict) else None
+        return bool(packages.get(group)) if isinstance(packages, dict) else False
 
 
 class Machine:

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 
-CONNECT_DEADLINE = 60
+CONNECT_DEADLINE = 120
 
 
 def measure(team, plan):

@@ -99,16 +99,11 @@ def observe(request):
             document["sections"]["interpreter"] = python
             team = measure.Team(python["path"], gpus, scratch, request)
             try:
-                work = frameworks.start(python["path"], request, scratch, collection)
-                if python["path"]:
-                    document["sections"]["workers"] = team.start()
-                document["sections"].update(work.finish())
-                if depth > 1 and python["path"]:
-                    document["sections"].update(team.full(collection))
-                if depth > 2 and python["path"]:
-                    document["sections"]["stress"] = team.stress()
                 if request.get("hosts") and python["path"]:
+                    document["sections"]["workers"] = team.start(("hello", "open"))
                     document["sections"]["hosts"] = fleet.measure(team, request["hosts"])
+                else:
+                    document["sections"].update(on_the_gpus(team, python["path"], depth, request, scratch, collection))
             finally:
                 team.close()
         document.update({"quick": collection.finish(), "collector_seconds": collection.seconds})
@@ -116,6 +111,20 @@ def observe(request):
         shutil.rmtree(scratch, ignore_errors=True)
     document["seconds"] = round(time.time() - started, 3)
     return document
+
+
+def on_the_gpus(team, python, depth, request, scratch, collection):
+    """Everything above `quick`; the frameworks' processes have ended before anything is measured."""
+    found = {}
+    work = frameworks.start(python, request, scratch, collection)
+    if python:
+        found["workers"] = team.start()
+    found.update(work.finish())
+    if depth > 1 and python:
+        found.update(team.full(collection))
+    if depth > 2 and python:
+        found["stress"] = team.stress()
+    return found
 
 
 def main():

@@ -9,7 +9,7 @@ from gpusetup.verify.machine import Wanted
 from tests.unit.verify.verify_documents import captured, differences, results, verdicts
 
 
-@pytest.mark.parametrize("name", ["h200-x1-smoke", "h200-x1-full", "h200-x1-stress", "h200-x4-full"])
+@pytest.mark.parametrize("name", ["h200-x1-smoke", "h200-x1-full", "h200-x1-stress", "h200-x2-full", "h200-x4-full"])
 def test_real_runs_pass(name):
     found = results(captured(name))
     assert [result.id for result in found.values() if result.verdict == "fail"] == []
@@ -268,6 +268,15 @@ def test_a_rank_that_hangs():
     assert "120 s" in found.text
 
 
+def test_a_worker_that_was_stopped_on_a_real_gpu_costs_its_own_measurement_alone():
+    """Captured on two GPUs while the first worker was stopped (SIGSTOP) during the matrix products."""
+    found = results(captured("h200-x2-worker-stopped"))
+    failed = {name for name, result in found.items() if result.verdict == "fail"}
+    assert failed == {"matrix.bf16", "matrix.fp16", "matrix.fp32", "matrix.tf32"}
+    assert "no answer within 6 s" in found["matrix.bf16"].text
+    assert found["nccl.all-reduce"].verdict == "pass", "a new worker took part"
+
+
 def test_a_busy_gpu_is_measured_gently_and_not_judged():
     found = results(captured("h200-x1-busy"))
     assert found["gpu.idle"].verdict == "warn"
@@ -328,3 +337,26 @@ def test_an_error_that_came_with_the_load():
     broken = captured("h200-x1-stress")
     broken["sections"]["stress"]["after"]["kernel_log"]["lines"].append("NVRM: Xid (PCI:0000:00:06): 63, pid=1")
     assert differences(healthy, broken) == {"stress.ecc": "fail"}
+
+
+def test_what_the_lock_installs_as_packages_must_be_there():
+    """A toolkit that comes as wheels brings no nvcc; one that comes as packages does."""
+    document = captured("h200-x1-smoke")
+    del document["sections"]["nvcc"]
+    stack = {"cuda": {"version": "13.0.2"}, "torch": None}
+    assert verdicts(document, Wanted({"stack": stack}))["nvcc.program"] == "skip"
+    packaged = Wanted(
+        {
+            "stack": stack,
+            "wanted": {
+                "packages": {
+                    "cuda": [{"name": "cuda-toolkit-13-0"}],
+                    "containers": [{"name": "nvidia-container-toolkit"}],
+                }
+            },
+        }
+    )
+    assert verdicts(document, packaged)["nvcc.program"] == "fail"
+    assert verdicts(document, packaged)["container.toolkit"] == "fail"
+    del document["sections"]["torch"]
+    assert verdicts(document, Wanted({"stack": stack}))["torch.cuda"] == "skip", "null in a lock means not part of it"

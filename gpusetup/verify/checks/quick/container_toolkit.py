@@ -27,7 +27,7 @@ def judge(machine: Machine) -> Finding:
     found = machine.collected("containers")
     answer = found.get("ctk") or {}
     if answer.get("error") == "missing":
-        if machine.wanted.has("container-toolkit"):
+        if machine.wanted.packages("containers"):
             return Finding("fail", "the lock has the container toolkit, and it is not installed")
         return Finding("skip", "the container toolkit is not installed")
     if answer.get("rc") != 0:

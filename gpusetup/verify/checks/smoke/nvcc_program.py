@@ -27,8 +27,8 @@ def judge(machine: Machine) -> Finding:
     """Judge compiling and running."""
     answer = machine.sections.get("nvcc")
     if not isinstance(answer, dict):
-        if machine.wanted.has("cuda"):
-            return Finding("fail", "the lock has the CUDA toolkit, and there is no nvcc")
+        if machine.wanted.packages("cuda"):
+            return Finding("fail", "the lock has the CUDA toolkit's packages, and there is no nvcc")
         return Finding("skip", "no CUDA toolkit is installed")
     if answer.get("error") == "compile":
         last = [line for line in str(answer.get("message")).splitlines() if "error" in line.lower()] or str(

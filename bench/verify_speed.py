@@ -1,0 +1,74 @@
+# ruff: noqa: E501 - printed rows
+"""What verification costs beside the GPU's own time: looking at this machine, judging a captured one, reporting."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.report.formats import FORMATS, render
+from gpusetup.report.verification import verification_report
+from gpusetup.verify.judge import judge
+from gpusetup.verify.local import probe_path
+from gpusetup.verify.machine import Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CAPTURE = Path(__file__).resolve().parents[1] / "tests/fixtures/observations/h200-x4-full.json"
+QUICK_BOUND = 3.0
+
+
+def median(work: Callable[[], object], times: int = 5) -> float:
+    """Seconds, the median of some runs."""
+    found = []
+    for _ in range(times):
+        started = time.perf_counter()
+        work()
+        found.append(time.perf_counter() - started)
+    return statistics.median(found)
+
+
+def main() -> int:
+    document = json.loads(CAPTURE.read_text(encoding="utf-8"))
+    bare = median(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True))
+    probe = median(
+        lambda: subprocess.run(
+            [sys.executable, str(probe_path())], input=b'{"level": "quick"}', capture_output=True, check=True
+        )
+    )
+    command = median(
+        lambda: subprocess.run(
+            [sys.executable, "-m", "gpusetup", "verify", "--level", "quick", "--format", "json"],
+            capture_output=True,
+            check=False,
+        )
+    )
+    print(f"python3 -c pass                  {bare * 1e3:8.0f} ms")
+    print(f"the probe, level quick, here     {probe * 1e3:8.0f} ms  {probe / bare:6.1f} x")
+    print(
+        f"gpusetup verify --level quick    {command * 1e3:8.0f} ms  {command / bare:6.1f} x  (bound {QUICK_BOUND:g} s)"
+    )
+    judge(Machine(document))
+    print(
+        f"judging a machine with 4 GPUs    {median(lambda: judge(Machine(document))) * 1e3:8.1f} ms, {len(judge(Machine(document)))} checks"
+    )
+    hosts = {f"gpu{number}": document for number in range(16)}
+    report = verification_report(hosts, level="full", started=datetime.now(timezone.utc), seconds=1)
+    for name in FORMATS:
+        render(report, name)
+        seconds = median(lambda name=name: render(report, name), 3)  # type: ignore[misc]
+        print(
+            f"report on 16 such machines, {name:<10} {seconds * 1e3:8.1f} ms, {len(render(report, name)) / 1024:,.0f} KiB"
+        )
+    return int(command > QUICK_BOUND)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
