@@ -15,9 +15,9 @@ def found() -> dict[str, str]:
     told = {}
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
-            if not path.stem.startswith("_"):
-                told[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
+        runs = any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body)
+        if runs and not path.stem.startswith("_"):
+            told[path.stem] = (ast.get_docstring(tree) or "").partition("\n")[0]
     return told
 
 

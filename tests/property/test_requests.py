@@ -1,0 +1,98 @@
+"""Laws of requests: they survive being printed, their order says nothing, and a GPU more never helps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from gpusetup.errors import BadInputError, NoStackError
+from gpusetup.model.request import COMPONENTS, Request
+from gpusetup.resolve.api import fits, resolve
+from gpusetup.resolve.requests import parse_requirement, parse_requirements
+from tests.property.worlds import GPUS, SHIPPED, questions
+
+versions = st.from_regex(r"\A[1-9][0-9]{0,2}(\.[0-9]{1,3}){0,2}\Z")
+parts = st.one_of(
+    st.builds(lambda op, version: op + version, st.sampled_from((">=", "<=", "!=", "<", ">", "==")), versions),
+    st.builds(lambda version: f"=={version}.*", versions),
+)
+specifiers = st.lists(parts, max_size=3).map(",".join)
+
+
+@given(st.sampled_from(COMPONENTS), specifiers, st.sampled_from(("", "", "+cu118", "+cu130")))
+def test_a_requirement_survives_being_printed(component: str, specifier: str, variant: str) -> None:
+    if component != "torch" or not specifier or specifier.endswith("*"):
+        variant = ""
+    once = parse_requirement(component + specifier + variant)
+    assert parse_requirement(str(once)) == once
+    assert once.component == component
+    assert once.variant == variant.lstrip("+")
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_requirement_or_bad_input(text: str) -> None:
+    try:
+        parse_requirement(text)
+    except BadInputError as error:
+        refused = error
+    else:
+        return
+    assert refused.path
+    assert refused.hint
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ("torch>=2.4", "cuda>=12", "cudnn", "nccl", "cupy", "jax", "driver<600", "python>=3.10", "torch<2.12")
+        ),
+        unique=True,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_of_requirements_says_nothing(texts: list[str], dice: Any) -> None:
+    shuffled = list(texts)
+    dice.shuffle(shuffled)
+    one, other = parse_requirements(texts), parse_requirements(shuffled)
+    assert one == other
+    assert _answer(Request(requirements=one)) == _answer(Request(requirements=tuple(reversed(other))))
+
+
+def _answer(request: Request) -> Any:
+    try:
+        return resolve(request, SHIPPED).stack
+    except NoStackError as error:
+        return sorted(item["rule"] for item in error.to_document()["conflict"])
+
+
+@given(questions(), st.sampled_from(GPUS))
+def test_a_gpu_more_never_widens_what_fits(question: Any, gpu: str) -> None:
+    matrix, request = question
+    # A GPU that exists beside one CPU alone may say which CPU is meant: that is another question.
+    assume(request.arch is not None or gpu not in ("gh200", "t4g"))
+    more = msgspec.structs.replace(
+        request, gpus=(*request.gpus, gpu), gpu_count=max(request.gpu_count, len(request.gpus) + 1)
+    )
+    if fits(more, matrix):
+        assert fits(request, matrix)
+
+
+@given(questions())
+def test_what_resolves_fits_and_stays_when_installed(question: Any) -> None:
+    matrix, request = question
+    try:
+        chosen = resolve(request, matrix).stack.driver
+    except NoStackError:
+        assert not fits(request, matrix)
+        return
+    assert fits(request, matrix)
+    assert chosen is not None
+    again = msgspec.structs.replace(
+        request, installed_driver=chosen.version, installed_module=chosen.module, vgpu_guest=False
+    )
+    kept = resolve(again, matrix).stack.driver
+    assert kept is not None
+    assert (kept.version, kept.module) == (chosen.version, chosen.module), "a second run changes the driver"

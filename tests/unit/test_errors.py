@@ -1,0 +1,65 @@
+"""Errors say what, where, why and what to do; the gravest decides for a fleet."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from gpusetup import errors
+from gpusetup.errors import BadInputError, Exit, GpuSetupError, NoStackError, gravest
+
+GRAVITY = [130, 1, 7, 8, 6, 5, 4, 3, 9, 0]
+"""As the contract orders the exits of a fleet."""
+
+
+def test_the_gravest_exit_of_a_fleet() -> None:
+    for graver, lighter in itertools.combinations(GRAVITY, 2):
+        assert gravest([Exit(lighter), Exit(graver), Exit(lighter)]) == graver
+    assert gravest([]) is Exit.DONE
+
+
+def test_every_exit_but_the_command_lines_own_has_its_gravity() -> None:
+    assert {*GRAVITY, Exit.COMMAND_LINE} == set(Exit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("BadInputError", 3),
+        ("NoStackError", 4),
+        ("PreflightError", 5),
+        ("UnreachableError", 6),
+        ("HostFailedError", 7),
+        ("VerifyFailedError", 8),
+        ("InterruptedRunError", 130),
+        ("GpuSetupError", 1),
+    ],
+)
+def test_exit_codes(kind: str, code: int) -> None:
+    assert getattr(errors, kind)("GS-000", "x").exit == code
+
+
+def test_a_document_says_what_is_known_and_always_path_and_hint() -> None:
+    document = BadInputError("GS-111", "no", note="because").to_document()
+    assert document == {
+        "schema": "gpusetup/error/1",
+        "ok": False,
+        "error": {"reference": "GS-111", "message": "no", "path": "", "note": "because", "hint": ""},
+    }
+
+
+def test_a_file_name_that_is_not_utf8_still_makes_a_document() -> None:
+    document = BadInputError("GS-111", "no", path="/tmp/\udcff").to_document()
+    assert json.loads(json.dumps(document, ensure_ascii=False).encode())["error"]["path"] == "/tmp/\\udcff"
+
+
+def test_a_refusal_carries_its_conflict() -> None:
+    conflict = {"schema": "gpusetup/stack/1", "ok": False, "conflict": [], "suggestions": []}
+    assert NoStackError("GS-210", "no", document=conflict).to_document() is conflict
+    assert NoStackError("GS-210", "no").to_document()["error"]["reference"] == "GS-210"
+
+
+def test_the_message_is_the_exceptions_text() -> None:
+    assert str(GpuSetupError("GS-1", "what happened")) == "what happened"
