@@ -134,7 +134,7 @@ def nvidia_on_el(repositories: Repositories, version: str = "580.159.04", **more
             source("nvidia-cuda", repositories.url("rhel9")),
             source("epel-stand-in", repositories.rocky + "/epel"),
         ],
-        "gpu_packages_streams": [{"module": "nvidia-driver", "stream": version.split(".")[0] + "-open"}],
+        "gpu_packages_streams": [{"module": "nvidia-driver", "stream": version.partition(".")[0] + "-open"}],
         "gpu_packages_prerequisites": [package("kernel-devel")],
         "gpu_driver_packages": [
             package("kmod-nvidia-open-dkms", f"{version}-*"),
