@@ -1,0 +1,126 @@
+"""Ten mixed hosts at once, stand-in packages: right flavour, right names, fabric manager only where switches are."""
+
+import json
+
+import pytest
+
+from tests.lab.applying import apply, gpusetup
+
+HOSTS = {
+    "u24-t4": {"flavour": "ubuntu2404-like", "machine": "t4"},
+    "u22-v100": {"flavour": "ubuntu2204-like", "machine": "v100"},
+    "u24-switch": {"flavour": "ubuntu2404-like", "machine": "h200-x8-nvswitch"},
+    "u24-guest": {"flavour": "ubuntu2404-like", "machine": "h200-x8"},
+    "d12-t4": {"flavour": "debian12", "machine": "t4-x4"},
+    "d12-v100": {"flavour": "debian12", "machine": "v100"},
+    "d12-none": {"flavour": "debian12", "machine": "none"},
+    "r9-v100": {"flavour": "rocky9-like", "machine": "v100-x8"},
+    "r9-switch": {"flavour": "rocky9-like", "machine": "h200-x8-nvswitch"},
+    "r9-none": {"flavour": "rocky9-like", "machine": "none"},
+}
+PROPRIETARY = {"u22-v100", "d12-v100", "r9-v100"}
+SWITCHES = {"u24-switch", "r9-switch"}
+WITHOUT = {"d12-none", "r9-none"}
+
+
+@pytest.fixture
+def fleet(lab_hosts, lab_inventory, lab_repositories):
+    hosts = dict(zip(HOSTS, lab_hosts(**HOSTS), strict=True))
+    base, key = lab_repositories.base, f"{lab_repositories.base}/lab-key.asc"
+    epel = [
+        {
+            "name": "epel",
+            "urls": [f"{lab_repositories.rocky}/epel"],
+            "fingerprints": [lab_repositories.fingerprint],
+            "key": key,
+        }
+    ]
+    variables = {
+        "gpusetup_source": base,
+        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
+        "gpusetup_source_key": key,
+        "gpusetup_components": '["driver"]',
+        "gpusetup_driver": "580.*",
+    }
+    enterprise = {
+        host: {"gpusetup_extra_sources": json.dumps(epel)} for name, host in hosts.items() if name.startswith("r9")
+    }
+    return hosts, lab_inventory(list(hosts.values()), variables, enterprise)
+
+
+@pytest.mark.slow
+def test_ten_mixed_hosts_at_once(fleet, tmp_path):
+    hosts, inventory = fleet
+    names = {host.name: word for word, host in hosts.items()}
+    first = apply(tmp_path, inventory)
+    assert first.code == 0, first.out + first.err
+    outcomes = {names[name]: outcome for name, outcome in first.hosts.items()}
+    assert {word for word, outcome in outcomes.items() if outcome["state"] == "nothing-to-do"} == WITHOUT
+    assert {word for word, outcome in outcomes.items() if outcome["state"] == "done"} == set(HOSTS) - WITHOUT
+    for word, outcome in outcomes.items():
+        assert outcome["simulated"], word
+        if word in WITHOUT:
+            assert outcome["actions"] == []
+            continue
+        assert outcome["stack"]["driver"]["module"] == ("proprietary" if word in PROPRIETARY else "open"), word
+        assert outcome["reboot"], word
+        _look(word, hosts[word])
+
+    second = apply(tmp_path, inventory)
+    assert second.code == 0, second.out + second.err
+    states = {names[name]: outcome["state"] for name, outcome in second.hosts.items()}
+    assert states == {word: "nothing-to-do" if word in WITHOUT else "unchanged" for word in HOSTS}
+    assert sum(outcome["changed"] for outcome in second.hosts.values()) == 0
+    assert second.operations <= 5 * len(hosts), second.operations
+    print(f"ten hosts: first {first.seconds:.1f} s, second {second.seconds:.1f} s, {second.operations} operations")
+
+
+def _look(word, host):
+    """See for ourselves, on the host."""
+    if word.startswith("r9"):
+        installed = host.ssh("rpm", "-qa").stdout
+        assert ("kmod-nvidia-latest-dkms" in installed) is (word in PROPRIETARY)
+        assert ("nvidia-fabricmanager" in installed) is (word in SWITCHES)
+        return
+    installed = host.ssh("dpkg-query", "-W").stdout
+    assert ("nvidia-fabricmanager" in installed) is (word in SWITCHES), installed
+    flavoured = {
+        "u2": ("nvidia-dkms-580-open", "nvidia-dkms-580\t"),
+        "d1": ("nvidia-kernel-open-dkms", "nvidia-kernel-dkms\t"),
+    }[word[:2]]
+    assert flavoured[word in PROPRIETARY] in installed
+    assert flavoured[word not in PROPRIETARY] not in installed
+    held = host.ssh("apt-mark", "showhold").stdout
+    assert "nvidia" in held
+    assert (
+        "blacklist nouveau"
+        in host.ssh("cat", "/etc/modprobe.d/gpusetup-nouveau.conf", check=False).stdout
+        + host.ssh("grep", "-rhs", "blacklist nouveau", "/etc/modprobe.d").stdout
+    )
+    if word in SWITCHES:
+        assert host.ssh("systemctl", "is-enabled", "nvidia-fabricmanager").stdout.strip() == "enabled"
+
+
+def test_plan_changes_nothing_and_an_old_plan_is_refused(lab_hosts, lab_inventory, lab_repositories, tmp_path):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    key = f"{lab_repositories.base}/lab-key.asc"
+    variables = {"gpusetup_source": lab_repositories.base, "gpusetup_source_fingerprints": lab_repositories.fingerprint,
+                 "gpusetup_source_key": key, "gpusetup_components": '["driver"]', "gpusetup_driver": "580.*"}  # fmt: skip
+    inventory = lab_inventory([host], variables)
+    before = host.ssh(
+        "sh", "-c", "dpkg-query -W; find /etc /var/lib/gpusetup -newer /etc/hostname -type f 2>/dev/null | sort"
+    ).stdout
+    plan = gpusetup(tmp_path, "plan", inventory, "--format", "json", "--exit-code", "--out", tmp_path / "plan.json")
+    assert plan.code == 9, plan.err
+    assert (
+        host.ssh(
+            "sh", "-c", "dpkg-query -W; find /etc /var/lib/gpusetup -newer /etc/hostname -type f 2>/dev/null | sort"
+        ).stdout
+        == before
+    )
+    text = gpusetup(tmp_path, "plan", inventory).out
+    assert max(map(len, text.splitlines())) <= 80
+    inventory.write_text(inventory.read_text().replace("=580.*", "=570.*"))
+    stale = apply(tmp_path, inventory, "--plan", tmp_path / "plan.json")
+    assert stale.code == 3
+    assert "GS-411" in stale.out

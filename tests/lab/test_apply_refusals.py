@@ -1,0 +1,115 @@
+"""Bad input and bad states: a clear verdict per host, the right exit code, nothing half done, others go on."""
+
+import json
+
+import pytest
+
+from tests.lab.applying import apply
+
+
+@pytest.fixture
+def wishes(lab_repositories):
+    return {
+        "gpusetup_source": lab_repositories.base,
+        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
+        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
+        "gpusetup_components": '["driver"]',
+        "gpusetup_driver": "580.*",
+    }
+
+
+def packages(host):
+    return host.ssh("dpkg-query", "-W").stdout
+
+
+def refusals(outcome):
+    return " ".join(refusal["message"] for refusal in outcome["refusals"])
+
+
+def test_an_unreachable_host_does_not_stop_the_others(lab_hosts, lab_inventory, wishes, tmp_path):
+    good, gone = lab_hosts(good={"flavour": "ubuntu2404-like", "machine": "none"}, gone={"machine": "none"})
+    gone.cut_network()
+    done = apply(tmp_path, lab_inventory([good, gone], wishes), ANSIBLE_TIMEOUT="5")
+    assert done.code == 6, done.out
+    assert done.hosts[gone.name]["state"] == "unreachable"
+    assert done.hosts[good.name]["state"] == "nothing-to-do"
+
+
+def test_wrong_and_missing_sudo_rights(lab_hosts, lab_inventory, wishes, tmp_path):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    before = packages(host)
+    inventory = lab_inventory([host], {**wishes, "ansible_user": "ops"})
+    wrong = apply(tmp_path, inventory, "-K", stdin="not-the-password\n")
+    assert wrong.code == 5, wrong.out
+    assert "not-the-password" not in wrong.out + wrong.err
+    missing = apply(tmp_path, inventory)
+    assert missing.code == 5
+    assert "sudo" in json.dumps(missing.hosts).lower() or "password" in json.dumps(missing.hosts).lower()
+    assert packages(host) == before
+    right = apply(tmp_path, inventory, "-K", "--check", stdin="lab-password\n")
+    assert right.hosts[host.name]["state"] != "refused", right.out
+    state = "".join(path.read_text(errors="replace") for path in (tmp_path / "state").rglob("*") if path.is_file())
+    assert "lab-password" not in state
+    assert "not-the-password" not in state
+
+
+def test_no_space(lab_hosts, lab_inventory, wishes, tmp_path):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4", disks={"/": 900})
+    host.fill_disk("/", leave_mib=60)
+    before = packages(host)
+    done = apply(tmp_path, lab_inventory([host], wishes))
+    assert done.code == 5, done.out
+    assert "MB" in refusals(done.hosts[host.name])
+    assert packages(host) == before
+
+
+@pytest.mark.parametrize(("fault", "where", "code"), [("503", "all", 6), ("404", "all", 6), ("wrong-key", "index", 5)])
+def test_a_mirror_that_is_down_or_lies(
+    lab_hosts, lab_inventory, lab_repositories, wishes, tmp_path, fault, where, code
+):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    before = packages(host)
+    broken = lab_repositories.with_fault(f"apply{fault.replace('-', '')}", fault, where)
+    done = apply(tmp_path, lab_inventory([host], {**wishes, "gpusetup_source": broken.base}))
+    assert done.code in {5, code}, done.out
+    assert done.hosts[host.name]["state"] == "refused"
+    assert packages(host) == before
+
+
+def test_a_wrong_key_is_refused(lab_hosts, lab_inventory, lab_repositories, wishes, tmp_path):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    before = packages(host)
+    wrong = {**wishes, "gpusetup_source_fingerprints": lab_repositories.wrong_fingerprint}
+    done = apply(tmp_path, lab_inventory([host], wrong))
+    assert done.code == 5, done.out
+    assert packages(host) == before
+
+
+def test_hostile_names_and_unknown_variables(lab_hosts, lab_inventory, wishes, tmp_path):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="none")
+    inventory = lab_inventory([host], wishes)
+    owned = tmp_path / "owned"
+    hostile = [f'"-oProxyCommand=touch {owned}"', f'"a;touch {owned}"', f'"$(touch {owned})"', '"../../etc"']
+    inventory.write_text(inventory.read_text().replace("[lab]\n", "[lab]\n" + "\n".join(hostile) + "\n", 1))
+    done = apply(tmp_path, inventory)
+    assert done.code == 3, done.out
+    assert done.hosts[host.name]["state"] == "nothing-to-do"
+    assert sum(outcome["state"] == "refused" for outcome in done.hosts.values()) == len(hostile)
+    assert not owned.exists()
+
+    unknown = lab_inventory([host], {**wishes, "gpusetup_sorce": "distro"})
+    done = apply(tmp_path, unknown)
+    assert done.code == 3
+    assert "gpusetup_source" in done.document["error"]["hint"]
+
+
+def test_apt_lock_held(lab_hosts, lab_inventory, wishes, tmp_path):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    holder = (
+        "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); "
+        "fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(25)"
+    )
+    host.ssh("systemd-run", "--quiet", "python3", "-c", holder)
+    done = apply(tmp_path, lab_inventory([host], wishes), "--verify", "never")
+    assert done.code == 0, done.out
+    assert done.hosts[host.name]["state"] == "done"
