@@ -9,6 +9,7 @@ examples:
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.options import add_output, add_request, add_requirements
@@ -178,6 +179,8 @@ def _cell(name: str, row: dict[str, Any]) -> str:
         plain = [text for text in value if not text.endswith("t")]
         return f"{plain[0]}-{plain[-1].partition('.')[2]}" if plain else "none"
     if name in ("archs", "cuda") and isinstance(value, list):
+        if name == "archs" and len(value) == 1:
+            return f"from {value[0]}"  # the upper end is open, or nobody measured it
         return f"{value[0]} - {value[-1]}" if len(value) > 1 else "".join(value)
     return str(value)
 
@@ -196,5 +199,5 @@ def _printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str, besi
     text = table(names, cells)
     for name, versions in beside.items():
         shown = ", ".join(versions[:6]) + (f" and {len(versions) - 6} older" if len(versions) > 6 else "")
-        text += f"\n{name:<10}  {shown or 'none'}"
+        text += "\n" + textwrap.fill(f"{name:<10}  {shown or 'none'}", 80, subsequent_indent=" " * 12)
     return text + ("\n" if beside else "")

@@ -54,7 +54,9 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
         yield f"driver {value.version} is not in the matrix{nearest}; its branch decides"
     if value.ended:
         day = branch.eol if branch.eol != "unknown" else "an unknown day"
-        yield f"driver branch R{branch.branch} is past its end of life ({day}); no supported branch fits this request"
+        given = value.version == space.request.driver
+        why = "plan its replacement" if given else "no supported branch fits this request"
+        yield f"driver branch R{branch.branch} is past its end of life ({day}); {why}"
     for gpu in space.gpus:
         if gpu.min_driver is not None and value.number < nv(gpu.min_driver):
             yield f"{gpu.label} is listed from driver {gpu.min_driver} on; {value.version} is older"

@@ -1,0 +1,324 @@
+"""What software asks: relations to the driver, CUDA majors, Python and glibc, libraries inside wheels, named releases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.request import DriverCandidate
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+
+
+def rules_of(resolution: Any, component: str) -> set[str]:
+    return {reason.rule for reason in resolution.reasons if reason.component == component}
+
+
+# --- relations ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda", "relation"),
+    [
+        ("550.144.03", "12.4.1", "native"),
+        ("550.144.03", "12.1.0", "backward"),
+        ("550.144.03", "11.8.0", "backward"),
+        ("550.54.14", "12.6.0", "minor-version"),
+        ("525.60.13", "12.4.0", "minor-version"),
+        ("580.178.04", "13.0.2", "native"),
+        ("580.178.04", "13.2.0", "minor-version"),
+        ("595.91.07", "12.4.0", "backward"),
+        ("450.80.02", "11.8.0", "minor-version"),
+    ],
+)
+def test_relations(ask: Any, driver: str, cuda: str, relation: str) -> None:
+    stack = ask(f"cuda=={cuda}", driver=driver).stack
+    assert (stack.cuda.relation, stack.driver.relation) == (relation, relation)
+
+
+@pytest.mark.parametrize(
+    ("driver", "cuda"),
+    [("525.60.04", "12.4.0"), ("575.64.05", "13.0.0"), ("450.51.06", "11.8.0"), ("535.183.06", "13.1.0")],
+)
+def test_below_the_floor_of_a_major_nothing_runs(refused: Any, driver: str, cuda: str) -> None:
+    document = refused(f"cuda=={cuda}", driver=driver)
+    assert document["rules"] == {"requested", "installed-driver-stays", "driver-runs-cuda"}
+    assert any(text.startswith("leave --driver away") for text in document["suggestions"])
+
+
+def test_native_leaves_minor_version_compatibility_out(ask: Any, refused: Any) -> None:
+    assert ask("cuda==12.6.*", driver="550.54.14").stack.cuda.relation == "minor-version"
+    document = refused("cuda==12.6.*", driver="550.54.14", native=True)
+    assert "leave --native away: it would fit by minor-version compatibility" in document["suggestions"]
+    assert ask("cuda", driver="550.144.03", native=True).stack.cuda.relation in ("native", "backward")
+
+
+def test_cuda_10_runs_natively_or_not_at_all(refused: Any) -> None:
+    assert "driver-runs-cuda" in refused("cuda==10.2.*", driver="418.226.00")["rules"]
+
+
+def test_minor_version_compatibility_warns_of_ptx(ask: Any) -> None:
+    resolution = ask("cuda==12.8.*", driver="550.144.03")
+    assert any("error 222" in text for text in resolution.warnings)
+
+
+def test_forward_is_chosen_only_when_asked_and_only_on_its_bases(ask: Any, refused: Any) -> None:
+    wish = {"gpu": ["h100"], "driver": "570.211.01"}
+    assert any(text.startswith("add --forward") for text in refused("cuda==13.4.*", **wish)["suggestions"])
+    stack = ask("cuda==13.4.*", forward=True, **wish).stack
+    assert (stack.cuda.relation, stack.cuda.compat) == ("forward", "cuda-compat-13-4")
+    # 550 is no base branch of cuda-compat-13-4.
+    assert refused("cuda==13.4.*", gpu=["h100"], driver="550.144.03", forward=True)["rules"] >= {"driver-runs-cuda"}
+
+
+def test_forward_is_for_data_centre_gpus(ask: Any, refused: Any) -> None:
+    assert "driver-runs-cuda" in refused("cuda==13.4.*", gpu=["rtx 4090"], driver="570.211.01", forward=True)["rules"]
+    open_question = ask("cuda==13.4.*", driver="570.211.01", forward=True)
+    assert any("data-centre GPUs only" in text for text in open_question.warnings)
+
+
+def test_forward_is_not_preferred(ask: Any) -> None:
+    assert ask("cuda", gpu=["h100"], forward=True).stack.cuda.compat is None
+
+
+# --- drivers --------------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_installed_driver_is_judged_by_its_branch_with_a_warning(ask: Any) -> None:
+    resolution = ask("cuda", driver="550.199.99")
+    assert resolution.stack.driver.version == "550.199.99"
+    assert any("550.199.99 is not in the matrix" in text for text in resolution.warnings)
+    newer = ask("cuda", driver="599.10.01")
+    assert any("judged as R595" in text for text in newer.warnings)
+
+
+def test_a_driver_older_than_every_branch_is_bad_input(ask: Any) -> None:
+    with pytest.raises(BadInputError, match="older than every branch"):
+        ask("cuda", driver="390.157")
+
+
+def test_a_driver_nobody_published_names_the_nearest(refused: Any) -> None:
+    document = refused("driver==535.154.02")
+    (item,) = document["conflict"]
+    assert "nobody published driver==535.154.02" in item["text"]
+    assert "535.154.05" in item["text"]
+
+
+def test_windows_numbers_are_said_to_be_that(refused: Any) -> None:
+    (item,) = refused("driver==566.03")["conflict"]
+    assert "566.03 is the Windows number of Linux driver 565.57.01" in item["text"]
+
+
+def test_driver_text_is_kept(ask: Any) -> None:
+    assert ask("driver==550.144.03").stack.driver.version == "550.144.03"
+    assert ask("driver==550.144.3").stack.driver.version == "550.144.03"
+
+
+def test_a_branch_past_its_end_is_chosen_only_when_nothing_else_fits(ask: Any, shipped: Matrix) -> None:
+    alive = ask("cuda==12.4.*")
+    assert alive.stack.driver.branch == "580"
+    assert not any("end of life" in text for text in alive.warnings)
+    ended = ask("driver<580")
+    assert any("end of life" in text for text in ended.warnings)
+
+
+def test_a_working_installed_driver_is_kept(ask: Any) -> None:
+    kept = ask("torch", installed_driver="580.126.09", installed_module="open", gpu=["h100"])
+    assert (kept.stack.driver.version, kept.stack.driver.module, kept.stack.driver.installed) == (
+        "580.126.09",
+        "open",
+        True,
+    )
+    assert "keep-installed-driver" in rules_of(kept, "driver")
+    assert kept.stack.torch.relation == "minor-version"  # the newest of what was named comes before native
+    replaced = ask("cuda==13.*", installed_driver="535.154.05")
+    assert replaced.stack.driver.version != "535.154.05"
+    assert not replaced.stack.driver.installed
+
+
+def test_an_installed_flavour_that_cannot_drive_the_gpu_is_changed(ask: Any) -> None:
+    stack = ask("cuda", installed_driver="580.126.09", installed_module="open", gpu=["v100"]).stack
+    assert stack.driver.module == "proprietary"
+
+
+def test_what_repositories_offer_restricts_version_and_flavour(ask: Any, refused: Any) -> None:
+    debian = (DriverCandidate(version="535.247.01", modules=("proprietary",)),)
+    stack = ask("torch", gpu=["h100"], driver_candidates=debian).stack
+    assert (stack.driver.version, stack.driver.module) == ("535.247.01", "proprietary")
+    assert stack.driver.relation in ("backward", "native", "minor-version")
+    document = refused("torch", gpu=["rtx 5090"], driver_candidates=debian)
+    assert "repository-offers" in document["rules"]
+    assert any(text.startswith("take the driver from another repository") for text in document["suggestions"])
+    assert refused("cuda", driver_candidates=())["rules"] == {"repository-offers"}
+
+
+def test_a_vgpu_guest_keeps_its_driver(ask: Any, refused: Any) -> None:
+    assert ask("cuda", vgpu_guest=True, installed_driver="550.144.03").stack.driver.version == "550.144.03"
+    assert "vgpu-guest-driver" in refused("cuda", vgpu_guest=True)["rules"]
+
+
+# --- frameworks -----------------------------------------------------------------------------------------------------
+
+
+def test_nothing_asked_gives_a_long_lived_driver_and_its_own_cuda(ask: Any) -> None:
+    stack = ask().stack
+    assert (stack.driver.branch, stack.driver.relation, stack.cuda.relation) == ("580", "native", "native")
+    assert stack.cuda.version.startswith("13.0.")
+    assert stack.cudnn
+    assert stack.nccl
+    assert stack.cupy.package == "cupy-cuda13x"
+    assert stack.torch is None
+
+
+def test_torch_is_the_newest_with_a_supported_driver_native_to_it(ask: Any, shipped: Matrix) -> None:
+    stack = ask("torch").stack
+    newest = max((item.version for item in shipped.torch.releases), key=nv)
+    assert stack.torch.version == newest
+    assert stack.torch.on_pypi
+    assert stack.torch.relation in ("native", "backward")
+
+
+def test_which_build_the_one_on_pypi_if_it_fits_else_the_newest_stable(ask: Any) -> None:
+    assert ask("torch==2.6.*").stack.torch.variant == "cu124"
+    on_v100 = ask("torch==2.11.*", gpu=["v100"])
+    assert (on_v100.stack.torch.variant, on_v100.stack.torch.on_pypi) == ("cu126", False)
+    assert ask("torch==2.12.*", driver="550.144.03").stack.torch.variant == "cu126"
+    assert ask("torch==2.2.1", driver="470.256.02").stack.torch.variant == "cu118"
+
+
+def test_a_build_by_name(ask: Any, refused: Any) -> None:
+    assert ask("torch==2.7.1+cu128").stack.torch.variant == "cu128"
+    assert ask("torch==2.7.1+CU128").stack.torch.variant == "cu128"
+    (item,) = refused("torch==2.2.1+cu116")["conflict"]
+    assert "torch 2.2.1 has the builds cu118, cu121" in item["text"]
+
+
+@pytest.mark.parametrize("text", ["torch==2.7.1+cpu", "torch==2.7.1rc1", "torch==1!2.7.1", "torch==2.7.1.post1"])
+def test_a_release_nobody_published_is_not_taken_for_another(refused: Any, text: str) -> None:
+    assert refused(text)["rules"] == {"requested"}
+
+
+def test_a_short_version_names_a_series_where_no_such_release_exists(ask: Any) -> None:
+    assert ask("cudnn==9.10.2", "cuda==12.*").stack.cudnn.version.startswith("9.10.2.")
+
+
+def test_python_of_the_distribution_and_of_the_request(ask: Any, refused: Any) -> None:
+    assert ask("torch", os="ubuntu22.04").stack.python.version == "3.10"
+    old = ask("torch", os="ubuntu20.04").stack
+    assert (old.python.version, old.torch.version) == ("3.8", "2.4.1")
+    assert nv(ask("torch", "python==3.12", os="ubuntu20.04").stack.torch.version) > nv("2.4.1")
+    document = refused("torch==2.9.*", "python==3.9")
+    assert document["rules"] == {"requested", "python-tag"}
+    assert any("add python==3." in text for text in refused("torch==2.9.*", os="ubuntu20.04")["suggestions"])
+
+
+def test_glibc_of_the_distribution(ask: Any, shipped: Matrix) -> None:
+    glibc = {system.id: system.glibc for system in shipped.os.systems}
+    release = {item.version: item.glibc for item in shipped.torch.releases}
+    for system in ("rhel8", "ubuntu20.04", "ubuntu24.04"):
+        version = ask("torch", os=system).stack.torch.version
+        assert nv(release[version]) <= nv(glibc[system])
+
+
+def test_aarch64_wheels(ask: Any, refused: Any) -> None:
+    stack = ask("torch", arch="aarch64", gpu=["h100"]).stack
+    assert nv(stack.torch.version) >= nv("2.11.0")
+    assert stack.torch.on_pypi
+    assert not ask("torch==2.9.*", arch="aarch64").stack.torch.on_pypi
+    assert "wheel-for-cpu" in refused("torch==2.2.*", arch="aarch64")["rules"]
+
+
+def test_tensorflow_has_no_cuda_13_and_pulls_torch_back(ask: Any, refused: Any) -> None:
+    stack = ask("torch", "tensorflow").stack
+    assert stack.torch.cuda.startswith("12.")
+    document = refused("torch==2.11.0+cu130", "tensorflow")
+    assert "one-cuda-major" in document["rules"]
+    assert "one-cuda-major" in refused("tensorflow", "cuda>=13")["rules"]
+
+
+def test_torch_decides_the_cudnn(ask: Any, refused: Any) -> None:
+    stack = ask("torch==2.6.0+cu124", "cudnn").stack
+    assert nv(stack.cudnn.version).numbers[:3] == (9, 1, 0)
+    assert "torch-pins-cudnn" in refused("torch==2.6.0+cu124", "cudnn>=9.5")["rules"]
+
+
+def test_cudnn_without_a_row_of_its_own_leans_and_says_so(ask: Any) -> None:
+    resolution = ask("cudnn==9.6.*", "cuda==12.6.*")
+    assert any("has no support row of its own; it is judged by that of 9.5" in text for text in resolution.warnings)
+
+
+def test_rows_of_one_new_platform_are_never_leaned_on(shipped: Matrix, ask: Any) -> None:
+    special = {row.version for row in shipped.cudnn.support if not row.general}
+    assert special
+    newest = ask("cudnn").warnings
+    assert not any(f"judged by that of {version}" in text for version in special for text in newest)
+
+
+def test_cupy_package_follows_the_major(ask: Any, refused: Any) -> None:
+    assert ask("cupy", "cuda==12.*").stack.cupy.package == "cupy-cuda12x"
+    assert ask("cupy", "cuda==13.*").stack.cupy.package == "cupy-cuda13x"
+    assert ask("cupy", gpu=["v100"]).stack.cupy.package == "cupy-cuda12x"
+    assert ask("cupy").stack.cupy.version not in ("14.0.0", "14.1.0")
+    assert "release-excluded" in refused("cupy==14.0.0")["rules"]
+
+
+def test_jax_extra_follows_the_driver(ask: Any) -> None:
+    assert ask("jax", driver="580.178.04").stack.jax.extra.startswith("cuda13")
+    assert ask("jax", driver="550.144.03").stack.jax.extra.startswith("cuda12")
+
+
+def test_one_environment_holds_one_cuda_major(ask: Any) -> None:
+    stack = ask("torch", "jax", "cupy", "cuda").stack
+    majors = {stack.torch.cuda.split(".")[0], stack.jax.cuda.split(".")[0], stack.cuda.version.split(".")[0]}
+    assert len(majors) == 1
+    assert stack.cupy.package == f"cupy-cuda{majors.pop()}x"
+
+
+def test_inferred_facts_warn(ask: Any, shipped: Matrix) -> None:
+    build = next(item for item in shipped.torch.builds if item.confidence == "inferred" and item.code)
+    resolution = ask(f"torch=={build.version}+{build.variant}")
+    assert any("secondary sources only" in text for text in resolution.warnings)
+
+
+def test_a_build_nobody_looked_into_is_never_chosen(shipped: Matrix, refused: Any) -> None:
+    releases = {item.version for item in shipped.torch.releases}
+    for build in shipped.torch.builds:
+        if build.code is None and build.version in releases:
+            assert refused(f"torch=={build.version}+{build.variant}")["rules"] == {"requested", "torch-code-known"}
+
+
+@pytest.mark.parametrize("cuda", ["13.5", "12.7"])
+def test_what_was_never_released_is_not_offered(refused: Any, cuda: str) -> None:
+    assert "nobody published" in refused(f"cuda=={cuda}.*")["conflict"][0]["text"]
+
+
+def test_distribution_without_old_toolkits(refused: Any, shipped: Matrix) -> None:
+    system = next(item for item in shipped.os.systems if item.cuda_min)
+    older = next(item.version for item in reversed(shipped.cuda.releases) if nv(item.version) < nv(system.cuda_min))
+    assert "distribution-has-cuda" in refused(f"cuda=={older}", os=system.id)["rules"]
+
+
+def test_an_unknown_distribution_suggests(ask: Any) -> None:
+    with pytest.raises(BadInputError) as caught:
+        ask("torch", os="ubunto24.04")
+    assert "ubuntu24.04" in caught.value.hint
+
+
+def test_a_python_beside_a_toolkit_alone(ask: Any) -> None:
+    stack = ask("cuda", "python==3.11").stack
+    assert stack.python.version == "3.11"
+
+
+def test_every_rule_in_an_answer_is_named_and_every_text_a_sentence(ask: Any) -> None:
+    resolution = ask("torch", "cupy", "jax", gpu=["h200"], os="ubuntu24.04")
+    for reason in resolution.reasons:
+        assert reason.rule
+        assert reason.text
+        assert not reason.text.endswith(".")
+    components = {reason.component for reason in resolution.reasons}
+    chosen = {name for name in resolution.stack.__struct_fields__ if getattr(resolution.stack, name) is not None}
+    assert chosen - {"python"} <= components
