@@ -65,9 +65,14 @@ def parse_gpus(text: str) -> tuple[SmiGpu, ...]:
         return ()
     gpus = []
     for index, element in enumerate(root.findall("gpu")):
-        bus = element.get("id", "").lower()
-        gpus.append(SmiGpu(index, bus[4:] if re.match(r"[0-9a-f]{8}:", bus) else bus, element))
+        gpus.append(SmiGpu(index, _short(element.get("id", "")), element))
     return tuple(gpus)
+
+
+def _short(bus_id: str) -> str:
+    """Return the kernel's form of a PCI address: nvidia-smi writes the domain with eight digits."""
+    domain, _, rest = bus_id.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}" if re.fullmatch(r"[0-9a-f]{8}", domain) else bus_id.lower()
 
 
 @dataclass(frozen=True)

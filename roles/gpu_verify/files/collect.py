@@ -76,7 +76,7 @@ def module():
 def nouveau():
     """Is nouveau in the initramfs that boots next, and is it blacklisted there?"""
     kernel = os.uname().release
-    default = os.path.realpath("/boot/initrd.img") if os.path.exists("/boot/initrd.img") else None
+    default = next((os.path.realpath(link) for link in ("/boot/initrd.img", "/initrd.img") if os.path.exists(link)), None)
     image = next((path for path in (default, "/boot/initrd.img-" + kernel, "/boot/initramfs-%s.img" % kernel)
                   if path and os.path.exists(path)), None)
     answer = {"image": image, "files": None, "error": None}

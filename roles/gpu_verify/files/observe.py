@@ -37,14 +37,19 @@ def gpus_of(smi):
         return []
     found = []
     for index, node in enumerate(root.findall("gpu")):
-        bus = node.get("id", "").lower()
-        bus = bus[4:] if re.match(r"[0-9a-f]{8}:", bus) else bus
+        bus = short_bus_id(node.get("id", ""))
         processes = [{"pid": _text(process, "pid"), "name": _text(process, "process_name"), "memory": _text(process, "used_memory"),
                       "type": _text(process, "type")} for process in node.findall("processes/process_info")]
         found.append({"index": index, "bus_id": bus, "uuid": _text(node, "uuid"), "mig": _text(node, "mig_mode/current_mig") == "Enabled",
                       "slices": [], "processes": [process for process in processes if process["type"] != "G"],
                       "utilization": _text(node, "utilization/gpu_util"), "compute_mode": _text(node, "compute_mode")})
     return found
+
+
+def short_bus_id(text):
+    """The kernel's form of a PCI address: nvidia-smi writes the domain with eight digits."""
+    domain, _, rest = text.lower().partition(":")
+    return "%04x:%s" % (int(domain, 16), rest) if re.match(r"[0-9a-f]{8}$", domain) else text.lower()
 
 
 def mig_slices(listing, gpus):

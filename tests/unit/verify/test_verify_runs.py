@@ -360,3 +360,26 @@ def test_what_the_lock_installs_as_packages_must_be_there():
     assert verdicts(document, packaged)["container.toolkit"] == "fail"
     del document["sections"]["torch"]
     assert verdicts(document, Wanted({"stack": stack}))["torch.cuda"] == "skip", "null in a lock means not part of it"
+
+
+def test_every_numa_node_is_shown_and_the_best_is_judged():
+    document = captured("h200-x1-full")
+    document["sections"]["pcie"]["0"]["nodes"]["1"] = {"h2d": [21.0, 21.3], "d2h": [20.1, 20.2], "wrong": 0}
+    found = results(document)["pcie.h2d"]
+    assert (found.verdict, found.measured) == ("pass", pytest.approx(55.5, abs=0.2))
+    assert [item.text for item in found.items if "node 1" in item.subject] == ["21.3 GB/s"]
+    document["sections"]["pcie"]["0"]["nodes"]["1"]["wrong"] = 8
+    assert verdicts(document)["pcie.h2d"] == "fail"
+
+
+def test_an_adopted_python_without_cupy_when_cupy_is_not_wanted():
+    document = captured("h200-x1-smoke")
+    worker = document["sections"]["workers"]["0"]
+    worker["hello"] = {"error": "import", "message": "No module named 'cupy'"}
+    for name in ("open", "smoke"):
+        worker.pop(name)
+    assert verdicts(document)["python.environment"] == "fail"
+    found = verdicts(document, Wanted({"stack": {"torch": {"version": "2.11.0"}}}))
+    assert found["python.environment"] == "skip"
+    assert found["cupy.kernel"] == found["cuda.context"] == "skip"
+    assert found["torch.cuda"] == "pass"

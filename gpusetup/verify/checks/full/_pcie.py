@@ -53,8 +53,16 @@ def judge(machine: Machine, way: str) -> Finding:
         busy = bool(machine.workers.get(key, {}).get("busy"))
         items.append(bounded(subject, measured[best][way], bound_of(machine, key, f"pcie.{way}"), "GB/s", gentle=busy))
         slowest.append(max(measured[best][way]))
+        if len(measured) > 1:
+            items += [_node(subject, node, found[way], node == best) for node, found in measured.items()]
     nodes = max((len(answer.get("nodes", {})) for _, answer in _bandwidth.sound(machine, "pcie")), default=0)
     text = f"{min(slowest, default=0):.1f} GB/s and more on every GPU" + (
         f", best of {nodes} NUMA nodes" if nodes > 1 else ""
     )
     return from_items(items, text, unit="GB/s", nothing="could not run: nothing was measured")
+
+
+def _node(subject: str, node: str, passes: list[float], best: bool) -> Item:
+    """One NUMA node's figure, shown and not judged: only the best one is the link's."""
+    text = f"{max(passes):.1f} GB/s" + (", the best" if best else "")
+    return Item(subject=f"{subject}, memory of node {node}", verdict="pass", text=text)

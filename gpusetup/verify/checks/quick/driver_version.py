@@ -31,6 +31,8 @@ def judge(machine: Machine) -> Finding:
     loaded = machine.module_version
     wanted = machine.wanted.version("driver")
     libraries = {version for versions in machine.library_versions.values() for version in versions}
+    if loaded is None and machine.gpus and not machine.pci_gpus:
+        return Finding("unsupported", "no kernel module of its own: the driver is the host system's (WSL)")
     if loaded is None:
         said = machine.command("smi").get("stdout", "") + machine.command("smi").get("stderr", "")
         problem = "the kernel module is not loaded" if "mismatch" not in said else "Driver/library version mismatch"

@@ -31,6 +31,8 @@ def judge(machine: Machine) -> Finding:
         return Finding("fail", f"{interpreter['error']}; name the Python that holds CuPy with --python")
     answers = [worker.get("hello", {}) for worker in machine.workers.values()]
     failed = [answer for answer in answers if "error" in answer]
+    if failed and wanted is False:
+        return Finding("skip", "CuPy is not part of this host's stack")
     if failed:
         return Finding("fail", f"{interpreter['path']}: {explain(failed[0])}", expected=machine.wanted.version("cupy"))
     if not answers:
