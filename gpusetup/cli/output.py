@@ -84,7 +84,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
         grid.add_row(*row)
     target = StringIO()
     console = Console(
-        file=target, width=None if watched else 80, force_terminal=watched, highlight=False, markup=False, soft_wrap=False
+        file=target,
+        width=None if watched else 80,
+        force_terminal=watched,
+        highlight=False,
+        markup=False,
+        soft_wrap=False,
     )
     console.print(grid)
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
