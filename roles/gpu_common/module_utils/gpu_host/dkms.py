@@ -18,6 +18,11 @@ def proof(found, kernel, version, flavour):
     return None
 
 
+def nvidia_modules(told):
+    """Return the (name, version) of NVIDIA's modules in what `dkms status` says."""
+    return sorted(set(re.findall(r"^(nvidia[\w-]*)(?:/|, )([\w.]+)", told, re.MULTILINE)))
+
+
 def build_error(since=0.0, root="/"):
     """Return the last build error and its log: {"log", "error", "tail"}, None when no build log is newer than `since`."""
     logs = [path for path in glob.glob(os.path.join(root, "var/lib/dkms/*/*/build/make.log")) if os.path.getmtime(path) >= since]

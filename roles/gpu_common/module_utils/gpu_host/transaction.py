@@ -188,6 +188,11 @@ class Transaction(object):
         for kernel in self.machine.wanted_kernels(self.params["kernels"]):
             self.job.tell("build", "building the kernel module for " + kernel)
             process.stream(["/usr/sbin/dkms", "autoinstall", "-k", kernel], self.host.env, lambda _line: None, log=self.job.log)
+            # DKMS believes its own record: a module that somebody deleted is "installed" to it.
+            _code, told, _error = process.output(["/usr/sbin/dkms", "status", "-k", kernel], self.host.env, 60)
+            for name, version in dkms.nvidia_modules(told):
+                argv = ["/usr/sbin/dkms", "install", "--force", "-m", name, "-v", version, "-k", kernel]
+                process.stream(argv, self.host.env, lambda _line: None, log=self.job.log)
         problem = self._module_problem()
         if problem:
             raise self._with_build_error(HostFailure("GS-456", "the kernel module was not built: " + problem, self.job.log_path))
@@ -234,7 +239,7 @@ class Transaction(object):
 
     def _hold(self, after, wishes):
         """Hold the closure; release what we held and nobody wants held any more."""
-        asked = set(packages.key(wish) for wish in wishes)
+        asked = set(packages.key(wish) for wish in wishes if wish["name"] not in self.params["free"])
         target = set()
         if self.params["hold"]:
             target = set(name for name in after if packages.matches(name, self.params["hold"])) | (asked & set(after))
