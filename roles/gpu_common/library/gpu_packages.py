@@ -39,6 +39,10 @@ options:
     description: Patterns of installed packages to hold afterwards, together with those asked for by name; empty holds nothing.
     type: list
     elements: str
+  free:
+    description: Names among the packages that are not held (compilers, headers, the distribution's Python).
+    type: list
+    elements: str
   streams:
     description: DNF module streams, C(module) and C(stream).
     type: list

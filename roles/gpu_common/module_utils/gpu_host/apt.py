@@ -118,7 +118,7 @@ class Apt(object):
             + (["-o", "Dir::Etc::preferences=" + self.pins] if self.pins else [])
             + ["-o", "APT::Install-Recommends={}".format("true" if self.recommends else "false")]
             + ["-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "DPkg::Lock::Timeout=120"]
-            + ["--allow-downgrades", "--allow-change-held-packages", "--purge", "install"]
+            + ["--allow-downgrades", "--allow-change-held-packages", "--ignore-hold", "--purge", "install"]
             + words
         )
 

@@ -119,6 +119,16 @@ class Lifecycle(object):
         """After a failure: bring back the files that this apply changed."""
         return self.ledger.revert_apply()
 
+    def history(self):
+        """Return the applies on record, as much of each as a choice among them needs."""
+        apply, past = self.ledger.state["apply"], []
+        for record in self.ledger.history():
+            after = (record.get("after") or {}).get("packages") or {}
+            asked = sorted(set(wish["name"] for wish in (record.get("wanted") or {}).get("packages") or ()))
+            kept = dict((key, record.get(key)) for key in ("id", "finished", "lock", "verified", "simulated"))
+            past.append(dict(kept, packages=dict((name, after[name]) for name in asked if name in after)))
+        return {"current": apply.get("id", "") if apply.get("finished") else "", "history": past}
+
     # removal
 
     def removal(self):

@@ -25,6 +25,7 @@ TRANSACTION = {
     "remove": _LIST,
     "may_remove": _LIST,
     "hold": _LIST,
+    "free": _LIST,
     "streams": {
         "type": "list",
         "elements": "dict",
