@@ -79,3 +79,15 @@ def test_a_folder_that_is_not_ours_is_refused(run_module: Any, wanted: dict[str,
     failed, result = finish(run_module, wanted, requirements=["frame==1.0"])
     assert failed
     assert "was not made by gpusetup" in result["msg"]
+
+
+def test_a_password_in_an_address_is_never_told() -> None:
+    from types import SimpleNamespace
+
+    from ansible.module_utils.gpu_host import params
+
+    host = {"state_dir": "", "simulated_root": "", "proxy": "http://p:other-secret@x:1", "no_proxy": [], "ca_file": ""}
+    lines = ["--index-url https://me:planted-secret@example.org/simple"]
+    module = SimpleNamespace(params={"requirements": lines, "host": host}, no_log_values=set())
+    params.plain(module)
+    assert module.no_log_values == {"planted-secret", "other-secret"}

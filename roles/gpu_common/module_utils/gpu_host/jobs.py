@@ -15,6 +15,7 @@ from .failure import HostFailure
 
 _FRESH = 3600
 _POLL = 0.2
+_LEAST = 2.0  # news alone ends a wait no sooner: hundreds of packages must not become hundreds of round trips
 
 
 class Job(object):
@@ -45,7 +46,7 @@ class Job(object):
 
     def _watch(self, known, wait):
         """Wait for something new: the end, or another message; at most `wait` seconds."""
-        deadline = time.time() + wait
+        began = time.time()
         while True:
             status = files.read_json(self.status_path)
             if status and status["state"] != "running":
@@ -58,7 +59,8 @@ class Job(object):
                     hint="the same command starts it again and mends what it left",
                 )
             news = status and known and status["message"] != known["message"]
-            if news or time.time() > deadline:
+            waited = time.time() - began
+            if waited > wait or (news and waited > _LEAST):
                 return status or {"state": "running", "message": "starting", "percent": None, "step": "start"}
             known = known or status
             time.sleep(_POLL)

@@ -108,13 +108,22 @@ def spec(*parts, **own):
     return joined
 
 
+def _hide(module, value):
+    """Let Ansible blank every password that stands in an address, wherever it came from."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _hide(module, item)
+    elif isinstance(value, str):
+        module.no_log_values.update(re.findall(r"//[^/@\s:]*:([^/@\s]+)@", value))
+
+
 def plain(module):
     """Return the module's parameters with those of the host beside them and the network ones joined under `network`."""
     params = dict((key, value) for key, value in module.params.items() if key != "host")
     host = module.params["host"]
     params.update(state_dir=host["state_dir"], simulated_root=host["simulated_root"])
     params["network"] = {"proxy": host["proxy"], "no_proxy": host["no_proxy"], "ca_file": host["ca_file"]}
-    proxy = re.sub(r"//[^@/]+@", "//", host["proxy"])
-    if proxy != host["proxy"]:
-        module.no_log_values.add(host["proxy"])
+    _hide(module, module.params)
     return params
