@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from gpusetup.model.facts import Python
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.versions import nv
@@ -185,3 +186,33 @@ def test_the_previews_refusals_are_the_hosts(planner, host):
     finding = {"level": "refuse", "id": "space", "text": "/ has 1 MB free", "hint": "make room", "reference": "GS-472"}
     plan = planner.second(host("debian12-t4-open", driver=None), DISTRO, {"findings": [finding]}).plan
     assert (plan.state, plan.refusals[0].reference, plan.refusals[0].exit) == ("refused", "GS-472", 5)
+
+
+def adopted(host, **packages):
+    facts = host("ubuntu24.04-h200x8-keep")
+    python = facts.pythons[0] if facts.pythons else None
+    named = Python(path="/opt/ai/bin/python", version="3.12", ensurepip=False, packages=packages)
+    return msgspec.structs.replace(facts, pythons=(*((python,) if python else ()), named))
+
+
+def test_an_adopted_python_is_taken_as_it_is_and_nothing_is_fetched(planner, host):
+    packages = {
+        "cupy-cuda12x": "13.6.0",
+        "torch": "2.8.0",
+        "nvidia-cuda-runtime-cu12": "12.8.90",
+        "nvidia-cudnn-cu12": "9.10.2.21",
+    }
+    facts = adopted(host, **packages)
+    draft = planner.first(facts, Settings(python_adopt="/opt/ai/bin/python"))
+    assert draft.stage == "final", draft.plan.refusals
+    assert draft.plan.state == "unchanged", draft.plan.refusals
+    assert draft.plan.stack.driver.installed
+    assert draft.plan.stack.cupy.version == "13.6.0"
+    assert draft.plan.variables["gpu_python_adopt"] == "/opt/ai/bin/python"
+    assert draft.plan.variables["gpu_python_requirements"] == ["cupy-cuda12x==13.6.0"]
+    assert "gpu_driver_packages" not in draft.plan.variables
+
+
+def test_adopting_what_is_not_there_is_refused(planner, host):
+    plan = planner.first(host("ubuntu24.04-h200x8-keep"), Settings(python_adopt="/opt/nowhere/bin/python")).plan
+    assert [refusal.reference for refusal in plan.refusals] == ["GS-330"]

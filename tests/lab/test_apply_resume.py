@@ -1,0 +1,64 @@
+"""Cut in the middle, by Ctrl-C or for good: it says what is where, and the same command goes on to the end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.lab.applying import REPOSITORY, apply
+
+
+def start(folder, inventory):
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "GPUSETUP_STATE": str(folder / "state")}
+    argv = [sys.executable, "-m", "gpusetup", "apply", str(inventory), "--verify", "never", "--format", "json"]
+    return subprocess.Popen(argv, cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(folder, action, deadline=180):
+    """Wait until a task of this action has begun."""
+    until = time.monotonic() + deadline
+    while time.monotonic() < until:
+        for events in (folder / "state").glob("runs/*/events.jsonl"):
+            seen = [
+                json.loads(line)
+                for line in events.read_text().splitlines()
+                if line.startswith("{") and line.endswith("}")
+            ]
+            tasks = {event["task"] for event in seen if event["event"] == "task" and event["action"] == action}
+            if any(event["event"] in {"begin", "retry"} and event["task"] in tasks for event in seen):
+                return
+        time.sleep(0.2)
+    raise AssertionError(f"no {action} within {deadline} s")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_same_command_resumes(lab_hosts, lab_inventory, lab_repositories, tmp_path, how):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab_inventory([host], {
+        "gpusetup_source": lab_repositories.base,
+        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
+        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
+        "gpusetup_components": '["driver"]',
+        "gpusetup_driver": "580.*",
+    })  # fmt: skip
+    first = start(tmp_path, inventory)
+    wait_for(tmp_path, "gpu_packages")
+    first.send_signal(how)
+    out, err = first.communicate(timeout=90)
+    if how is not signal.SIGKILL:
+        assert first.returncode == 130, err
+        outcome = json.loads(out)["hosts"][host.name]
+        assert outcome["state"] == "interrupted"
+        assert outcome["failed_at"]
+    again = apply(tmp_path, inventory, "--verify", "never")
+    assert again.code == 0, again.out + again.err
+    assert again.hosts[host.name]["state"] == "done"
+    assert "nvidia-dkms-580-open" in host.ssh("dpkg-query", "-W").stdout
+    assert host.ssh("dpkg", "--audit").stdout == ""
+    third = apply(tmp_path, inventory, "--verify", "never")
+    assert third.hosts[host.name]["state"] == "unchanged", third.out

@@ -1,0 +1,71 @@
+"""Locks: made, read back, refused when edited, exact."""
+
+import json
+
+import msgspec
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.request import Request
+from gpusetup.plan.lock import exact_requirements, lock_of, read_lock
+from gpusetup.resolve.api import resolve
+from gpusetup.resolve.requests import parse_requirements
+
+
+@pytest.fixture(scope="module")
+def lock():
+    request = Request(
+        requirements=parse_requirements(["torch==2.6.*", "cupy", "nccl"]), gpus=("h100",), os="ubuntu22.04"
+    )
+    return lock_of(resolve(request, matrix()), matrix())
+
+
+def test_a_lock_resolves_to_itself(lock):
+    request = Request(requirements=exact_requirements(lock.stack), gpus=("h100",), os="ubuntu22.04")
+    assert resolve(request, matrix()).stack == lock.stack
+
+
+def test_it_is_read_back_whole(lock):
+    assert read_lock(msgspec.json.encode(lock), "f") == lock
+
+
+@pytest.mark.parametrize(
+    ("change", "reference"),
+    [
+        (lambda d: d["stack"]["driver"].update(version="999.1"), "GS-342"),
+        (lambda d: d.update(schema="gpusetup/lock/9"), "GS-340"),
+        (lambda d: d["stack"].update(driver=3), "GS-341"),
+        (lambda d: d.update(extra=1), "GS-341"),
+    ],
+)
+def test_an_edited_or_foreign_lock_is_refused_with_the_field(lock, change, reference):
+    document = json.loads(msgspec.json.encode(lock))
+    change(document)
+    with pytest.raises(BadInputError) as caught:
+        read_lock(json.dumps(document).encode(), "gpu.lock.json")
+    assert caught.value.reference == reference
+    assert caught.value.path.startswith("gpu.lock.json:$")
+
+
+def test_pip_lines_are_exact(lock):
+    for line in (*lock.pip.system, *lock.pip.wheels):
+        assert line.startswith("--extra-index-url https://download.pytorch.org/whl/cu") or "==" in line
+
+
+def test_the_command_writes_variables_for_plain_ansible(capsys):
+    assert main(["lock", "--gpu", "t4", "--os", "debian12", "--source", "distro", "--vars"]) == 0
+    variables = json.loads(capsys.readouterr().out)
+    assert {item["name"] for item in variables["gpu_driver_packages"]} >= {"nvidia-smi", "libcuda1"}
+    assert "unknown" not in json.dumps(variables)
+
+
+def test_variables_need_a_distribution(capsys):
+    assert main(["lock", "--gpu", "t4", "--vars"]) == 3
+    assert "--os" in capsys.readouterr().out
+
+
+def test_pip_output_is_a_requirements_file(capsys):
+    assert main(["lock", "torch==2.6.*", "--gpu", "v100", "--pip"]) == 0
+    assert "torch==2.6" in capsys.readouterr().out
