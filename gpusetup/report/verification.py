@@ -28,7 +28,7 @@ def describe(machine: Machine) -> tuple[Row, ...]:
     kinds = Counter(gpu.name for gpu in machine.gpus)
     named = ", ".join(f"{number} x {name}" for name, number in sorted(kinds.items()))
     if not named:
-        named = f"{len(machine.pci_gpus)} NVIDIA GPUs on PCI, none answers" if machine.pci_gpus else "no NVIDIA GPU"
+        named = _unanswered(len(machine.pci_gpus))
     rows = [Row(label="machine", text=named)]
     if machine.module_version:
         rows.append(Row(label="driver", text=f"{machine.module_version} ({machine.module_flavour} module)"))
@@ -39,6 +39,12 @@ def describe(machine: Machine) -> tuple[Row, ...]:
     if isinstance(interpreter, dict) and interpreter.get("path"):
         rows.append(Row(label="python", text=str(interpreter["path"])))
     return tuple(rows)
+
+
+def _unanswered(number: int) -> str:
+    if not number:
+        return "no NVIDIA GPU"
+    return f"{number} NVIDIA GPU{'s' if number > 1 else ''} on PCI, none answers"
 
 
 def host_report(name: str, machine: Machine, baseline: Baseline | None = None) -> HostReport:

@@ -88,7 +88,7 @@ class Job:
         total = per_rank * self.world * 4 if name != "all_reduce" else count * 4
         wrong = self._check(name, count, per_rank)
         once = self._agreed(self._seconds(name, count, per_rank, 2))
-        times = max(5, min(50, int(0.2 / max(once, 1e-6))))
+        times = max(2, min(50, int(0.2 / max(once, 1e-6))))
         passes = [self._seconds(name, count, per_rank, times) for _ in range(PASSES)]
         factor = (2.0 if name == "all_reduce" else 1.0) * (self.world - 1) / self.world
         return {"collective": name, "bytes": total, "wrong": wrong, "seconds": passes,

@@ -25,6 +25,7 @@ class Member:
         self.gpu, self.part, self.worker, self.start_failure = gpu, part, None, None
         self.key = "%d" % gpu["index"] if part is None else "%d/%s" % (gpu["index"], part["uuid"])
         self.busy = bool(gpu["processes"])
+        self.free_bytes = None
 
 
 class Team:
@@ -63,6 +64,8 @@ class Team:
         for name in steps:
             for key, answer in self.together(name, **self._arguments(name)).items():
                 answers[key][name] = answer
+                if name == "open":
+                    self._member(key).free_bytes = answer.get("free_bytes")
                 if "error" in answer and name != "smoke":
                     self._member(key).start_failure = answer
         return answers
@@ -149,9 +152,9 @@ class Team:
         return {"groups": results}
 
     def sizes(self, wanted, members):
-        """Sizes that fit twice into half of the smallest memory."""
-        limit = self.request.get("largest", 4096 * MIB)
-        return [size for size in wanted if size <= limit]
+        """Sizes that fit twice (what is sent, what is received) into half of the smallest free memory."""
+        free = [member.free_bytes for member in members if member.free_bytes]
+        return [size for size in wanted if not free or size <= min(free) // 4]
 
     def collective(self, group, sizes, first=0, world=None, identity=None):
         """One communicator over these members, as ranks `first`… of `world`."""

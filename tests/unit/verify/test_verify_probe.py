@@ -277,3 +277,12 @@ def test_stdin_is_the_request_and_stdout_the_document():
     )
     assert finished.returncode == 0
     assert json.loads(finished.stdout)["level"] == "quick"
+
+
+def test_messages_fit_into_the_smallest_memory(team):
+    workers = team(2)
+    small, large = workers.members
+    small.free_bytes, large.free_bytes = 14 << 30, 140 << 30
+    mib = 1 << 20
+    assert workers.sizes((mib, 1024 * mib, 4096 * mib), [large]) == [mib, 1024 * mib, 4096 * mib]
+    assert workers.sizes((mib, 1024 * mib, 4096 * mib), [small, large]) == [mib, 1024 * mib]
