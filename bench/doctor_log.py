@@ -23,7 +23,7 @@ END = "CUDA error: an illegal memory access was encountered\n"
 LOGS = {
     "nccl": "node{0}:4187:5023 [3] NCCL INFO Channel 05/0 : 3[3] -> 4[4] via P2P/CUMEM, torch {0}\n",
     "training": "2026-11-20 03:{0}:07,123 [rank3] INFO epoch 4 step {0} loss 2.317 lr 3e-4 mem 71.3GiB\n",
-    "tensorflow": "2026-11-20 03:04:05.{0}: I external/local_xla/xla/stream_executor/cuda/cuda_executor.cc:10] successful "
+    "tensorflow": "03:04:05.{0}: I external/local_xla/xla/stream_executor/cuda/cuda_executor.cc:10] successful "
     "NUMA node read from SysFS had negative value (-1), but there must be at least one NUMA node\n",
     "kernel": "Nov 20 03:04:05 node7 kernel: [{0}.123456] nvidia 0000:41:00.0: irq 142 for MSI-X, link up\n",
     "traceback": '  File "/opt/venv/lib/python3.12/site-packages/torch/nn/module.py", line {0}, in _call_impl\n',
