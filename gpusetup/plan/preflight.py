@@ -97,6 +97,8 @@ def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iter
     installs = facts.driver.installs if facts.driver is not None else ()
     ours = "distribution" if settings.source == "distro" else "nvidia"
     wanted = {package.name for package in packages.driver}
+    # What gpusetup brought itself it may exchange: the record says how to bring it back.
+    wanted |= set((facts.state or {}).get("brought") or ())
     for install in installs:
         if install.origin == "runfile" and not settings.replace:
             yield Refusal(
