@@ -20,18 +20,20 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
 from gpusetup.cli.wishes import add_wishes
-from gpusetup.errors import Exit, gravest
+from gpusetup.errors import Exit, PreflightError, gravest
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
     from gpusetup.cli.rollout import Rollout
-    from gpusetup.drive.playbook import PlaybookRun
+    from gpusetup.drive.playbook import PlaybookRun, Session
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import HostPlan
-    from gpusetup.model.run import HostOutcome
+    from gpusetup.model.run import Applied, HostOutcome
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "answer", "carry_out", "run", "terminated_is_interrupted"]
 
 APPLY_DEADLINE = 6 * 3600.0
 
@@ -44,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exact = group.add_mutually_exclusive_group()
     exact.add_argument("--plan", metavar="FILE", help="carry out this plan, refused where a host has changed since")
     exact.add_argument("--lock", metavar="FILE", help="apply exactly what this lock says")
+    exact.add_argument("--recorded", action="store_true", help="bring each host back to what was applied to it last")
     group.add_argument("--check", action="store_true", help="try it without changing anything")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
     options.add_output(parser)
@@ -51,31 +54,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Apply and report."""
-    from gpusetup.cli.apply_text import applied_text
     from gpusetup.cli.session import open_session
     from gpusetup.matrix.load import matrix
 
-    with _terminated_is_interrupted():
+    with terminated_is_interrupted():
         applied = _apply(arguments, open_session(arguments), matrix())
-    text = output.json_text(applied) if arguments.format == "json" else applied_text(applied)
-    output.write_answer(text, arguments.out)
+    return answer(arguments, applied)
+
+
+def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
+    """Print what was done and return what it means."""
+    from gpusetup.cli.apply_text import applied_text
     from gpusetup.cli.outcome import exit_of
 
+    text = output.json_text(applied) if arguments.format == "json" else applied_text(applied)
+    output.write_answer(text, arguments.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
 
 
-def _apply(arguments: argparse.Namespace, session: Any, matrix: Any) -> Any:
+def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> Applied:
     from gpusetup.cli.lock import load_lock
-    from gpusetup.cli.outcome import exit_of, planned_only
     from gpusetup.cli.plan import load_plan
     from gpusetup.cli.rollout import plan_hosts
+
+    lock = load_lock(arguments.lock) if arguments.lock else None
+    made = load_plan(arguments.plan) if arguments.plan else None
+    recorded = _last_lock if arguments.recorded else None
+    return carry_out(arguments, plan_hosts(arguments, session, matrix, lock=lock, made=made, recorded=recorded))
+
+
+def _last_lock(name: str, facts: HostFacts) -> dict[str, Any]:
+    lock = (facts.state or {}).get("lock")
+    if not isinstance(lock, dict) or not lock:
+        raise PreflightError("GS-804", f"nothing that gpusetup applied is on record on {name}", hint="gpusetup apply")
+    return lock
+
+
+def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
+    """Change the hosts whose plan says so, verify them, and write down what became of each."""
+    from gpusetup.cli.outcome import exit_of, planned_only
     from gpusetup.cli.verification import verify_hosts
     from gpusetup.drive.rundir import occupy, state_home
     from gpusetup.model.run import Applied
 
-    lock = load_lock(arguments.lock) if arguments.lock else None
-    made = load_plan(arguments.plan) if arguments.plan else None
-    rollout = plan_hosts(arguments, session, matrix, lock=lock, made=made)
+    session = rollout.session
     changes = {name: plan for name, plan in rollout.plans.items() if plan.state == "change"}
     outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
     if changes:
@@ -153,7 +175,7 @@ def _announce(changes: dict[str, HostPlan]) -> None:
 
 
 @contextmanager
-def _terminated_is_interrupted() -> Iterator[None]:
+def terminated_is_interrupted() -> Iterator[None]:
     """A polite kill is a Ctrl-C: it stops cleanly and says what is where."""
 
     def stop(*_: object) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan, Plan, Refusal
     from gpusetup.model.stack import Stack
 
-__all__ = ["plan_text", "refusal_lines", "size_text", "stack_line"]
+__all__ = ["plan_text", "recorded_stack", "refusal_lines", "size_text", "stack_line"]
 
 _WIDTH = 80
 
@@ -85,6 +85,16 @@ def stack_line(stack: Stack) -> str:
             variant = f"+{chosen.variant}" if name == "torch" else ""
             parts.append(f"{name} {chosen.version}{variant}")
     return ", ".join(parts)
+
+
+def recorded_stack(lock: object) -> str:
+    """Return the stack in a host's record on one line, nothing when there is none."""
+    from gpusetup.model.stack import Stack
+
+    try:
+        return stack_line(msgspec.convert(lock["stack"], Stack)) if isinstance(lock, dict) else ""
+    except (KeyError, msgspec.ValidationError):
+        return ""
 
 
 def size_text(size: int | None) -> str:

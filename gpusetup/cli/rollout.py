@@ -18,7 +18,7 @@ from gpusetup.model.stack import MatrixStamp
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Failure, HostFacts
@@ -74,8 +74,9 @@ def plan_hosts(
     *,
     lock: Lock | None = None,
     made: Plan | None = None,
+    recorded: Callable[[str, HostFacts], dict[str, Any]] | None = None,
 ) -> Rollout:
-    """Look at every host and plan it: freely, to a lock, or by a plan that was made before."""
+    """Look at every host and plan it: freely, to a lock, by a plan that was made before, or to what a record says."""
     from gpusetup.cli.wishes import settings_of_hosts
     from gpusetup.facts import fleet
     from gpusetup.facts.products import matrix_lookup
@@ -95,7 +96,8 @@ def plan_hosts(
     with phase(rollout, "plan"):
         planner = Planner(matrix, resolve)
         drafts = {
-            name: _safely(lambda n=name: _first(planner, rollout, n, made), rollout, name) for name in rollout.facts
+            name: _safely(lambda n=name: _first(planner, rollout, n, made, recorded), rollout, name)
+            for name in rollout.facts
         }
     _ask_repositories(rollout, planner, drafts)
     for name, draft in drafts.items():
@@ -105,10 +107,18 @@ def plan_hosts(
     return rollout
 
 
-def _first(planner: Planner, rollout: Rollout, name: str, made: Plan | None) -> Draft:
+def _first(
+    planner: Planner,
+    rollout: Rollout,
+    name: str,
+    made: Plan | None,
+    recorded: Callable[[str, HostFacts], dict[str, Any]] | None,
+) -> Draft:
     """Plan a host by its facts; by a plan that was made before only if it still is the host of that plan."""
     from gpusetup.plan.host import Draft
 
+    if recorded is not None:
+        return planner.recorded(rollout.facts[name], rollout.settings[name], recorded(name, rollout.facts[name]))
     draft = planner.first(rollout.facts[name], rollout.settings[name])
     if made is None or draft.plan.state in {"unchanged", "nothing-to-do", "refused"}:
         return draft

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.errors import Exit, GpuSetupError, NoStackError
+from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.plan import Action, HostPlan, PackageSet, Refusal
 from gpusetup.model.request import Request
 from gpusetup.model.stack import Resolution, Stack
@@ -72,6 +72,21 @@ class Planner:
         if refusals:
             return _refused(base, refusals)
         return self._look(base, facts, settings, None, key)
+
+    def recorded(self, facts: HostFacts, settings: Settings, lock: dict[str, Any]) -> Draft:
+        """Plan a host to what a record says, whatever would be chosen today."""
+        base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
+        draft = None
+        if lock.get("schema") == LOCK_SCHEMA and lock.get("key"):
+            draft = self._from_record(base, facts, settings, lock, str(lock["key"]))
+        if draft is None:
+            raise PreflightError(
+                "GS-804",
+                "what was applied cannot be planned again from its record",
+                note="it was made by the roles alone, or by another version of gpusetup",
+                hint="repeat it the way it was made",
+            )
+        return draft
 
     def second(self, facts: HostFacts, settings: Settings, answer: dict[str, Any] | None) -> Draft:
         """Plan with what the wanted repositories offer."""

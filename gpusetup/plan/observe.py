@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpusetup.model.plan import Action, ActionKind, Package
+from gpusetup.plan.drift import file_differences
 from gpusetup.plan.offers import upstream
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from _services(facts, wanted)
     yield from _python(facts, wanted)
     yield from _containers(facts, wanted)
+    yield from _files(facts)
 
 
 def _action(kind: ActionKind, identity: str, what: str, why: str, *, reboot: bool = False) -> Action:
@@ -167,8 +169,9 @@ def _driver_reason(facts: HostFacts, driver: DriverChoice | None) -> str:
 
 
 def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
-    names = [package.name for package in (*packages.driver, *packages.fabric)]
-    lacking = [name for name in names if name not in facts.packages.held]
+    names = {package.name for package in (*packages.driver, *packages.fabric)}
+    names |= {name for name in (facts.state or {}).get("holds") or () if name in facts.packages.installed}
+    lacking = [name for name in sorted(names) if name not in facts.packages.held]
     if lacking:
         why = "an unattended upgrade must not move libraries under a loaded module"
         yield _action("hold", "driver", "the driver and everything that belongs to it", why)
@@ -234,3 +237,10 @@ def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     lacking = [name for name in wanted.settings.containers if name not in facts.containers.configured]
     if lacking:
         yield _action("container", "runtimes", ", ".join(lacking), "these runtimes do not know the GPU yet")
+
+
+def _files(facts: HostFacts) -> Iterator[Action]:
+    """What an earlier apply wrote and somebody else changed since."""
+    for found in file_differences(facts):
+        identity = found.what.strip("/").replace("/", "-")
+        yield _action("file", identity, found.what, f"it is {found.now}, and was {found.was}")

@@ -284,7 +284,7 @@ def test_a_named_interpreter_is_asked_itself(tmp_path):
 def test_a_broken_state_file_is_noted_or_none(machine, answer):
     package = probe.load()
     host = machine.put("/var/lib/gpusetup/state.json", answer).host()
-    assert package._state(host) is None
+    assert package.record.read(host) is None
     assert ("state" in host.unreadable) is (answer == "{")
 
 

@@ -3,7 +3,6 @@
 The same files run on targets (as the Ansible module gpu_facts) and on the controller (for its own machine and for captures).
 """
 
-import json
 import threading
 
 from . import (
@@ -17,6 +16,7 @@ from . import (
     nouveau,
     packages,
     pci,
+    record,
     services,
     sessions,
     smi,
@@ -25,8 +25,6 @@ from . import (
     virtualisation,
 )
 from .host import FolderHost, FolderRecorder, LiveHost, Recorder
-
-STATE_FILE = "/var/lib/gpusetup/state.json"
 
 __all__ = ["FolderHost", "FolderRecorder", "LiveHost", "Recorder", "collect", "open_host"]
 
@@ -51,7 +49,8 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
         _stand_in_kernel(kernel, simulated)
     loaded = modules.loaded(host)
     waiting = _Waiting()
-    installed = packages.collect(host, os_release["family"])
+    recorded = record.read(host)
+    installed = packages.collect(host, os_release["family"], record.names(recorded))
     if with_candidates:
         waiting.start("candidates", lambda: candidates.collect(host, installed["manager"], kernel["next"]))
     waiting.start("nouveau", lambda: nouveau.collect(host, kernel, loaded))
@@ -83,7 +82,7 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
         "pythons": system.pythons(host, pythons),
         "interpreter": system.running_interpreter(host),
         "disks": system.disks(host),
-        "state": _state(host),
+        "state": recorded,
         "packages": {
             "manager": installed["manager"],
             "installed": {name: item["version"] for name, item in installed["installed"].items() if item["state"] == "installed"},
@@ -134,19 +133,6 @@ def _with_smi(gpus, told):
     }
     by_address = told["gpus"] if told else {}
     return [dict(gpu, **by_address.get(gpu["address"], empty)) for gpu in gpus]
-
-
-def _state(host):
-    """Return what an earlier run of gpusetup recorded on this host."""
-    text = host.read(STATE_FILE, "state")
-    if not text:
-        return None
-    try:
-        state = json.loads(text)
-    except ValueError as error:
-        host.note("state", "{} is no JSON: {}".format(STATE_FILE, error))
-        return None
-    return state if isinstance(state, dict) else None
 
 
 class _Waiting(object):

@@ -13,25 +13,25 @@ RELEVANT = re.compile(
 _SANE = ("installed", "config-files", "not-installed")
 
 
-def collect(host, family):
-    """Return {"manager", "installed": {name: {...}}, "held", "problems"}."""
+def collect(host, family, also=()):
+    """Return {"manager", "installed": {name: {...}}, "held", "problems"}; packages named in `also` matter too."""
     if host.exists("/var/lib/dpkg/status") and family != "redhat":
-        return _dpkg(host)
+        return _dpkg(host, also)
     if host.exists("/usr/bin/rpm") or host.exists("/var/lib/rpm") or host.exists("/usr/lib/sysimage/rpm"):
-        return _rpm(host)
+        return _rpm(host, also)
     host.note("packages", "neither dpkg nor rpm keeps packages here")
     return {"manager": None, "installed": {}, "held": [], "problems": []}
 
 
-def _dpkg(host):
+def _dpkg(host, also):
     native = None
     installed, held, problems = {}, [], []
-    for fields in _stanzas(host.read("/var/lib/dpkg/status", "packages", keep=reduce_status) or ""):
+    for fields in _stanzas(host.read("/var/lib/dpkg/status", "packages", keep=lambda text: reduce_status(text, also)) or ""):
         want, flag, state = (fields.get("Status", "") + "   ").split(" ")[:3]
         name = fields.get("Package", "")
         if flag == "reinstreq" or (state not in _SANE and not state.startswith("triggers")):
             problems.append("{} is {}".format(name, "broken and must be reinstalled" if flag == "reinstreq" else state))
-        if state == "not-installed" or not RELEVANT.match(name):
+        if state == "not-installed" or not (RELEVANT.match(name) or name in also):
             continue
         arch = fields.get("Architecture", "")
         native = native or host.observe("dpkg-architecture", _dpkg_architecture)
@@ -50,12 +50,12 @@ def _dpkg_architecture():
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname()[4])
 
 
-def reduce_status(text):
+def reduce_status(text, also=()):
     """Keep of dpkg's status the packages that matter and those in a bad state, with the fields that are read."""
     kept = []
     for stanza in re.split(r"\n\n+", text):
         match = re.match(r"Package: (\S+)\nStatus: \S+ (\S+) (\S+)", stanza)
-        if match and not (RELEVANT.match(match.group(1)) or match.group(2) != "ok" or match.group(3) not in _SANE):
+        if match and not (RELEVANT.match(match.group(1)) or match.group(1) in also or match.group(2) != "ok" or match.group(3) not in _SANE):
             continue
         lines = re.findall(r"^(?:Package|Status|Architecture|Version|Maintainer|Origin): .*$", stanza, re.MULTILINE)
         if lines:
@@ -85,13 +85,13 @@ def origin(maker):
 _FORMAT = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{VENDOR} %{PACKAGER}\\n"
 
 
-def _rpm(host):
+def _rpm(host, also):
     answer = host.run("rpm", ["rpm", "-qa", "--qf", _FORMAT], 20)
     problems = [] if answer["rc"] == 0 else ["rpm -qa: " + (answer.get("why") or answer["err"].strip() or "failed")]
     native, installed = host.observe("machine-rpm", lambda: os.uname()[4]), {}
     for line in answer["out"].splitlines():
         pieces = line.split("\t")
-        if len(pieces) != 4 or not RELEVANT.match(pieces[0]):
+        if len(pieces) != 4 or not (RELEVANT.match(pieces[0]) or pieces[0] in also):
             continue
         name, version, arch, maker = pieces
         key = name if arch in ("noarch", native) else name + ":" + arch

@@ -1,0 +1,107 @@
+"""Say what is no longer as the last apply left it, and which command mends it.
+
+Changes nothing; exit 9 when something differs. One remote operation per host looks at packages and their holds, files
+written, the module on disk for the kernel that boots next against the one that is loaded, nouveau, Fabric Manager,
+services, the Python environment.
+
+examples:
+  gpusetup drift inventory.ini
+  gpusetup drift inventory.ini --format json --out drift.json
+  gpusetup drift                       this machine (the record is readable by root alone)
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.model.facts import Failure, HostFacts
+    from gpusetup.model.lifecycle import Difference, HostDrift
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Look and compare."""
+    from gpusetup.cli.drift_text import drift_text
+    from gpusetup.cli.session import open_session
+    from gpusetup.drive.progress import watch
+    from gpusetup.facts import fleet
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.matrix.load import matrix
+    from gpusetup.model.lifecycle import Drift
+
+    with watch(sys.stderr, phase="facts") as observer:
+        facts = fleet.look(open_session(arguments), matrix_lookup(matrix()), candidates=False, observer=observer).facts
+    hosts = {name: _compared(host, name, arguments.inventory) for name, host in facts.hosts.items()}
+    hosts |= {name: _not_seen(failure) for name, failure in facts.failures.items()}
+    codes = [_exit_of(host) for host in hosts.values()]
+    drift = Drift(ok=gravest(codes) is Exit.DONE, hosts=hosts)
+    output.write_answer(output.json_text(drift) if arguments.format == "json" else drift_text(drift), arguments.out)
+    return gravest(codes)
+
+
+def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
+    from gpusetup.cli.plan_text import recorded_stack
+    from gpusetup.model.lifecycle import HostDrift
+    from gpusetup.model.plan import Refusal
+    from gpusetup.plan.drift import applied_id, differences
+
+    if facts.state is None:
+        hidden = next((item.reason for item in facts.unreadable if item.field == "state"), "")
+        if hidden:
+            refusal = Refusal(
+                reference="GS-801", message=f"the record of what was applied cannot be read: {hidden}",
+                hint="it belongs to root: give -K, or a user who may become root", exit=int(Exit.REFUSED),
+            )  # fmt: skip
+            return HostDrift(state="failed", simulated=facts.simulated, refusals=(refusal,))
+        if not facts.gpus:
+            return HostDrift(state="nothing-to-do", simulated=facts.simulated)
+        return HostDrift(state="not-applied", simulated=facts.simulated, mend=_command(inventory, name, "apply"))
+    found = differences(facts)
+    unfinished = any(item.id == "apply" for item in found)
+    command = "apply --recorded" if (facts.state.get("lock") or {}).get("stack") and not unfinished else "apply"
+    return HostDrift(
+        state="drifted" if found else "same",
+        simulated=facts.simulated,
+        applied=applied_id(facts),
+        stack=recorded_stack(facts.state.get("lock")),
+        differences=found,
+        mend=_command(inventory, name, command, found) if found else "",
+    )
+
+
+def _command(inventory: str | None, name: str, command: str, found: tuple[Difference, ...] = ()) -> str:
+    """Return the command that brings a host back; it reboots only where nothing else helps."""
+    import shlex
+
+    reboot = any(item.mend == "reboot" for item in found)
+    where = ["--limit", name] if inventory is not None else []
+    words = ["gpusetup", *command.split(), *([inventory] if inventory is not None else []), *where]
+    return shlex.join(words + (["--reboot", "when-needed"] if reboot else []))
+
+
+def _not_seen(failure: Failure) -> HostDrift:
+    from gpusetup.model.lifecycle import HostDrift
+    from gpusetup.model.plan import Refusal
+
+    refusal = Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
+    return HostDrift(state="unreachable" if failure.exit == Exit.UNREACHABLE else "failed", refusals=(refusal,))
+
+
+def _exit_of(host: HostDrift) -> Exit:
+    if host.refusals:
+        return gravest([Exit(refusal.exit) for refusal in host.refusals])
+    return Exit.DONE if host.state in {"same", "nothing-to-do"} else Exit.PENDING

@@ -1,0 +1,119 @@
+"""What became of applied hosts: the documents gpusetup/drift/1, gpusetup/remove/1 and gpusetup/history/1."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from gpusetup.model.plan import Refusal
+
+__all__ = ["Difference", "Drift", "History", "HostDrift", "HostHistory", "HostRemoval", "Past", "Removal", "Removed"]
+
+Mend = Literal["apply", "reboot"]
+
+
+class Difference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that is no longer as the last apply left it, and what mends it."""
+
+    id: str
+    what: str
+    was: str
+    now: str
+    mend: Mend
+
+
+class HostDrift(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One host."""
+
+    state: Literal["same", "drifted", "not-applied", "nothing-to-do", "unreachable", "failed"]
+    simulated: bool = False
+    applied: str = ""
+    """The apply that is compared with, by its id, which begins with its time."""
+    stack: str = ""
+    differences: tuple[Difference, ...] = ()
+    mend: str = ""
+    """The command to copy."""
+    refusals: tuple[Refusal, ...] = ()
+
+
+class Drift(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document of `gpusetup drift`."""
+
+    schema: Literal["gpusetup/drift/1"] = "gpusetup/drift/1"
+    ok: bool
+    hosts: dict[str, HostDrift]
+
+
+class Removal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that brings a host back to what it was before the first apply."""
+
+    packages: tuple[str, ...] = ()
+    """Packages that go: gpusetup brought them."""
+    restored: tuple[str, ...] = ()
+    """Packages that come back or move back, as name=version."""
+    files_deleted: tuple[str, ...] = ()
+    files_restored: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    initramfs: bool = False
+    python: str = ""
+    history: str = ""
+
+
+class HostRemoval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One host: what removal would do or did."""
+
+    state: Literal["planned", "done", "unchanged", "pending-reboot", "refused", "unreachable", "failed", "interrupted"]
+    simulated: bool = False
+    removal: Removal | None = None
+    changed: int = 0
+    seconds: float = 0.0
+    pending: tuple[str, ...] = ()
+    left_over: dict[str, Any] = {}
+    """Packages that differ from those before the first apply, although nothing of ours is left."""
+    failed_at: str | None = None
+    failure: dict[str, Any] | None = None
+    refusals: tuple[Refusal, ...] = ()
+
+
+class Removed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document of `gpusetup remove`."""
+
+    schema: Literal["gpusetup/remove/1"] = "gpusetup/remove/1"
+    ok: bool
+    done: bool
+    """False: nothing was changed, this is what removal would do."""
+    run: str
+    log: str
+    hosts: dict[str, HostRemoval]
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """One apply in a host's history, as the host tells it; fields of other versions are left alone."""
+
+    id: str
+    finished: str = ""
+    lock: dict[str, Any] = {}
+    packages: dict[str, str] = {}
+    """The wanted packages in the versions that this apply left."""
+    verified: dict[str, Any] | None = None
+    simulated: bool = False
+
+
+class HostHistory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One host: its applies, oldest first, and which one it stands on."""
+
+    current: str = ""
+    applies: tuple[dict[str, Any], ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+class History(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document of `gpusetup rollback --list`."""
+
+    schema: Literal["gpusetup/history/1"] = "gpusetup/history/1"
+    ok: bool
+    hosts: dict[str, HostHistory]
