@@ -171,9 +171,7 @@ class Host:
         shutil.rmtree(self.folder, ignore_errors=True)
         (network.MIRROR_CLIENTS / self.address).unlink(missing_ok=True)
         for group in self._cgroups():
-            for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
-                folder.rmdir()
-            group.rmdir()
+            _remove_group(group)
         _write_known_hosts()
         network.bridge_down_if_unused()
 
@@ -353,6 +351,20 @@ def _text(path: Path) -> str:
         return path.read_text()
     except FileNotFoundError:
         return ""
+
+
+def _remove_group(group: Path) -> None:
+    """A control group can go when its last process has been buried, which may take a moment after its end."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            for folder in sorted((path for path in group.rglob("*") if path.is_dir()), reverse=True):
+                folder.rmdir()
+            return group.rmdir()
+        except OSError as error:  # noqa: PERF203
+            if time.monotonic() > deadline:
+                raise LabError(f"the control group {group} cannot be removed: {error}") from None
+            time.sleep(0.05)
 
 
 def _mounts_under(folder: Path) -> list[str]:

@@ -21,6 +21,7 @@ PROXY_PORT, REPOSITORY_PORT = 3128, 8077
 PROXY = f"http://{GATEWAY}:{PROXY_PORT}"
 REPOSITORY_URL = f"http://{GATEWAY}:{REPOSITORY_PORT}"
 MIRROR_CLIENTS = STATE / "mirror-clients"  # one file per address that may use the proxy
+INOTIFY_LIMIT, INOTIFY_WANTED = Path("/proc/sys/fs/inotify/max_user_instances"), 4096
 
 # Addresses below are for the inventories in the repository, those from here on for tests.
 FIRST_FREE = int(IPv4Address("10.77.1.1"))
@@ -46,23 +47,20 @@ def bridge_up() -> None:
     with locked("bridge"):
         if not Path(f"/sys/class/net/{BRIDGE}").exists():
             # A hardware address of its own: else it takes one of its ports', and changes as hosts come and go.
-            run(
-                [
-                    "ip",
-                    "link",
-                    "add",
-                    BRIDGE,
-                    "address",
-                    hardware_address(GATEWAY),
-                    "type",
-                    "bridge",
-                    "forward_delay",
-                    "0",
-                ]
-            )
+            own = hardware_address(GATEWAY)
+            run(["ip", "link", "add", BRIDGE, "address", own, "type", "bridge", "forward_delay", "0"])
             run(["ip", "addr", "add", f"{GATEWAY}/{PREFIX}", "dev", BRIDGE])
             run(["ip", "link", "set", BRIDGE, "up"])
+        _more_inotify()
         _server_up()
+
+
+def _more_inotify() -> None:
+    """Each host's systemd takes some six inotify instances; the usual 128 end at twenty hosts, which then do not boot."""
+    before, kept = INOTIFY_LIMIT.read_text(), STATE / "inotify-before"
+    if int(before) < INOTIFY_WANTED:
+        kept.write_text(before)
+        INOTIFY_LIMIT.write_text(f"{INOTIFY_WANTED}\n")
 
 
 def bridge_down_if_unused() -> None:
@@ -71,6 +69,10 @@ def bridge_down_if_unused() -> None:
         if any(HOSTS.glob("*/host.json")):
             return
         _server_down()
+        kept = STATE / "inotify-before"
+        if kept.exists():
+            INOTIFY_LIMIT.write_text(kept.read_text())
+            kept.unlink()
         if Path(f"/sys/class/net/{BRIDGE}").exists():
             run(["ip", "link", "delete", BRIDGE])
 
