@@ -8,16 +8,9 @@ from pathlib import Path
 import msgspec
 
 from gpusetup.model.verdict import Verdict
+from gpusetup.verify.expected import Source
 
 __all__ = ["Meaning", "XidCatalogue", "catalogue", "meaning"]
-
-
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A document somebody can look up."""
-
-    title: str
-    publisher: str
-    url: str
 
 
 class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,8 +1,11 @@
 """The Python environment the checks run in: versions, packages, and the libraries really loaded."""
 
+import importlib
+import json
 import os
 import re
 import sys
+import time
 
 _PACKAGE = re.compile(r"^(cupy|torch|tensorflow|jax|jaxlib|triton|nvidia|numpy)", re.IGNORECASE)
 _LIBRARY = re.compile(r"(lib(?:cuda|cudart|nvrtc|cublas|cublasLt|cudnn|nccl|nvJitLink|nvidia-ml))\.so[.\d]*$")
@@ -46,3 +49,17 @@ def hello(state, request):
     import numpy
     answer.update({"cupy": cupy.__version__, "numpy": numpy.__version__})
     return answer
+
+
+def print_framework(name, look):
+    """Import a framework, look at it, and print one JSON document as the last line, whatever happens."""
+    started = time.time()
+    try:
+        answer = look(importlib.import_module(name))
+    except ImportError as failure:
+        answer = {"error": "import", "message": str(failure)[:1000]}
+    except Exception as failure:
+        answer = {"error": "failed", "message": "%s: %s" % (type(failure).__name__, str(failure)[:1000])}
+    answer["loaded"] = loaded_libraries()
+    answer["seconds"] = round(time.time() - started, 3)
+    print("\n" + json.dumps(answer))

@@ -18,7 +18,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
-import child  # noqa: E402
 import collect  # noqa: E402
 import fleet  # noqa: E402
 import frameworks  # noqa: E402

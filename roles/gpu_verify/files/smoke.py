@@ -75,7 +75,6 @@ def kernel(gpu, gentle):
 def elementwise(gpu, gentle):
     """CuPy's own first operation: this is what stops when CUDA's headers are missing."""
     import cupy
-    import numpy
     with gpu.device:
         got = int(cupy.arange(10007, dtype=cupy.int64).sum())
         half = float((cupy.ones(64, dtype=cupy.float16) * 2).sum())

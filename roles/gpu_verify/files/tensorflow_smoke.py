@@ -3,10 +3,8 @@
 Its own process, in the interpreter that apply made; prints one JSON document.
 """
 
-import json
 import os
 import sys
-import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # else it takes the whole memory
@@ -44,19 +42,5 @@ def look(tensorflow):
     return answer
 
 
-def main():
-    started = time.time()
-    try:
-        import tensorflow
-        answer = look(tensorflow)
-    except ImportError as failure:
-        answer = {"error": "import", "message": str(failure)[:1000]}
-    except Exception as failure:
-        answer = {"error": "failed", "message": "%s: %s" % (type(failure).__name__, str(failure)[:1000])}
-    answer["loaded"] = environment.loaded_libraries()
-    answer["seconds"] = round(time.time() - started, 3)
-    print("\n" + json.dumps(answer))
-
-
 if __name__ == "__main__":
-    main()
+    environment.print_framework("tensorflow", look)

@@ -3,7 +3,6 @@
 Its own process, in the interpreter that apply made; prints one JSON document.
 """
 
-import json
 import os
 import sys
 import time
@@ -56,19 +55,5 @@ def one_gpu(torch, index):
     return found
 
 
-def main():
-    started = time.time()
-    try:
-        import torch
-        answer = look(torch)
-    except ImportError as failure:
-        answer = {"error": "import", "message": str(failure)[:1000]}
-    except Exception as failure:
-        answer = {"error": "failed", "message": "%s: %s" % (type(failure).__name__, str(failure)[:1000])}
-    answer["loaded"] = environment.loaded_libraries()
-    answer["seconds"] = round(time.time() - started, 3)
-    print("\n" + json.dumps(answer))
-
-
 if __name__ == "__main__":
-    main()
+    environment.print_framework("torch", look)

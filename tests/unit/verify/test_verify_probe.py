@@ -286,3 +286,23 @@ def test_messages_fit_into_the_smallest_memory(team):
     mib = 1 << 20
     assert workers.sizes((mib, 1024 * mib, 4096 * mib), [large]) == [mib, 1024 * mib, 4096 * mib]
     assert workers.sizes((mib, 1024 * mib, 4096 * mib), [small, large]) == [mib, 1024 * mib]
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow"])
+def test_a_framework_that_is_missing_or_broken_is_an_answer(name, tmp_path):
+    """In its own process, as on a host: an import error, an error while looking, and prints of its own before the answer."""
+    import subprocess
+
+    (tmp_path / "numpy.py").write_text("", encoding="utf-8")
+
+    def say(text):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import runpy; runpy.run_path({str(FILES / f'{name}_smoke.py')!r}, run_name='__main__')"
+        finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        return json.loads(finished.stdout.splitlines()[-1])
+
+    assert say("raise ImportError('libcudart.so.12: cannot open shared object file')")["error"] == "import"
+    broken = say("print('a banner')\n__version__ = '1'")
+    assert broken["error"] == "failed"
+    assert "AttributeError" in broken["message"]
+    assert broken["loaded"] == {}
