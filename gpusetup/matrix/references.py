@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from os.path import basename
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,20 @@ Dangling = tuple[str, str]
 
 def check_references(matrix: Matrix, file: model.MatrixFile, path: str) -> None:
     """Raise for the first field that names what is not there."""
-    for field, what in (*_sources(file), *_inside(file), *_across(matrix, file)):
+    for field, what in (*_day(file), *_sources(file), *_inside(file), *_across(matrix, file)):
         raise BadInputError(
             "GS-206",
             f"the matrix file {basename(path)} names {what}, which is not there",  # noqa: PTH119 - as in load.py
             path=f"{path}:$.{field}",
             hint="add what is named, or correct the name",
         )
+
+
+def _day(file: model.MatrixFile) -> Iterator[Dangling]:
+    try:
+        dt.date.fromisoformat(file.date)
+    except ValueError:
+        yield "date", f"the day {file.date}"
 
 
 def _records(file: model.MatrixFile) -> Iterator[tuple[str, model.Record]]:

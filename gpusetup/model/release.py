@@ -14,6 +14,7 @@ Confidence = Literal["vendor", "observed", "inferred"]
 Arch = Literal["x86_64", "aarch64"]
 Day = Annotated[str, Meta(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?|unknown)$")]
 Version = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+PackageVersion = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?$")]
 Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$")]
 
 
@@ -274,7 +275,7 @@ class CupyRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One CuPy wheel: a package name carries the CUDA it is for."""
 
     package: str
-    version: str
+    version: PackageVersion
     date: str = ""
     cuda: tuple[Version, ...]
     """CUDA minors it was tested with."""
@@ -298,7 +299,7 @@ class CupyFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True
 class TensorflowRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A TensorFlow release and the CUDA stack it was tested with."""
 
-    version: str
+    version: PackageVersion
     date: str = ""
     cuda: Version
     cudnn: Version
@@ -319,7 +320,7 @@ class TensorflowFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_field
 class JaxRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A JAX release for one CUDA major (`jax[cuda12]`, `jax[cuda13]`)."""
 
-    version: str
+    version: PackageVersion
     date: str = ""
     extra: str
     cuda_major: int

@@ -1,0 +1,268 @@
+"""The lookup commands from outside: exit codes, what goes where, document shapes, formats, files."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusetup.matrix.load import Matrix
+from tests.property.test_command_line import run
+
+HOSTS = Path(__file__).resolve().parents[1] / "hosts"
+
+
+def document(*argv: str) -> tuple[int, Any]:
+    code, out, _ = run([*argv, "--format", "json"])
+    return code, json.loads(out)
+
+
+# --- exit codes and streams -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "reference"),
+    [
+        (("resolve", "pandas"), 3, "GS-110"),
+        (("resolve", "torch=2.6"), 3, "GS-111"),
+        (("resolve", "torch===foo"), 3, "GS-111"),
+        (("resolve", "cuda==12.4+cu118"), 3, "GS-112"),
+        (("resolve", "torch==2.7.1+cu128", "torch==2.7.1+cu126"), 3, "GS-113"),
+        (("resolve", "--gpu", "rtx 9999"), 3, "GS-120"),
+        (("resolve", "--gpu", "sm_13"), 3, "GS-121"),
+        (("resolve", "--gpu", "quadro"), 3, "GS-122"),
+        (("resolve", "--os", "ubunto22.04"), 3, "GS-123"),
+        (("resolve", "--driver", "390.157"), 3, "GS-124"),
+        (("resolve", "--driver", "abc"), 3, "GS-125"),
+        (("resolve", "--driver", "566.03"), 3, "GS-126"),
+        (("why-not", "cuda"), 3, "GS-129"),
+        (("resolve", "--out", "/nonexistent/file"), 3, "GS-103"),
+        (("resolve", "--from", "/nonexistent"), 3, "GS-305"),
+        (("resolve", "driver==535.154.02"), 4, None),
+        (("matrix", "torch==9.*"), 4, None),
+        (("why-not", "cuda=13.1", "--gpu", "v100"), 4, None),
+        (("resolve", "--gpu", "gh200", "--arch", "x86_64"), 4, None),
+        (("resolve",), 0, None),
+        (("matrix",), 0, None),
+        (("why-not", "cuda=12.4", "--gpu", "v100"), 0, None),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_exit_codes_and_documents(argv: tuple[str, ...], code: int, reference: str | None) -> None:
+    found, told = document(*argv)
+    assert found == code
+    assert told["ok"] is (code == 0)
+    assert told["schema"].startswith("gpusetup/")
+    if reference is not None:
+        assert told["schema"] == "gpusetup/error/1"
+        assert told["error"]["reference"] == reference
+        assert set(told["error"]) >= {"reference", "message", "path", "hint"}
+    elif code == 4:
+        assert told["conflict"]
+        assert set(told["conflict"][0]) == {"rule", "text", "source"}
+        assert "suggestions" in told
+
+
+@pytest.mark.parametrize("argv", [("resolve", "--nonsense"), ("matrix", "--format", "xml"), ("nothing",), ("why",)])
+def test_the_command_lines_own_grammar_is_exit_2(argv: tuple[str, ...]) -> None:
+    code, out, err = run(list(argv))
+    assert (code, out) == (2, "")
+    assert err
+
+
+def test_answers_go_to_standard_output_and_the_rest_to_standard_error() -> None:
+    code, out, err = run(["resolve", "--driver", "550.199.99"])
+    assert code == 0
+    assert "warning" not in out
+    assert "550.199.99 is not in the matrix" in err
+    code, out, err = run(["resolve", "pandas"])
+    assert (code, out) == (3, "")
+    assert "unknown component 'pandas' [GS-110]" in err
+    assert "hint: " in err
+
+
+def test_a_near_name_is_suggested() -> None:
+    assert "did you mean torch?" in document("resolve", "torhc")[1]["error"]["hint"]
+    assert "did you mean `gpusetup resolve`?" in run(["resolv"])[2]
+    assert "ubuntu22.04" in document("resolve", "--os", "ubunto22.04")[1]["error"]["hint"]
+    assert "RTX 4090" in document("resolve", "--gpu", "geforce rtx 4099")[1]["error"]["hint"]
+
+
+# --- documents --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stacks_document() -> None:
+    code, told = document("resolve", "torch", "cuda", "cudnn", "nccl", "cupy", "--gpu", "h100", "--os", "ubuntu24.04")
+    assert code == 0
+    assert told["schema"] == "gpusetup/stack/1"
+    assert set(told["matrix"]) == {"date", "digest"}
+    stack = told["stack"]
+    assert set(stack) == {"driver", "cuda", "cudnn", "nccl", "torch", "cupy", "python"}
+    assert set(stack["driver"]) >= {"version", "branch", "module", "relation"}
+    assert stack["torch"]["index_url"] == f"https://download.pytorch.org/whl/{stack['torch']['variant']}"
+    assert stack["cupy"]["package"] == f"cupy-cuda{stack['cuda']['version'].split('.')[0]}x"
+    assert stack["python"]["requires"].startswith(">=3.")
+    assert {"component", "rule", "text", "source"} == set(told["reasons"][0])
+    assert all(isinstance(text, str) for text in told["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("wish", "fields"),
+    [
+        ("torch==2.6.*", {"torch", "variant", "cuda", "cudnn", "nccl", "driver_min", "driver_native", "python", "archs", "default", "confidence", "sources"}),
+        ("tensorflow", {"tensorflow", "cuda", "cudnn", "driver_min", "driver_native", "python", "archs", "confidence", "sources"}),
+        ("jax", {"jax", "extra", "cuda", "driver_min", "python", "archs", "confidence", "sources"}),
+        ("cupy", {"cupy", "package", "cuda", "driver_min", "python", "archs", "confidence", "sources"}),
+        ("cuda==12.*", {"cuda", "driver_min", "driver_native", "archs", "confidence", "sources"}),
+    ],
+)  # fmt: skip
+def test_rows(wish: str, fields: set[str]) -> None:
+    code, told = document("matrix", wish)
+    assert code == 0
+    assert told["schema"] == "gpusetup/matrix/1"
+    for row in told["rows"]:
+        assert fields <= set(row)
+        assert row["sources"][0]
+        assert row["confidence"] in ("vendor", "observed", "inferred")
+
+
+def test_torch_2_6_on_a_v100() -> None:
+    _, told = document("matrix", "torch==2.6.*", "--gpu", "v100")
+    found = [
+        (row["torch"], row["variant"], row["default"], row["driver_min"], row["driver_native"]) for row in told["rows"]
+    ]
+    assert found == [
+        ("2.6.0", "cu124", True, "525.60.13", "550.54.14"),
+        ("2.6.0", "cu126", False, "525.60.13", "560.28.03"),
+        ("2.6.0", "cu118", False, "450.80.02", "520.61.05"),
+    ]
+
+
+def test_the_reverse_lookup_lists_what_a_driver_runs() -> None:
+    _, told = document("matrix", "--driver", "535.154.05")
+    assert set(told["fits"]) == {"torch", "tensorflow", "jax", "cupy"}
+    assert all(row["cuda"].split(".")[0] in ("10", "11", "12") for row in told["rows"])
+    assert not any(name.endswith(("+cu130", "+cu132")) for name in told["fits"]["torch"])
+
+
+def test_rows_come_newest_first() -> None:
+    _, told = document("matrix", "cuda")
+    versions = [tuple(map(int, row["cuda"].split("."))) for row in told["rows"]]
+    assert versions == sorted(versions, reverse=True)
+
+
+def test_csv_and_markdown() -> None:
+    _, out, _ = run(["matrix", "torch==2.6.*", "--format", "csv"])
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["variant"] for row in rows] == ["cu124", "cu126", "cu118"]
+    _, out, _ = run(["matrix", "torch==2.6.*", "--format", "md"])
+    lines = out.splitlines()
+    assert lines[1].strip("|-") == ""
+    assert len({line.count("|") for line in lines}) == 1
+    assert len(lines) == 2 + 3
+
+
+@pytest.mark.parametrize(
+    "argv", [("resolve",), ("matrix", "cuda"), ("why", "cuda"), ("why-not", "cuda=13.1", "--gpu", "v100")]
+)
+def test_out_writes_the_answer_to_a_file(argv: tuple[str, ...], tmp_path: Path) -> None:
+    code, out, _ = run([*argv, "--format", "json", "--out", str(tmp_path / "answer.json")])
+    _, shown, _ = run([*argv, "--format", "json"])
+    assert out == ""
+    assert (tmp_path / "answer.json").read_text() == shown
+    assert code in (0, 4)
+
+
+def test_pytorch_means_torch_and_two_wishes_for_one_component_join() -> None:
+    assert document("resolve", "pytorch==2.6.*")[1]["stack"]["torch"]["version"] == "2.6.0"
+    both = document("resolve", "torch>=2.4", "torch<2.6")[1]["stack"]["torch"]["version"]
+    assert both.startswith("2.5.")
+
+
+def test_why_a_version_that_is_not_chosen() -> None:
+    code, told = document("why", "cuda=13.4", "--gpu", "h100")
+    assert code == 0
+    assert told["asked"] == {"version": "cuda==13.4.*", "fits": True}
+    assert document("why", "cuda=13.1", "--gpu", "v100")[1]["asked"]["fits"] is False
+
+
+# --- age --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["resolve", "matrix"])
+def test_old_data_is_said_to_be_old(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later(dt.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> dt.datetime:
+            return dt.datetime.fromisoformat(Matrix().date).replace(tzinfo=tz) + dt.timedelta(days=91)
+
+    monkeypatch.setattr("gpusetup.cli.requests.dt.datetime", Later)
+    _, told = document(command, "cuda==12.4.*")
+    assert any("91 days old" in text for text in told["warnings"])
+    assert "91 days old" in run([command, "cuda==12.4.*"])[2]
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def test_from_facts_resolves_for_each_kind_of_host(tmp_path: Path) -> None:
+    import msgspec
+
+    from gpusetup.facts.collect import captured
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.model.facts import Facts
+
+    lookup = matrix_lookup(Matrix())
+    names = ("debian12-v100-proprietary", "ubuntu24.04-h200-keep", "ubuntu24.04-gtx1080ti-rtx5090-nostack")
+    hosts = {name: captured(HOSTS / name / "root", lookup) for name in names}
+    hosts["twin"] = hosts[names[0]]
+    path = tmp_path / "facts.json"
+    path.write_bytes(msgspec.json.encode(Facts(hosts=hosts)))
+    code, told = document("resolve", "torch", "--from", str(path))
+    assert code == 4, "one kind of host has no stack"
+    assert told["ok"] is False
+    by_host = {host: answer for answer in told["classes"].values() for host in answer["hosts"]}
+    assert by_host["twin"] is by_host[names[0]]
+    assert by_host[names[0]]["stack"]["torch"]["variant"] == "cu126"
+    assert by_host[names[0]]["stack"]["driver"]["module"] == "proprietary"
+    assert by_host[names[1]]["stack"]["driver"]["installed"] is True
+    # Pascal beside Blackwell: no flavour of the module drives both, and no torch has code for both.
+    rules = {item["rule"] for item in by_host[names[2]]["conflict"]}
+    assert rules in ({"module-flavour"}, {"torch-needs-code-for-gpu"})
+
+
+# --- a process of its own ---------------------------------------------------------------------------------------------
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m gpusetup matrix cuda --format json | head -c 10"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert len(done.stdout) == 10
+
+
+def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path: Path) -> None:
+    shutil.copy(Matrix().path("vgpu"), tmp_path / "vgpu.json")
+    shutil.copy(Matrix().path("cuda"), tmp_path / "cuda.json")
+    document = json.loads((tmp_path / "cuda.json").read_text())
+    document["releases"][3]["colour"] = "green"
+    (tmp_path / "cuda.json").write_text(json.dumps(document))
+    done = subprocess.run(
+        [sys.executable, "-m", "gpusetup", "resolve", "--format", "json"],
+        env={**os.environ, "GPUSETUP_MATRIX": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3
+    error = json.loads(done.stdout)["error"]
+    assert error["path"] == f"{tmp_path / 'cuda.json'}:$.releases[3]"
+    assert "colour" in error["message"]

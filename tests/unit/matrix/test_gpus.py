@@ -1,0 +1,64 @@
+"""From what people call a GPU to what the rules ask of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.errors import BadInputError
+from gpusetup.matrix.gpus import find_gpu
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+
+
+@pytest.mark.parametrize(
+    ("text", "cc"),
+    [
+        ("h100", "9.0"), ("H100", "9.0"), ("NVIDIA H100", "9.0"), ("a100", "8.0"), ("rtx 4090", "8.9"), ("rtx4090", "8.9"), ("RTX 5090", "12.0"),
+        ("gtx 1080 ti", "6.1"), ("v100", "7.0"), ("10de:2335", "9.0"), ("10DE:2335", "9.0"), ("0x10de:0x2335", "9.0"), ("sm_90", "9.0"), ("sm90", "9.0"),
+        ("sm_120", "12.0"), ("compute_61", "6.1"), ("sm_90a", "9.0"), (" t4 ", "7.5"),
+    ],
+)  # fmt: skip
+def test_names(shipped: Matrix, text: str, cc: str) -> None:
+    assert find_gpu(shipped, text).cc == cc
+
+
+def test_whole_tokens_only(shipped: Matrix) -> None:
+    """a100 is not A1000, exact comes first."""
+    names = find_gpu(shipped, "a100").names
+    assert names
+    assert not any("A1000" in name for name in names)
+    assert all("A10" not in name.replace("A100", "") for name in names)
+
+
+def test_products_that_agree_are_taken_together(shipped: Matrix) -> None:
+    kind = find_gpu(shipped, "h100")
+    assert len(kind.names) > 1
+    assert kind.label == "h100"
+
+
+@pytest.mark.parametrize("text", ["quadro", "geforce", "tesla", "rtx"])
+def test_a_name_that_fits_too_much_lists_candidates(shipped: Matrix, text: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        find_gpu(shipped, text)
+    assert caught.value.note.startswith("candidates: ")
+    assert "PCI id" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "nvidia", "rx 7900", "10de:ffff", "10de:ZZZZ", "sm_1", "sm_٩٠"])
+def test_what_is_no_gpu(shipped: Matrix, text: str) -> None:
+    with pytest.raises(BadInputError):
+        find_gpu(shipped, text)
+
+
+def test_every_pci_id_is_answered(shipped: Matrix) -> None:
+    """A host reports ids: each must lead to one kind of GPU, or the host could not be resolved."""
+    for pci_id in sorted({pci_id for gpu in shipped.gpus.gpus for pci_id in gpu.ids}):
+        assert find_gpu(shipped, pci_id).cc
+
+
+def test_every_product_is_found_by_its_own_name(shipped: Matrix) -> None:
+    for gpu in shipped.gpus.gpus:
+        assert gpu.name in find_gpu(shipped, gpu.name).names
