@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.verify.verify_documents import captured
+from tests.unit.verify.verify_documents import captured, set_smi
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCAL = f"ansible_connection=local ansible_python_interpreter={sys.executable} gpusetup_become=false"
@@ -92,14 +92,18 @@ def test_check_mode_looks_as_well(play):
 
 
 def test_a_failed_check_fails_the_task_and_names_itself(play, stand_in_smi):
-    stand_in_smi(captured("h200-x1-quick"))
+    document = captured("h200-x1-quick")
+    set_smi(document, 0, "ecc_errors/volatile/dram_uncorrectable", "2")
+    stand_in_smi(document)
     code, hosts, output = play("-e", "gpu_verify_level=quick")
     assert code == 2, output
     assert hosts["here"]["event"] == "failed"
     assert "verification failed" in hosts["here"]["message"]
     verdicts = {result["id"]: result["verdict"] for result in hosts["here"]["data"]["results"]}
-    assert verdicts["gpu.ecc"] == "pass", "the stand-in's document was judged"
-    assert verdicts["driver.version"] == "fail", "no module is loaded here"
+    assert (verdicts["gpu.ecc"], verdicts["gpu.memory-repair"]) == ("fail", "pass"), (
+        "the stand-in's document was judged"
+    )
+    assert "gpu.ecc: GPU 0: 2 uncorrectable errors" in hosts["here"]["message"]
 
 
 def test_the_caller_may_judge_instead(play, stand_in_smi):
