@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply", "bring hosts to one proven stack; safe to repeat"),
     "verify": ("verify", "prove on the GPU that the stack works"),
     "drift": ("drift", "what differs from what was applied, and what mends it"),
+    "remove": ("remove", "bring hosts back to what they were before the first apply"),
     "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),
     "doctor": ("doctor", "from an error message or a sick host to the cause and the fix"),
     "bundle": ("bundle", "a folder with gpusetup and its wheels, every file by its digest"),

@@ -1,0 +1,156 @@
+"""Bring hosts back to what they were before the first apply: packages, repositories, keys, files, initramfs, services.
+
+Shows what goes first, and does it only with --yes or after a yes on the terminal. What was there before stays or comes
+back; files that were changed meanwhile are brought back as they were. A second run changes nothing.
+
+examples:
+  gpusetup remove inventory.ini               what would go
+  gpusetup remove inventory.ini --yes
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli import options, output
+from gpusetup.errors import Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.drive.events import HostProgress
+    from gpusetup.drive.playbook import Session
+    from gpusetup.model.facts import Facts, HostFacts
+    from gpusetup.model.lifecycle import HostRemoval, Removed
+
+__all__ = ["add_arguments", "run"]
+
+DEADLINE = 6 * 3600.0
+_EXITS = {
+    "planned": Exit.PENDING, "done": Exit.DONE, "unchanged": Exit.DONE, "pending-reboot": Exit.PENDING,
+    "failed": Exit.FAILED, "unreachable": Exit.UNREACHABLE, "interrupted": Exit.INTERRUPTED,
+}  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    parser.add_argument("--yes", "-y", action="store_true", help="do it; without it and without a terminal: only show")
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Look, show, ask, remove, report."""
+    from gpusetup.cli.apply import terminated_is_interrupted
+    from gpusetup.cli.remove_text import removal_text
+    from gpusetup.cli.session import open_session
+    from gpusetup.drive.progress import watch
+    from gpusetup.facts import fleet
+
+    session = open_session(arguments)
+    with terminated_is_interrupted():
+        with watch(sys.stderr, phase="facts") as observer:
+            facts = fleet.look(session, candidates=False, observer=observer).facts
+        hosts = _planned(facts)
+        wanted = [name for name, host in hosts.items() if host.state == "planned"]
+        done = bool(wanted) and (arguments.yes or _agreed(arguments, session, hosts))
+        if done:
+            hosts |= _remove(session, facts, hosts, wanted)
+    removed = _document(session, hosts, done=done)
+    session.run.write("removed.json", removed)
+    text = output.json_text(removed) if arguments.format == "json" else removal_text(removed)
+    output.write_answer(text, arguments.out)
+    if wanted and not done:
+        print("nothing was changed; the same command with --yes does it", file=sys.stderr)
+    return gravest([_exit_of(host) for host in hosts.values()])
+
+
+def _planned(facts: Facts) -> dict[str, HostRemoval]:
+    from gpusetup.model.lifecycle import HostRemoval
+    from gpusetup.model.plan import Refusal
+    from gpusetup.plan.removal import removal_of
+
+    hosts = {}
+    for name, host in facts.hosts.items():
+        removal = removal_of(host)
+        hidden = next((item.reason for item in host.unreadable if item.field == "state"), "")
+        if removal is None and hidden:
+            refusal = Refusal(
+                reference="GS-801", message=f"the record of what was applied cannot be read: {hidden}",
+                hint="it belongs to root: give -K, or a user who may become root", exit=int(Exit.REFUSED),
+            )  # fmt: skip
+            hosts[name] = HostRemoval(state="refused", refusals=(refusal,), simulated=host.simulated)
+        else:
+            state = "unchanged" if removal is None else "planned"
+            hosts[name] = HostRemoval(state=state, removal=removal, simulated=host.simulated)  # type: ignore[arg-type]
+    for name, failure in facts.failures.items():
+        refusal = Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
+        unreachable = failure.exit == Exit.UNREACHABLE
+        hosts[name] = HostRemoval(state="unreachable" if unreachable else "refused", refusals=(refusal,))
+    return hosts
+
+
+def _agreed(arguments: argparse.Namespace, session: Session, hosts: dict[str, HostRemoval]) -> bool:
+    """Ask, when there is somebody to ask and the answer goes to a person."""
+    from gpusetup.cli.remove_text import removal_text
+
+    if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):
+        return False
+    print(removal_text(_document(session, hosts, done=False)), file=sys.stderr)
+    print("remove all of this? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _document(session: Session, hosts: dict[str, HostRemoval], *, done: bool) -> Removed:
+    from gpusetup.model.lifecycle import Removed
+
+    ok = all(_exit_of(host) is Exit.DONE for host in hosts.values())
+    return Removed(ok=ok, done=done, run=session.run.id, log=str(session.run.log), hosts=hosts)
+
+
+def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names: list[str]) -> dict[str, HostRemoval]:
+    from gpusetup.drive.overlay import write_overlay
+    from gpusetup.drive.playbook import run_playbook
+    from gpusetup.drive.progress import watch
+    from gpusetup.drive.rundir import occupy, state_home
+
+    variables = {name: {"gpu_package_manager": facts.hosts[name].packages.manager or "apt"} for name in names}
+    overlay = write_overlay(session.run.overlay, variables)
+    started = time.monotonic()
+    with occupy(state_home(session.environment), names, "remove"), watch(sys.stderr, phase="remove") as observer:
+        done = run_playbook(session, "remove", deadline=DEADLINE, overlay=overlay, observer=observer)
+    seconds = time.monotonic() - started
+    return {
+        name: _outcome(hosts[name], facts.hosts[name], done.track.host(name), seconds, interrupted=done.interrupted)
+        for name in names
+    }
+
+
+def _outcome(
+    before: HostRemoval, facts: HostFacts, host: HostProgress, seconds: float, *, interrupted: bool
+) -> HostRemoval:
+    from msgspec.structs import replace
+
+    from gpusetup.plan.removal import pending_reboot
+
+    told = host.data.get("gpu_state", {})
+    common: dict[str, Any] = {"changed": host.changed, "seconds": round(seconds, 1)}
+    if host.failure is not None:
+        document = dict(host.failure.document or {})
+        document.setdefault("message", " ".join(host.failure.message.split())[:2000])
+        state = "unreachable" if host.failure.unreachable else "failed"
+        return replace(before, state=state, failed_at=host.failure.task, failure=document, **common)
+    if "left_over" not in told:
+        state = "interrupted" if interrupted else "failed"
+        return replace(before, state=state, failed_at=host.task or "between two steps", **common)
+    pending = pending_reboot(facts, before.removal) if before.removal is not None else ""
+    state = "pending-reboot" if pending else "done"
+    return replace(before, state=state, pending=(pending,) if pending else (), left_over=told["left_over"], **common)
+
+
+def _exit_of(host: HostRemoval) -> Exit:
+    if host.refusals:
+        return gravest([Exit(refusal.exit) for refusal in host.refusals])
+    return _EXITS[host.state]

@@ -1,0 +1,73 @@
+"""Removal for people: what goes, what comes back, how it ended."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from gpusetup.cli.plan_text import refusal_lines
+
+if TYPE_CHECKING:
+    from gpusetup.model.lifecycle import HostRemoval, Removal, Removed
+
+__all__ = ["removal_text"]
+
+_WIDTH = 80
+_WORDS = {
+    "planned": "would be brought back to what it was before the first apply",
+    "done": "as it was before the first apply",
+    "unchanged": "nothing of gpusetup is here",
+    "pending-reboot": "as it was before the first apply; a reboot is pending",
+    "refused": "refused; nothing was changed",
+    "unreachable": "could not be reached",
+    "failed": "FAILED part-way",
+    "interrupted": "stopped",
+}
+
+
+def removal_text(removed: Removed) -> str:
+    """Return the whole answer."""
+    lines = [_block(name, host) for name, host in removed.hosts.items()]
+    states = [host.state for host in removed.hosts.values()]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    return "\n".join([*lines, "", f"{len(states)} host(s): {counts}", f"log: {removed.log}"]) + "\n"
+
+
+def _block(name: str, host: HostRemoval) -> str:
+    lines = [f"{name}: {_WORDS[host.state]}" + (" (simulated GPU)" if host.simulated else "")]
+    if host.removal is not None:
+        lines += _removal(host.removal)
+    for refusal in host.refusals:
+        lines += refusal_lines(refusal)
+    if host.failed_at is not None:
+        lines += _wrap(f"at       {host.failed_at}")
+    if host.failure is not None:
+        reference = f" [{host.failure['reference']}]" if host.failure.get("reference") else ""
+        lines += _wrap(f"because  {host.failure.get('message', '')}{reference}")
+        lines += _wrap(f"hint     {host.failure.get('hint') or 'the same command goes on; the full log says more'}")
+    for text in host.pending:
+        lines += _wrap(f"pending  reboot: {text}")
+    for kind, names in sorted(host.left_over.items()):
+        lines += _wrap(f"differs  {kind} since then, not by gpusetup: {', '.join(sorted(names))}")
+    return "\n".join(lines)
+
+
+def _removal(removal: Removal) -> list[str]:
+    rows = (
+        ("packages", "go", removal.packages),
+        ("packages", "come back", removal.restored),
+        ("holds", "end", removal.holds),
+        ("files", "go", removal.files_deleted),
+        ("files", "come back", removal.files_restored),
+        ("links", "as before", removal.links),
+        ("services", "as before", removal.services),
+        ("boot", "arguments go", removal.arguments),
+        ("boot", "rebuilt", ("the initramfs",) if removal.initramfs else ()),
+        ("python", "goes", (removal.python,) if removal.python else ()),
+        ("record", "goes", (removal.history,) if removal.history else ()),
+    )
+    return [line for kind, how, names in rows if names for line in _wrap(f"{kind:<8} {how}: {', '.join(names)}")]
+
+
+def _wrap(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent=" " * 11, break_on_hyphens=False)
