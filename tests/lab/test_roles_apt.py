@@ -10,6 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.lab.plays import files_below, nvidia_on_debian, package, packages, play
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ def state(host: Host) -> dict[str, Any]:
     return json.loads(host.path("/var/lib/gpusetup/state.json").read_text())
 
 
+@pytest.mark.slow
 def test_from_nothing_up_down_and_back(
     lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
 ) -> None:
@@ -143,25 +146,15 @@ def test_what_is_wrong_is_refused_before_anything_changes(
 
 
 def test_a_transitional_package_is_caught(
-    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path]
 ) -> None:
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    key = {"fingerprints": [lab_repositories.fingerprint], "armored": lab_repositories.armored}
-    source = {
-        "name": "archive",
-        "kind": "apt",
-        "uris": [lab_repositories.ubuntu],
-        "suites": ["noble"],
-        "components": ["restricted"],
-        "key": key,
-    }
     before = packages(host)
     done = play(
         "apply",
         lab_inventory([host]),
         {
             "gpu_package_manager": "apt",
-            "gpu_repo_sources": [source],
             "gpu_driver_packages": [package("nvidia-driver-570")],
             "gpu_driver_version": "570.211.01",
         },

@@ -180,6 +180,7 @@ def conflicts(sources, known, replace, signers):
         for source in sources:
             own = entry["file"].endswith("/{}.sources".format(source["name"])) or entry["file"].endswith("/{}.repo".format(source["name"]))
             same = _slashless(entry["uri"]) in [_slashless(uri) for uri in source.get("uris") or []]
+            same = same and bool(set(entry["suites"]) & set(source.get("suites") or ["/"]))
             if same and not own and entry["signed_by"] not in signers and not replaced(entry, replace):
                 found.append(entry)
     return found
