@@ -30,7 +30,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "bench.ini"
             path.write_text(
-                f'{ours.name} ansible_host={ours.address}\n[all:vars]\ngpusetup_source=distro\ngpusetup_components=["driver"]\n'
+                f"{ours.name} ansible_host={ours.address}\n[all:vars]\ngpusetup_source=distro\n"
+                'gpusetup_components=["driver"]\n'
                 f"gpusetup_reboot=never\ngpusetup_simulated_root={SIMULATED_ROOT}\nansible_user=root\n"
                 f"ansible_python_interpreter=/usr/bin/python3\nansible_ssh_private_key_file={SSH_KEY}\n"
                 f"ansible_ssh_common_args={options}\n"

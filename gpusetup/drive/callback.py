@@ -28,6 +28,8 @@ class EventWriter:
         super().__init__(*arguments, **keywords)
         path = os.environ.get("GPUSETUP_EVENTS")
         self.disabled = not path
+        if path:
+            _die_with_parent()
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else -1
         self._started: dict[tuple[str, str], float] = {}
         self._playbook = ""
@@ -114,6 +116,19 @@ class EventWriter:
     def _write(self, event: str, **fields: Any) -> None:
         line = json.dumps({"event": event, "time": round(time.time(), 3), **fields}, default=_text)
         os.write(self._file, line.encode() + b"\n")
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    """Stop, as by Ctrl-C, when gpusetup is killed: an orphan would meet the next run on the hosts."""
+    import ctypes
+    import signal
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    if os.getppid() != int(os.environ.get("GPUSETUP_PID", os.getppid())):
+        raise SystemExit(130)
 
 
 _NOISE = frozenset({"invocation", "exception", "warnings", "deprecations", "stdout_lines", "stderr_lines"})

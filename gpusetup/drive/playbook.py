@@ -127,7 +127,8 @@ def run_playbook(
         run.append_log(f"==== {name}\n")
         finished = stream(
             argv,
-            env=ansible_environment(
+            env={"GPUSETUP_PID": str(os.getpid())}
+            | ansible_environment(
                 session.environment,
                 content=session.content,
                 package=_PACKAGE,
