@@ -34,11 +34,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("plan", "what apply would do, per host; changes nothing"),
     "apply": ("apply", "bring hosts to one proven stack; safe to repeat"),
     "verify": ("verify", "prove on the GPU that the stack works"),
-    "drift": ("drift", "what differs from what was applied, and what mends it"),
+    "rollback": ("rollback", "back to the last state that was verified"),
     "remove": ("remove", "bring hosts back to what they were before the first apply"),
+    "drift": ("drift", "what differs from what was applied, and what mends it"),
     "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),
     "doctor": ("doctor", "from an error message or a sick host to the cause and the fix"),
     "bundle": ("bundle", "a folder with gpusetup and its wheels, every file by its digest"),
+    "cloud-init": ("cloud_init", "user-data for a new machine that sets itself up"),
+    "bootstrap": ("bootstrap", "what such a machine runs by itself, from boot to boot"),
+    "status": ("status", "how far the bootstrap of this machine is"),
     "content": ("content", "where the playbooks and roles are"),
 }
 

@@ -122,6 +122,7 @@ ROOTS = {
     for root in (
         _root("debian12-bare", "bookworm", "initramfs-tools"),
         _root("debian12", "bookworm", "initramfs-tools", *BUILD_TOOLS),
+        _root("debian12-cloud", "bookworm", "initramfs-tools", *BUILD_TOOLS, "cloud-init"),
         _root("debian13-bare", "trixie", "initramfs-tools"),
         _root("debian13", "trixie", "initramfs-tools", *BUILD_TOOLS),
         _root("el", "bookworm", "dracut", *EL_TOOLS, hook="dressing/enterprise-linux.sh"),

@@ -1,0 +1,180 @@
+"""What each state of the bootstrap does on the machine."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.bootstrap.machine import Outcome, pause_before
+from gpusetup.bootstrap.record import write_whole
+from gpusetup.bootstrap.waiting import wait_for_cloud_init, wait_for_packages
+from gpusetup.drive.runner import run, stream
+from gpusetup.model.status import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.bootstrap.config import Config
+    from gpusetup.model.status import Status
+
+__all__ = ["HOME", "LOCK_FILE", "Effects", "boot_id", "outcome_of_apply"]
+
+HOME = Path("/var/lib/gpusetup/bootstrap")
+LOCK_FILE = Path("/etc/gpusetup/lock.json")
+FIRST_BOOT = Path("/var/lib/gpusetup/first-boot")
+PER_BOOT = Path("/var/lib/cloud/scripts/per-boot/50-gpusetup")
+UNIT = "gpusetup-bootstrap.service"
+UNIT_FILE = Path("/etc/systemd/system") / UNIT
+APPLY_DEADLINE = 4 * 3600.0
+_REBOOT_PATIENCE = 600.0
+
+
+def boot_id() -> str:
+    """Return the kernel's name for this boot."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+class Effects:
+    """The machine's side of the bootstrap."""
+
+    def __init__(self, config: Config, log: Callable[[str], None]) -> None:
+        self.config, self.log = config, log
+
+    def perform(self, status: Status) -> Outcome:
+        """Do what a state stands for."""
+        work = {
+            "preparing": self._wait, "waiting": self._wait, "fetching": self._fetch, "applying": self._apply,
+            "retrying": self._pause, "rebooting": self._reboot,
+        }  # fmt: skip
+        try:
+            return work[status.state](status)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            return Outcome(
+                "problem", Problem(reference="GS-749", message=f"{where}{error.strerror}", hint=_hint(error))
+            )
+
+    def finish(self, *, failed: bool) -> None:
+        """Start at no boot again; after a failure the service stays for a look and another try."""
+        PER_BOOT.unlink(missing_ok=True)
+        self._systemctl("disable", UNIT)
+        if not failed:
+            UNIT_FILE.unlink(missing_ok=True)
+            self._systemctl("daemon-reload")
+
+    def _wait(self, status: Status) -> Outcome:
+        if self.config.splay and not status.reboots and not status.attempts:
+            time.sleep(random.Random(boot_id()).uniform(0, self.config.splay))  # noqa: S311 - spreads load, guards nothing
+        first = FIRST_BOOT.exists() and FIRST_BOOT.read_text(encoding="ascii").strip() == boot_id()
+        # In the first boot cloud-init waits for us, so that its own status tells how it went.
+        problem = None if first else wait_for_cloud_init(self.config.wait_deadline)
+        return _outcome(problem or wait_for_packages(self.config.wait_deadline))
+
+    def _fetch(self, _: Status) -> Outcome:
+        from gpusetup.bootstrap.pull import fetch_lock
+
+        return _outcome(fetch_lock(self.config, LOCK_FILE))
+
+    def _apply(self, _: Status) -> Outcome:
+        answer = HOME / "applied.json"
+        answer.unlink(missing_ok=True)
+        host = {
+            "ansible_connection": "local", "ansible_python_interpreter": _system_python(), **self.config.variables,
+        }  # fmt: skip
+        inventory = HOME / "inventory.json"
+        write_whole(inventory, msgspec.json.encode({"all": {"hosts": {"localhost": host}}}), 0o600)
+        argv = [sys.executable, "-m", "gpusetup", "apply", str(inventory), "--format", "json", "--out", str(answer)]
+        argv += ["--reboot", "never"]
+        if LOCK_FILE.exists():
+            argv += ["--lock", str(LOCK_FILE)]
+        printed: list[str] = []
+
+        def keep(channel: str, line: str) -> None:
+            (printed.append if channel == "out" else self.log)(line)
+
+        environment = {**os.environ, "GPUSETUP_STATE": str(HOME), "ANSIBLE_NOCOLOR": "1"}
+        done = stream(argv, env=environment, deadline=APPLY_DEADLINE, on_line=keep)
+        if done.interrupted:
+            raise KeyboardInterrupt
+        text = answer.read_text(encoding="utf-8") if answer.exists() else "\n".join(printed)
+        return outcome_of_apply(done.code, text, timed_out=done.timed_out)
+
+    def _pause(self, status: Status) -> Outcome:
+        time.sleep(pause_before(status.attempts))
+        return _outcome(wait_for_packages(self.config.wait_deadline))
+
+    def _reboot(self, _: Status) -> Outcome:
+        problem = wait_for_cloud_init(_REBOOT_PATIENCE)
+        if problem is not None:
+            self.log(f"{problem.message}; rebooting all the same")
+        self._systemctl("reboot")
+        time.sleep(_REBOOT_PATIENCE)  # the machine goes down under us; the next boot goes on
+        problem = Problem(
+            reference="GS-747", message=f"the machine does not reboot within {_REBOOT_PATIENCE:.0f} s",
+            hint="see what holds it: systemctl list-jobs", exit=9,
+        )  # fmt: skip
+        return Outcome("problem", problem)
+
+    def _systemctl(self, *words: str) -> None:
+        done = run(["systemctl", *words], env=os.environ, deadline=120)
+        if not done.ok:
+            self.log(f"systemctl {' '.join(words)}: {done.err.strip()}")
+
+
+def outcome_of_apply(code: int, text: str, *, timed_out: bool = False) -> Outcome:
+    """Read what apply answered about this machine."""
+    try:
+        document: dict[str, Any] = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        document = {}
+    told: dict[str, Any] = next(iter(document.get("hosts", {}).values()), {})
+    if told.get("state") == "nothing-to-do":
+        return Outcome("nothing-to-do")
+    about = {"verified": str(told.get("verified") or ""), "simulated": bool(told.get("simulated"))}
+    if told.get("state") == "pending-reboot":
+        return Outcome("reboot", reasons=tuple(told.get("pending") or ()), **about)  # type: ignore[arg-type]
+    if code == 0 and told:
+        return Outcome("ok", **about)  # type: ignore[arg-type]
+    return Outcome("problem", _problem(code, document, told, timed_out=timed_out), **about)  # type: ignore[arg-type]
+
+
+def _problem(code: int, document: dict[str, Any], told: dict[str, Any], *, timed_out: bool) -> Problem:
+    refusal = next(iter(told.get("refusals") or ()), None)
+    failure = told.get("failure") or refusal or document.get("error") or {}
+    message = str(failure.get("message") or "")
+    failed_checks = [check for check in told.get("checks") or () if check.get("verdict") == "fail"]
+    if told.get("state") == "verify-failed" and failed_checks:
+        message = "verification failed: " + "; ".join(
+            str(check.get("text") or check.get("id")) for check in failed_checks
+        )
+    if not message and document.get("conflict"):
+        message = "; ".join(str(item.get("text")) for item in document["conflict"])
+    if timed_out:
+        message = f"apply did not end within {APPLY_DEADLINE:.0f} s"
+    where = f" (at: {told['failed_at']})" if told.get("failed_at") else ""
+    return Problem(
+        reference=str(failure.get("reference") or "GS-748"),
+        message=(" ".join(message.split())[:1500] or f"apply ended with exit code {code}") + where,
+        hint=str(failure.get("hint") or ""),
+        exit=code if code > 0 else 7,
+    )
+
+
+def _hint(error: OSError) -> str:
+    return "make room on the disk" if error.errno == errno.ENOSPC else ""
+
+
+def _outcome(problem: Problem | None) -> Outcome:
+    return Outcome("ok") if problem is None else Outcome("problem", problem)
+
+
+def _system_python() -> str:
+    found = [path for path in ("/usr/bin/python3", "/usr/libexec/platform-python") if Path(path).exists()]
+    return found[0] if found else sys.executable

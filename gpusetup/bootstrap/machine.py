@@ -1,0 +1,135 @@
+"""The state machine of a bootstrap: what follows from what. Pure: time, boot and outcomes are arguments.
+
+    waiting → fetching → applying → done | nothing-to-do | failed
+                            ↓ ↑
+                 rebooting or retrying
+
+`begin` goes on from whatever an earlier boot, or a killed process, left behind; `advance` takes one step's outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from gpusetup.model.status import FINAL, Problem, Reboot, Status
+
+if TYPE_CHECKING:
+    from gpusetup.model.status import State
+
+__all__ = ["Limits", "Moment", "Outcome", "advance", "begin", "pause_before"]
+
+STEPS: dict[State, tuple[int, str, str]] = {
+    "preparing": (1, "fetching and installing gpusetup", "wait for other package work"),
+    "waiting": (2, "waiting for other package work to end", "apply the stack"),
+    "fetching": (2, "fetching the pinned lock", "apply the stack"),
+    "applying": (3, "applying and verifying the stack", "reboot when needed, then verify"),
+    "retrying": (3, "waiting before another try", "apply the stack again"),
+    "rebooting": (3, "rebooting", "go on after the reboot"),
+    "done": (4, "", ""),
+    "nothing-to-do": (4, "", ""),
+    "failed": (4, "", "mend it, then: systemctl restart gpusetup-bootstrap (or: gpusetup bootstrap run)"),
+}
+OF = 4
+_RETRIES = {6: 8, 7: 3}
+"""Exit code of apply → how often in all: a mirror may come back; a transaction is resumed."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the configuration allows."""
+
+    reboots: int = 2
+    fetches: bool = False
+    """A lock is pulled from a URL."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When and in which boot a transition happens."""
+
+    time: str
+    boot: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a state's work ended."""
+
+    kind: Literal["ok", "nothing-to-do", "reboot", "problem"]
+    problem: Problem | None = None
+    reasons: tuple[str, ...] = field(default=())
+    verified: str = ""
+    simulated: bool = False
+
+
+def begin(before: Status | None, now: Moment) -> Status:
+    """Return where to go on: at the start, after a reboot (whoever made it), after a kill, or after a failure."""
+    if before is None or before.state == "done":
+        return _enter(Status(state="waiting", started=now.time, since=now.time, boot=now.boot), "waiting", now)
+    if before.state == "failed":
+        return _enter(replace(before, ok=True, attempts=0, reboots=(), last_error=None), "waiting", now)
+    if before.state == "rebooting" and before.boot == now.boot:
+        return replace(before, step=STEPS["rebooting"][0], of=OF)
+    return _enter(before, "waiting", now)
+
+
+def advance(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> Status:
+    """Return the next status."""
+    if status.state in FINAL:
+        raise ValueError(status.state)
+    if outcome.kind == "problem":
+        return _troubled(status, outcome.problem or Problem(reference="GS-740", message="no reason given"), now)
+    if status.state == "waiting":
+        return _enter(status, "fetching" if limits.fetches else "applying", now)
+    if status.state in {"fetching", "retrying"}:
+        return _enter(status, "applying", now)
+    if status.state == "applying":
+        return _applied(status, outcome, limits, now)
+    return _enter(status, "waiting", now)
+
+
+def pause_before(attempt: int) -> float:
+    """Return the seconds to wait before another try."""
+    return float(min(15 * 2 ** max(attempt - 1, 0), 300))
+
+
+def _applied(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> Status:
+    told = replace(status, verified=outcome.verified, simulated=outcome.simulated)
+    if outcome.kind == "nothing-to-do":
+        return _enter(replace(told, last_error=None), "nothing-to-do", now)
+    if outcome.kind == "ok":
+        return _enter(replace(told, last_error=None), "done", now)
+    reason = "; ".join(outcome.reasons) or "the driver asks for it"
+    if len(status.reboots) >= limits.reboots:
+        problem = Problem(
+            reference="GS-741",
+            message=f"another reboot is needed ({reason}), and {limits.reboots} were allowed and made",
+            hint="look why it does not help: gpusetup doctor",
+            exit=9,
+        )
+        return _failed(told, problem, now)
+    reboots = (*status.reboots, Reboot(time=now.time, reason=reason, boot=now.boot))
+    return _enter(replace(told, reboots=reboots, attempts=0), "rebooting", now, doing=f"rebooting: {reason}")
+
+
+def _troubled(status: Status, problem: Problem, now: Moment) -> Status:
+    attempts = status.attempts + 1
+    allowed = _RETRIES.get(problem.exit, 1)
+    if status.state == "applying" and attempts < allowed:
+        told = replace(status, attempts=attempts, last_error=problem)
+        return _enter(told, "retrying", now, doing=f"try {attempts} of {allowed} failed: {problem.message}")
+    return _failed(replace(status, attempts=attempts), problem, now)
+
+
+def _failed(status: Status, problem: Problem, now: Moment) -> Status:
+    return _enter(replace(status, ok=False, last_error=problem), "failed", now, doing=problem.message)
+
+
+def _enter(status: Status, state: State, now: Moment, *, doing: str = "") -> Status:
+    step, usual, following = STEPS[state]
+    return replace(
+        status, state=state, step=step, of=OF, doing=doing or usual, next=following, since=now.time, boot=now.boot
+    )

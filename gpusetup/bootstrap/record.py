@@ -1,0 +1,83 @@
+"""The status on disk: whole or not at all, readable by everybody, and one line for who logs in."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpusetup.errors import PreflightError
+from gpusetup.model.status import STATUS_FILE, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["alone", "load", "message", "save", "write_whole"]
+
+MESSAGE_FILE = Path("/etc/motd.d/gpusetup")
+
+
+def load(path: Path = Path(STATUS_FILE)) -> Status | None:
+    """Return what is on record; nothing when there is none, or none that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Status)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def save(status: Status, path: Path = Path(STATUS_FILE), login: Path = MESSAGE_FILE) -> None:
+    """Write the status and the login message; the message may fail, the status may not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(status), indent=1) + b"\n")
+    with contextlib.suppress(OSError):
+        login.parent.mkdir(exist_ok=True)
+        write_whole(login, (message(status) + "\n").encode())
+
+
+def message(status: Status) -> str:
+    """Return the line for who logs in."""
+    if status.state == "failed":
+        return f"gpusetup: FAILED: {status.doing} (gpusetup status)"
+    if status.state == "nothing-to-do":
+        return "gpusetup: nothing to do, there is no NVIDIA GPU here"
+    if status.state == "done":
+        verified = f", verification: {status.verified}" if status.verified else ""
+        return f"gpusetup: the NVIDIA stack is ready since {status.since}{verified}"
+    return f"gpusetup: step {status.step} of {status.of}, {status.doing}; do not switch off (gpusetup status --wait)"
+
+
+def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write a file so that a power cut leaves the old or the new one."""
+    partial = path.with_name(f".{path.name}.part")
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.chmod(mode)
+    partial.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Two runs never meet; the kernel lets go of the lock however the process ends."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PreflightError(
+                "GS-744", "another bootstrap runs on this machine", note="nothing was changed",
+                hint="follow it with: gpusetup status --wait",
+            ) from error  # fmt: skip
+        yield

@@ -1,0 +1,48 @@
+"""What a machine made with `gpusetup cloud-init` runs by itself: wait, apply, reboot when needed, verify.
+
+The service gpusetup-bootstrap calls it at each boot until it is done. Calling it by hand goes on where it stopped, or
+tries again after a failure.
+
+example:
+  gpusetup bootstrap run
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("action", choices=("run",), help="go on until done or failed")
+
+
+def run(_: argparse.Namespace) -> Exit:
+    """Run it; every line goes to the log and to standard output, which is the journal under systemd."""
+    from gpusetup.bootstrap.config import read_config
+    from gpusetup.bootstrap.run import LOG_FILE, bootstrap
+
+    config = read_config()
+    descriptor = os.open(LOG_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+    with os.fdopen(descriptor, "a", encoding="utf-8", buffering=1) as file:
+
+        def log(line: str) -> None:
+            print(line, flush=True)
+            try:
+                file.write(line + "\n")
+            except OSError as error:  # a full disk must not hide the reason that the status holds
+                print(f"{LOG_FILE}: {error.strerror}", file=sys.stderr)
+
+        status = bootstrap(config, log)
+    if status.state == "failed" and status.last_error is not None:
+        return Exit(status.last_error.exit) if status.last_error.exit in set(Exit) else Exit.FAILED
+    return Exit.DONE

@@ -1,0 +1,227 @@
+r"""User-data for a new machine that comes up with its GPU stack installed and verified, unattended.
+
+Needs a bundle that the machine can fetch, for gpusetup is on no public index:
+  gpusetup bundle --controller-only --out gpusetup-bundle      then serve that folder, say at https://files.example/gpu
+
+examples:
+  gpusetup cloud-init 'torch==2.6.*' --gpu h100 --os ubuntu22.04 \\
+      --source https://files.example/gpu --manifest gpusetup-bundle/manifest.json > user-data
+  gpusetup cloud-init … --format shell > user-data.sh           for clouds that take only a script
+  gpusetup cloud-init … --join mine.yaml > user-data           beside your own user-data
+  gpusetup cloud-init --lock-url https://files.example/gpu.lock.json --lock-digest SHA256 … > user-data
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.bootstrap.userdata import UserData
+
+__all__ = ["add_arguments", "run"]
+
+_STARTS = {
+    "#cloud-config": "text/cloud-config",
+    "#!": "text/x-shellscript",
+    "#include": "text/x-include-url",
+    "#cloud-boothook": "text/cloud-boothook",
+    "## template: jinja": "text/jinja2",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_requirements(parser)
+    options.add_request(parser)
+    where = parser.add_argument_group("where gpusetup comes from")
+    where.add_argument("--source", metavar="URL", help="where the bundle's folder is served")
+    where.add_argument("--manifest", metavar="FILE", help="that bundle's manifest.json, whose digest is pinned")
+    what = parser.add_argument_group("what is applied")
+    what.add_argument("--lock", metavar="FILE", help="exactly this lock instead of a request")
+    what.add_argument("--lock-url", metavar="URL", help="the machine fetches its lock from here")
+    what.add_argument("--lock-digest", metavar="SHA256", help="of the file at --lock-url; anything else is refused")
+    what.add_argument(
+        "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
+        help="a gpusetup_ variable, as in an inventory: gpusetup_source=https://mirror.example/nvidia",
+    )  # fmt: skip
+    how = parser.add_argument_group("how")
+    how.add_argument("--reboots", type=int, default=2, metavar="N", help="at most so many; default: %(default)s")
+    how.add_argument("--splay", type=int, default=0, metavar="SECONDS", help="each machine waits up to so long first")
+    how.add_argument("--proxy", metavar="URL", help="proxy for everything that is fetched")
+    how.add_argument("--no-proxy", default="", metavar="LIST", help="hosts reached without it")
+    how.add_argument("--ca", metavar="FILE", help="certificate authority (PEM) that the machine shall trust")
+    how.add_argument("--callback", metavar="URL", help="gets the status document by POST at every change")
+    how.add_argument("--token-file", metavar="FILE", help="bearer token for --callback; readable in the user-data")
+    shape = parser.add_argument_group("shape")
+    shape.add_argument(
+        "--format", choices=("cloud-config", "shell", "mime", "json"), default=None,
+        help="default: cloud-config, with --join mime; json: the user-data in a document",
+    )  # fmt: skip
+    shape.add_argument("--join", action="append", default=[], metavar="FILE", help="your own user-data, repeatable")
+    shape.add_argument("--size-limit", type=int, default=16384, metavar="BYTES", help="default: %(default)s")
+    shape.add_argument("--out", metavar="FILE", help="write the answer to FILE instead of standard output")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Make it and print it."""
+    from gpusetup.bootstrap.userdata import render
+
+    if not arguments.source or not arguments.manifest:
+        raise BadInputError(
+            "GS-701",
+            "the machine has nowhere to get gpusetup from",
+            context=f"{'--manifest' if arguments.source else '--source'} is missing",
+            note="gpusetup is on no public index, and a name that others could register is never written",
+            hint="gpusetup bundle --controller-only --out gpusetup-bundle; serve that folder; then "
+            "--source URL --manifest gpusetup-bundle/manifest.json",
+        )  # fmt: skip
+    data = _data(arguments)
+    shape = arguments.format if arguments.format not in (None, "json") else ""
+    shape = shape or ("mime" if arguments.join else "cloud-config")
+    if arguments.join and shape != "mime":
+        raise BadInputError("GS-702", f"--join makes several parts, which {shape} cannot hold", hint="--format mime")
+    text = render(data, shape)
+    size = len(text.encode())
+    if size > arguments.size_limit:
+        raise BadInputError(
+            "GS-703", f"the user-data has {size} bytes, {size - arguments.size_limit} more than the limit",
+            hint="serve the lock instead (--lock-url, --lock-digest), shorten --join or --ca, or raise --size-limit "
+            "where your cloud takes more",
+        )  # fmt: skip
+    if arguments.format == "json":
+        document = {"schema": "gpusetup/user-data/1", "ok": True, "shape": shape, "bytes": size, "user_data": text}
+        text = output.json_text(document)
+    output.write_answer(text, arguments.out)
+    return Exit.DONE
+
+
+def _data(arguments: argparse.Namespace) -> UserData:
+    from gpusetup.bootstrap.bundle import read_manifest
+    from gpusetup.bootstrap.config import Config
+    from gpusetup.bootstrap.userdata import UserData, checked_url
+
+    manifest, digest = read_manifest(Path(arguments.manifest))
+    lock, about = _lock(arguments)
+    variables = _variables(arguments.variables)
+    if arguments.proxy:
+        variables.setdefault("gpusetup_proxy", checked_url(arguments.proxy, "--proxy"))
+        if arguments.no_proxy:
+            variables.setdefault("gpusetup_no_proxy", arguments.no_proxy)
+    if arguments.reboots < 0 or arguments.splay < 0:
+        raise BadInputError("GS-704", "--reboots and --splay are numbers from 0 on")
+    if arguments.token_file and not arguments.callback:
+        raise BadInputError("GS-705", "a token without --callback would lie around for nothing", path="--token-file")
+    config = Config(
+        source=checked_url(arguments.source, "--source").rstrip("/"),
+        manifest_sha256=digest,
+        variables=variables,
+        lock_url=checked_url(arguments.lock_url, "--lock-url") if arguments.lock_url else "",
+        lock_sha256=(arguments.lock_digest or "").removeprefix("sha256:"),
+        callback=checked_url(arguments.callback, "--callback") if arguments.callback else "",
+        reboots=arguments.reboots,
+        splay=arguments.splay,
+    )
+    if config.callback.startswith("http:") and arguments.token_file:
+        output.warn("the token goes to --callback unencrypted: use https")
+    return UserData(
+        config=config,
+        about=(*about, f"with gpusetup {manifest.gpusetup}"),
+        lock=lock,
+        ca=_file(arguments.ca, "--ca") if arguments.ca else "",
+        token=_file(arguments.token_file, "--token-file").strip() if arguments.token_file else "",
+        proxy=arguments.proxy or "",
+        no_proxy=arguments.no_proxy,
+        joined=tuple(_part(path) for path in arguments.join),
+    )
+
+
+def _lock(arguments: argparse.Namespace) -> tuple[bytes, tuple[str, ...]]:
+    """Return the lock to embed, and what it holds in words."""
+    import re
+
+    from gpusetup.cli.lock import load_lock
+
+    asked = [name for name, given in (("--lock", arguments.lock), ("--lock-url", arguments.lock_url),
+             ("a request", arguments.requirements or arguments.gpu or arguments.os)) if given]  # fmt: skip
+    if len(asked) > 1:
+        raise BadInputError("GS-706", f"{asked[0]} says all that {asked[1]} would say again", hint="give one of them")
+    if bool(arguments.lock_url) != bool(arguments.lock_digest):
+        raise BadInputError("GS-707", "--lock-url and --lock-digest belong together", hint="sha256sum gpu.lock.json")
+    if arguments.lock_url:
+        if not re.fullmatch(r"(sha256:)?[0-9a-f]{64}", arguments.lock_digest):
+            raise BadInputError("GS-708", "--lock-digest is no SHA-256", path="--lock-digest", hint="sha256sum FILE")
+        return b"", (f"the lock at {arguments.lock_url}",)
+    from gpusetup.cli.plan_text import stack_line
+
+    if arguments.lock:
+        lock = load_lock(arguments.lock)
+    else:
+        from gpusetup.cli.requests import request_of
+        from gpusetup.matrix.load import matrix as load_matrix
+        from gpusetup.plan.lock import lock_of
+        from gpusetup.resolve.api import resolve
+
+        if not arguments.gpu or not arguments.os:
+            raise BadInputError(
+                "GS-709", "exact versions depend on GPU and distribution", path="--os" if arguments.gpu else "--gpu",
+                hint="name both: --gpu h100 --os ubuntu22.04; or give a --lock",
+            )  # fmt: skip
+        matrix = load_matrix()
+        resolution = resolve(request_of(arguments, matrix), matrix)
+        for text in resolution.warnings:
+            output.warn(text)
+        lock = lock_of(resolution, matrix)
+    import msgspec
+
+    return msgspec.json.encode(lock), (stack_line(lock.stack),)
+
+
+def _variables(given: list[str]) -> dict[str, object]:
+    from gpusetup.plan.settings import PREFIX, read_level
+
+    variables: dict[str, object] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith(PREFIX):
+            raise BadInputError("GS-724", f"{text!r} is no {PREFIX}NAME=VALUE", path="--set")
+        variables[name] = _value(value)
+    read_level(variables, "--set", prefix=PREFIX)
+    return variables
+
+
+def _value(text: str) -> object:
+    """Lists and mappings are written as JSON; everything else is text, for versions are no numbers."""
+    import msgspec
+
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadInputError("GS-727", f"{text!r} is no JSON: {error}", path="--set") from error
+
+
+def _part(path: str) -> tuple[str, str]:
+    text = _file(path, "--join")
+    for start, kind in _STARTS.items():
+        if text.startswith(start):
+            return kind, text
+    raise BadInputError(
+        "GS-725",
+        f"{path} does not begin as user-data does",
+        path=path,
+        hint="its first line is #cloud-config or #!/bin/sh",
+    )
+
+
+def _file(path: str, option: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError("GS-726", f"cannot read {path}: {error}", path=f"{option} {path}") from error

@@ -1,0 +1,88 @@
+"""How far the bootstrap of this machine is: state, step, last error, what comes next.
+
+Exits with 0 when done or nothing was to do, 9 while it runs, and with the failure's own code after one.
+
+examples:
+  gpusetup status
+  gpusetup status --wait --timeout 3600 && ./train.sh
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit
+from gpusetup.model.status import FINAL, STATUS_FILE, Status
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments", "run", "status_text"]
+
+_TICK = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--wait", action="store_true", help="until done or failed")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="with --wait: for so long at most")
+    parser.add_argument("--file", default=STATUS_FILE, metavar="FILE", help="default: %(default)s")
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Print it."""
+    end = time.monotonic() + arguments.timeout if arguments.timeout is not None else None
+    status = _read(arguments.file)
+    while arguments.wait and status.state not in FINAL and (end is None or time.monotonic() < end):
+        time.sleep(_TICK)
+        status = _read(arguments.file)
+    text = output.json_text(status) if arguments.format == "json" else status_text(status)
+    output.write_answer(text, arguments.out)
+    return exit_of(status)
+
+
+def exit_of(status: Status) -> Exit:
+    """Return the exit code that a status stands for."""
+    if status.state not in FINAL:
+        return Exit.PENDING
+    if status.state != "failed":
+        return Exit.DONE
+    code = status.last_error.exit if status.last_error is not None else Exit.FAILED
+    return Exit(code) if code in set(Exit) else Exit.FAILED
+
+
+def status_text(status: Status) -> str:
+    """Return it for people."""
+    head = f"{status.state} since {status.since}"
+    if status.state not in FINAL:
+        head = f"step {status.step} of {status.of}: {status.doing} (since {status.since})"
+    lines = [head]
+    if status.verified:
+        lines.append(f"verification: {status.verified}" + (" (simulated GPU)" if status.simulated else ""))
+    if status.last_error is not None:
+        lines.append(f"last error: {status.last_error.message} [{status.last_error.reference}]")
+        lines += [f"  {status.last_error.hint}"] if status.last_error.hint else []
+    lines += [f"reboot at {reboot.time}: {reboot.reason}" for reboot in status.reboots]
+    lines += [f"next: {status.next}"] if status.next else []
+    lines += [f"log: {status.log}"] if status.log else []
+    return "\n".join(lines) + "\n"
+
+
+def _read(path: str) -> Status:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=Status)
+    except FileNotFoundError as error:
+        raise BadInputError(
+            "GS-760", "no bootstrap has run on this machine", path=path,
+            hint="new machines get one from the user-data that `gpusetup cloud-init` writes",
+        ) from error  # fmt: skip
+    except OSError as error:
+        raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInputError("GS-762", f"the status cannot be read: {error}", path=path) from error

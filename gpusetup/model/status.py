@@ -1,0 +1,60 @@
+"""How far a bootstrap is: the document gpusetup/status/1, kept in /var/lib/gpusetup/status.json. It holds no secret."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+__all__ = ["FINAL", "SCHEMA", "STATUS_FILE", "Problem", "Reboot", "State", "Status"]
+
+SCHEMA = "gpusetup/status/1"
+STATUS_FILE = "/var/lib/gpusetup/status.json"
+
+State = Literal[
+    "preparing", "waiting", "fetching", "applying", "retrying", "rebooting", "done", "nothing-to-do", "failed",
+]  # fmt: skip
+FINAL = frozenset({"done", "nothing-to-do", "failed"})
+
+
+class Problem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What went wrong last."""
+
+    reference: str
+    message: str
+    hint: str = ""
+    exit: int = 7
+
+
+class Reboot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A reboot that the bootstrap decided on."""
+
+    time: str
+    reason: str
+    boot: str
+    """The boot that it ended."""
+
+
+class Status(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The document; also all that the state machine remembers from one boot to the next."""
+
+    schema: Literal["gpusetup/status/1"] = "gpusetup/status/1"
+    ok: bool = True
+    state: State
+    step: int = 0
+    of: int = 0
+    doing: str = ""
+    """What happens now, in words."""
+    next: str = ""
+    """What happens after that, or what a person should do."""
+    started: str
+    since: str
+    """When this state began."""
+    boot: str
+    attempts: int = 0
+    reboots: tuple[Reboot, ...] = ()
+    last_error: Problem | None = None
+    verified: str = ""
+    simulated: bool = False
+    log: str = ""
+    gpusetup: str = ""

@@ -1,0 +1,140 @@
+"""New machines for tests: a bundle that the lab serves, user-data, and real cloud-init with a NoCloud seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.lab import network
+from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, locked
+
+if TYPE_CHECKING:
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = "bootstrap-bundle"
+STATUS = "/var/lib/gpusetup/status.json"
+FINAL = {"done", "nothing-to-do", "failed"}
+UNIT = "gpusetup-bootstrap.service"
+
+# What the lab's own ways in need to survive a first boot under cloud-init.
+CLOUD_CONFIG = "ssh_deletekeys: false\ndisable_root: false\nlocale: false\nnetwork: {config: disabled}\ndatasource_list: [NoCloud, None]\n"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A bundle behind the lab's server."""
+
+    folder: Path
+    url: str
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "manifest.json"
+
+    def faulty(self, token: str) -> str:
+        """The same bundle where `set_fault` can harm it."""
+        return f"{network.REPOSITORY_URL}/with/{token}/{FOLDER}"
+
+
+def serve_bundle() -> Served:
+    """Make the bundle from this checkout, for the Python of the hosts, and serve it; kept until the checkout changes."""
+    with locked("bootstrap-bundle"):
+        folder, stamp, now = REPOSITORIES / FOLDER, REPOSITORIES / f"{FOLDER}.source", _sources()
+        if not (folder / "manifest.json").exists() or not stamp.exists() or stamp.read_text() != now:
+            argv = ["bundle", "--controller-only", "--out", str(folder), "--python", "3.11"]
+            subprocess.run(
+                [sys.executable, "-m", "gpusetup", *argv], cwd=ROOT, check=True, capture_output=True, timeout=900
+            )
+            stamp.write_text(now)
+    return Served(folder, f"{network.REPOSITORY_URL}/{FOLDER}")
+
+
+def _sources() -> str:
+    seen = hashlib.sha256()
+    folders = (ROOT / name for name in ("gpusetup", "roles", "playbooks"))
+    for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
+        if "__pycache__" not in path.parts:
+            seen.update(str(path).encode() + path.read_bytes())
+    return seen.hexdigest()
+
+
+def user_data(served: Served, repositories: Repositories, *words: str, source: str = "", simulated: bool = True) -> str:
+    """User-data for a Debian 12 machine with a T4, its stack from the stand-in repositories."""
+    variables = {
+        "gpusetup_source": repositories.base,
+        "gpusetup_source_fingerprints": repositories.fingerprint,
+        "gpusetup_source_key": f"{network.REPOSITORY_URL}/lab-key.asc",
+    }
+    if simulated:
+        variables["gpusetup_simulated_root"] = SIMULATED_ROOT
+    settings = [word for name, value in variables.items() for word in ("--set", f"{name}={value}")]
+    wish = [] if "--lock-url" in words else ["driver==580.*", "--gpu", "t4", "--os", "debian12"]
+    argv = [
+        sys.executable, "-m", "gpusetup", "cloud-init", *wish, "--source", source or served.url,
+        "--manifest", str(served.manifest), *settings, *words,
+    ]  # fmt: skip
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def seed(host: Host, text: str) -> None:
+    """Put a NoCloud seed on a host (flavour debian12-cloud); its next boot is its first under cloud-init."""
+    folder = host.path("/var/lib/cloud/seed/nocloud")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "user-data").write_text(text)
+    (folder / "meta-data").write_text(f"instance-id: {host.name}\nlocal-hostname: {host.name}\n")
+    host.path("/etc/cloud/cloud.cfg.d/99-lab.cfg").write_text(CLOUD_CONFIG)
+
+
+def first_boot(host: Host, text: str) -> None:
+    seed(host, text)
+    host.power_cut()
+    host.power_on(wait=False)
+
+
+def status(host: Host) -> dict[str, Any]:
+    """What is on record, read from the disk: also while the host is off."""
+    try:
+        found: dict[str, Any] = json.loads(host.path(STATUS).read_text())
+    except FileNotFoundError:
+        return {"state": "none"}
+    return found
+
+
+def wait_for(host: Host, states: set[str], timeout: float = 900) -> dict[str, Any]:
+    """Until the record says one of these; a host that powers itself off is left so."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        now = status(host)
+        if now["state"] in states:
+            return now
+        time.sleep(0.1)
+    log = host.path("/var/log/gpusetup-bootstrap.log")
+    tail = log.read_text()[-3000:] if log.exists() else "(no log)"
+    raise AssertionError(f"still {status(host)} after {timeout:.0f} s; log:\n{tail}")
+
+
+def wait_until(what: Any, timeout: float = 600) -> None:
+    deadline = time.monotonic() + timeout
+    while not what():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.05)
+
+
+def wait_for_end(host: Host, timeout: float = 900) -> dict[str, Any]:
+    """Until done or failed, the unit ended, SSH answers."""
+    wait_for(host, FINAL, timeout)
+    host.wait()
+    wait_until(
+        lambda: host.ssh("systemctl", "is-active", UNIT, check=False).stdout.strip() in {"inactive", "failed"}, 60
+    )
+    return status(host)

@@ -1,0 +1,195 @@
+"""Every fault at every step of a bootstrap: it ends done or failed with the reason, and a second boot changes nothing."""
+
+import json
+import threading
+
+import pytest
+
+from tests.lab.bootstrapping import (
+    UNIT,
+    first_boot,
+    serve_bundle,
+    status,
+    user_data,
+    wait_for,
+    wait_for_end,
+    wait_until,
+)
+from tests.lab.plays import packages
+from tests.lab.repository.build import set_fault
+
+HELD = "import fcntl,sys,time\nf=open('/var/lib/dpkg/lock-frontend','r+b')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint('held',flush=True)\ntime.sleep(float(sys.argv[1]))\n"
+
+
+@pytest.fixture(scope="module")
+def bundle(lab_repositories):
+    return serve_bundle()
+
+
+@pytest.fixture
+def machine(lab_hosts):
+    (host,) = lab_hosts(flavour="debian12-cloud", machine="t4")
+    return host
+
+
+def ended_well(host, *, reboots=1):
+    end = wait_for_end(host)
+    assert end["state"] == "done", end
+    assert len(end["reboots"]) == reboots, end["reboots"]
+    assert host.ssh("dpkg", "--audit").stdout == ""
+    assert not host.path(f"/etc/systemd/system/{UNIT}").exists()
+    changes_nothing_again(host)
+    return end
+
+
+def changes_nothing_again(host):
+    before, record = packages(host), status(host)
+    host.reboot()
+    host.wait()
+    assert packages(host) == before
+    assert status(host) == record
+    assert host.ssh("systemctl", "is-active", UNIT, check=False).stdout.strip() in {"inactive", "failed"}
+
+
+def unpacking(host):
+    """The package transaction has begun to change the machine."""
+    log = host.path("/var/log/dpkg.log")
+    return log.exists() and "status half-installed nvidia" in log.read_text()
+
+
+def applying(host):
+    return status(host)["state"] == "applying"
+
+
+STEPS = {
+    "preparing": lambda host: status(host)["state"] == "preparing",
+    "applying": applying,
+    "packages": unpacking,
+    "rebooting": lambda host: status(host)["state"] == "rebooting",
+}
+SLOW = [pytest.param(step, marks=[] if step == "packages" else pytest.mark.slow) for step in STEPS]
+
+
+@pytest.mark.parametrize("step", SLOW)
+def test_power_cut(machine, lab_repositories, bundle, step):
+    if step == "packages":
+        machine.break_packages("nvidia-kernel-support", "sleep 3")
+    first_boot(machine, user_data(bundle, lab_repositories))
+    wait_until(lambda: STEPS[step](machine))
+    machine.power_cut()
+    machine.break_packages("nvidia-kernel-support", "")
+    machine.power_on(wait=False)
+    # The cut may itself bring the boot that the bootstrap would have asked for.
+    end = wait_for_end(machine)
+    assert end["state"] == "done", end
+    ended_well(machine, reboots=len(end["reboots"]))
+    assert len(end["reboots"]) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["applying", "packages"])
+def test_killed(machine, lab_repositories, bundle, step):
+    first_boot(machine, user_data(bundle, lab_repositories))
+    wait_until(lambda: STEPS[step](machine))
+    machine.ssh("systemctl", "kill", "--signal=KILL", "--kill-who=main", UNIT)
+    ended_well(machine)
+
+
+@pytest.mark.slow
+def test_a_user_reboots_in_the_middle(machine, lab_repositories, bundle):
+    first_boot(machine, user_data(bundle, lab_repositories))
+    wait_until(lambda: unpacking(machine))
+    machine.reboot()
+    end = wait_for_end(machine)
+    assert end["state"] == "done", end
+    ended_well(machine, reboots=len(end["reboots"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["bundle", "packages"])
+def test_a_mirror_answers_503_for_a_while(machine, lab_repositories, bundle, what):
+    token = f"bootstrap{what}"
+    faulty = lab_repositories.with_fault(token, "503")
+    if what == "bundle":
+        text = user_data(bundle, lab_repositories, source=bundle.faulty(token))
+        seen = lambda: "preparing" in status(machine)["state"]  # noqa: E731
+    else:
+        text = user_data(bundle, faulty)
+        seen = lambda: status(machine)["state"] == "retrying"  # noqa: E731
+    first_boot(machine, text)
+    wait_until(seen)
+    threading.Timer(5, set_fault, (token, "")).start()
+    ended_well(machine)
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_and_mended(lab_hosts, lab_repositories, bundle):
+    (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", disks={"/": 900})
+    first_boot(host, user_data(bundle, lab_repositories))
+    wait_until(lambda: applying(host))
+    host.fill_disk("/")
+    end = wait_for(host, {"failed"})
+    assert end["last_error"]["message"], end
+    wait_until(lambda: host.ssh("systemctl", "is-failed", UNIT, check=False).stdout.strip() == "failed", 60)
+    host.free_disk("/")
+    host.ssh("systemctl", "restart", UNIT)
+    end = wait_for_end(host)
+    assert end["state"] == "done", end
+
+
+@pytest.mark.slow
+def test_dpkgs_lock_is_waited_for_and_named_when_it_stays(machine, lab_repositories, bundle):
+    text = user_data(bundle, lab_repositories)
+    config = next(line for line in text.splitlines() if '"manifest_sha256"' in line)
+    short = (
+        config.replace("}", ',"wait_deadline":20}')
+        if "variables" not in config
+        else config[:-1] + ',"wait_deadline":20}'
+    )
+    machine.path("/root/hold.py").write_text(HELD)
+    machine.path("/etc/systemd/system/hold.service").write_text(
+        "[Unit]\nBefore=cloud-init-local.service\nDefaultDependencies=no\nAfter=systemd-remount-fs.service\n"
+        "[Service]\nExecStart=/usr/bin/python3 /root/hold.py 3600\n[Install]\nWantedBy=sysinit.target\n"
+    )
+    machine.ssh("systemctl", "enable", "hold.service")
+    first_boot(machine, text.replace(config, short))
+    end = wait_for_end(machine)
+    assert (end["state"], end["last_error"]["reference"]) == ("failed", "GS-745"), end
+    assert "lock-frontend" in end["last_error"]["message"]
+    assert "python3" in end["last_error"]["message"]
+    told = json.loads(machine.ssh("cloud-init", "status", "--wait", "--format", "json", check=False).stdout)
+    assert told["status"] == "error"
+    machine.ssh("systemctl", "disable", "hold.service")
+    machine.ssh("systemctl", "restart", "--no-block", UNIT)
+    wait_for(machine, {"waiting"})
+    machine.ssh("systemctl", "stop", "hold.service")
+    ended_well(machine)
+
+
+@pytest.mark.slow
+def test_pulled_lock(machine, lab_repositories, bundle):
+    """No stack in the user-data: a URL and a digest; another file there is refused."""
+    import hashlib
+    import subprocess
+    import sys
+
+    from tests.lab import network
+    from tests.lab.bootstrapping import ROOT
+    from tests.lab.places import REPOSITORIES
+
+    argv = [sys.executable, "-m", "gpusetup", "lock", "driver==580.*", "--gpu", "t4", "--os", "debian12"]
+    lock = subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout
+    (REPOSITORIES / "bootstrap.lock.json").write_bytes(lock + b" ")
+    words = (
+        "--lock-url",
+        f"{network.REPOSITORY_URL}/bootstrap.lock.json",
+        "--lock-digest",
+        hashlib.sha256(lock).hexdigest(),
+    )
+    first_boot(machine, user_data(bundle, lab_repositories, *words))
+    end = wait_for_end(machine)
+    assert (end["state"], end["last_error"]["reference"]) == ("failed", "GS-751"), end
+    (REPOSITORIES / "bootstrap.lock.json").write_bytes(lock)
+    machine.ssh("systemctl", "restart", "--no-block", UNIT)
+    wait_for(machine, {"waiting", "fetching", "applying"})
+    ended_well(machine)

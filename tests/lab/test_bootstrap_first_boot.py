@@ -1,0 +1,81 @@
+"""A new machine with real cloud-init and a NoCloud seed: first boot to verified stack, unattended, with one reboot."""
+
+import json
+
+import pytest
+
+from tests.lab.bootstrapping import (
+    UNIT,
+    first_boot,
+    serve_bundle,
+    status,
+    user_data,
+    wait_for_end,
+)
+from tests.lab.plays import packages
+
+CHANGED = ("/etc", "/usr/local/lib/gpusetup", "/opt")
+
+
+@pytest.fixture(scope="module")
+def bundle(lab_repositories):
+    return serve_bundle()
+
+
+def snapshot(host):
+    """Packages, and every file where a machine keeps its settings, by time and size."""
+    found = host.ssh("find", *CHANGED, "-xdev", "-type", "f", "-printf", "%p %s %T@\n").stdout
+    skipped = ("/etc/resolv.conf", "/etc/machine-id", "/etc/.pwd.lock", "__pycache__", "/etc/hosts", "/etc/hostname")
+    return packages(host), sorted(line for line in found.splitlines() if not any(word in line for word in skipped))
+
+
+def test_first_boot_to_verified_and_a_second_boot_changes_nothing(lab_hosts, lab_repositories, bundle):
+    (host,) = lab_hosts(flavour="debian12-cloud", machine="t4")
+    first_boot(host, user_data(bundle, lab_repositories))
+    end = wait_for_end(host)
+    assert end["state"] == "done", end
+    assert end["simulated"], "the GPU is a simulated one, and the status says so"
+    assert len(end["reboots"]) == 1, end["reboots"]
+    assert end["reboots"][0]["reason"]
+    assert end["boot"] != end["reboots"][0]["boot"]
+    assert json.loads(host.ssh("cloud-init", "status", "--format", "json").stdout)["status"] == "done"
+    assert "580" in host.ssh("cat", "/var/lib/gpusetup-lab/simulated/proc/driver/nvidia/version").stdout
+    assert not host.path(f"/etc/systemd/system/{UNIT}").exists()
+    assert not host.path("/var/lib/cloud/scripts/per-boot/50-gpusetup").exists()
+    assert host.path("/etc/motd.d/gpusetup").read_text().startswith("gpusetup: the NVIDIA stack is ready")
+    told = host.ssh("/opt/gpusetup-controller/bin/gpusetup", "status", "--format", "json")
+    assert json.loads(told.stdout)["state"] == "done"
+    assert "step 3 of 4" in host.path("/var/log/gpusetup-bootstrap.log").read_text()
+    before = snapshot(host)
+    host.reboot()
+    host.wait()
+    assert snapshot(host) == before
+    assert status(host) == end
+    assert json.loads(host.ssh("cloud-init", "status", "--format", "json").stdout)["status"] == "done"
+
+
+def test_without_a_gpu_there_is_nothing_to_do(lab_hosts, lab_repositories, bundle):
+    (host,) = lab_hosts(flavour="debian12-cloud", machine="none")
+    before = packages(host)
+    first_boot(host, user_data(bundle, lab_repositories))
+    end = wait_for_end(host)
+    assert (end["state"], end["ok"], end.get("reboots", [])) == ("nothing-to-do", True, []), end
+    assert packages(host) == before
+    assert not host.path(f"/etc/systemd/system/{UNIT}").exists()
+    assert json.loads(host.ssh("cloud-init", "status", "--wait", "--format", "json").stdout)["status"] == "done"
+
+
+def test_a_wrong_digest_fails_before_anything_runs_and_cloud_init_says_so(lab_hosts, lab_repositories, bundle):
+    (host,) = lab_hosts(flavour="debian12-cloud", machine="t4")
+    text = user_data(bundle, lab_repositories)
+    pinned = json.loads(text.partition('{"source"')[1] + text.partition('{"source"')[2].splitlines()[0])[
+        "manifest_sha256"
+    ]
+    first_boot(host, text.replace(pinned, "0" * 64))
+    end = wait_for_end(host)
+    assert (end["state"], end["last_error"]["reference"]) == ("failed", "GS-732"), end
+    assert not host.path("/opt/gpusetup-controller").exists()
+    told = host.ssh("cloud-init", "status", "--wait", "--format", "json", check=False)
+    assert json.loads(told.stdout)["status"] == "error"
+    assert host.ssh("systemctl", "is-failed", UNIT, check=False).stdout.strip() == "failed"
+    assert host.ssh("systemctl", "is-enabled", UNIT, check=False).stdout.strip() == "disabled"

@@ -1,0 +1,215 @@
+"""What is read from apply's answer; files on record; locks; callbacks; pulled locks; waiting with a deadline."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import http.server
+import json
+import multiprocessing
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpusetup.bootstrap import effects, record, run, waiting
+from gpusetup.bootstrap.callback import Callback
+from gpusetup.bootstrap.config import Config
+from gpusetup.bootstrap.effects import outcome_of_apply
+from gpusetup.bootstrap.machine import Moment, Outcome, begin
+from gpusetup.bootstrap.pull import fetch_lock
+from gpusetup.errors import PreflightError
+from gpusetup.model.status import Problem, Status
+
+STATUS = begin(None, Moment("2026-01-01T00:00:00Z", "b"))
+
+
+def answer(**host: object) -> str:
+    return json.dumps({"schema": "gpusetup/apply/1", "hosts": {"localhost": host}})
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "kind", "said"),
+    [
+        (0, answer(state="done", verified="pass"), "ok", ""),
+        (0, answer(state="unchanged", verified="pass on x"), "ok", ""),
+        (0, answer(state="nothing-to-do"), "nothing-to-do", ""),
+        (9, answer(state="pending-reboot", pending=["nouveau is loaded"]), "reboot", ""),
+        (7, answer(state="failed", failed_at="Packages", failure={"message": "disk\nfull"}), "problem", "disk full (at: Packages)"),
+        (5, answer(state="refused", refusals=[{"reference": "GS-305", "message": "a vGPU guest"}]), "problem", "a vGPU guest"),
+        (8, answer(state="verify-failed", checks=[{"id": "x", "verdict": "fail", "text": "no GPU answers"}]), "problem", "verification failed: no GPU answers"),
+        (4, json.dumps({"ok": False, "conflict": [{"text": "too old"}]}), "problem", "too old"),
+        (3, json.dumps({"error": {"reference": "GS-340", "message": "no lock"}}), "problem", "no lock"),
+        (1, "Traceback", "problem", "apply ended with exit code 1"),
+        (0, "", "problem", "apply ended with exit code 0"),
+        (-9, "", "problem", "apply ended with exit code -9"),
+    ],
+)  # fmt: skip
+def test_apply_is_understood(code: int, text: str, kind: str, said: str) -> None:
+    outcome = outcome_of_apply(code, text)
+    assert outcome.kind == kind
+    if said:
+        assert outcome.problem is not None
+        assert outcome.problem.message == said
+        assert outcome.problem.exit > 0
+
+
+def test_a_status_survives_whatever_is_on_disk(tmp_path: Path) -> None:
+    path, login = tmp_path / "status.json", tmp_path / "motd.d/gpusetup"
+    assert record.load(path) is None
+    record.save(STATUS, path, login)
+    assert record.load(path) == STATUS
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert login.read_text().startswith("gpusetup: step 2 of 4")
+    for broken in (b"", b"{", b'{"schema": "gpusetup/status/1"}', b"\xff"):
+        path.write_bytes(broken)
+        assert record.load(path) is None
+
+
+def test_two_runs_never_meet(tmp_path: Path) -> None:
+    with record.alone(tmp_path / "lock"):
+        with pytest.raises(PreflightError) as caught, record.alone(tmp_path / "lock"):
+            pass
+        assert caught.value.reference == "GS-744"
+    with record.alone(tmp_path / "lock"):
+        pass
+
+
+def test_a_full_disk_does_not_hide_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve = tmp_path / "reserve"
+    reserve.write_bytes(b"0")
+    saved: list[Status] = []
+
+    def save(status: Status) -> None:
+        if reserve.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        saved.append(status)
+
+    monkeypatch.setattr(run, "RESERVE", reserve)
+    monkeypatch.setattr(run, "save", save)
+    run._keep(STATUS)
+    assert saved == [STATUS]
+
+
+def test_an_error_of_the_machine_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> Outcome:
+        raise OSError(errno.ENOSPC, "No space left on device", "/var/x")
+
+    acting = effects.Effects(Config(source="http://x", manifest_sha256=""), print)
+    monkeypatch.setattr(acting, "_apply", full)
+    outcome = acting.perform(msgspec.structs.replace(STATUS, state="applying"))
+    assert outcome.problem is not None
+    assert outcome.problem.message == "/var/x: No space left on device"
+    assert outcome.problem.hint
+
+
+def _hold(path: str, ready: multiprocessing.synchronize.Event, seconds: float) -> None:
+    with Path(path).open("r+b") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        ready.set()
+        time.sleep(seconds)
+
+
+@pytest.mark.parametrize(("held_for", "deadline", "ends"), [(0.4, 20.0, True), (20.0, 0.3, False)])
+def test_dpkgs_lock_is_waited_for(tmp_path: Path, held_for: float, deadline: float, ends: bool) -> None:
+    lock = tmp_path / "var/lib/dpkg/lock-frontend"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    ready = multiprocessing.Event()
+    holder = multiprocessing.Process(target=_hold, args=(str(lock), ready, held_for), daemon=True)
+    holder.start()
+    assert ready.wait(10)
+    problem = waiting.wait_for_packages(deadline, tmp_path, tick=0.05)
+    assert (problem is None) is ends
+    if problem is not None:
+        assert f"process {holder.pid}" in problem.message
+    holder.terminate()
+
+
+def test_cloud_init_is_waited_for(tmp_path: Path) -> None:
+    run_dir = tmp_path / "cloud-init"
+    assert waiting.wait_for_cloud_init(0.0, run_dir, tick=0.01) is None, "no cloud-init here"
+    run_dir.mkdir()
+    problem = waiting.wait_for_cloud_init(0.05, run_dir, tick=0.01)
+    assert isinstance(problem, Problem)
+    threading.Timer(0.1, (run_dir / "result.json").touch).start()
+    assert waiting.wait_for_cloud_init(10, run_dir, tick=0.01) is None
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    seen: list[tuple[str | None, bytes]]
+    fail: int
+    content: bytes
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).seen.append((self.headers["Authorization"], body))
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        broken = type(self).fail > 0
+        type(self).fail -= 1
+        self.send_response(503 if broken else 200)
+        self.end_headers()
+        if not broken and self.command == "GET":
+            self.wfile.write(type(self).content)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def served():
+    handler = type("Handler", (Server,), {"seen": [], "fail": 0, "content": b"lock"})
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    yield handler, f"http://127.0.0.1:{web.server_port}/x"
+    web.shutdown()
+
+
+def test_the_callback_retries_and_carries_the_token(served, tmp_path: Path) -> None:
+    handler, url = served
+    handler.fail = 2
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    callback = Callback(url, token, pause=0.01)
+    before = time.monotonic()
+    callback.tell(STATUS)
+    assert time.monotonic() - before < 0.2
+    assert callback.settle(10)
+    assert [who for who, _ in handler.seen] == ["Bearer s3cret"] * 3
+    assert msgspec.json.decode(handler.seen[-1][1], type=Status) == STATUS
+
+
+def test_a_callback_that_nobody_answers_is_in_nobodys_way(tmp_path: Path) -> None:
+    callback = Callback("http://127.0.0.1:9/x", tmp_path / "none", pause=0.01)
+    for _ in range(3):
+        callback.tell(STATUS)
+    assert callback.settle(10)
+    Callback("").tell(STATUS)
+
+
+def test_only_the_pinned_lock_is_taken(served, tmp_path: Path) -> None:
+    handler, url = served
+    target = tmp_path / "lock.json"
+    pinned = hashlib.sha256(b"lock").hexdigest()
+    config = Config(source="", manifest_sha256="", lock_url=url, lock_sha256=pinned, fetch_deadline=20)
+    handler.fail = 1
+    assert fetch_lock(config, target) is None
+    assert target.read_bytes() == b"lock"
+    handler.fail = 10**6
+    assert fetch_lock(config, target) is None, "it is there already"
+    target.unlink()
+    problem = fetch_lock(msgspec.structs.replace(config, fetch_deadline=0), target)
+    assert problem is not None
+    assert problem.exit == 6
+    handler.fail, handler.content = 0, b"other"
+    problem = fetch_lock(config, target)
+    assert problem is not None
+    assert problem.exit == 3
+    assert not target.exists()

@@ -1,0 +1,123 @@
+"""The state machine: every sequence of outcomes, kills and reboots ends, and ends with a reason."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin, pause_before
+from gpusetup.model.status import FINAL, Problem, Status
+
+OK = Outcome("ok", verified="pass")
+NOTHING = Outcome("nothing-to-do")
+REBOOT = Outcome("reboot", reasons=("driver 580 is not loaded",))
+
+
+def trouble(code: int) -> Outcome:
+    return Outcome("problem", Problem(reference="GS-1", message="no", exit=code))
+
+
+def now(boot: str = "b1") -> Moment:
+    return Moment("2026-01-01T00:00:00Z", boot)
+
+
+def drive(status: Status, *outcomes: Outcome, limits: Limits | None = None, boot: str = "b1") -> Status:
+    for outcome in outcomes:
+        status = advance(status, outcome, limits or Limits(), now(boot))
+    return status
+
+
+def test_the_straight_way() -> None:
+    status = begin(None, now())
+    assert status.state == "waiting"
+    assert drive(status, OK).state == "applying"
+    done = drive(status, OK, OK)
+    assert (done.state, done.verified, done.step, done.of, done.last_error) == ("done", "pass", 4, 4, None)
+
+
+def test_a_lock_is_fetched_first() -> None:
+    limits = Limits(fetches=True)
+    assert drive(begin(None, now()), OK, limits=limits).state == "fetching"
+    assert drive(begin(None, now()), OK, OK, limits=limits).state == "applying"
+    assert drive(begin(None, now()), OK, trouble(3), limits=limits).state == "failed"
+
+
+def test_without_a_gpu_there_is_nothing_to_do() -> None:
+    status = drive(begin(None, now()), OK, NOTHING)
+    assert (status.state, status.ok) == ("nothing-to-do", True)
+
+
+def test_a_reboot_is_recorded_before_it_happens_and_resumed_after() -> None:
+    status = drive(begin(None, now()), OK, REBOOT)
+    assert status.state == "rebooting"
+    assert [(item.reason, item.boot) for item in status.reboots] == [("driver 580 is not loaded", "b1")]
+    assert begin(status, now("b1")).state == "rebooting", "killed before the reboot: it is made, not counted again"
+    resumed = begin(status, now("b2"))
+    assert (resumed.state, resumed.boot, len(resumed.reboots)) == ("waiting", "b2", 1)
+    assert drive(resumed, OK, OK, boot="b2").state == "done"
+
+
+def test_reboots_are_counted_over_boots() -> None:
+    status = begin(None, now("b0"))
+    for number in range(2):
+        status = drive(status, OK, REBOOT, boot=f"b{number}")
+        status = begin(status, now(f"b{number + 1}"))
+    status = drive(status, OK, REBOOT, boot="b2")
+    assert (status.state, status.ok, len(status.reboots)) == ("failed", False, 2)
+    assert status.last_error is not None
+    assert "driver 580 is not loaded" in status.last_error.message
+
+
+@pytest.mark.parametrize("state", ["preparing", "waiting", "fetching", "applying", "retrying"])
+def test_a_reboot_by_others_or_a_kill_is_gone_on_from(state: str) -> None:
+    before = Status(state=state, started="t", since="t", boot="b1", attempts=1)  # type: ignore[arg-type]
+    for boot in ("b1", "b2"):
+        resumed = begin(before, now(boot))
+        assert (resumed.state, resumed.reboots, resumed.attempts) == ("waiting", (), 1)
+        assert drive(resumed, OK, OK, boot=boot).state == "done"
+
+
+def test_a_person_may_try_again_after_a_failure() -> None:
+    failed = drive(begin(None, now()), OK, trouble(5))
+    again = begin(failed, now())
+    assert (again.state, again.ok, again.last_error, again.attempts) == ("waiting", True, None, 0)
+
+
+@pytest.mark.parametrize(("code", "tries"), [(3, 1), (4, 1), (5, 1), (6, 8), (7, 3), (8, 1)])
+def test_what_may_pass_is_tried_again_and_no_longer(code: int, tries: int) -> None:
+    status = drive(begin(None, now()), OK)
+    seen = 0
+    while status.state not in FINAL:
+        if status.state == "applying":
+            seen += 1
+        status = drive(status, trouble(code) if status.state == "applying" else OK)
+    assert (status.state, seen) == ("failed", tries)
+    assert status.last_error is not None
+    assert status.last_error.exit == code
+    pauses = [pause_before(number) for number in range(1, 9)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == 300
+
+
+EVENTS = (OK, NOTHING, REBOOT, trouble(6), trouble(7), trouble(5))
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_every_sequence_ends_or_goes_on_by_itself(limit: int) -> None:
+    """All sequences of four outcomes, a kill or a cut before each: never a state without a way on."""
+    for outcomes in itertools.product(EVENTS, repeat=4):
+        for cuts in itertools.product((False, True), repeat=2):
+            status = begin(None, now("0"))
+            for number, outcome in enumerate(outcomes):
+                if number < 2 and cuts[number]:
+                    status = begin(status, now(str(number + 1)))
+                if status.state in FINAL:
+                    break
+                status = advance(status, outcome, Limits(reboots=limit), now(str(number)))
+                assert status.ok is (status.state != "failed")
+                assert (status.last_error is not None) or status.ok
+                assert len(status.reboots) <= limit
+                assert status.step <= status.of
+    with pytest.raises(ValueError, match="done"):
+        advance(drive(begin(None, now()), OK, OK), OK, Limits(), now())

@@ -1,0 +1,196 @@
+"""User-data: refused without a source, under the limit, the same files in every shape, accepted by cloud-init."""
+
+from __future__ import annotations
+
+import ast
+import email
+import hashlib
+import json
+import os
+import py_compile
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from gpusetup.bootstrap.userdata import checked_url
+from gpusetup.errors import BadInputError
+from gpusetup.model.bundle import Manifest
+
+ROOT = Path(__file__).parents[3]
+WISH = ("driver==580.*", "--gpu", "t4", "--os", "debian12")
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "manifest.json"
+    path.write_bytes(msgspec.json.encode(Manifest(gpusetup="1", pip="wheels/p.whl", sets={}, files={})))
+    return path
+
+
+def cloud_init(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "gpusetup", "cloud-init", *map(str, words)]
+    return subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, check=False, timeout=120)
+
+
+def made(manifest: Path, *words: str | Path) -> str:
+    done = cloud_init("--source", "https://files.example/gpu/", "--manifest", manifest, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def files(text: str) -> dict[str, dict[str, str]]:
+    return {item["path"]: item for item in yaml.safe_load(text)["write_files"]}
+
+
+def test_without_a_source_it_refuses_and_says_how_to_make_one(manifest: Path) -> None:
+    for words in (WISH, (*WISH, "--source", "https://x.example")):
+        done = cloud_init(*words)
+        assert done.returncode == 3
+        assert done.stdout == ""
+        assert "gpusetup bundle --controller-only" in done.stderr
+
+
+def test_everything_is_pinned_and_nothing_is_secret(manifest: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("scoped\n")
+    text = made(manifest, *WISH, "--callback", "https://cb.example/s", "--token-file", tmp_path / "token")
+    assert text.startswith("#cloud-config\n# Made by gpusetup")
+    assert len(text.encode()) <= 16384
+    found = files(text)
+    config = json.loads(found["/etc/gpusetup/bootstrap.json"]["content"])
+    assert config == {
+        "source": "https://files.example/gpu",
+        "manifest_sha256": hashlib.sha256(manifest.read_bytes()).hexdigest(),
+        "callback": "https://cb.example/s",
+    }
+    assert found["/etc/gpusetup/callback.token"]["permissions"] == "0600"
+    lock = json.loads(found["/etc/gpusetup/lock.json"]["content"])
+    assert lock["stack"]["driver"]["branch"] == "580"
+    for name in ("first-stage", "launcher"):
+        assert (
+            found[f"/usr/local/lib/gpusetup/{name}"]["content"]
+            == (ROOT / f"gpusetup/bootstrap/instance/{name}").read_text()
+        )
+
+
+def test_shapes_carry_the_same_files(manifest: Path, tmp_path: Path) -> None:
+    wanted = files(made(manifest, *WISH))
+    script = made(manifest, *WISH, "--format", "shell")
+    root = tmp_path / "root"
+    moved = "\n".join(script.replace(" /usr/local", f" {root}/usr/local").replace(" /etc/", f" {root}/etc/")
+                      .replace(">/usr", f">{root}/usr").replace(">/etc", f">{root}/etc").splitlines()[:-1])  # fmt: skip
+    subprocess.run(["sh", "-eu"], input=moved, text=True, check=True)
+    for path, item in wanted.items():
+        if "per-boot" in path:
+            continue
+        there = root / path.lstrip("/")
+        assert f"{there.stat().st_mode & 0o777:04o}" == item["permissions"], path
+        content = there.read_text()
+        if "/gpusetup/lib" in path:
+            assert content == item["content"]
+    joined = tmp_path / "mine.yaml"
+    joined.write_text("#cloud-config\nwrite_files:\n- path: /etc/mine\n  content: grüß\n")
+    parts = email.message_from_string(made(manifest, *WISH, "--join", joined)).get_payload()
+    assert [part.get_content_type() for part in parts] == ["text/cloud-config", "text/cloud-config"]
+    assert parts[0].get_payload(decode=True).decode() == joined.read_text()
+    assert set(files(parts[1].get_payload(decode=True).decode())) == set(wanted)
+
+
+@pytest.mark.parametrize(
+    ("words", "reference"),
+    [
+        (("torch", "--source", "ftp://x"), "GS-709"),
+        ((*WISH, "--source", "ftp://x"), "GS-721"),
+        ((*WISH, "--source", "https://u:p@x.example"), "GS-722"),
+        ((*WISH, "--source", "https://x.example/$(id)`"), "GS-721"),
+        ((*WISH, "--size-limit", "5000"), "GS-703"),
+        ((*WISH, "--lock-url", "https://x.example/l"), "GS-706"),
+        (("--lock-url", "https://x.example/l"), "GS-707"),
+        (("--lock-url", "https://x.example/l", "--lock-digest", "abc"), "GS-708"),
+        ((*WISH, "--set", "gpusetup_colour=red"), "GS-31"),
+        ((*WISH, "--set", "ansible_user=root"), "GS-724"),
+        ((*WISH, "--set", "gpusetup_components=[driver"), "GS-727"),
+        ((*WISH, "--token-file", "/dev/null"), "GS-705"),
+        ((*WISH, "--join", "/etc/hostname"), "GS-725"),
+        ((*WISH, "--ca", "/nowhere"), "GS-726"),
+        ((*WISH, "--reboots", "-1"), "GS-704"),
+        ((*WISH, "--manifest", "/etc/hostname"), "GS-716"),
+    ],
+)
+def test_bad_input_is_named(manifest: Path, words: tuple[str, ...], reference: str) -> None:
+    done = cloud_init("--source", "https://files.example", "--manifest", manifest, *words)
+    assert done.returncode == 3, done.stdout
+    assert f"[{reference}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_addresses_with_odd_but_right_characters() -> None:
+    for url in ("https://x.example/a%20b?c=d&e=f", "http://[fd00::1]:8080/x", "https://x.example/~me/"):
+        assert checked_url(url, "--source") == url
+    with pytest.raises(BadInputError):
+        checked_url("https://x.example/a b", "--source")
+
+
+@pytest.mark.skipif(
+    shutil.which("cloud-init") is None, reason="cloud-init is not installed (apt-get install cloud-init)"
+)
+def test_cloud_init_accepts_it(manifest: Path, tmp_path: Path) -> None:
+    (tmp_path / "ca").write_text("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")
+    texts = [
+        made(manifest, *WISH),
+        made(manifest, *WISH, "--proxy", "http://proxy.example:3128", "--ca", tmp_path / "ca", "--splay", "60"),
+        made(manifest, "--lock-url", "https://x.example/l", "--lock-digest", "0" * 64),
+    ]
+    for text in texts:
+        path = tmp_path / "user-data"
+        path.write_text(text)
+        done = subprocess.run(
+            ["cloud-init", "schema", "--config-file", path], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_first_stage_is_plain_old_python() -> None:
+    source = ROOT / "gpusetup/bootstrap/instance/first-stage"
+    imported = {
+        alias.name.split(".")[0]
+        for node in ast.walk(ast.parse(source.read_text(), feature_version=(3, 6)))
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    assert imported <= set(sys.stdlib_module_names)
+
+
+def test_the_first_stage_runs_nothing_with_another_digest(tmp_path: Path) -> None:
+    """The real script against a real server: a manifest, then a wheel, that are not the pinned ones."""
+    copy = tmp_path / "first_stage.py"
+    copy.write_bytes((ROOT / "gpusetup/bootstrap/instance/first-stage").read_bytes())
+    py_compile.compile(str(copy), doraise=True)
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "manifest.json").write_text("{}")
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import first_stage as f\n"
+        "try: f.fetch(sys.argv[2], sys.argv[3], sys.argv[4], time.time())\n"
+        "except f.Failed as e: print(e.problem['reference'], e.problem['exit'])\n"
+        "else: print('fetched')"
+    )
+    target = tmp_path / "got"
+    right = hashlib.sha256(b"{}").hexdigest()
+    for name, digest, said in (
+        ("manifest.json", right, "fetched"),
+        ("manifest.json", "0" * 64, "GS-732 3"),
+        ("none", right, "GS-731 6"),
+    ):
+        target.unlink(missing_ok=True)
+        argv = [sys.executable, "-c", code, tmp_path, (served / name).as_uri(), digest, target]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        )
+        assert done.stdout.strip() == said
+        assert target.exists() is (said == "fetched")
+        assert not Path(f"{target}.part").exists() or said != "fetched"
