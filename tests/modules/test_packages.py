@@ -131,6 +131,11 @@ class TestApt:
             Apt().simulate([wish("nvidia")], [])
         assert "Depends: libcuda1 (= 1)" in caught.value.fields["note"]
 
+    def test_a_sites_own_certificate_authority_reaches_apt_and_dnf(self) -> None:
+        network = {"proxy": "", "no_proxy": [], "ca_file": "/etc/site.pem"}
+        assert "Acquire::https::CaInfo=/etc/site.pem" in Apt(network).options
+        assert "--setopt=sslcacert=/etc/site.pem" in dnf.Dnf(network).plain
+
     def test_unattended_upgrades_match_whole_names(self) -> None:
         ((path, text),) = Apt().automatic_upgrades(["libstdc++6", "nvidia-smi:i386"]).items()
         assert path == "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"

@@ -21,7 +21,8 @@ class Apt(object):
 
     def __init__(self, network=None, options=(), tell=None, log=None, recommends=False, together=""):
         self.env = process.environment(network)
-        self.options = [piece for item in options for piece in ("-o", item)]
+        trust = ["Acquire::https::CaInfo=" + network["ca_file"]] if network and network.get("ca_file") else []
+        self.options = [piece for item in list(options) + trust for piece in ("-o", item)]
         self.pins = _pins(together) if together else None
         self.tell = tell or (lambda *_words: None)
         self.log = log

@@ -32,6 +32,8 @@ class Dnf(object):
     def __init__(self, network=None, options=(), tell=None, log=None, recommends=False, together=""):
         self.env = process.environment(network)
         self.plain = list(options) + ["--setopt=install_weak_deps={}".format(bool(recommends))]
+        if network and network.get("ca_file"):
+            self.plain.append("--setopt=sslcacert=" + network["ca_file"])
         self._dnf5 = None
         self.tell = tell or (lambda *_words: None)
         self.log = log
