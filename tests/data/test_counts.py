@@ -29,7 +29,7 @@ def counts(documents: Documents) -> dict[str, int]:
             }
         ),
         "cuDNN wheels": sum(1 for row in d["cudnn"]["releases"] if row.get("wheels")),
-        "cuDNN support rows": len(d["cudnn"]["support"]),
+        "cuDNN support rows": sum(1 for row in d["cudnn"]["support"] if row["confidence"] != "inferred"),
         "TensorFlow releases": len(d["tensorflow"]["releases"]),
         "TensorFlow and-cuda pins": sum(1 for row in d["tensorflow"]["releases"] if row.get("pins")),
         "JAX releases": len({row["version"] for row in d["jax"]["releases"]}),
