@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["manages_driver", "needs_packages", "wanted_of"]
 
+_FABRIC = ("nvidia-fabricmanager", "nvidia-fabricmanager-[0-9]*", "libnvidia-nscq", "libnvidia-nscq-[0-9]*")
+"""Of another branch they conflict with nothing, so they would stay beside the new driver."""
 _PIN_PRIORITY = 1001
 """Above 1000 apt goes down to the pinned version too."""
 
@@ -52,7 +54,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 "fabric": driver.fabric,
                 "prerequisites": _lacking(context, driver.prerequisites),
                 "streams": driver.streams,
-                "remove": driver.remove,
+                "remove": (*driver.remove, *(_FABRIC if context.facts.nvswitch is not None else ())),
                 "may_remove": driver.may_remove,
                 "hold": driver.hold,
             }
