@@ -204,9 +204,10 @@ def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(
     controller.wait()
     joined = play("apply", inventory, wanted)
     assert joined.code == 0, joined.text
-    logs = list(jobs.glob("packages-*/log"))
-    assert len(logs) == 1
-    assert logs[0].read_text().count("APT::Status-Fd") == 1, "one transaction, not two"
+    # Ansible's workers may outlive their parent and fetch the answer; the second run then finds everything in place.
+    logs = "".join(path.read_text() for path in jobs.glob("packages-*/log*"))
+    assert logs.count("APT::Status-Fd") == 1, "one transaction, not two"
+    assert packages(host)["nvidia-smi"].startswith("580.159.04")
 
 
 _PLAY = """

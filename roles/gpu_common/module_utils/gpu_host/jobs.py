@@ -85,6 +85,8 @@ class Job(object):
     def _start(self, work, interrupted):
         if not os.path.isdir(self.folder):
             os.makedirs(self.folder, 0o700)
+        if files.read_bytes(self.log_path):
+            os.rename(self.log_path, self.log_path + ".previous")
         files.write_atomically(self.log_path, "", 0o600)
         if os.path.exists(self.status_path):
             os.unlink(self.status_path)
