@@ -52,13 +52,15 @@ def _command_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _complete() -> None:
-    """Answer the shell's question; only then is every command's module imported."""
+    """Answer the shell's question; of the commands, only the one that is being typed is imported."""
     import argcomplete
 
+    typed = os.environ.get("COMP_LINE", "").split()[1:2]
     parser = _top_parser()
     commands = parser.add_subparsers()
     for name in COMMANDS:
-        commands.add_parser(name, parents=[_command_parser(name)], add_help=False)
+        parents = [_command_parser(name)] if [name] == typed else []
+        commands.add_parser(name, parents=parents, add_help=False)
     argcomplete.autocomplete(parser)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Requirement
     from gpusetup.resolve.space import Space
 
-__all__ = ["conflict", "label", "span"]
+__all__ = ["conflict", "label", "nearest", "published_versions", "span"]
 
 _NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "cupy": "CuPy", "tensorflow": "TensorFlow", "jax": "JAX"}
 
@@ -100,9 +100,6 @@ def _requested(context: _Context, member: Unary) -> str:
     if member.allowed:
         return f"{wish} was asked for"
     matrix = context.space.matrix
-    published = sorted({value.version for value in context.space.values[wish.component]}, key=parsed)
-    if wish.component == "driver":
-        published = sorted((item.version for item in matrix.driver.versions if item.platform == "linux"), key=nv)
     text = f"nobody published {wish}"
     bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
     windows = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
@@ -113,11 +110,19 @@ def _requested(context: _Context, member: Unary) -> str:
         builds = {value.build.variant for value in context.space.values["torch"] if value.version in bounds}  # type: ignore[union-attr]
         if builds:
             return f"nobody published {wish}; torch {bounds[0]} has the builds {', '.join(sorted(builds))}"
-    nearest = _nearest(published, bounds[0]) if bounds else published[-3:]
-    return text + f"; the nearest are {', '.join(nearest)}"
+    published = published_versions(context.space, wish.component)
+    near = nearest(published, bounds[0]) if bounds else published[-3:]
+    return text + f"; the nearest are {', '.join(near)}"
 
 
-def _nearest(published: list[str], wanted: str) -> list[str]:
+def published_versions(space: Space, component: str) -> list[str]:
+    """Return every version of a component that somebody published for Linux, oldest first."""
+    if component == "driver":
+        return sorted((item.version for item in space.matrix.driver.versions if item.platform == "linux"), key=nv)
+    return sorted({value.version for value in space.values[component]}, key=parsed)
+
+
+def nearest(published: list[str], wanted: str) -> list[str]:
     """Return up to three versions around the wanted one, of the same series where there are some."""
     below = [text for text in published if parsed(text) < parsed(wanted)]
     above = [text for text in published if parsed(text) > parsed(wanted)]

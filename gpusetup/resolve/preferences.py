@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Ranked", "Related", "criteria", "optimise"]
 
 _KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
-_STATUS_RANK = {"stable": 0, "legacy": 1, "experimental": 2, "unlisted": 3}
+_STATUS_RANK = {"stable": 0, "lts": 1, "legacy": 1, "experimental": 2, "unlisted": 3}
 OPEN_MODULES_BY_DEFAULT_FROM = 560
 
 

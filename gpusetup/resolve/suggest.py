@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import msgspec
+from packaging.specifiers import SpecifierSet
 
 from gpusetup.model.request import Requirement
 from gpusetup.resolve.constraints import build
+from gpusetup.resolve.domains import matches
+from gpusetup.resolve.explain import nearest, published_versions
 from gpusetup.resolve.preferences import criteria, optimise
 
 if TYPE_CHECKING:
@@ -72,10 +75,24 @@ def _loosened(space: Space, wish: Requirement) -> Iterator[str]:
         if solution is not None:
             yield f"{_name(wish.component, solution[wish.component])} would fit"
             return
+    for version in _near(space, wish):
+        near = Requirement(component=wish.component, specifier=f"=={version}")
+        if _would(space, msgspec.structs.replace(space.request, requirements=(*others, near))) is not None:
+            yield f"{wish.component}=={version} exists and would fit"
+            return
     free = Requirement(component=wish.component)
     solution = _would(space, msgspec.structs.replace(space.request, requirements=(*others, free)))
     if solution is not None:
         yield f"{_name(wish.component, solution[wish.component])} would fit"
+
+
+def _near(space: Space, wish: Requirement) -> list[str]:
+    """Return the real versions around one that nobody published, nearest first; nothing when it exists."""
+    published = published_versions(space, wish.component)
+    if matches(wish, published):
+        return []
+    bound = next((part.version.rstrip(".*") for part in SpecifierSet(wish.specifier)), None)
+    return list(reversed(nearest(published, bound))) if bound else []
 
 
 def _name(component: str, value: Value) -> str:
