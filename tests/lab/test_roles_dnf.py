@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.lab.plays import nvidia_on_el, play
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ def packages(host: Host) -> list[str]:
     return sorted(line for line in text.splitlines() if not line.startswith("gpg-pubkey"))
 
 
+@pytest.mark.slow
 def test_apply_upgrade_downgrade_remove(
     lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
 ) -> None:
