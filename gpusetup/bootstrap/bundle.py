@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MANIFEST", "PYTHONS", "check_bundle", "digest_of", "make_controller_bundle", "read_manifest"]
 
 MANIFEST = "manifest.json"
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
 def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]) -> Manifest:

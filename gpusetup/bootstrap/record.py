@@ -46,7 +46,8 @@ def message(status: Status) -> str:
     if status.state == "nothing-to-do":
         return "gpusetup: nothing to do, there is no NVIDIA GPU here"
     if status.state == "done":
-        verified = f", verification: {status.verified}" if status.verified else ""
+        how = "as far as a simulated GPU allows" if status.simulated else status.verified
+        verified = f", verification: {how}" if how else ""
         return f"gpusetup: the NVIDIA stack is ready since {status.since}{verified}"
     return f"gpusetup: step {status.step} of {status.of}, {status.doing}; do not switch off (gpusetup status --wait)"
 

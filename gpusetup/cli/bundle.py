@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--check", metavar="DIR", help="compare a bundle with its manifest")
     parser.add_argument("--out", metavar="DIR", help="the folder to make; one that is a bundle already is replaced")
     parser.add_argument(
-        "--python", action="append", metavar="X.Y", help="only for this Python, repeatable; default: 3.10 to 3.13"
+        "--python", action="append", metavar="X.Y", help="only for this Python, repeatable; default: 3.10 to 3.14"
     )
     parser.add_argument("--arch", action="append", choices=("x86_64", "aarch64"), help="repeatable; default: x86_64")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")

@@ -54,15 +54,31 @@ def test_first_boot_to_verified_and_a_second_boot_changes_nothing(lab_hosts, lab
     assert json.loads(host.ssh("cloud-init", "status", "--format", "json").stdout)["status"] == "done"
 
 
-def test_without_a_gpu_there_is_nothing_to_do(lab_hosts, lab_repositories, bundle):
+@pytest.mark.parametrize(
+    "shape",
+    ["cloud-config", pytest.param("shell", marks=pytest.mark.slow), pytest.param("mime", marks=pytest.mark.slow)],
+)
+def test_without_a_gpu_there_is_nothing_to_do(lab_hosts, lab_repositories, bundle, shape, tmp_path):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="none")
     before = packages(host)
-    first_boot(host, user_data(bundle, lab_repositories))
+    words = ["--format", shape]
+    if shape == "mime":
+        own, script = tmp_path / "own.yaml", tmp_path / "own.sh"
+        own.write_text(
+            "#cloud-config\nwrite_files:\n- path: /etc/own-file\n  content: grüß\nruncmd:\n- [touch, /etc/own-command]\n"
+        )
+        script.write_text("#!/bin/sh\ntouch /etc/own-script\n")
+        words += ["--join", str(own), "--join", str(script)]
+    first_boot(host, user_data(bundle, lab_repositories, *words))
     end = wait_for_end(host)
     assert (end["state"], end["ok"], end.get("reboots", [])) == ("nothing-to-do", True, []), end
     assert packages(host) == before
     assert not host.path(f"/etc/systemd/system/{UNIT}").exists()
     assert json.loads(host.ssh("cloud-init", "status", "--wait", "--format", "json").stdout)["status"] == "done"
+    if shape == "mime":
+        assert host.path("/etc/own-file").read_text() == "grüß"
+        assert host.path("/etc/own-command").exists()
+        assert host.path("/etc/own-script").exists()
 
 
 def test_a_wrong_digest_fails_before_anything_runs_and_cloud_init_says_so(lab_hosts, lab_repositories, bundle):

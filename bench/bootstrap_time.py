@@ -1,0 +1,91 @@
+"""Bootstrap on a lab host, from power-on to done without the reboot itself, against apt-get with the same packages.
+
+Two hosts one after the other, both with real systemd, apt and dpkg, and stand-in packages that compile a tiny module.
+The packages of a real driver take minutes more on both sides, so the ratio here is an upper bound; the seconds between
+are what counts. Needs root. `--real` installs Debian's own driver packages through the lab's mirror instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from tests.lab import machine
+from tests.lab.bootstrapping import FINAL, first_boot, serve_bundle, status, user_data
+from tests.lab.host import Host, HostSpec
+from tests.lab.plays import packages
+from tests.lab.repository import build
+
+RATIO = 1.25
+
+
+def main() -> int:
+    """Measure both, print the ratio; the bound is judged with real packages."""
+    why = "needs root" if os.geteuid() else machine.why_not()
+    if why:
+        print(f"skipped: {why}")
+        return 0
+    machine.prepare()
+    real = "--real" in sys.argv
+    repositories, network = build.ready(), "mirror" if real else "none"
+    made = [
+        HostSpec(name=f"bench-{os.getpid()}-{word}", flavour="debian12-cloud", machine="t4", network=network)
+        for word in ("own", "apt")
+    ]
+    first = Host.create(made[0])
+    try:
+        before = packages(first)
+        whole, reboot = bootstrapped(first, real, repositories)
+        wanted = {name: version for name, version in packages(first).items() if before.get(name) != version}
+        sources = first.ssh(
+            "sh", "-c", "tar -C / -c etc/apt usr/share/keyrings usr/local/share 2>/dev/null | base64"
+        ).stdout
+    finally:
+        first.destroy()
+    second = Host.create(made[1])
+    try:
+        bare = installed(second, sources, wanted)
+    finally:
+        second.destroy()
+    ratio = (whole - reboot) / bare
+    print(f"{len(wanted)} packages: apt-get {bare:.1f} s; bootstrap {whole:.1f} s, reboot {reboot:.1f} s of them")
+    print(
+        f"bootstrap without reboot / apt-get: {ratio:.2f}, {whole - reboot - bare:.1f} s more (bound with real packages: {RATIO})"
+    )
+    return int(real and ratio > RATIO)
+
+
+def bootstrapped(host: Host, real: bool, repositories: build.Repositories) -> tuple[float, float]:
+    """Return seconds from power-on to done, and from the decision to reboot to the state after it."""
+    text = user_data(serve_bundle(), repositories, *(["--set", "gpusetup_source=distro"] if real else []))
+    began = time.monotonic()
+    first_boot(host, text)
+    seen: dict[str, float] = {}
+    while (now := status(host)["state"]) not in FINAL:
+        if now == "rebooting":
+            seen.setdefault("down", time.monotonic())
+        elif "down" in seen:
+            seen.setdefault("up", time.monotonic())
+        time.sleep(0.1)
+    whole = time.monotonic() - began
+    if now != "done":
+        raise RuntimeError(json.dumps(status(host)))
+    host.wait()
+    return whole, seen.get("up", 0.0) - seen.get("down", 0.0)
+
+
+def installed(host: Host, sources: str, wanted: dict[str, str]) -> float:
+    """Return seconds of apt-get update and install of the same versions from the same sources."""
+    host.ssh("sh", "-c", "base64 -d | tar -C / -x", text=sources)
+    began = time.monotonic()
+    host.ssh("apt-get", "update", "-qq", timeout=600)
+    names = [f"{name}={version}" for name, version in wanted.items()]
+    host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", "--allow-change-held-packages",
+             "--no-install-recommends", *names, timeout=3600)  # fmt: skip
+    return time.monotonic() - began
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""`gpusetup status`: words and exit codes for every state, waiting, and what is no status."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin
+from gpusetup.model.status import Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpusetup.model.status import Status
+
+NOW = Moment("2026-01-01T00:00:00Z", "b")
+RUNNING = advance(begin(None, NOW), Outcome("ok"), Limits(), NOW)
+DONE = advance(RUNNING, Outcome("ok", verified="pass"), Limits(), NOW)
+REBOOTING = advance(RUNNING, Outcome("reboot", reasons=("nouveau is loaded",)), Limits(), NOW)
+FAILED = advance(
+    RUNNING, Outcome("problem", Problem(reference="GS-1", message="no room", hint="make room", exit=5)), Limits(), NOW
+)
+
+
+def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "gpusetup", "status", "--file", str(path), *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        (RUNNING, 9, ["step 3 of 4", "next: reboot when needed"]),
+        (REBOOTING, 9, ["rebooting: nouveau is loaded", "reboot at 2026-01-01T00:00:00Z: nouveau is loaded"]),
+        (DONE, 0, ["done since", "verification: pass"]),
+        (
+            FAILED,
+            5,
+            ["failed since", "last error: no room [GS-1]", "make room", "systemctl restart gpusetup-bootstrap"],
+        ),
+    ],
+)
+def test_words_and_codes(tmp_path: Path, status: Status, code: int, says: list[str]) -> None:
+    path = tmp_path / "status.json"
+    path.write_bytes(msgspec.json.encode(status))
+    text = command(path)
+    assert text.returncode == code
+    assert all(word in text.stdout for word in says), text.stdout
+    document = command(path, "--format", "json")
+    assert document.returncode == code
+    assert json.loads(document.stdout)["schema"] == "gpusetup/status/1"
+
+
+def test_waiting_ends_with_the_bootstrap_or_at_its_own_deadline(tmp_path: Path) -> None:
+    path = tmp_path / "status.json"
+    path.write_bytes(msgspec.json.encode(RUNNING))
+    began = time.monotonic()
+    assert command(path, "--wait", "--timeout", "1").returncode == 9
+    assert time.monotonic() - began < 30
+
+    def finish() -> None:
+        (tmp_path / "new").write_bytes(msgspec.json.encode(DONE))
+        (tmp_path / "new").replace(path)
+
+    threading.Timer(2, finish).start()
+    assert command(path, "--wait").returncode == 0
+
+
+@pytest.mark.parametrize(("content", "reference"), [(None, "GS-760"), (b"{", "GS-762"), (b"\xff", "GS-762")])
+def test_what_is_no_status(tmp_path: Path, content: bytes | None, reference: str) -> None:
+    path = tmp_path / "status.json"
+    if content is not None:
+        path.write_bytes(content)
+    done = command(path)
+    assert done.returncode == 3
+    assert f"[{reference}]" in done.stderr
+    assert "Traceback" not in done.stderr
