@@ -51,9 +51,8 @@ def main() -> int:
         second.destroy()
     ratio = (whole - reboot) / bare
     print(f"{len(wanted)} packages: apt-get {bare:.1f} s; bootstrap {whole:.1f} s, reboot {reboot:.1f} s of them")
-    print(
-        f"bootstrap without reboot / apt-get: {ratio:.2f}, {whole - reboot - bare:.1f} s more (bound with real packages: {RATIO})"
-    )
+    more = whole - reboot - bare
+    print(f"bootstrap without reboot / apt-get: {ratio:.2f}, {more:.1f} s more (bound with real packages: {RATIO})")
     return int(real and ratio > RATIO)
 
 
