@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import Applied, HostOutcome
 
-__all__ = ["add_arguments", "answer", "carry_out", "run", "terminated_is_interrupted"]
+__all__ = ["add_arguments", "add_batches", "answer", "carry_out", "run", "terminated_is_interrupted"]
 
 APPLY_DEADLINE = 6 * 3600.0
 
@@ -49,7 +49,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exact.add_argument("--recorded", action="store_true", help="bring each host back to what was applied to it last")
     group.add_argument("--check", action="store_true", help="try it without changing anything")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
+    add_batches(parser)
     options.add_output(parser)
+
+
+def add_batches(parser: argparse.ArgumentParser) -> None:
+    """Add how a fleet is changed piece by piece."""
+    group = parser.add_argument_group("fleets")
+    group.add_argument(
+        "--batch",
+        metavar="SIZES",
+        default="",
+        help="so many hosts at a time, each batch verified before the next begins: 1,10%%,50%%; the last size goes on",
+    )
+    group.add_argument(
+        "--max-fail", type=int, metavar="N", default=0, help="go on with the next batch after up to N failed hosts"
+    )
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -76,7 +91,9 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
     from gpusetup.cli.lock import load_lock
     from gpusetup.cli.plan import load_plan
     from gpusetup.cli.rollout import plan_hosts
+    from gpusetup.plan.batches import batches
 
+    batches((), arguments.batch)  # a wrong size is told before anybody looks at the hosts
     lock = load_lock(arguments.lock) if arguments.lock else None
     made = load_plan(arguments.plan) if arguments.plan else None
     recorded = _last_lock if arguments.recorded else None
@@ -92,20 +109,35 @@ def _last_lock(name: str, facts: HostFacts) -> dict[str, Any]:
 
 def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
     """Change the hosts whose plan says so, verify them, and write down what became of each."""
-    from gpusetup.cli.outcome import exit_of, planned_only
+    from gpusetup.cli.outcome import exit_of, not_started, planned_only, stopped
     from gpusetup.cli.verification import verify_hosts
     from gpusetup.drive.rundir import occupy, state_home
     from gpusetup.model.run import Applied
+    from gpusetup.plan.batches import batches
 
     session = rollout.session
     changes = {name: plan for name, plan in rollout.plans.items() if plan.state == "change"}
     outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
+    waves = batches(tuple(changes), arguments.batch)
+    verify = arguments.verify != "never" and not arguments.check
     if changes:
         _announce(changes)
         with occupy(state_home(session.environment), changes, "apply"):
-            outcomes |= _change(arguments, rollout, changes)
-    if arguments.verify != "never" and not arguments.check:
-        outcomes = verify_hosts(rollout, outcomes, always=arguments.verify == "always")
+            for number, wave in enumerate(waves, 1):
+                if len(waves) > 1:
+                    print(f"batch {number} of {len(waves)}: {len(wave)} host(s)", file=sys.stderr)
+                done = _change(arguments, rollout, {name: changes[name] for name in wave})
+                if verify and len(waves) > 1:
+                    done = verify_hosts(rollout, done, always=True)
+                outcomes |= done
+                left = [name for later in waves[number:] for name in later]
+                if left and stopped(outcomes, arguments.max_fail):
+                    outcomes |= {name: not_started(changes[name]) for name in left}
+                    break
+    if verify:
+        verified = {name for wave in waves for name in wave} if len(waves) > 1 else set()
+        rest = {name: outcome for name, outcome in outcomes.items() if name not in verified}
+        outcomes |= verify_hosts(rollout, rest, always=arguments.verify == "always")
     applied = Applied(
         ok=all(exit_of(outcome) is Exit.DONE for outcome in outcomes.values()),
         run=session.run.id,

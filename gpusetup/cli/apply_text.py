@@ -23,6 +23,7 @@ _WORDS = {
     "failed": "FAILED part-way",
     "verify-failed": "installed, but verification FAILED",
     "interrupted": "stopped",
+    "not-started": "not started: too many failed before it; the same command goes on here",
 }
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import Failure, HostProgress
     from gpusetup.model.plan import HostPlan
 
-__all__ = ["exit_of", "interrupted", "outcome_of", "planned_only"]
+__all__ = ["exit_of", "interrupted", "not_started", "outcome_of", "planned_only", "stopped"]
 
 _EXITS = {
     "done": Exit.DONE,
@@ -25,6 +25,7 @@ _EXITS = {
     "failed": Exit.FAILED,
     "verify-failed": Exit.VERIFY_FAILED,
     "interrupted": Exit.INTERRUPTED,
+    "not-started": Exit.PENDING,
 }
 _COPIED = (
     "simulated", "now", "stack", "actions", "removals", "holds", "reboot", "reboot_why", "download_bytes", "kind",
@@ -46,6 +47,18 @@ def planned_only(plan: HostPlan) -> HostOutcome:
     """Return the outcome of a host that apply did not touch."""
     states: dict[str, Any] = {"change": "refused", "failed": "refused"}
     return HostOutcome(state=states.get(plan.state, plan.state), **_copied(plan))
+
+
+def not_started(plan: HostPlan) -> HostOutcome:
+    """Return the outcome of a host whose batch was never begun."""
+    return HostOutcome(state="not-started", **_copied(plan))
+
+
+def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> bool:
+    """Tell whether a rollout ends here: more hosts failed than are allowed to, or a person said stop."""
+    states = [outcome.state for outcome in outcomes.values() if outcome.seconds]
+    failed = sum(1 for state in states if state in {"failed", "unreachable", "verify-failed"})
+    return failed > allowed or "interrupted" in states
 
 
 def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
