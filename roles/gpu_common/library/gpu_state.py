@@ -21,11 +21,12 @@ options:
       - C(begin) opens an apply, C(finish) records it, C(revert) brings back the files that a failed one changed,
         C(verified) keeps what the verification found.
       - C(verified) keeps what the verification of this apply found.
+      - C(history) tells the applies on record.
       - C(removal) tells what removal has to do, C(stop) brings services back to what they were, C(clean) files, links and the
         Python environment, and forgets the host.
     type: str
     required: true
-    choices: [begin, finish, verified, revert, removal, stop, clean]
+    choices: [begin, finish, verified, revert, history, removal, stop, clean]
   wanted:
     description: Everything that was asked for; its digest tells whether two applies want the same.
     type: dict
@@ -74,6 +75,15 @@ gpu_result:
   description: C(state) (done, unchanged, pending-reboot), C(packages), C(holds), C(files), C(reboot), C(history_id).
   returned: for finish, and for begin of a converged host
   type: dict
+history:
+  description: The applies on record, oldest first, each with C(id), C(finished), C(lock), C(packages), C(verified), C(simulated).
+  returned: for history
+  type: list
+  elements: dict
+current:
+  description: The apply that the host stands on; empty when there is none, or when one has not finished.
+  returned: for history
+  type: str
 known:
   description: Whether there is a record of anything done here.
   returned: for removal
@@ -105,6 +115,8 @@ def act(state, mode):
     if mode == "revert":
         restored = state.revert()
         return {"changed": bool(restored), "restored": restored}
+    if mode == "history":
+        return dict(state.history(), changed=False)
     if mode == "removal":  # a host without a record has nothing to undo
         return dict(state.removal(), changed=False)
     if mode == "stop":
@@ -117,7 +129,7 @@ def main():
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
-            mode={"type": "str", "required": True, "choices": ["begin", "finish", "verified", "revert", "removal", "stop", "clean"]},
+            mode={"type": "str", "required": True, "choices": ["begin", "finish", "verified", "revert", "history", "removal", "stop", "clean"]},
             manager={"type": "str", "required": True, "choices": ["apt", "dnf"]},
             wanted={"type": "dict", "default": {}},
             lock={"type": "dict", "default": {}},

@@ -1,0 +1,141 @@
+"""Bring hosts back to the last state that was verified, from the history that each host keeps; or to any earlier apply.
+
+Packages, holds and settings become those of that apply, in one transaction, and the host is verified again. What was
+asked for stays in the inventory: the next plain apply goes forward again.
+
+examples:
+  gpusetup rollback --list inventory.ini          what was applied, host by host
+  gpusetup rollback inventory.ini --limit gpu07
+  gpusetup rollback --to 20261121T031500Z-ab12cd inventory.ini
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli import options, output
+from gpusetup.errors import Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.drive.playbook import PlaybookRun, Session
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.lifecycle import History, HostHistory, Past
+
+__all__ = ["add_arguments", "run"]
+
+DEADLINE = 600.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    from gpusetup.cli.apply import add_batches
+
+    options.add_inventory(parser)
+    group = parser.add_argument_group("rollback")
+    group.add_argument("--list", action="store_true", help="show what is on record; change nothing")
+    group.add_argument("--to", metavar="ID", default="", help="this apply; its beginning is enough")
+    group.add_argument("--check", action="store_true", help="try it without changing anything")
+    group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
+    group.add_argument("--reboot", choices=("never", "when-needed", "schedule"), help="this machine: never by itself")
+    parser.set_defaults(want=[])
+    add_batches(parser)
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Look at the records; list them, or go back."""
+    from gpusetup.cli.apply import answer, carry_out, terminated_is_interrupted
+    from gpusetup.cli.rollout import plan_hosts
+    from gpusetup.cli.session import open_session
+    from gpusetup.matrix.load import matrix
+
+    with terminated_is_interrupted():
+        session = open_session(arguments)
+        read = _read(session)
+        if arguments.list:
+            return _list(arguments, read)
+
+        def recorded(name: str, _facts: HostFacts) -> dict[str, Any]:
+            from gpusetup.plan.rollback import choose
+
+            current, history = _past(read, name)
+            target = choose(history, current, arguments.to)
+            print(f"{name}: back to {target.id}", file=sys.stderr)
+            return target.lock
+
+        applied = carry_out(arguments, plan_hosts(arguments, session, matrix(), recorded=recorded))
+    return answer(arguments, applied)
+
+
+def _read(session: Session) -> PlaybookRun:
+    from gpusetup.drive.playbook import run_playbook
+    from gpusetup.drive.progress import watch
+
+    with watch(sys.stderr, phase="history") as observer:
+        read = run_playbook(session, "history", deadline=DEADLINE, observer=observer)
+    if read.interrupted:
+        raise KeyboardInterrupt
+    return read
+
+
+def _past(read: PlaybookRun, name: str) -> tuple[str, tuple[Past, ...]]:
+    import msgspec
+
+    from gpusetup.model.lifecycle import Past
+
+    answer = read.data(name, "gpu_state") or {}
+    return str(answer.get("current") or ""), msgspec.convert(answer.get("history") or [], tuple[Past, ...])
+
+
+def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
+    from gpusetup.model.lifecycle import History
+
+    hosts = {name: _listed(read, name) for name in read.track.hosts}
+    codes = [Exit(refusal.exit) for host in hosts.values() for refusal in host.refusals]
+    history = History(ok=not codes, hosts=hosts)
+    text = output.json_text(history) if arguments.format == "json" else _text(history)
+    output.write_answer(text, arguments.out)
+    return gravest(codes)
+
+
+def _listed(read: PlaybookRun, name: str) -> HostHistory:
+    from gpusetup.cli.plan_text import recorded_stack
+    from gpusetup.model.lifecycle import HostHistory
+    from gpusetup.model.plan import Refusal
+
+    failure = read.track.host(name).failure
+    if failure is not None:
+        code = Exit.UNREACHABLE if failure.unreachable else Exit.REFUSED
+        message = " ".join(failure.message.split())[:600]
+        return HostHistory(refusals=(Refusal(reference="GS-805", message=message, exit=int(code)),))
+    current, history = _past(read, name)
+    applies = tuple(
+        {
+            "id": past.id,
+            "finished": past.finished,
+            "stack": recorded_stack(past.lock),
+            "verified": past.verified,
+            "packages": past.packages,
+            "simulated": past.simulated,
+        }
+        for past in history
+    )
+    return HostHistory(current=current, applies=applies)
+
+
+def _text(history: History) -> str:
+    from gpusetup.cli.plan_text import refusal_lines
+
+    lines = []
+    for name, host in history.hosts.items():
+        lines.append(f"{name}: " + (f"{len(host.applies)} apply(s) on record" if host.applies else "nothing on record"))
+        for past in host.applies:
+            verdict = (past["verified"] or {}).get("verdict") or "not verified"
+            mark = "now" if past["id"] == host.current else "   "
+            lines.append(f"  {mark} {past['id']}  {verdict:<12}  {past['stack'] or 'by the roles alone'}")
+        for refusal in host.refusals:
+            lines += refusal_lines(refusal)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,55 @@
+"""Which of the applies on record to go back to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import BadInputError, PreflightError
+
+if TYPE_CHECKING:
+    from gpusetup.model.lifecycle import Past
+
+__all__ = ["choose", "is_verified"]
+
+
+def is_verified(past: Past) -> bool:
+    """Tell whether the verification passed, as far as there was a GPU to ask."""
+    found = past.verified or {}
+    verdict = found.get("verdict")
+    return verdict in {"pass", "warn"} or (verdict == "skip" and bool(found.get("simulated")))
+
+
+def choose(history: tuple[Past, ...], current: str, wanted: str = "") -> Past:
+    """Return the apply to go back to: the one asked for, else the last that verified and is not what the host has now.
+
+    A host whose last apply failed, or did not verify, goes back to the last one that did.
+    """
+    if wanted:
+        return _named(history, wanted)
+    now = next((past for past in history if past.id == current), None)
+    for past in reversed(history):
+        if is_verified(past) and past.lock and not (now is not None and is_verified(now) and _same(past, now)):
+            return past
+    raise PreflightError(
+        "GS-802",
+        "there is no earlier state that was verified",
+        note=f"{len(history)} apply(s) on record: {', '.join(past.id for past in history) or 'none'}",
+        hint="gpusetup rollback --list shows them; --to ID goes to one that was not verified",
+    )
+
+
+def _named(history: tuple[Past, ...], wanted: str) -> Past:
+    found = [past for past in history if past.id == wanted] or [past for past in history if past.id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    raise BadInputError(
+        "GS-803",
+        f"{len(found)} applies on record begin with {wanted}" if found else f"no apply {wanted} is on record",
+        path="--to",
+        note=f"on record: {', '.join(past.id for past in history) or 'none'}",
+        hint="gpusetup rollback --list",
+    )
+
+
+def _same(left: Past, right: Past) -> bool:
+    return (left.lock.get("stack"), left.packages) == (right.lock.get("stack"), right.packages)

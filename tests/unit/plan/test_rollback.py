@@ -1,0 +1,42 @@
+"""Which apply a host goes back to."""
+
+import pytest
+
+from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.model.lifecycle import Past
+from gpusetup.plan.rollback import choose
+
+
+def past(identity: str, version: str, verdict: str | None = "pass", **more: object) -> Past:
+    verified = None if verdict is None else {"verdict": verdict, "simulated": bool(more.get("simulated"))}
+    return Past(
+        id=identity, lock={"stack": {"driver": version}}, packages={"nvidia": version}, verified=verified, **more
+    )
+
+
+def test_the_last_that_verified_and_is_another_one():
+    history = (past("a1", "570"), past("a2", "575", "fail"), past("a3", "580"), past("a4", "580"))
+    assert choose(history, "a4").id == "a1"
+
+
+def test_a_failed_apply_goes_back_to_the_last_good_one_even_of_the_same_versions():
+    history = (past("a1", "570"), past("a2", "580"))
+    assert choose(history, "").id == "a2"
+    assert choose((*history, past("a3", "590", "fail")), "a3").id == "a2"
+    assert choose((*history, past("a3", "580", None)), "a3").id == "a2"
+
+
+def test_a_skip_counts_for_a_simulated_gpu_alone():
+    with pytest.raises(PreflightError) as stopped:
+        choose((past("a1", "570", "skip"), past("a2", "580")), "a2")
+    assert stopped.value.reference == "GS-802"
+    assert choose((past("a1", "570", "skip", simulated=True), past("a2", "580")), "a2").id == "a1"
+
+
+def test_by_id_or_its_beginning():
+    history = (past("20261120T1", "570", "fail"), past("20261121T2", "580"))
+    assert choose(history, "20261121T2", "20261120").lock["stack"]["driver"] == "570"
+    for unclear in ("2026112", "nonsense"):
+        with pytest.raises(BadInputError) as stopped:
+            choose(history, "", unclear)
+        assert stopped.value.reference == "GS-803"
