@@ -1,0 +1,53 @@
+"""The record of an earlier apply, with what became of the files and packages that it speaks of."""
+
+import json
+
+from gpusetup.facts import probe
+
+STATE = {
+    "files": {"/etc/a.conf": {"sha256": "aa"}, "/etc/gone.conf": {"sha256": "bb"}, "broken": 3},
+    "packages": {"build-essential": "12.9"},
+    "holds": ["libheld"],
+    "brought": {"libbrought": "1"},
+}
+
+
+def test_files_get_the_digest_that_they_have_now(machine):
+    machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE))
+    host = machine.answer("recorded-files", {"/etc/a.conf": "cc", "/etc/gone.conf": None}).host()
+    files = probe.load("record").read(host)["files"]
+    assert files["/etc/a.conf"] == {"sha256": "aa", "now": "cc"}
+    assert files["/etc/gone.conf"] == {"sha256": "bb", "now": None}
+
+
+def test_a_folder_without_that_look_says_nothing_of_the_files(machine):
+    host = machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE)).host()
+    assert "now" not in probe.load("record").read(host)["files"]["/etc/a.conf"]
+
+
+def test_a_live_host_hashes_and_keeps_the_content_to_itself(machine, tmp_path):
+    record = probe.load("record")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/a.conf").write_text("secret\n")
+    machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE))
+
+    class Live(probe.load().Recorder):
+        def inside(self, path):
+            return str(tmp_path / path.lstrip("/"))
+
+    host = Live()
+    files = record.read(host)["files"]
+    assert files["/etc/a.conf"]["now"] == "b37e50cedcd3e3f1ff64f4afc0422084ae694253cf399326868e07a35f4a45fb"
+    assert files["/etc/gone.conf"]["now"] is None
+    assert "secret" not in json.dumps(probe.load("capture").pack(host))
+
+
+def test_packages_on_record_count_whatever_they_are_called(machine):
+    names = probe.load("record").names(STATE)
+    assert names == {"build-essential", "libheld", "libbrought"}
+    assert probe.load("record").names(None) == set()
+    stanza = "Package: {0}\nStatus: hold ok installed\nArchitecture: all\nVersion: 1\n\n"
+    text = "".join(stanza.format(name) for name in ("build-essential", "libheld", "other"))
+    found = probe.load("packages").collect(machine.put("/var/lib/dpkg/status", text).host(), "debian", names)
+    assert sorted(found["installed"]) == ["build-essential", "libheld"]
+    assert found["held"] == ["build-essential", "libheld"]
