@@ -194,3 +194,31 @@ def test_the_first_stage_runs_nothing_with_another_digest(tmp_path: Path) -> Non
         assert done.stdout.strip() == said
         assert target.exists() is (said == "fetched")
         assert not Path(f"{target}.part").exists() or said != "fetched"
+
+
+@pytest.mark.parametrize(
+    ("before", "begins_anew"), [("done", True), ("failed", True), ("applying", False), ("rebooting", False)]
+)
+def test_a_clone_of_a_finished_machine_begins_anew(tmp_path: Path, before: str, begins_anew: bool) -> None:
+    """The real script with its folders moved and a systemctl that only says yes; the wait ends with a final state."""
+    text = (ROOT / "gpusetup/bootstrap/instance/first-stage").read_text()
+    state = tmp_path / "state"
+    state.mkdir()
+    text = text.replace('"/var/lib/gpusetup"', repr(str(state))).replace('"/etc/motd.d', f'"{tmp_path}/motd.d')
+    (tmp_path / "first-stage").write_text(text)
+    seen = tmp_path / "seen"
+    systemctl = tmp_path / "bin/systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text(
+        f'#!/bin/sh\n[ "$1" = is-failed ] && exit 1\n[ "$1" = start ] || exit 0\n[ -e {state}/status.json ] && echo kept >{seen} || echo anew >{seen}\n'
+        f'echo \'{{"state": "done"}}\' >{state}/status.json\n'
+    )
+    systemctl.chmod(0o755)
+    (state / "status.json").write_text(json.dumps({"state": before}))
+    (state / "first-boot").write_text("an earlier boot")
+    environment = {**os.environ, "PATH": f"{systemctl.parent}:{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, tmp_path / "first-stage", "boot"], env=environment, timeout=60, check=False)
+    assert done.returncode == 0
+    assert seen.read_text().strip() == ("anew" if begins_anew else "kept")
+    first = (state / "first-boot").read_text()
+    assert (first == "an earlier boot") is not begins_anew
