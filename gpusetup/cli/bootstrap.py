@@ -10,6 +10,7 @@ example:
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,10 @@ def run(_: argparse.Namespace) -> Exit:
             except OSError as error:  # a full disk must not hide the reason that the status holds
                 print(f"{LOG_FILE}: {error.strerror}", file=sys.stderr)
 
+        def stop(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGTERM, stop)  # a shutdown lets apply end in order; the next boot goes on
         status = bootstrap(config, log)
     if status.state == "failed" and status.last_error is not None:
         return Exit(status.last_error.exit) if status.last_error.exit in set(Exit) else Exit.FAILED

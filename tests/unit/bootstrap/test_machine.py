@@ -100,6 +100,13 @@ def test_what_may_pass_is_tried_again_and_no_longer(code: int, tries: int) -> No
     assert pauses[-1] == 300
 
 
+def test_another_run_is_waited_for() -> None:
+    other = Outcome("problem", Problem(reference="GS-403", message="another gpusetup works on localhost", exit=5))
+    status = drive(begin(None, now()), OK, other)
+    assert status.state == "retrying"
+    assert drive(status, OK, OK).state == "done"
+
+
 EVENTS = (OK, NOTHING, REBOOT, trouble(6), trouble(7), trouble(5))
 
 

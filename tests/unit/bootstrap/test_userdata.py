@@ -222,3 +222,42 @@ def test_a_clone_of_a_finished_machine_begins_anew(tmp_path: Path, before: str, 
     assert seen.read_text().strip() == ("anew" if begins_anew else "kept")
     first = (state / "first-boot").read_text()
     assert (first == "an earlier boot") is not begins_anew
+
+
+@pytest.mark.parametrize(
+    ("manager", "has", "installs", "found"),
+    [
+        ("dnf", "3.9", "3.12", "3.12"),
+        ("dnf", "3.6", "3.11", "3.11"),
+        ("apt-get", "3.10", "", "3.10"),
+        ("dnf", "3.9", "", None),
+    ],
+)
+def test_a_python_is_found_or_installed(
+    tmp_path: Path, manager: str, has: str, installs: str, found: str | None
+) -> None:
+    """The real script among stand-ins for python3 and the package manager: which Python does it take?"""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (tmp_path / "first_stage.py").write_bytes((ROOT / "gpusetup/bootstrap/instance/first-stage").read_bytes())
+
+    def program(name: str, text: str) -> None:
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+
+    program("python3", f"echo {has}")
+    made = f"{folder}/python{installs}"
+    program(
+        manager,
+        f'[ "$3" = python{installs} ] || exit 1\nprintf "#!/bin/sh\\necho {installs}\\n" >{made}; /bin/chmod 755 {made}',
+    )
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]); import first_stage as f; f.tell = lambda *_: None\n"
+        "sets = {v + '-' + os.uname().machine: [] for v in ('3.10', '3.11', '3.12')}\n"
+        "try: print(f.find_python(sets)[1].split('-')[0])\n"
+        "except f.Failed as e: print(e.problem['reference'])"
+    )
+    environment = {"PATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment, timeout=60)
+    assert done.stdout.splitlines()[-1] == (found or "GS-733")
