@@ -120,7 +120,7 @@ def _first(
     if recorded is not None:
         return planner.recorded(rollout.facts[name], rollout.settings[name], recorded(name, rollout.facts[name]))
     draft = planner.first(rollout.facts[name], rollout.settings[name])
-    if made is None or draft.plan.state in {"unchanged", "nothing-to-do", "refused"}:
+    if made is None or draft.stage == "final":
         return draft
     before = made.hosts.get(name)
     if before is None or before.state != "change":

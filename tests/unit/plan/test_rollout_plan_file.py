@@ -1,0 +1,41 @@
+"""`apply --plan`: only the host that the plan was made for is changed by it."""
+
+import msgspec
+import pytest
+
+from gpusetup.cli.rollout import Rollout, _first
+from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.plan import Plan
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import MatrixStamp
+
+WISH = Settings(requirements=(Requirement(component="driver", specifier="==580.*"),))
+
+
+@pytest.fixture
+def made(planner, host, nvidia_ubuntu):
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    plan = planner.second(facts, WISH, nvidia_ubuntu).plan
+    return facts, Plan(matrix=MatrixStamp(date="", digest=""), hosts={"a": plan})
+
+
+def looked(facts, settings):
+    return Rollout(None, matrix(), facts={"a": facts}, settings={"a": settings})
+
+
+def test_the_plan_of_this_host_is_carried_out(planner, made):
+    facts, plan = made
+    draft = _first(planner, looked(facts, WISH), "a", plan, None)
+    assert (draft.stage, draft.plan) == ("transaction", plan.hosts["a"])
+
+
+def test_other_wishes_or_another_kernel_are_not(planner, made):
+    facts, plan = made
+    other = msgspec.structs.replace(WISH, persistence=False)
+    kernel = msgspec.structs.replace(facts, kernel=msgspec.structs.replace(facts.kernel, next="6.8.0-99-generic"))
+    for rollout in (looked(facts, other), looked(kernel, WISH)):
+        with pytest.raises(BadInputError) as caught:
+            _first(planner, rollout, "a", plan, None)
+        assert caught.value.reference == "GS-411"
