@@ -140,12 +140,8 @@ def test_a_full_disk_is_said_and_mended(lab_hosts, lab_repositories, bundle):
 @pytest.mark.slow
 def test_dpkgs_lock_is_waited_for_and_named_when_it_stays(machine, lab_repositories, bundle):
     text = user_data(bundle, lab_repositories)
-    config = next(line for line in text.splitlines() if '"manifest_sha256"' in line)
-    short = (
-        config.replace("}", ',"wait_deadline":20}')
-        if "variables" not in config
-        else config[:-1] + ',"wait_deadline":20}'
-    )
+    config = next(line for line in text.splitlines() if line.strip().startswith('{"source"'))
+    short = config[:-1] + ',"wait_deadline":20}'
     machine.path("/root/hold.py").write_text(HELD)
     machine.path("/etc/systemd/system/hold.service").write_text(
         "[Unit]\nBefore=cloud-init-local.service\nDefaultDependencies=no\nAfter=systemd-remount-fs.service\n"
