@@ -39,6 +39,9 @@ _ORIGINS = {
 }
 
 
+_ROOM_TO_LOOK = 64 << 20
+
+
 def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
     """Whatever is wanted: a package database that is broken, a file system that cannot be written."""
     problems = [text for text in facts.packages.problems if "dpkg was interrupted" not in text]
@@ -59,6 +62,14 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
                 note="it is mounted read-only, or failing",
                 hint=f"look at it with: findmnt {place}; dmesg | tail",
             )
+        elif disk is not None and disk.free < _ROOM_TO_LOOK:
+            yield Refusal(
+                reference="GS-332",
+                message=f"{place} is full: {disk.free >> 20} MB are free",
+                note="not even the lists of packages fit; nothing was changed",
+                hint="make room, for example: apt-get clean; journalctl --vacuum-size=100M",
+            )
+            return
 
 
 def driver_refusals(
