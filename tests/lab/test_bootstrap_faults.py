@@ -127,7 +127,9 @@ def test_a_full_disk_is_said_and_mended(lab_hosts, lab_repositories, bundle):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", disks={"/": 900})
     first_boot(host, user_data(bundle, lab_repositories))
     wait_until(lambda: applying(host))
+    host.freeze()  # while it writes, there is no telling how much is left
     host.fill_disk("/")
+    host.thaw()
     end = wait_for(host, {"failed"})
     assert end["last_error"]["message"], end
     wait_until(lambda: host.ssh("systemctl", "is-failed", UNIT, check=False).stdout.strip() == "failed", 60)
