@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Ranked", "Related", "criteria", "optimise"]
 
 _KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
-_STATUS_RANK = {"stable": 0, "lts": 1, "legacy": 1, "experimental": 2, "unlisted": 3}
+_STATUS_RANK = {"stable": 0, "legacy": 1, "experimental": 2, "unlisted": 3, "lts": 4}
 OPEN_MODULES_BY_DEFAULT_FROM = 560
 
 
@@ -162,7 +162,8 @@ def criteria(space: Space) -> list[Criterion]:
     for component in COMPONENTS:
         if component in space.named and component not in ("python", "driver"):
             found += _named(space, component)
-    if "driver" in space.named:
+    if "driver" in space.named and space.named["driver"].specifier:
+        # Every stack has a driver: only a version that somebody names is a wish for the newest of it.
         found += _named(space, "driver")
 
     for consumer in (*FRAMEWORKS, "cuda"):

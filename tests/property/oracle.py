@@ -410,7 +410,7 @@ class Oracle:
             )
         yield lambda a: a["driver"].ended
         for name in ("torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver"):
-            if name in self.wishes:
+            if name in self.wishes and (name != "driver" or self.wishes[name].specifier):
                 yield from self.best_release(name)
         for name in (*FRAMEWORKS, "cuda"):
             yield lambda a, name=name: {"native": 0, "backward": 0, "minor-version": 1, "forward": 2}[
