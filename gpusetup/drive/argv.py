@@ -102,6 +102,11 @@ def ansible_environment(
 
 _PREFERRED = {
     ("ssh_connection", "pipelining"): ("ANSIBLE_PIPELINING", "1"),
+    # A connection that was cut is noticed after a minute, not after TCP's quarter of an hour.
+    ("ssh_connection", "ssh_args"): (
+        "ANSIBLE_SSH_ARGS",
+        "-C -o ControlMaster=auto -o ControlPersist=60s -o ServerAliveInterval=15 -o ServerAliveCountMax=4",
+    ),
     ("defaults", "forks"): ("ANSIBLE_FORKS", "25"),
     ("defaults", "timeout"): ("ANSIBLE_TIMEOUT", "20"),
     ("defaults", "interpreter_python"): ("ANSIBLE_PYTHON_INTERPRETER", "auto_silent"),
