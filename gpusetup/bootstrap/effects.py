@@ -61,6 +61,11 @@ class Effects:
                 "problem", Problem(reference="GS-749", message=f"{where}{error.strerror}", hint=_hint(error))
             )
 
+    def prepare(self) -> None:
+        """Go on at the next boot: a person's new try after a failure finds the service disabled."""
+        if UNIT_FILE.exists():
+            self._systemctl("enable", UNIT)
+
     def finish(self, *, failed: bool) -> None:
         """Start at no boot again; after a failure the service stays for a look and another try."""
         PER_BOOT.unlink(missing_ok=True)

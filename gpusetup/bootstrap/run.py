@@ -36,6 +36,7 @@ def bootstrap(config: Config, log: Callable[[str], None]) -> Status:
     with alone(HOME / "lock"):
         with suppress(OSError):
             RESERVE.write_bytes(b"\0" * 65536)
+        effects.prepare()
         status = begin(load(), _now())
         status = replace(status, log=str(LOG_FILE), gpusetup=__version__)
         while True:
