@@ -134,7 +134,8 @@ def test_a_full_disk_is_said_and_mended(lab_hosts, lab_repositories, bundle):
     assert end["last_error"]["message"], end
     wait_until(lambda: host.ssh("systemctl", "is-failed", UNIT, check=False).stdout.strip() == "failed", 60)
     host.free_disk("/")
-    host.ssh("systemctl", "restart", UNIT)
+    host.ssh("systemctl", "restart", "--no-block", UNIT)
+    wait_for(host, {"waiting", "applying"})
     end = wait_for_end(host)
     assert end["state"] == "done", end
 
