@@ -109,6 +109,19 @@ def lab_slow() -> Outcome:
     return _needs_root("lab-slow") or _pytest("lab-slow", "-m", "lab and slow", "tests/lab")
 
 
+def faults() -> Outcome:
+    """Break hosts in every known way and write docs/reference/faults.md."""
+    refused = _needs_root("faults")
+    if refused:
+        return refused
+    began = time.monotonic()
+    code = _run(sys.executable, "-m", "tests.lab.faults")
+    state = "failed" if code else "passed"
+    return Outcome(
+        "faults", state, time.monotonic() - began, int(code == 0), int(code != 0), note="docs/reference/faults.md"
+    )
+
+
 def molecule() -> Outcome:
     refused = _needs_root("molecule")
     if refused:
@@ -138,6 +151,7 @@ STAGES = {
     "package": package,
     "lab": lab,
     "lab-slow": lab_slow,
+    "faults": faults,
     "molecule": molecule,
     "gpu": gpu,
 }
@@ -159,7 +173,9 @@ def main(names: list[str]) -> int:
     left_out = [name for name in STAGES if name not in {item.stage for item in outcomes}]
     if left_out:
         print(f"not run: {', '.join(left_out)} (./dev test STAGE)")
-    passed, failed, skipped = (sum(getattr(item, name) for item in outcomes) for name in ("passed", "failed", "skipped"))
+    passed, failed, skipped = (
+        sum(getattr(item, name) for item in outcomes) for name in ("passed", "failed", "skipped")
+    )
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
