@@ -77,7 +77,8 @@ def conflict(space: Space, members: Sequence[Unary | Pair]) -> list[dict[str, st
     told = []
     for member in members:
         text = _WRITERS.get(member.rule, _general)(context, member)
-        item = {"rule": member.rule, "text": text, "source": rule_source(space.matrix, member.rule)}
+        source = "" if member.origin == "request" else rule_source(space.matrix, member.rule)
+        item = {"rule": member.rule, "text": text, "source": source}
         if item not in told:
             told.append(item)
     return told
