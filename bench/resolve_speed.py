@@ -21,8 +21,8 @@ REQUESTS, HOSTS, CLASSES = 1000, 10_000, 50
 MEDIAN_MS, WORST_MS, FLEET_S, MEMORY_MB = 5, 50, 2, 60
 WISHES = (
     "torch", "torch==2.6.*", "torch>=2.4", "torch==2.7.1+cu128", "tensorflow", "tensorflow==2.15.*", "jax", "jax<0.5",
-    "cupy", "cuda", "cuda==12.4.*", "cuda>=12.8", "cudnn", "cudnn~=9.1", "nccl", "driver==580.*", "driver>=570", "python==3.11",
-    "python==3.8",
+    "cupy", "cuda", "cuda==12.4.*", "cuda>=12.8", "cudnn", "cudnn~=9.1", "nccl", "driver==580.*", "driver>=570",
+    "python==3.11", "python==3.8",
 )  # fmt: skip
 SYSTEMS = (None, "ubuntu22.04", "ubuntu24.04", "debian12", "rocky9", "rhel8", "amzn2023")
 

@@ -42,7 +42,10 @@ def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("configured", "lines"),
     [
-        ("Debian|http://mirror.example/debian\nDebian-Security|http://mirror.example/security\nUbuntu|http://other.example\n", 3),
+        (
+            "Debian|http://mirror.example/debian\nDebian-Security|http://mirror.example/security\nUbuntu|http://other.example\n",
+            3,
+        ),
         ("Debian|http://mirror.example/debian\n", 2),
         ("Ubuntu|http://other.example/ubuntu\n", 0),
         ("", 0),
