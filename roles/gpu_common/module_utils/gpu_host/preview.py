@@ -122,7 +122,8 @@ class Preview(object):
 
     def _judge_trouble(self, trouble, ours):
         addresses = [uri.rstrip("/") for source in ours for uri in source.get("uris") or []]
-        for line in trouble:
+        # "Err:2 ADDRESS" only announces what an E: or W: line explains.
+        for line in [line for line in trouble if not line.startswith("Err:")] or trouble:
             about_ours = any(address in line for address in addresses) or any(source["name"] in line for source in ours)
             if _SIGNATURE.search(line):
                 level = "refuse" if about_ours or not addresses else "warn"
