@@ -51,6 +51,7 @@ def drift(folder: Path, inventory: Path) -> tuple[Answer, dict[str, str]]:
     return answer, {item["id"]: item["now"] for item in host_of(answer)["differences"]}
 
 
+@pytest.mark.slow
 def test_drift_is_found_and_mended_and_removal_leaves_no_trace(machine: tuple[Host, Path], tmp_path: Path) -> None:
     host, inventory = machine
     before, files_before = packages(host), files_below(host, *CONFIGURATION)
