@@ -31,7 +31,6 @@ _COPIED = (
     "simulated", "now", "stack", "actions", "removals", "holds", "reboot", "reboot_why", "download_bytes", "kind",
     "warnings", "refusals",
 )  # fmt: skip
-_REFUSED_BEFORE_CHANGE = ("gpu_preview", "gpu_facts")
 
 
 def exit_of(outcome: HostOutcome) -> Exit:

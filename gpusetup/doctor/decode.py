@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Xid", "api_version", "bare_numbers", "capability", "cuda_error", "xid"]
 
-_API = re.compile(r"1[0-9]0[0-9]0")
 _WORDS = {
     "xid": re.compile(r"xid\D{0,3}(\d{1,3})", re.IGNORECASE),
     "sxid": re.compile(r"sxid\D{0,3}(\d{5})", re.IGNORECASE),

@@ -25,7 +25,6 @@ _STILL_MATTER = frozenset(
 _EXPLAIN_SILENCE = frozenset(
     {"gpu-fallen-off-bus", "gpu-lost", "rm-init-failed", "pci-bar-not-assigned", "probe-failed"}
 )
-_HARDWARE_AREAS = frozenset({"hardware", "fabric", "driver", "kernel-module"})
 
 
 def _logged(look: Look) -> list[Finding]:

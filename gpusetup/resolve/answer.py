@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["TORCH_INDEX", "relations", "stack_of"]
 
 TORCH_INDEX = "https://download.pytorch.org/whl/"
-_PYPI = "https://pypi.org/simple"
 _WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
 
 Solution = dict[str, "Value"]

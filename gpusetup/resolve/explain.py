@@ -67,10 +67,6 @@ def span(versions: Iterable[str]) -> str:
     return f"{ordered[0]} to {ordered[-1]}"
 
 
-def _span_of(component: str, values: Sequence[Value]) -> str:
-    return f"{title(component)} {span(value.version for value in values)}"
-
-
 def conflict(space: Space, members: Sequence[Unary | Pair]) -> list[dict[str, str]]:
     """Return a conflict as documents: rule, text, source."""
     context = _Context(space, members)
