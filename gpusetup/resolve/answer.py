@@ -96,14 +96,13 @@ def _nccl(value: NcclValue) -> LibraryChoice:
 
 def _torch(space: Space, value: TorchValue, relation: Relation) -> TorchChoice:
     build = value.build
-    on_pypi = build.default if space.arch == "x86_64" else build.variant == value.release.aarch64_default
     return TorchChoice(
         version=value.version,
         variant=build.variant,
         cuda=build.cuda,
         relation=relation,
         index_url=TORCH_INDEX + build.variant,
-        on_pypi=on_pypi,
+        on_pypi=space.on_pypi(value),
         cudnn=build.cudnn,
         nccl=build.nccl,
     )

@@ -120,9 +120,6 @@ def _drivers(space: Space, value: Value) -> Iterator[tuple[str, str | None]]:
 def _particulars(space: Space, value: Value) -> Row:
     if isinstance(value, TorchValue):
         code = code_of(space, value)
-        on_pypi = value.build.default
-        if space.arch != "x86_64":
-            on_pypi = value.build.variant == value.release.aarch64_default
         return {
             "variant": value.build.variant,
             "cuda": value.build.cuda,
@@ -130,7 +127,7 @@ def _particulars(space: Space, value: Value) -> Row:
             "nccl": value.build.nccl,
             "python": list(value.release.pythons),
             "archs": list(code.targets) if code else [],
-            "default": on_pypi,
+            "default": space.on_pypi(value),
         }
     if isinstance(value, TensorflowValue):
         release = value.release

@@ -116,9 +116,8 @@ def _bundled_nccl_runs(space: Space, version: str, cuda_major: int, cc: str) -> 
 def _torch_build(space: Space) -> Callable[[TorchValue], Any]:
     def rank(value: TorchValue) -> Any:
         build = value.build
-        on_pypi = build.default if space.arch == "x86_64" else build.variant == value.release.aarch64_default
         covered = 1 if uncovered_libraries(space, value) else 0
-        return (covered, not on_pypi, _STATUS_RANK[build.status], _Reversed(nv(build.cuda)))
+        return (covered, not space.on_pypi(value), _STATUS_RANK[build.status], _Reversed(nv(build.cuda)))
 
     return rank
 

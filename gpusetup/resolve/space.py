@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from gpusetup.matrix.gpus import GpuKind, find_gpu
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import DriverValue, JaxValue, Value, minor_of
+from gpusetup.resolve.domains import CudaValue, DriverValue, JaxValue, TorchValue, Value, minor_of
 from gpusetup.resolve.search import Pair, Problem, Unary
 
 if TYPE_CHECKING:
@@ -140,11 +140,15 @@ class Space:
 
     def need(self, value: Value) -> rules.CudaNeed:
         """Return what a value's CUDA runtime asks of the driver."""
-        from gpusetup.resolve.domains import CudaValue
-
         if isinstance(value, CudaValue):
             return rules.need_of_release(value.release)
         return rules.need_of_minor(self.matrix, self.minor(value))
+
+    def on_pypi(self, value: TorchValue) -> bool:
+        """Tell whether the package index serves this very build to the host's CPU."""
+        if self.arch == DEFAULT_ARCH:
+            return value.build.default
+        return value.build.variant == value.release.aarch64_default
 
     @property
     def forward(self) -> bool:
