@@ -1,4 +1,4 @@
-"""Checks beside the CuPy workers: PyTorch, TensorFlow and nvcc, each a process with its deadline, all at once."""
+"""Checks beside the CuPy workers: PyTorch, TensorFlow, JAX and nvcc, each a process with its deadline, all at once."""
 
 import glob
 import json
@@ -9,7 +9,8 @@ import time
 import child
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DEADLINES = {"torch": 120, "tensorflow": 180, "nvcc": 90}
+FRAMEWORKS = ("torch", "tensorflow", "jax")
+DEADLINES = {"torch": 120, "tensorflow": 180, "jax": 180, "nvcc": 90}
 
 
 class Work:
@@ -45,7 +46,7 @@ def start(python, request, scratch, collection):
     if python:
         installed = _installed(python)
         wanted = request.get("components") or []
-        for name in ("torch", "tensorflow"):
+        for name in FRAMEWORKS:
             if name in installed or name in wanted:
                 work.add(name, _python_script, python, name, scratch)
     compiler = _nvcc(request)
@@ -58,7 +59,7 @@ def _installed(python):
     """Package folders beside this interpreter, without starting it."""
     root = os.path.dirname(os.path.dirname(python))
     found = set()
-    for name in ("torch", "tensorflow"):
+    for name in FRAMEWORKS:
         if glob.glob(os.path.join(root, "lib*", "python3*", "*-packages", name, "__init__.py")):
             found.add(name)
     return found

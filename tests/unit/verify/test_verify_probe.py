@@ -288,7 +288,7 @@ def test_messages_fit_into_the_smallest_memory(team):
     assert workers.sizes((mib, 1024 * mib, 4096 * mib), [small, large]) == [mib, 1024 * mib]
 
 
-@pytest.mark.parametrize("name", ["torch", "tensorflow"])
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
 def test_a_framework_that_is_missing_or_broken_is_an_answer(name, tmp_path):
     """In its own process, as on a host: an import error, an error while looking, and prints of its own before the answer."""
     import subprocess

@@ -184,6 +184,41 @@ def test_tensorflow_that_computes_on_the_processor():
     assert "0 of 1" in found.text
 
 
+JAX = {
+    "version": "0.11.2",
+    "plugins": {"jaxlib": "0.11.2", "jax-cuda13-plugin": "0.11.2", "jax-cuda13-pjrt": "0.11.2"},
+    "devices": 1,
+    "gpus": [
+        {"index": 0, "product_error": 3e-4, "product_limit": 2e-3, "convolution_error": 4e-4, "convolution_limit": 5e-3}
+    ],
+    "loaded": {},
+    "seconds": 5.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "said"),
+    [
+        ({}, "pass", "0.11.2, jax-cuda13-plugin"),
+        ({"plugins": {"jaxlib": "0.11.2"}}, "fail", "no CUDA plugin"),
+        (
+            {"gpus": [], "why_not": "Unable to initialize backend 'cuda': no supported devices\nmore"},
+            "fail",
+            "no supported",
+        ),
+        ({"gpus": [], "devices": 0}, "fail", "0 of 1"),
+        ({"gpus": [JAX["gpus"][0] | {"convolution_error": 0.5}]}, "fail", "GPU 0"),
+        ({"gpus": [{"index": 0, "error": "XlaRuntimeError: INTERNAL: ptxas too old"}]}, "fail", "ptxas"),
+    ],
+)
+def test_jax_is_judged_by_its_plugin_its_gpus_and_its_results(changed, verdict, said):
+    document = captured("h200-x1-smoke")
+    document["sections"]["jax"] = JAX | changed
+    found = results(document)["jax.gpu"]
+    assert found.verdict == verdict
+    assert said in found.text + " ".join(f"{item.subject} {item.text}" for item in found.items)
+
+
 def test_nvcc_that_cannot_compile():
     document = captured("h200-x1-smoke")
     document["sections"]["nvcc"] = {

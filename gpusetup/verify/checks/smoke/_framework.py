@@ -1,4 +1,4 @@
-"""What PyTorch and TensorFlow have in common as checks."""
+"""What PyTorch, TensorFlow and JAX have in common as checks."""
 
 from __future__ import annotations
 

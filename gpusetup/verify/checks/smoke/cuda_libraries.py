@@ -18,6 +18,8 @@ from gpusetup.verify.registry import Finding, check
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
+_FOR_CUDA = re.compile(r"(?:nvidia-.*-cu|cupy-cuda|jax-cuda)(\d\d)(?:x|-plugin)?")
+
 
 def _version(number: int | None) -> str:
     return f"{number // 1000}.{number % 1000 // 10}" if number else "unknown"
@@ -35,7 +37,7 @@ def judge(machine: Machine) -> Finding:
         return Finding("skip", "could not look: the smoke test did not get so far")
     processes = answers + [
         (name, machine.sections[name])
-        for name in ("torch", "tensorflow")
+        for name in ("torch", "tensorflow", "jax")
         if isinstance(machine.sections.get(name), dict)
     ]
     for name, answer in processes:
@@ -57,14 +59,7 @@ def judge(machine: Machine) -> Finding:
             "fail", f"{versions}: the driver is too old for this CUDA major", _version(driver), _version(runtime)
         )
     packages = (next(iter(machine.workers.values())).get("hello") or {}).get("packages") or {}
-    majors = sorted(
-        {
-            match.group(1)
-            for name in packages
-            if (match := re.search(r"^nvidia-.*-cu(\d\d)$|^cupy-cuda(\d\d)x$", name)) and match.group(1)
-        }
-        | {match.group(1) for name in packages if (match := re.match(r"cupy-cuda(\d\d)x$", name))}
-    )
+    majors = sorted({match.group(1) for name in packages if (match := _FOR_CUDA.fullmatch(name))})
     if len(majors) > 1:
         return Finding(
             "warn", f"{versions}; packages for CUDA {' and '.join(majors)} are installed side by side", len(majors), 1
