@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "bootstrap-bundle"
+KEPT = 3
 STATUS = "/var/lib/gpusetup/status.json"
 FINAL = {"done", "nothing-to-do", "failed"}
 UNIT = "gpusetup-bootstrap.service"
@@ -41,20 +43,26 @@ class Served:
 
     def faulty(self, token: str) -> str:
         """The same bundle where `set_fault` can harm it."""
-        return f"{network.REPOSITORY_URL}/with/{token}/{FOLDER}"
+        return f"{network.REPOSITORY_URL}/with/{token}/{self.folder.name}"
 
 
 def serve_bundle() -> Served:
-    """Make the bundle from this checkout, for the Python of the hosts, and serve it; kept until the checkout changes."""
+    """Make the bundle from this checkout, for the Python of the hosts, and serve it.
+
+    Each state of the checkout has a folder of its own: hosts that were pinned to an older one still fetch from it.
+    """
     with locked("bootstrap-bundle"):
-        folder, stamp, now = REPOSITORIES / FOLDER, REPOSITORIES / f"{FOLDER}.source", _sources()
-        if not (folder / "manifest.json").exists() or not stamp.exists() or stamp.read_text() != now:
+        folder = REPOSITORIES / f"{FOLDER}-{_sources()[:16]}"
+        if not (folder / "manifest.json").exists():
             argv = ["bundle", "--controller-only", "--out", str(folder), "--python", "3.11"]
             subprocess.run(
                 [sys.executable, "-m", "gpusetup", *argv], cwd=ROOT, check=True, capture_output=True, timeout=900
             )
-            stamp.write_text(now)
-    return Served(folder, f"{network.REPOSITORY_URL}/{FOLDER}")
+        folder.touch()
+        older = sorted(REPOSITORIES.glob(f"{FOLDER}-*"), key=lambda path: path.stat().st_mtime)[:-KEPT]
+        for path in older:
+            shutil.rmtree(path)
+    return Served(folder, f"{network.REPOSITORY_URL}/{folder.name}")
 
 
 def _sources() -> str:
