@@ -204,8 +204,9 @@ def reboot_reason(facts: HostFacts, driver: DriverChoice) -> str:
 
 
 def _services(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    seen = {service.unit.removesuffix(".service"): service for service in facts.services.values()}
     for name in wanted.services:
-        service = facts.services.get(name) or facts.services.get(f"{name}.service")
+        service = seen.get(name)
         if service is None or service.enabled not in {"enabled", "static", "alias"}:
             why = "GPUs stay initialised between programs" if "persistence" in name else "the NVLink fabric needs it"
             yield _action("service", name, f"enable {name}", why)

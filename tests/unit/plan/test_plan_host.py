@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpusetup.model.facts import Python
+from gpusetup.model.facts import Python, Service
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.versions import nv
@@ -216,3 +216,19 @@ def test_an_adopted_python_is_taken_as_it_is_and_nothing_is_fetched(planner, hos
 def test_adopting_what_is_not_there_is_refused(planner, host):
     plan = planner.first(host("ubuntu24.04-h200x8-keep"), Settings(python_adopt="/opt/nowhere/bin/python")).plan
     assert [refusal.reference for refusal in plan.refusals] == ["GS-330"]
+
+
+def test_a_service_that_is_enabled_needs_no_change(planner, host, nvidia_ubuntu):
+    """Facts name services by what they are for; the unit is what counts, else every second run would work again."""
+    machine = "ubuntu24.04-h200x8-fabricmanager"
+    unit = Service(unit="nvidia-fabricmanager.service", active="active", enabled="enabled")
+    wanted = Settings(requirements=(Requirement(component="driver", specifier="==580.178.04"),))
+
+    def services(**seen):
+        plan = planned(planner, host(machine, driver=None, services=seen), wanted, nvidia_ubuntu)
+        return {action.id for action in plan.actions if action.kind == "service"}
+
+    assert "service-nvidia-fabricmanager" in services()
+    assert "service-nvidia-fabricmanager" not in services(fabricmanager=unit)
+    off = msgspec.structs.replace(unit, enabled="disabled")
+    assert "service-nvidia-fabricmanager" in services(fabricmanager=off)
