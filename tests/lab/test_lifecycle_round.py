@@ -93,6 +93,7 @@ def test_drift_is_found_and_mended_and_removal_leaves_no_trace(machine: tuple[Ho
     assert "nvidia-fabricmanager-570" in shown.out
     assert packages(host) != before, "it only showed"
     removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    assert (removed.code, host_of(removed)["state"]) == (9, "pending-reboot"), removed.out + removed.err
     assert host_of(removed)["left_over"] == {}, removed.out
     assert packages(host) == before
     assert files_below(host, *CONFIGURATION) == files_before

@@ -74,13 +74,13 @@ def main():
     )
     request = params.plain(module)
     wait = request.pop("poll")
-    outlook = nouveau.Nouveau(request, check=True)
-    result = outlook.run()
-    for text in result.pop("warnings"):
-        module.warn(text)
-    if module.check_mode or not result["changed"]:
-        module.exit_json(finished=True, progress={}, **result)
     job = jobs.Job(request["state_dir"], "nouveau", request)
+    if module.check_mode or not job.joinable():  # while it rebuilds the initramfs the files are right already
+        result = nouveau.Nouveau(request, check=True).run()
+        for text in result.pop("warnings"):
+            module.warn(text)
+        if module.check_mode or not result["changed"]:
+            module.exit_json(finished=True, progress={}, **result)
     try:
         status = job.start_or_join(lambda running: nouveau.Nouveau(request, tell=running.tell, log=running.log).run(), wait)
     except failure.HostFailure as stop:

@@ -115,10 +115,10 @@ def main():
         if request["adopt"]:
             adopt(module, request)
         environment = venv.Environment(request)
-        ready = environment.ready()
+        job = jobs.Job(request["state_dir"], "python", request)
+        ready = environment.ready() and not job.joinable()
         if ready or module.check_mode:
             module.exit_json(changed=not ready, finished=True, progress={}, **described(environment))
-        job = jobs.Job(request["state_dir"], "python", request)
         status = job.start_or_join(lambda running: build(request, running), wait)
     except failure.HostFailure as stop:
         failure.end(module, stop, finished=True, progress={})

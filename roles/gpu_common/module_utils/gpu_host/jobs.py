@@ -22,10 +22,10 @@ class Job(object):
     """One named job with one exact request; the same request joins it, another one is refused while it runs."""
 
     def __init__(self, state_folder, name, request):
+        self.state_folder = state_folder
         self.name = name
         self.key = files.digest(json.dumps(request, sort_keys=True))[:16]
-        self.root = os.path.join(state_folder, "jobs")
-        self.folder = os.path.join(self.root, "{}-{}".format(name, self.key))
+        self.folder = os.path.join(state_folder, "jobs", "{}-{}".format(name, self.key))
         self.status_path = os.path.join(self.folder, "status.json")
         self.log_path = os.path.join(self.folder, "log")
         self.state = {}
@@ -35,14 +35,20 @@ class Job(object):
     def start_or_join(self, work, wait):
         """Return the status: of the job that runs or just ended, else of one started now on `work(job)`."""
         status = files.read_json(self.status_path)
-        if status and status["state"] == "running" and alive(status):
+        if _runs(status):
             return self._watch(status, wait)
-        if status and status["state"] in ("done", "failed") and not status.get("collected") and time.time() - status["updated"] < _FRESH:
+        status = files.read_json(self.status_path)  # it may have ended between the two looks
+        if _untold(status):
             return self._collect(status)
-        self._refuse_beside_another()
+        refuse_beside_another(self.state_folder)
         interrupted = bool(status and status["state"] == "running")
         self._start(work, interrupted)
         return self._watch(None, wait)
+
+    def joinable(self):
+        """Say whether this very job runs, or ended and nobody has heard of it: whoever looks at the host alone would miss that."""
+        status = files.read_json(self.status_path)
+        return _runs(status) or _untold(files.read_json(self.status_path))
 
     def _watch(self, known, wait):
         """Wait for something new: the end, or another message; at most `wait` seconds."""
@@ -52,6 +58,9 @@ class Job(object):
             if status and status["state"] != "running":
                 return self._collect(status)
             if status and not alive(status):
+                status = files.read_json(self.status_path)  # it may have ended between the two looks
+                if status and status["state"] != "running":
+                    return self._collect(status)
                 raise HostFailure(
                     "GS-451",
                     "a long step ended without a word: it was killed, or the machine ran out of memory",
@@ -69,18 +78,6 @@ class Job(object):
         status["collected"] = True
         files.write_json(self.status_path, status)
         return status
-
-    def _refuse_beside_another(self):
-        for name in sorted(os.listdir(self.root)) if os.path.isdir(self.root) else []:
-            status = files.read_json(os.path.join(self.root, name, "status.json"))
-            if status and status["state"] == "running" and alive(status):
-                since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
-                raise HostFailure(
-                    "GS-452",
-                    "gpusetup is already changing this host",
-                    "job {}, process {}, since {}: {}".format(name, status["pid"], since, status["message"]),
-                    hint="wait for it, or repeat the command that started it to follow it",
-                )
 
     def _start(self, work, interrupted):
         if not os.path.isdir(self.folder):
@@ -150,6 +147,30 @@ class Job(object):
     def _write(self):
         self.state["updated"] = time.time()
         files.write_json(self.status_path, self.state)
+
+
+def refuse_beside_another(state_folder):
+    """Refuse while any job changes this host."""
+    root = os.path.join(state_folder, "jobs")
+    for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
+        status = files.read_json(os.path.join(root, name, "status.json"))
+        if _runs(status):
+            since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
+            raise HostFailure(
+                "GS-452",
+                "gpusetup is already changing this host",
+                "job {}, process {}, since {}: {}".format(name, status["pid"], since, status["message"]),
+                hint="wait for it, or repeat the command that started it to follow it",
+            )
+
+
+def _runs(status):
+    return bool(status and status["state"] == "running" and alive(status))
+
+
+def _untold(status):
+    """Say whether a job ended lately and nobody has fetched its answer."""
+    return bool(status and status["state"] in ("done", "failed") and not status.get("collected") and time.time() - status["updated"] < _FRESH)
 
 
 def alive(status):

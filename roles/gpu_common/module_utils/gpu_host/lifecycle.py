@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 
-from . import drift, files, kernel_module, nouveau, process, services, transaction
+from . import drift, files, jobs, kernel_module, nouveau, process, services, transaction
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -155,6 +155,7 @@ class Lifecycle(object):
 
     def clean(self):
         """After the packages are gone: files, links, the Python environment, the record itself; then compare with the baseline."""
+        jobs.refuse_beside_another(self.ledger.folder)  # it would write its progress into a record that is gone
         gone = [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
         gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
         python = self.ledger.state["expect"].get("python") or {}

@@ -1,0 +1,46 @@
+"""gpu_nouveau: while the initramfs is rebuilt its files are right already, and the step is not over all the same."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import gpu_nouveau
+import pytest
+from ansible.module_utils.gpu_host import jobs, lifecycle
+from ansible.module_utils.gpu_host.failure import HostFailure
+
+
+class Slow:
+    """Writes its file at once, then takes a while, as a rebuild does."""
+
+    def __init__(self, params: dict[str, Any], check: bool = False, **_more: Any) -> None:
+        self.path = Path(params["state_dir"]) / "blacklist"
+        self.check = check
+
+    def run(self) -> dict[str, Any]:
+        changed = not self.path.exists()
+        if not self.check:
+            self.path.write_text("blacklist nouveau\n")
+            time.sleep(4)
+        return {"changed": changed, "warnings": []}
+
+
+def test_a_rebuild_that_still_runs_is_waited_for(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(gpu_nouveau.nouveau, "Nouveau", Slow)
+    host = {"state_dir": str(tmp_path)}
+    _failed, first = run_module(gpu_nouveau, host=host, poll=1)
+    assert (first["finished"], (tmp_path / "blacklist").exists()) == (False, True)
+    asked = lifecycle.Lifecycle(
+        {"state_dir": str(tmp_path), "simulated_root": "", "wanted": {}, "manager": "apt", "network": {}}
+    )
+    with pytest.raises(HostFailure, match="already changing this host"):
+        asked.clean()
+    _failed, second = run_module(gpu_nouveau, host=host, poll=20)
+    assert (second["finished"], second["changed"]) == (True, True)
+    _failed, third = run_module(gpu_nouveau, host=host, poll=20)
+    assert (third["finished"], third["changed"]) == (True, False)
+    jobs.refuse_beside_another(str(tmp_path))
