@@ -23,6 +23,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """gpusetup_ variables, as in an inventory."""
     lock_url: str = ""
     lock_sha256: str = ""
+    keep_driver: bool = False
+    """A working driver that the image brings stays where everything else of the lock goes with it."""
     callback: str = ""
     reboots: int = 2
     splay: int = 0

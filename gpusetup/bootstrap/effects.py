@@ -98,7 +98,7 @@ class Effects:
         argv = [sys.executable, "-m", "gpusetup", "apply", str(inventory), "--format", "json", "--out", str(answer)]
         argv += ["--reboot", "never"]
         if LOCK_FILE.exists():
-            argv += ["--lock", str(LOCK_FILE)]
+            argv += ["--lock", str(LOCK_FILE), *(["--keep-driver"] if self.config.keep_driver else [])]
         printed: list[str] = []
 
         def keep(channel: str, line: str) -> None:

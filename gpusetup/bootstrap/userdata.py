@@ -104,6 +104,7 @@ def _told(config: Config) -> dict[str, object]:
 
 def _comments(data: UserData) -> str:
     config = data.config
+    kept = ["   (a working driver that the image has stays where it goes with all the rest)"]
     lines = [
         f"Made by gpusetup {__version__}. On its first boot the machine will:",
         *(f"  {line}" for line in data.about),
@@ -111,6 +112,7 @@ def _comments(data: UserData) -> str:
         f"   {config.manifest_sha256}, and then only files that it names by SHA-256",
         "2. install gpusetup from them into /opt/gpusetup-controller (no package index is asked)",
         "3. wait for other package work, apply the stack through the distribution's package manager, verify it",
+        *(kept if config.keep_driver else ()),
         f"4. reboot at most {config.reboots} times, each with its reason on record, and go on by itself",
         "Follow it: gpusetup status --wait, /var/log/gpusetup-bootstrap.log, journalctl -u gpusetup-bootstrap",
     ]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
 from gpusetup.cli.wishes import add_wishes
-from gpusetup.errors import Exit, PreflightError, gravest
+from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
 if TYPE_CHECKING:
     import argparse
@@ -47,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     exact.add_argument("--plan", metavar="FILE", help="carry out this plan, refused where a host has changed since")
     exact.add_argument("--lock", metavar="FILE", help="apply exactly what this lock says")
     exact.add_argument("--recorded", action="store_true", help="bring each host back to what was applied to it last")
+    group.add_argument(
+        "--keep-driver", action="store_true", help="with --lock: a working driver that fits all the rest of it stays"
+    )
     group.add_argument("--check", action="store_true", help="try it without changing anything")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
     add_batches(parser)
@@ -97,7 +100,17 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
     lock = load_lock(arguments.lock) if arguments.lock else None
     made = load_plan(arguments.plan) if arguments.plan else None
     recorded = _last_lock if arguments.recorded else None
-    return carry_out(arguments, plan_hosts(arguments, session, matrix, lock=lock, made=made, recorded=recorded))
+    if arguments.keep_driver and lock is None:
+        raise BadInputError(
+            "GS-346",
+            "--keep-driver says what becomes of a lock's driver, and there is no --lock",
+            path="--keep-driver",
+            hint="without a lock a working driver that fits stays anyway",
+        )
+    rollout = plan_hosts(
+        arguments, session, matrix, lock=lock, keep_driver=arguments.keep_driver, made=made, recorded=recorded
+    )
+    return carry_out(arguments, rollout)
 
 
 def _last_lock(name: str, facts: HostFacts) -> dict[str, Any]:

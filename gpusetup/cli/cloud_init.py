@@ -13,6 +13,7 @@ examples:
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,6 @@ from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
-    import argparse
-
     from gpusetup.bootstrap.userdata import UserData
 
 __all__ = ["add_arguments", "run"]
@@ -49,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
         help="a gpusetup_ variable, as in an inventory: gpusetup_source=https://mirror.example/nvidia",
+    )  # fmt: skip
+    what.add_argument(
+        "--keep-driver", action=argparse.BooleanOptionalAction,
+        help="a working driver in the image stays where it goes with all the rest; default: where none is asked for",
     )  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument("--reboots", type=int, default=2, metavar="N", help="at most so many; default: %(default)s")
@@ -123,6 +126,7 @@ def _data(arguments: argparse.Namespace) -> UserData:
         variables=variables,
         lock_url=checked_url(arguments.lock_url, "--lock-url") if arguments.lock_url else "",
         lock_sha256=(arguments.lock_digest or "").removeprefix("sha256:"),
+        keep_driver=_keeps_driver(arguments),
         callback=checked_url(arguments.callback, "--callback") if arguments.callback else "",
         reboots=arguments.reboots,
         splay=arguments.splay,
@@ -139,6 +143,16 @@ def _data(arguments: argparse.Namespace) -> UserData:
         no_proxy=arguments.no_proxy,
         joined=tuple(_part(path) for path in arguments.join),
     )
+
+
+def _keeps_driver(arguments: argparse.Namespace) -> bool:
+    """A lock of one's own means exactly what it says, and so does a driver that is asked for."""
+    if arguments.keep_driver is not None:
+        return bool(arguments.keep_driver)
+    from gpusetup.resolve.requests import parse_requirements
+
+    named = {item.component for item in parse_requirements(list(arguments.requirements)) if item.specifier}
+    return not (arguments.lock or arguments.lock_url or arguments.driver or "driver" in named)
 
 
 def _lock(arguments: argparse.Namespace) -> tuple[bytes, tuple[str, ...]]:

@@ -73,6 +73,7 @@ def plan_hosts(
     matrix: Matrix,
     *,
     lock: Lock | None = None,
+    keep_driver: bool = False,
     made: Plan | None = None,
     recorded: Callable[[str, HostFacts], dict[str, Any]] | None = None,
 ) -> Rollout:
@@ -95,6 +96,10 @@ def plan_hosts(
         rollout.plans[name] = _not_seen(failure)
     with phase(rollout, "plan"):
         planner = Planner(matrix, resolve)
+        if keep_driver:
+            rollout.settings |= {
+                name: _with_own_driver(planner, facts, rollout.settings[name]) for name, facts in rollout.facts.items()
+            }
         drafts = {
             name: _safely(lambda n=name: _first(planner, rollout, n, made, recorded), rollout, name)
             for name in rollout.facts
@@ -146,6 +151,29 @@ def _locked(settings: Settings, lock: Lock) -> Settings:
     from gpusetup.plan.lock import exact_requirements
 
     return replace(settings, requirements=exact_requirements(lock.stack))
+
+
+def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> Settings:
+    """Return settings that leave a working driver as it is, where all the rest of them goes with it."""
+    from msgspec.structs import replace
+
+    from gpusetup.plan.requests import request_for, working_driver
+
+    own = working_driver(facts)
+    if own is None:
+        return settings
+    kept = replace(
+        settings,
+        requirements=tuple(
+            replace(item, specifier=f"=={own}") if item.component == "driver" else item
+            for item in settings.requirements
+        ),
+    )
+    try:
+        planner.resolve(request_for(facts, kept))
+    except GpuSetupError:  # it does not fit, or nobody knows it: what the lock names replaces it
+        return settings
+    return kept
 
 
 def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draft]) -> None:

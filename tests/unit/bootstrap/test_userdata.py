@@ -77,6 +77,23 @@ def test_everything_is_pinned_and_nothing_is_secret(manifest: Path, tmp_path: Pa
         )
 
 
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (("driver", "--gpu", "t4", "--os", "debian12"), True),
+        (WISH, False),
+        ((*WISH, "--keep-driver"), True),
+        (("--lock-url", "https://x.example/l", "--lock-digest", "0" * 64), False),
+        (("--gpu", "t4", "--os", "debian12", "--no-keep-driver"), False),
+    ],
+)
+def test_the_driver_of_an_image_stays_unless_one_is_asked_for(
+    manifest: Path, words: tuple[str, ...], kept: bool
+) -> None:
+    config = json.loads(files(made(manifest, *words))["/etc/gpusetup/bootstrap.json"]["content"])
+    assert config.get("keep_driver", False) is kept
+
+
 def test_shapes_carry_the_same_files(manifest: Path, tmp_path: Path) -> None:
     wanted = files(made(manifest, *WISH))
     script = made(manifest, *WISH, "--format", "shell")
