@@ -51,16 +51,16 @@ class Offers:
         """The upstream versions of a package, newest first."""
         return list(dict.fromkeys(filter(None, (upstream(offer.version) for offer in self._real(name)))))
 
+    def versions(self, name: str) -> list[str]:
+        """The full versions of a package, newest first."""
+        return [offer.version for offer in self._real(name)]
+
     def exact(self, name: str, version: str) -> Package:
         """Return the package at this upstream version: the newest revision offered, else whatever revision comes."""
         for offer in self._real(name):
             if upstream(offer.version) == version:
                 return Package(name=name, version=offer.version)
         return Package(name=name, version=f"{version}-*")
-
-    def newest(self, name: str) -> Package:
-        """Return the package at the newest version that is offered."""
-        return Package(name=name, version=next((offer.version for offer in self._real(name)), ""))
 
     def matching(self, name: str, pattern: str) -> Package | None:
         """Return the package at the newest full version that matches a pattern."""

@@ -124,6 +124,21 @@ class TestApt:
             "disk_bytes": 95700000,
         }
 
+    def test_backports_do_not_win_because_they_are_newer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        listed = (
+            "headers | 6.12.95-1~bpo12+1 | http://x bookworm-backports/main amd64 Packages\n"
+            "headers |  6.1.192-2 | http://x bookworm-security/main amd64 Packages\n"
+        )
+        policy = (
+            "headers:\n  Installed: (none)\n  Candidate: 6.1.192-2\n  Version table:\n"
+            "     6.12.95-1~bpo12+1 100\n        100 http://x bookworm-backports/main amd64 Packages\n"
+            "     6.1.192-2 500\n        500 http://x bookworm-security/main amd64 Packages\n"
+        )
+        answers = iter([(0, listed, ""), (0, policy, "")] * 2)
+        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: next(answers))
+        assert transaction.resolve(Apt(), [wish("headers")]) == [wish("headers", "6.1.192-2")]
+        assert transaction.resolve(Apt(), [wish("headers", "6.12.*")]) == [wish("headers", "6.12.95-1~bpo12+1")]
+
     def test_why_apt_will_not_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         said = "The following packages have unmet dependencies:\n nvidia : Depends: libcuda1 (= 1) but 2 is to be installed\nE: Unable to correct problems\n"
         monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: (100, said, ""))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+from gpusetup.model.request import LibraryCandidates
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
@@ -13,7 +15,17 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice, Stack
     from gpusetup.plan.offers import Offers
 
-__all__ = ["Context", "DriverPackages", "Family", "Repository", "all_sources", "archive_sources", "debian_arch"]
+__all__ = [
+    "BranchNames",
+    "Context",
+    "DriverPackages",
+    "Family",
+    "Repository",
+    "all_sources",
+    "archive_sources",
+    "candidates",
+    "debian_arch",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +41,21 @@ class Repository:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BranchNames:
+    """The driver branches from which package names no longer carry the branch."""
+
+    driver_plain_from: int
+    fabric_plain_from: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Context:
     """One class of hosts, and what is known about it."""
 
     facts: HostFacts
     settings: Settings
     offers: Offers
+    names: BranchNames
     repository: Repository | None = None
 
 
@@ -80,8 +101,20 @@ class Family(Protocol):
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Return the packages of a driver."""
 
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+        """Return what is offered of each library that is to come as a package; nothing of one means no limit."""
+
     def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
-        """Return the PackageSet fields of toolkit, cuDNN and NCCL; empty where they come as wheels."""
+        """Return the PackageSet fields of toolkit, cuDNN and NCCL; a library that is left out comes as a wheel."""
+
+
+def candidates(**offered: list[tuple[str, str]]) -> tuple[LibraryCandidates, ...]:
+    """Return the limits on libraries; beside CUDA itself, one of which nothing at all is offered is left out."""
+    return tuple(
+        LibraryCandidates(component=cast("Any", component), builds=tuple(dict.fromkeys(builds)))
+        for component, builds in offered.items()
+        if builds or component == "cuda"
+    )
 
 
 def debian_arch(arch: str) -> str:
@@ -92,7 +125,7 @@ def debian_arch(arch: str) -> str:
 def archive_sources(context: Context, codename: str, components: list[str]) -> tuple[dict[str, Any], ...]:
     """Return entries that switch on what is off of a distribution's own suites; mirror and key stay the host's."""
     entries = []
-    for suite in (codename, f"{codename}-updates", f"{codename}-security"):
+    for suite in (codename, f"{codename}-updates", f"{codename}-security", f"{codename}-backports"):
         own = [source for source in context.facts.packages.sources if suite in source.suites]
         lacking = [item for item in components if not any(item in source.components for source in own)]
         if own and lacking:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
-from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources, debian_arch
+from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources, candidates, debian_arch
 
 if TYPE_CHECKING:
+    from gpusetup.model.request import LibraryCandidates
     from gpusetup.model.stack import DriverChoice, Stack
     from gpusetup.plan.offers import Offers
 
@@ -17,6 +19,11 @@ __all__ = ["DebianArchive"]
 
 _SERIES = ("", "-tesla-535", "-tesla-470")
 """Series that the archive carries side by side: the suite's own, then the older ones."""
+
+_TOOLKIT = "nvidia-cuda-toolkit"
+_RELEASE = re.compile(r"~(\d+\.\d+\.\d+)-")
+"""11.8.89~11.8.0-5~deb12u1: the compiler's number, then the release."""
+_NCCL = "libnccl2"
 
 _HELD = (
     "nvidia-*",
@@ -47,8 +54,7 @@ class DebianArchive:
         """Kernel modules, user space and headers."""
         return (
             "nvidia*-kernel-dkms", "nvidia-smi", "nvidia-tesla-*-smi", "nvidia-persistenced", "libcuda1",
-            "libnvidia-tesla-*-cuda1", "libnvidia-ml1", "firmware-nvidia-gsp", "libnccl2", "nvidia-cuda-toolkit",
-            "nvidia-cudnn",
+            "libnvidia-tesla-*-cuda1", "libnvidia-ml1", "firmware-nvidia-gsp", _NCCL, _TOOLKIT,
             f"linux-headers-{context.facts.kernel.next}", f"linux-headers-{debian_arch(context.facts.arch)}",
         )  # fmt: skip
 
@@ -79,7 +85,7 @@ class DebianArchive:
         if not series and offers.has("firmware-nvidia-gsp", choice.version):
             packages.append(offers.exact("firmware-nvidia-gsp", choice.version))
         if context.settings.persistence and offers.has("nvidia-persistenced"):
-            packages.append(offers.newest("nvidia-persistenced"))
+            packages.append(Package(name="nvidia-persistenced"))
         other: ModuleFlavour = "proprietary" if choice.module == "open" else "open"
         remove = [
             modules[other],
@@ -95,15 +101,29 @@ class DebianArchive:
             persistence=any(package.name == "nvidia-persistenced" for package in packages),
         )
 
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+        """Debian's toolkit and NCCL, when they are asked for as packages."""
+        if context.settings.cuda_from != "packages" or not context.offers.known:
+            return ()
+        cuda = [match.group(1) for match in map(_RELEASE.search, context.offers.versions(_TOOLKIT)) if match]
+        majors = dict.fromkeys(version.partition(".")[0] for version in cuda)
+        return candidates(
+            cuda=[(version, version.partition(".")[0]) for version in cuda],
+            nccl=[(version, major) for version in context.offers.upstreams(_NCCL) for major in majors],
+        )
+
     def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
-        """Debian's toolkit when it was asked for as packages and is the one that was chosen; else there are wheels."""
-        fields: dict[str, Any] = {}
-        if context.settings.cuda_from == "packages" and stack.cuda is not None:
-            fields["cuda"] = (Package(name="nvidia-cuda-toolkit"),)
-            if stack.nccl is not None and context.offers.has("libnccl2"):
-                fields["nccl"] = (context.offers.newest("libnccl2"),)
-            if stack.cudnn is not None and context.offers.has("nvidia-cudnn"):
-                fields["cudnn"] = (context.offers.newest("nvidia-cudnn"),)
+        """Debian's toolkit when it was asked for as packages.
+
+        cuDNN is a wheel all the same: Debian's package of it is a script that fetches an archive from NVIDIA.
+        """
+        if context.settings.cuda_from != "packages" or stack.cuda is None:
+            return {}
+        fields: dict[str, Any] = {
+            "cuda": (context.offers.matching(_TOOLKIT, f"*~{stack.cuda.version}-*") or Package(name=_TOOLKIT),)
+        }
+        if stack.nccl is not None and context.offers.has(_NCCL, stack.nccl.version):
+            fields["nccl"] = (context.offers.exact(_NCCL, stack.nccl.version),)
         return fields
 
 

@@ -4,6 +4,7 @@ import os
 import re
 import tempfile
 
+from ..gpu_probe.candidates import parse_policy
 from . import locks, packages, process
 from .failure import HostFailure
 
@@ -69,7 +70,10 @@ class Apt(object):
         return sorted(process.output(["apt-mark", "showhold"], self.env)[1].split())
 
     def offered(self, names):
-        """Return {name: [{"version", "from"}]}, newest first."""
+        """Return {name: [{"version", "from"}]}: the one that apt itself would take, then the others, newest first.
+
+        Backports are newer and yet not what apt takes unasked: they would bring another kernel with its headers.
+        """
         found = dict((name, []) for name in names)
         if not names:
             return found
@@ -78,6 +82,10 @@ class Apt(object):
             pieces = [piece.strip() for piece in line.split("|")]
             if len(pieces) == 3 and pieces[0] in found and not pieces[2].endswith("Sources"):
                 found[pieces[0]].append({"version": pieces[1], "from": pieces[2]})
+        _code, text, _error = process.output(["apt-cache"] + self.options + ["policy"] + sorted(names), self.env)
+        for name, package in parse_policy(text).items():
+            if package["candidate"] and name in found:
+                found[name].sort(key=lambda offer: offer["version"] != package["candidate"])
         return found
 
     def description(self, name, version):
