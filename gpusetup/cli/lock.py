@@ -94,8 +94,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, matrix: Ma
     from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host
     from gpusetup.plan.offers import Offers
     from gpusetup.plan.packages import family_for
-    from gpusetup.plan.packages.base import Context
-    from gpusetup.plan.repository import directory_of, repository_of
+    from gpusetup.plan.repository import context_of, directory_of
     from gpusetup.plan.settings import read_level, settings_for
     from gpusetup.plan.variables import role_variables
     from gpusetup.plan.wanted import wanted_of
@@ -112,9 +111,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, matrix: Ma
         raise BadInputError(
             "GS-331", f"no packages are known for {arguments.os} from {settings.source}", path="--source"
         )
-    context = Context(
-        facts=facts, settings=settings, offers=Offers(None), repository=repository_of(matrix.repos, facts, settings)
-    )
+    context = context_of(matrix.repos, facts, settings, Offers(None))
     wanted = wanted_of(context, family, resolution.stack, matrix)
     variables = role_variables(facts, wanted)
     variables["gpu_packages_prerequisites"] = [

@@ -6,7 +6,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["COMPONENTS", "DEFAULT_COMPONENTS", "DriverCandidate", "ModuleFlavour", "Request", "Requirement"]
+__all__ = [
+    "COMPONENTS",
+    "DEFAULT_COMPONENTS",
+    "DriverCandidate",
+    "LibraryCandidates",
+    "ModuleFlavour",
+    "Request",
+    "Requirement",
+]
 
 ModuleFlavour = Literal["open", "proprietary"]
 
@@ -35,6 +43,14 @@ class DriverCandidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     modules: tuple[ModuleFlavour, ...]
 
 
+class LibraryCandidates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a host's repositories really offer of a library that is to come from there."""
+
+    component: Literal["cuda", "cudnn", "nccl"]
+    builds: tuple[tuple[str, str], ...]
+    """Version and the CUDA major that it was built for; of CUDA itself, its own."""
+
+
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question to the resolver: complete, so that two equal requests have equal answers."""
 
@@ -52,6 +68,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     installed_module: ModuleFlavour | None = None
     driver_candidates: tuple[DriverCandidate, ...] | None = None
     """The only drivers that can be had; None: whatever NVIDIA published."""
+    library_candidates: tuple[LibraryCandidates, ...] = ()
+    """The only releases of these libraries that can be had; others are whatever NVIDIA published."""
     vgpu_guest: bool = False
     native: bool = False
     forward: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,18 +17,19 @@ from gpusetup.model.stack import Resolution, Stack
 from gpusetup.plan.observe import Wanted, actions, reboot_reason, removals
 from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import family_for
-from gpusetup.plan.packages.base import Context, all_sources
-from gpusetup.plan.preflight import driver_refusals, guest_refusal, host_refusals
-from gpusetup.plan.repository import directory_of, repository_of
+from gpusetup.plan.packages.base import all_sources
+from gpusetup.plan.preflight import driver_refusals, guest_refusal, homeless_refusal, host_refusals
+from gpusetup.plan.repository import context_of, directory_of
 from gpusetup.plan.requests import adopted_python, request_for
 from gpusetup.plan.variables import question_variables, role_variables
-from gpusetup.plan.wanted import needs_packages, packed, wanted_of
+from gpusetup.plan.wanted import has_python, needs_packages, packed, wanted_of
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.request import DriverCandidate
     from gpusetup.model.settings import Settings
-    from gpusetup.plan.packages.base import Family
+    from gpusetup.plan.packages.base import Context, Family
 
 __all__ = ["Draft", "Planner"]
 
@@ -122,15 +124,10 @@ class Planner:
     def _look(self, base: HostPlan, facts: HostFacts, settings: Settings, offers: Offers | None, key: str) -> Draft:
         directory = directory_of(self.matrix.repos, facts)
         family = family_for(facts.os, settings.source, directory.directory if directory else None)
-        context = Context(
-            facts=facts,
-            settings=settings,
-            offers=offers or Offers(None),
-            repository=repository_of(self.matrix.repos, facts, settings),
-        )
+        context = context_of(self.matrix.repos, facts, settings, offers or Offers(None))
         candidates = family.drivers(context) if family is not None and offers is not None else None
         try:
-            resolution = self.resolve(request_for(facts, settings, candidates))
+            context, resolution = self._choose(context, family, candidates)
         except GpuSetupError as error:
             if offers is None and family is not None and not isinstance(error, NoStackError):
                 raise
@@ -142,11 +139,30 @@ class Planner:
             return Draft(plan=base, ask=self._question(context, family), stage="offers")
         return self._final(base, context, family, resolution, key)
 
+    def _choose(
+        self, context: Context, family: Family | None, candidates: tuple[DriverCandidate, ...] | None
+    ) -> tuple[Context, Resolution]:
+        """Resolve within what the repositories have; where that has no toolkit that fits, wheels bring it."""
+        facts, settings = context.facts, context.settings
+        libraries = family.library_candidates(context) if family is not None else ()
+        try:
+            return context, self.resolve(request_for(facts, settings, candidates, libraries))
+        except NoStackError:
+            if not libraries or settings.cuda_from == "packages":
+                raise
+            resolution = self.resolve(request_for(facts, settings, candidates))
+            if not has_python(resolution.stack):
+                raise
+        settings = msgspec.structs.replace(settings, cuda_from="wheels")
+        return dataclasses.replace(context, settings=settings), resolution
+
     def _final(
         self, base: HostPlan, context: Context, family: Family | None, resolution: Resolution, key: str
     ) -> Draft:
         facts, settings, stack = context.facts, context.settings, resolution.stack
         wanted = wanted_of(context, family, stack, self.matrix)
+        if wanted.homeless:
+            return _refused(_replace(base, stack=stack), (homeless_refusal(wanted.homeless),))
         if wanted.manage_driver and stack.driver is not None and wanted.packages is not None:
             refusals = tuple(
                 driver_refusals(

@@ -36,6 +36,8 @@ class Wanted:
     prebuilt: bool = False
     """Kernel modules come built and signed."""
     notes: tuple[str, ...] = ()
+    homeless: tuple[str, ...] = ()
+    """Libraries that neither packages nor wheels would bring."""
 
 
 def satisfied(package: Package, installed: dict[str, str]) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["driver_refusals", "guest_refusal", "host_refusals"]
+__all__ = ["driver_refusals", "guest_refusal", "homeless_refusal", "host_refusals"]
 
 _DRIVER_GUESTS = {
     "wsl": (
@@ -102,6 +102,16 @@ def guest_refusal(kind: Literal["wsl", "container"]) -> Refusal:
     """Return why a guest that borrows its host's kernel gets no driver."""
     message, hint = _DRIVER_GUESTS[kind]
     return Refusal(reference="GS-322", message=f"no driver can be installed here: {message}", hint=hint)
+
+
+def homeless_refusal(names: tuple[str, ...]) -> Refusal:
+    """Return why libraries can be put nowhere: no repository has them as packages, no Python as wheels."""
+    return Refusal(
+        reference="GS-333",
+        message=f"nothing would bring {', '.join(names)} of this stack to the host",
+        note="its repositories do not carry them as packages, and wheels need a Python framework to belong to",
+        hint="ask for cupy or a framework too, take another gpusetup_source, or leave them out of gpusetup_components",
+    )
 
 
 def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iterator[Refusal]:

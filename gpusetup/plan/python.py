@@ -7,19 +7,26 @@ from typing import TYPE_CHECKING
 from gpusetup.plan.requests import adopted_python
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.release import CudaFile, NcclFile
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
 
-__all__ = ["adopted_requirements", "python_requirements"]
+__all__ = ["LIBRARIES", "adopted_requirements", "python_requirements"]
+
+LIBRARIES = ("cuda", "cudnn", "nccl")
+"""What comes as system packages, or as wheels."""
 
 _CUPY_NEEDS = ("cuda-runtime", "cuda-nvrtc", "cublas", "cufft", "curand", "cusolver", "cusparse", "nvjitlink")
 _WATCHED = ("cupy", "torch", "tensorflow", "jax")
 
 
-def python_requirements(stack: Stack, cuda: CudaFile, nccl: NcclFile, *, wheels: bool) -> tuple[str, ...]:
-    """Return a requirements file: option lines first. `wheels`: the CUDA libraries come as wheels too."""
+def python_requirements(
+    stack: Stack, cuda: CudaFile, nccl: NcclFile, *, wheels: Collection[str] = LIBRARIES
+) -> tuple[str, ...]:
+    """Return a requirements file: option lines first. `wheels`: the CUDA libraries that come as wheels too."""
     options: list[str] = []
     pins: list[str] = []
     frameworks = [name for name in ("torch", "tensorflow", "jax") if getattr(stack, name) is not None]
@@ -35,10 +42,11 @@ def python_requirements(stack: Stack, cuda: CudaFile, nccl: NcclFile, *, wheels:
     if stack.jax is not None:
         pins.append(f"jax[{stack.jax.extra}]=={stack.jax.version}")
     if stack.cupy is not None:
-        extra = "[ctk]" if wheels and stack.cupy.ctk else ""
+        extra = "[ctk]" if "cuda" in wheels and stack.cupy.ctk else ""
         pins.append(f"{stack.cupy.package}{extra}=={stack.cupy.version}")
-    if wheels and not frameworks:
-        pins += [*_toolkit_wheels(stack, cuda), *_other_wheels(stack, nccl)]
+    if not frameworks:
+        pins += _toolkit_wheels(stack, cuda) if "cuda" in wheels else []
+        pins += _other_wheels(stack, nccl, wheels)
     return (*options, *pins)
 
 
@@ -54,11 +62,11 @@ def _toolkit_wheels(stack: Stack, cuda: CudaFile) -> list[str]:
     return [f"{name}=={known[name]}" for name in wanted]
 
 
-def _other_wheels(stack: Stack, nccl: NcclFile) -> list[str]:
+def _other_wheels(stack: Stack, nccl: NcclFile, wheels: Collection[str]) -> list[str]:
     pins: list[str] = []
-    if stack.cudnn is not None:
+    if stack.cudnn is not None and "cudnn" in wheels:
         pins.append(f"nvidia-cudnn-cu{stack.cudnn.cuda.partition('.')[0]}=={stack.cudnn.version}")
-    if stack.nccl is not None and stack.cuda is not None:
+    if stack.nccl is not None and stack.cuda is not None and "nccl" in wheels:
         major = stack.cuda.version.partition(".")[0]
         builds = next((item.builds for item in nccl.releases if item.version == stack.nccl.version), ())
         wheel = next((b.version for b in builds if b.kind == "wheel" and b.cuda.partition(".")[0] == major), None)

@@ -4,17 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.plan.packages.base import Repository
+from gpusetup.errors import BadInputError
+from gpusetup.plan.packages.base import BranchNames, Context, Repository
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.release import Arch
     from gpusetup.model.repos import RepoDirectory, ReposFile
     from gpusetup.model.settings import Settings
+    from gpusetup.plan.offers import Offers
 
-__all__ = ["directory_of", "repository_of"]
+__all__ = ["context_of", "directory_of", "repository_of"]
 
 _LAYOUT = "/compute/cuda/repos/"
+
+
+def context_of(repos: ReposFile, facts: HostFacts, settings: Settings, offers: Offers) -> Context:
+    """Return all that the choice of packages looks at."""
+    return Context(
+        facts=facts,
+        settings=settings,
+        offers=offers,
+        names=BranchNames(
+            driver_plain_from=_branch(repos, "branch-out-of-name-from-590"),
+            fabric_plain_from=_branch(repos, "fabric-renamed-at-580"),
+        ),
+        repository=repository_of(repos, facts, settings),
+    )
+
+
+def _branch(repos: ReposFile, rule_id: str) -> int:
+    value = next((rule.value for rule in repos.rules if rule.id == rule_id), None)
+    if not isinstance(value, int):
+        raise BadInputError(
+            "GS-208",
+            f"the matrix in force has no rule {rule_id} with the number of a driver branch",
+            path="repos.json:$.rules",
+            hint="unset GPUSETUP_MATRIX, or complete its files",
+        )
+    return value
 
 
 def directory_of(repos: ReposFile, facts: HostFacts) -> RepoDirectory | None:

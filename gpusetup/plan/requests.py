@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, Request, Requirement
+from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts, Python
@@ -26,7 +26,12 @@ _RUNTIME_WHEELS = (
 )
 
 
-def request_for(facts: HostFacts, settings: Settings, candidates: tuple[DriverCandidate, ...] | None = None) -> Request:
+def request_for(
+    facts: HostFacts,
+    settings: Settings,
+    candidates: tuple[DriverCandidate, ...] | None = None,
+    libraries: tuple[LibraryCandidates, ...] = (),
+) -> Request:
     """Return the question; two hosts with equal questions get the same answer."""
     driver = working_driver(facts)
     adopted = adopted_python(facts, settings)
@@ -42,6 +47,7 @@ def request_for(facts: HostFacts, settings: Settings, candidates: tuple[DriverCa
         installed_driver=driver,
         installed_module=facts.driver.flavour if driver and facts.driver else None,
         driver_candidates=candidates,
+        library_candidates=libraries,
         vgpu_guest=facts.vgpu_guest,
         native=settings.native,
         forward=settings.forward,

@@ -9,7 +9,7 @@ import msgspec
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages.base import all_sources
-from gpusetup.plan.python import adopted_requirements, python_requirements
+from gpusetup.plan.python import LIBRARIES, adopted_requirements, python_requirements
 from gpusetup.plan.requests import working_driver
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import Stack
     from gpusetup.plan.packages.base import Context, Family
 
-__all__ = ["manages_driver", "needs_packages", "wanted_of"]
+__all__ = ["has_python", "manages_driver", "needs_packages", "wanted_of"]
 
 _FABRIC = ("nvidia-fabricmanager", "nvidia-fabricmanager-[0-9]*", "libnvidia-nscq", "libnvidia-nscq-[0-9]*")
 """Of another branch they conflict with nothing, so they would stay beside the new driver."""
@@ -30,6 +30,11 @@ def manages_driver(context: Context, stack: Stack) -> bool:
     return stack.driver is not None and not (
         stack.driver.installed and working_driver(context.facts) == stack.driver.version
     )
+
+
+def has_python(stack: Stack) -> bool:
+    """Tell whether something of the stack lives in a Python environment."""
+    return any(getattr(stack, name) is not None for name in ("torch", "tensorflow", "jax", "cupy"))
 
 
 def needs_packages(context: Context, family: Family, stack: Stack) -> bool:
@@ -60,8 +65,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             }
             if family.manager == "apt":
                 fields["pins"] = (_pin(driver.hold, stack.driver.version),)
-    from_packages = bool(fields.get("cuda"))
-    requirements = _requirements(context, stack, matrix, wheels=not from_packages)
+    wheels = tuple(name for name in LIBRARIES if not fields.get(name))
+    requirements = _requirements(context, stack, matrix, wheels)
     if family is not None and requirements and not settings.python_adopt:
         fields["prerequisites"] = (*fields.get("prerequisites", ()), *_python_packages(context, family))
     packages = None
@@ -77,6 +82,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         services=_services(packages, persistence=persistence),
         prebuilt=prebuilt,
         notes=notes,
+        homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
     )
 
 
@@ -104,8 +110,8 @@ def _pin(globs: tuple[str, ...], version: str) -> dict[str, Any]:
     return {"packages": list(globs), "origin": "", "release": "", "version": f"{version}*", "priority": _PIN_PRIORITY}
 
 
-def _requirements(context: Context, stack: Stack, matrix: Matrix, *, wheels: bool) -> tuple[str, ...]:
-    if not any(getattr(stack, name) is not None for name in ("torch", "tensorflow", "jax", "cupy")):
+def _requirements(context: Context, stack: Stack, matrix: Matrix, wheels: tuple[str, ...]) -> tuple[str, ...]:
+    if not has_python(stack):
         return ()
     if context.settings.python_adopt:
         return adopted_requirements(context.facts, context.settings, stack)

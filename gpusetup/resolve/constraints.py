@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import DEFAULT_COMPONENTS, Request
-from gpusetup.resolve.domains import CupyValue, JaxValue, TensorflowValue, TorchValue, Value, branch_of, domain, matches
+from gpusetup.resolve.domains import (
+    CudnnValue,
+    CupyValue,
+    JaxValue,
+    TensorflowValue,
+    TorchValue,
+    Value,
+    branch_of,
+    domain,
+    matches,
+    minor_of,
+)
 from gpusetup.resolve.hardware import add_hardware
 from gpusetup.resolve.runtimes import add_runtimes
 from gpusetup.resolve.space import FRAMEWORKS, Space
@@ -41,6 +53,7 @@ def build(matrix: Matrix, request: Request) -> Space:
     for requirement in request.requirements:
         _requested(space, requirement)
     _driver(space)
+    _libraries(space)
     add_hardware(space)
     add_runtimes(space)
     _wheels(space)
@@ -126,6 +139,24 @@ def _driver(space: Space) -> None:
         space.unary("vgpu-guest-driver", "driver", lambda value: value.version == request.installed_driver)
 
 
+def _libraries(space: Space) -> None:
+    """A library that comes from the host's repositories is one that they have."""
+    for candidates in space.request.library_candidates:
+        test = partial(_is_among, frozenset(candidates.builds))
+        space.unary("repository-offers", candidates.component, test, subject=candidates, origin="request")
+
+
+def _is_among(builds: frozenset[tuple[str, str]], value: Value) -> bool:
+    return any((value.version, major) in builds for major in _cuda_majors(value))
+
+
+def _cuda_majors(value: Value) -> set[str]:
+    """Return the CUDA majors that a library's release is judged for."""
+    if isinstance(value, CudnnValue):
+        return {minor.partition(".")[0] for minor in value.row.cuda}
+    return {minor_of(value).partition(".")[0]}
+
+
 def python_tags(arch: str) -> Callable[[Value], tuple[str, ...]]:
     """Return the function from a package to the Python versions it has wheels for."""
 
@@ -164,6 +195,8 @@ def _distribution(space: Space, system: OsRelease) -> None:
         glibc = nv(system.glibc)
         for name in FRAMEWORKS:
             space.unary("glibc-tag", name, lambda value: nv(value.release.glibc) <= glibc, subject=system)
+    if any(candidates.component == "cuda" for candidates in space.request.library_candidates):
+        return  # somebody looked: what is offered there counts
     low, high = system.cuda_min, system.cuda_max
     space.unary(
         "distribution-has-cuda",

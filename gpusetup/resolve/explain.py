@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from packaging.specifiers import SpecifierSet
 
+from gpusetup.model.request import LibraryCandidates
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, TorchValue, Value, parsed
 from gpusetup.resolve.hardware import code_of
@@ -133,6 +134,9 @@ def _stays(context: _Context, member: Unary) -> str:
 
 
 def _offers(_: _Context, member: Unary) -> str:
+    if isinstance(member.subject, LibraryCandidates):
+        versions = span(version for version, _cuda in member.subject.builds)
+        return f"this host's repositories offer only {title(member.subject.component)} {versions or 'in no version'}"
     offered = [f"{item.version} ({' or '.join(item.modules)} module)" for item in member.subject.driver_candidates]
     return "this host's repositories offer only driver " + (", ".join(offered) or "none at all")
 

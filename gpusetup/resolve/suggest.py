@@ -60,6 +60,8 @@ def _tried(space: Space) -> Iterator[str]:
         solution = _would(space, msgspec.structs.replace(request, driver_candidates=None))
         if solution is not None:
             yield f"take the driver from another repository: {solution['driver'].version} would fit"
+    if request.library_candidates and _fits(space, msgspec.structs.replace(request, library_candidates=())):
+        yield "take the CUDA libraries as wheels (gpusetup_cuda_from=wheels), or from another repository"
     if request.native and _fits(space, msgspec.structs.replace(request, native=False)):
         yield "leave --native away: it would fit by minor-version compatibility"
     if not request.forward and _fits(space, msgspec.structs.replace(request, forward=True)):

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.model.plan import Package
+from gpusetup.plan.packages.base import candidates
 from gpusetup.versions import cuda_minor, nv
 
 if TYPE_CHECKING:
+    from gpusetup.model.request import LibraryCandidates
     from gpusetup.model.stack import DriverChoice, Stack
     from gpusetup.plan.packages.base import Context
 
-__all__ = ["FABRIC_PLAIN_FROM", "fabric_names", "library_packages", "nvidia_sources"]
-
-FABRIC_PLAIN_FROM = 580
-"""From this branch the fabric manager's packages carry no branch, ten branches before the driver's own."""
+__all__ = ["fabric_names", "library_candidates", "library_packages", "nvidia_sources"]
 
 Manager = Literal["apt", "dnf"]
+
+_NCCL = {"apt": "libnccl2", "dnf": "libnccl"}
+_CUDNN = re.compile(r"libcudnn\d+-cuda-\d+")
+_CUDNN_8 = ("libcudnn8", "libcudnn7")
+_BUILT = re.compile(r"(?P<version>\d+(?:\.\d+)*)-[^+]*\+cuda(?P<major>\d+)\.")
+"""2.27.3-1+cuda12.9: the release, and the CUDA that it was built for."""
 
 
 def nvidia_sources(context: Context, manager: Manager) -> dict[str, Any]:
@@ -42,7 +48,7 @@ def fabric_names(context: Context, choice: DriverChoice, manager: Manager) -> tu
     if context.facts.nvswitch is None:
         return ()
     branch, offers = int(choice.branch), context.offers
-    if branch >= FABRIC_PLAIN_FROM:
+    if branch >= context.names.fabric_plain_from:
         names = ["nvidia-fabricmanager", "libnvidia-nscq"]
     else:
         manager_name = f"nvidia-fabricmanager-{branch}" if manager == "apt" else "nvidia-fabric-manager"
@@ -53,42 +59,70 @@ def fabric_names(context: Context, choice: DriverChoice, manager: Manager) -> tu
     return tuple(packages)
 
 
+def library_candidates(context: Context, manager: Manager) -> tuple[LibraryCandidates, ...]:
+    """Return what the repository offers of toolkit, cuDNN and NCCL, unless they are to come as wheels."""
+    offers = context.offers
+    if not offers.known or not _as_packages(context):
+        return ()
+    cuda: list[tuple[str, str]] = [
+        (version, version.partition(".")[0])
+        for name in offers.names("cuda-toolkit-[0-9]*-[0-9]*")
+        for version in offers.upstreams(name)
+    ]
+    cudnn = [
+        (version, name.rpartition("-")[2])
+        for name in offers.names("libcudnn[0-9]*-cuda-[0-9]*")
+        if _CUDNN.fullmatch(name)
+        for version in offers.upstreams(name)
+    ]
+    built = [_BUILT.match(version) for name in _CUDNN_8 for version in offers.versions(name)]
+    cudnn += [(match["version"], match["major"]) for match in built if match]
+    built = [_BUILT.match(version) for version in offers.versions(_NCCL[manager])]
+    nccl = [(match["version"], match["major"]) for match in built if match]
+    return candidates(cuda=cuda, cudnn=cudnn, nccl=nccl)
+
+
 def library_packages(context: Context, stack: Stack, manager: Manager) -> dict[str, Any]:
     """Return toolkit, cuDNN and NCCL as packages, unless they are to come as wheels."""
-    if context.settings.cuda_from == "wheels" or context.settings.python_adopt or stack.cuda is None:
+    if not _as_packages(context) or stack.cuda is None:
         return {}
+    offers = context.offers
     minor = cuda_minor(stack.cuda.version)
-    toolkit = f"cuda-toolkit-{minor.replace('.', '-')}"
     fields: dict[str, Any] = {
-        "cuda": (_at(context, toolkit, stack.cuda.version),),
+        "cuda": (offers.exact(f"cuda-toolkit-{minor.replace('.', '-')}", stack.cuda.version),),
         "cuda_roots": ({"version": minor, "path": f"/usr/local/cuda-{minor}"},),
         "cuda_default": minor,
     }
-    if stack.cudnn is not None:
+    if stack.cudnn is not None and _offered(context, "libcudnn*"):
         fields["cudnn"] = (_cudnn(context, stack.cudnn.version, stack.cudnn.cuda),)
-    if stack.nccl is not None:
-        fields["nccl"] = _nccl(context, stack.nccl.version, stack.nccl.cuda, manager)
+    if stack.nccl is not None and _offered(context, _NCCL[manager]):
+        fields["nccl"] = (_nccl(context, stack.nccl.version, stack.nccl.cuda, manager),)
     return fields
 
 
-def _at(context: Context, name: str, version: str) -> Package:
-    """Return the package at this version, or at the newest patch of the same minor that the repository offers."""
-    offers = context.offers
-    if offers.has(name, version) or not offers.has(name):
-        return offers.exact(name, version)
-    return offers.newest(name)
+def _as_packages(context: Context) -> bool:
+    settings = context.settings
+    if settings.cuda_from == "auto" and not _offered(context, "cuda-toolkit-[0-9]*"):
+        return False
+    return settings.cuda_from != "wheels" and not settings.python_adopt
+
+
+def _offered(context: Context, pattern: str) -> bool:
+    """Tell whether the repository has such a library at all, as far as somebody could look."""
+    return not context.offers.known or any(True for _name in context.offers.names(pattern))
 
 
 def _cudnn(context: Context, version: str, cuda: str) -> Package:
+    major = cuda.partition(".")[0]
     if nv(version).major >= 9:
-        return _at(context, f"libcudnn{nv(version).major}-cuda-{cuda.partition('.')[0]}", version)
-    name = f"libcudnn{nv(version).major}"
-    return context.offers.matching(name, f"{version}-*+cuda{cuda}") or Package(name=name, version=f"{version}-*+cuda*")
+        return context.offers.exact(f"libcudnn{nv(version).major}-cuda-{major}", version)
+    name, pattern = f"libcudnn{nv(version).major}", f"{version}-*+cuda{major}.*"
+    return context.offers.matching(name, pattern) or Package(name=name, version=pattern)
 
 
-def _nccl(context: Context, version: str, cuda: str, manager: Manager) -> tuple[Package, ...]:
-    name, major = "libnccl2" if manager == "apt" else "libnccl", cuda.partition(".")[0]
-    for pattern in (f"{version}-*+cuda{cuda_minor(cuda)}*", f"{version}-*+cuda{major}.*", f"*+cuda{major}.*"):
+def _nccl(context: Context, version: str, cuda: str, manager: Manager) -> Package:
+    name, minor = _NCCL[manager], cuda_minor(cuda)
+    for pattern in (f"{version}-*+cuda{minor}*", f"{version}-*+cuda{minor.partition('.')[0]}.*"):
         if found := context.offers.matching(name, pattern):
-            return (found,)
-    return (Package(name=name, version=f"{version}-*+cuda{cuda_minor(cuda)}*"),)
+            return found
+    return Package(name=name, version=f"{version}-*+cuda{minor}*")

@@ -13,19 +13,22 @@ from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
 from gpusetup.plan.packages.base import Context, DriverPackages
-from gpusetup.plan.packages.nvidia import fabric_names, library_packages, nvidia_sources
+from gpusetup.plan.packages.nvidia import fabric_names, library_candidates, library_packages, nvidia_sources
 
 if TYPE_CHECKING:
+    from gpusetup.model.request import LibraryCandidates
     from gpusetup.model.stack import DriverChoice, Stack
 
 __all__ = ["NvidiaDebian", "NvidiaUbuntu"]
 
-PINNING_FROM = 590
 _HELD = (
     "nvidia-*", "libnvidia-*", "libcuda1", "libnvsdm*", "cuda-drivers*", "xserver-xorg-video-nvidia*",
     "firmware-nvidia-*",
 )  # fmt: skip
-_COMMON = ("cuda-toolkit-*", "libcudnn*-cuda-*", "libnccl2", "libnccl-dev", "nvidia-fabricmanager*", "libnvidia-nscq*")
+_COMMON = (
+    "cuda-toolkit-*", "libcudnn*-cuda-*", "libcudnn8", "libnccl2", "libnccl-dev", "nvidia-fabricmanager*",
+    "libnvidia-nscq*",
+)  # fmt: skip
 
 
 class NvidiaUbuntu:
@@ -63,7 +66,8 @@ class NvidiaUbuntu:
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Compute packages without a desktop; the metapackage where nobody could look what is offered."""
         offers, branch, version = context.offers, int(choice.branch), choice.version
-        suffix = f"-{branch}" if branch < PINNING_FROM else ""
+        named = branch < context.names.driver_plain_from
+        suffix = f"-{branch}" if named else ""
         flavour = "-open" if choice.module == "open" else ""
         dkms = f"nvidia-dkms{suffix}{flavour}"
         names = [
@@ -79,7 +83,7 @@ class NvidiaUbuntu:
         else:
             names = [f"nvidia-open{suffix}" if choice.module == "open" else f"cuda-drivers{suffix}"]
         packages = [offers.exact(name, version) for name in names]
-        if branch >= PINNING_FROM:
+        if not named:
             packages.insert(0, _pinning(context, choice))
         other = "" if flavour else "-open"
         stems = ("nvidia-dkms", "nvidia-driver", "nvidia-headless", "nvidia-headless-no-dkms")
@@ -93,6 +97,10 @@ class NvidiaUbuntu:
             may_remove=_HELD,
             hold=_HELD,
         )
+
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+        """What this repository has of them."""
+        return library_candidates(context, "apt")
 
     def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
         """Toolkit, cuDNN and NCCL as system packages."""
@@ -135,7 +143,7 @@ class NvidiaDebian:
         """The compute set: module and nvidia-driver-cuda."""
         names = [_DEBIAN_MODULES[choice.module], "nvidia-driver-cuda"]
         packages = [context.offers.exact(name, choice.version) for name in names]
-        if int(choice.branch) >= PINNING_FROM:
+        if int(choice.branch) >= context.names.driver_plain_from:
             packages.insert(0, _pinning(context, choice))
         other: ModuleFlavour = "proprietary" if choice.module == "open" else "open"
         return DriverPackages(
@@ -146,6 +154,10 @@ class NvidiaDebian:
             may_remove=_HELD,
             hold=_HELD,
         )
+
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+        """What this repository has of them."""
+        return library_candidates(context, "apt")
 
     def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
         """Toolkit, cuDNN and NCCL as system packages."""

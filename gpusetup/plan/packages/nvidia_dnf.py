@@ -8,9 +8,10 @@ from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
 from gpusetup.plan.packages.base import Context, DriverPackages
-from gpusetup.plan.packages.nvidia import fabric_names, library_packages, nvidia_sources
+from gpusetup.plan.packages.nvidia import fabric_names, library_candidates, library_packages, nvidia_sources
 
 if TYPE_CHECKING:
+    from gpusetup.model.request import LibraryCandidates
     from gpusetup.model.stack import DriverChoice, Stack
 
 __all__ = ["NvidiaDnf"]
@@ -43,7 +44,7 @@ class NvidiaDnf:
         """Kernel modules, user space, and the libraries."""
         return (
             *_MODULES.values(), "nvidia-open*", "cuda-drivers*", "nvidia-driver-cuda", "nvidia-persistenced",
-            "nvidia-fabric*manager*", "libnvidia-nscq*", "cuda-toolkit-*", "libcudnn*-cuda-*", "libnccl",
+            "nvidia-fabric*manager*", "libnvidia-nscq*", "cuda-toolkit-*", "libcudnn*-cuda-*", "libcudnn8", "libnccl",
             f"kernel-devel-{context.facts.kernel.next}", "dkms",
         )  # fmt: skip
 
@@ -81,6 +82,10 @@ class NvidiaDnf:
             may_remove=_HELD,
             hold=_HELD,
         )
+
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+        """What this repository has of them."""
+        return library_candidates(context, "dnf")
 
     def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
         """Toolkit, cuDNN and NCCL as system packages."""

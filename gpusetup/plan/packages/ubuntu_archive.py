@@ -11,6 +11,7 @@ from gpusetup.plan.offers import newest_first
 from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources
 
 if TYPE_CHECKING:
+    from gpusetup.model.request import LibraryCandidates
     from gpusetup.model.stack import DriverChoice, Stack
 
 __all__ = ["UbuntuArchive"]
@@ -74,9 +75,8 @@ class UbuntuArchive:
         fabric: tuple[Package, ...] = ()
         if context.facts.nvswitch is not None:
             branch = int(choice.branch)
-            stem = (
-                "nvidia-fabricmanager" if branch >= 580 and offers.has("nvidia-fabricmanager", choice.version) else ""
-            )
+            plain = branch >= context.names.fabric_plain_from and offers.has("nvidia-fabricmanager", choice.version)
+            stem = "nvidia-fabricmanager" if plain else ""
             fabric = (offers.exact(stem or f"nvidia-fabricmanager-{choice.branch}", choice.version),)
         return DriverPackages(
             packages=(*modules, *(offers.exact(name, choice.version) for name in names)),
@@ -87,6 +87,10 @@ class UbuntuArchive:
             hold=_HELD,
             prebuilt=prebuilt,
         )
+
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:  # noqa: ARG002 - one interface for all
+        """None of them comes from here."""
+        return ()
 
     def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:  # noqa: ARG002 - one interface for all
         """The archive's toolkit is years old: libraries come as wheels."""

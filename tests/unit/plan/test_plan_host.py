@@ -140,6 +140,64 @@ def test_libraries_come_from_the_same_repository_and_python_from_the_index(plann
     assert requirement.startswith(plan.stack.cupy.package + "==")
 
 
+def only(answer, *leaving_out):
+    """An answer without the packages whose names begin like this."""
+    kept = {name: offers for name, offers in answer["candidates"].items() if not name.startswith(leaving_out)}
+    return {**answer, "candidates": kept}
+
+
+def test_libraries_are_ones_that_the_repository_really_has(planner, host, nvidia_ubuntu):
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    every = planned(planner, facts, Settings(), nvidia_ubuntu)
+    newest = every.variables["gpu_cuda_packages"][0]["name"]
+    older = planned(planner, facts, Settings(), only(nvidia_ubuntu, newest))
+    assert nv(older.stack.cuda.version) < nv(every.stack.cuda.version)
+    for plan in (every, older):
+        for group in ("cuda", "cudnn", "nccl"):
+            (package,) = plan.variables[f"gpu_{group}_packages"]
+            offered = [item["version"] for item in nvidia_ubuntu["candidates"][package["name"]]]
+            assert package["version"] in offered
+            assert package["version"].startswith(getattr(plan.stack, group).version)
+
+
+def test_a_repository_without_a_toolkit_that_fits_leaves_it_to_wheels(planner, host, nvidia_ubuntu):
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    settings = Settings(
+        requirements=(Requirement(component="cuda", specifier="==12.8.0"), Requirement(component="cupy"))
+    )
+    plan = planned(planner, facts, settings, nvidia_ubuntu)
+    assert plan.stack.cuda.version.startswith("12.8.0")
+    assert plan.variables["gpu_cuda_packages"] == []
+    assert any(line.startswith("cuda-toolkit==12.8.0") for line in plan.variables["gpu_python_requirements"])
+
+    strict = planned(planner, facts, msgspec.structs.replace(settings, cuda_from="packages"), nvidia_ubuntu)
+    (refusal,) = strict.refusals
+    assert "this host's repositories offer only CUDA" in refusal.message + refusal.note
+    assert "gpusetup_cuda_from=wheels" in refusal.hint
+
+
+def test_a_library_without_package_or_python_is_refused(planner, host, nvidia_ubuntu):
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    settings = Settings(requirements=tuple(Requirement(component=name) for name in ("driver", "cuda", "nccl")))
+    assert planned(planner, facts, settings, nvidia_ubuntu).state == "change"
+    plan = planned(planner, facts, settings, only(nvidia_ubuntu, "libnccl"))
+    assert [refusal.reference for refusal in plan.refusals] == ["GS-333"]
+    assert "nccl" in plan.refusals[0].message
+
+
+def test_debians_own_toolkit_decides_the_cuda(planner, host, debian12_archive):
+    facts = host("debian12-t4-open", driver=None)
+    settings = Settings(source="distro", cuda_from="packages")
+    plan = planned(planner, facts, settings, debian12_archive)
+    assert plan.stack.cuda.version == "11.8.0"
+    assert plan.stack.cupy.package == "cupy-cuda11x"
+    assert plan.variables["gpu_cuda_packages"] == [
+        {"name": "nvidia-cuda-toolkit", "version": "11.8.89~11.8.0-5~deb12u1"}
+    ]
+    lines = plan.variables["gpu_python_requirements"]
+    assert [line.partition("==")[0] for line in lines] == ["cupy-cuda11x", "nvidia-cudnn-cu11", "nvidia-nccl-cu11"]
+
+
 def test_no_kernel_key_is_trusted_without_its_full_fingerprint(planner, host, nvidia_ubuntu):
     plan = planned(planner, host("ubuntu24.04-rtx4090-open", driver=None), DRIVER, nvidia_ubuntu)
     (source,) = plan.variables["gpu_repo_sources"]
