@@ -1,4 +1,4 @@
-"""Device memory and host link bandwidth of one GPU, in decimal GB/s, two passes each."""
+"""Device memory and host link bandwidth of one GPU, in decimal GB/s, two passes each, more where they disagree."""
 
 import os
 
@@ -7,7 +7,14 @@ from cupy.cuda import runtime
 
 from gpu import free_bytes
 
-PASSES = 2
+PASSES, MOST, AGREE = 2, 5, 0.97  # neighbours on a shared host disturb a pass now and then
+
+
+def _passes(measure):
+    found = [measure() for _ in range(PASSES)]
+    while sorted(found)[-2] < AGREE * max(found) and len(found) < MOST:
+        found.append(measure())
+    return found
 
 
 def memory(state, request):
@@ -28,10 +35,10 @@ def memory(state, request):
                        numpy.uint64(count // 4), exact=True)
 
         copy()
-        copies = [2 * size / gpu.seconds(copy, times) / 1e9 for _ in range(PASSES)]
+        copies = _passes(lambda: 2 * size / gpu.seconds(copy, times) / 1e9)
         runtime.memsetAsync(a, 0xFF, size, gpu.stream.ptr)
         triad()
-        triads = [3 * size / gpu.seconds(triad, times) / 1e9 for _ in range(PASSES)]
+        triads = _passes(lambda: 3 * size / gpu.seconds(triad, times) / 1e9)
         gpu.launch("count_wrong_triad", count, numpy.uint64(a), numpy.uint64(count), numpy.float32(2), numpy.float32(3),
                    numpy.float32(0.5), numpy.uint64(counters.at(0)))
         wrong = counters.read()[0]
@@ -72,10 +79,10 @@ def _one_node(gpu, size, words, times):
 
             gpu.launch("fill", words, numpy.uint64(device), numpy.uint64(words), numpy.uint64(size))
             to_host()
-            down = [size / gpu.seconds(to_host, times) / 1e9 for _ in range(PASSES)]
+            down = _passes(lambda: size / gpu.seconds(to_host, times) / 1e9)
             runtime.memsetAsync(device, 0, size, gpu.stream.ptr)
             to_device()
-            up = [size / gpu.seconds(to_device, times) / 1e9 for _ in range(PASSES)]
+            up = _passes(lambda: size / gpu.seconds(to_device, times) / 1e9)
             gpu.launch("count_wrong", words, numpy.uint64(device), numpy.uint64(words), numpy.uint64(size),
                        numpy.uint64(counters.at(0)), numpy.uint64(counters.at(1)))
             wrong = counters.read()[0]

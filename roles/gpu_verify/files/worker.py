@@ -60,6 +60,8 @@ def serve(stream_in, stream_out):
         started = time.time()
         try:
             module, function = WORK[request["do"]]
+            if "gpu" in state:
+                state["gpu"].device.use()  # the peer matrix before it went round all devices
             answer = getattr(importlib.import_module(module), function)(state, request)
         except BaseException as failure:
             answer = explain(failure)

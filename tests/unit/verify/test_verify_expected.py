@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from statistics import mean
 
@@ -124,6 +125,17 @@ def test_our_checks_reach_what_the_reference_tools_reach():
     assert found["p2p.read"].measured >= 0.97 * mean(_nvbandwidth("device_to_device_memcpy_read_ce"))
     assert found["memory.copy"].measured >= 0.97 * 2 * mean(_nvbandwidth("device_local_copy"))
     assert found["pcie.h2d"].measured >= 0.97 * mean(_nvbandwidth("host_to_device_memcpy_ce"))
+
+
+def test_another_gpu_is_judged_by_its_own_figures_and_measured_as_plain_programs_measure_it():
+    """Two H100: the expectations come from bus width, clock and links, not from a list of machines."""
+    plain = json.loads((TOOLS / "plain_h100_2.json").read_text(encoding="utf-8"))
+    found = results(captured("h100-x2-full"))
+    assert {result.verdict for result in found.values()} == {"pass", "skip", "unsupported"}
+    measured = {name: result.measured for name, result in found.items()}
+    assert found["memory.copy"].expected < 3_352  # the datasheet's peak of this memory, in GB/s
+    for name, figure in plain["figures"].items():
+        assert measured[name] >= 0.97 * figure, name
 
 
 def test_the_data_cites_its_sources():

@@ -9,7 +9,18 @@ from gpusetup.verify.machine import Wanted
 from tests.unit.verify.verify_documents import captured, differences, results, verdicts
 
 
-@pytest.mark.parametrize("name", ["h200-x1-smoke", "h200-x1-full", "h200-x1-stress", "h200-x2-full", "h200-x4-full"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "h200-x1-smoke",
+        "h200-x1-full",
+        "h200-x1-stress",
+        "h200-x2-full",
+        "h200-x4-full",
+        "h100-x2-full",
+        "h100-x2-stress",
+    ],
+)
 def test_real_runs_pass(name):
     found = results(captured(name))
     assert [result.id for result in found.values() if result.verdict == "fail"] == []
@@ -362,6 +373,18 @@ def test_heat_under_load():
     healthy, broken = captured("h200-x1-stress"), captured("h200-x1-stress")
     broken["sections"]["stress"]["samples"][-1]["rows"][0]["reasons"] = "0x0000000000000040"
     assert differences(healthy, broken) == {"stress.thermal": "fail"}
+
+
+@pytest.mark.parametrize(
+    ("clock", "reasons", "verdict"),
+    [("1320", "0x4", "pass"), ("1320", "0x0", "warn"), ("900", "0x4", "warn"), ("1965", "0x0", "pass")],
+)
+def test_clocks_may_fall_further_at_the_power_limit(clock, reasons, verdict):
+    document = captured("h200-x1-stress")
+    for sample in document["sections"]["stress"]["samples"]:
+        sample["rows"][0] |= {"clocks.sm": clock, "reasons": reasons}
+    document["sections"]["stress"]["samples"][0]["rows"][0]["clocks.sm"] = "345"  # one sample between two products
+    assert verdicts(document)["stress.thermal"] == verdict
 
 
 def test_an_error_that_came_with_the_load():

@@ -1,13 +1,14 @@
 """Under load the GPUs keep cool enough: no thermal slowdown, no power brake, clocks above a floor.
 
 Sampled every five seconds. Reaching the power limit is what a loaded GPU does; slowing down for heat, or the power
-brake, is a fail. Clocks that fall far below the highest one are a warning.
+brake, is a fail. Clocks far below the highest one are a warning; at the power limit they may fall further before that.
 
 To do: fans, air flow, dust, power supply; neighbours that stay cooler show where.
 """
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Curve, Curves, Item
@@ -25,6 +26,7 @@ BITS = {
     0x40: "hardware thermal slowdown",
     0x80: "power brake",
 }
+POWER_LIMIT = 0x04
 
 
 def _number(text: str | None) -> float | None:
@@ -60,7 +62,8 @@ def judge(machine: Machine) -> Finding:
             seen |= int(reasons, 16) if reasons.startswith("0x") else 0
         named = [text for bit, text in BITS.items() if seen & bit]
         clocks = [clock for _, row in rows if (clock := _number(row.get("clocks.sm")))]
-        highest, floor = gpu.number("max_clocks/sm_clock"), setting("stress_slowdown_warn")
+        highest = gpu.number("max_clocks/sm_clock")
+        floor = setting("stress_power_limit_warn" if seen & POWER_LIMIT else "stress_slowdown_warn")
         hottest = max((value for _, row in rows if (value := _number(row.get("temperature.gpu")))), default=0.0)
         temperatures.append(
             Curve(
@@ -80,13 +83,14 @@ def judge(machine: Machine) -> Finding:
                     subject=gpu.label, verdict="fail", text=f"{', '.join(named)} at {hottest:.0f} °C", measured=hottest
                 )
             )
-        elif clocks and highest and min(clocks) < floor * highest:
+        elif clocks and highest and median(clocks) < floor * highest:
+            why = "at its power limit" if seen & POWER_LIMIT else "without a thermal reason"
             items.append(
                 Item(
                     subject=gpu.label,
                     verdict="warn",
-                    text=f"clock fell to {min(clocks):.0f} of {highest:.0f} MHz without a thermal reason (power limit)",
-                    measured=min(clocks),
+                    text=f"clock fell to {median(clocks):.0f} of {highest:.0f} MHz {why}",
+                    measured=median(clocks),
                     expected=highest,
                     limit=round(floor * highest),
                 )
