@@ -47,11 +47,16 @@ def dress(root: Path, spec: HostSpec) -> None:
     captures.write(captures.MACHINES[spec.machine], root / SIMULATED_ROOT.lstrip("/"))
 
 
-def _keys(root: Path) -> None:
+def ssh_key() -> None:
+    """The key that opens every lab host, made once."""
     with locked("ssh-key"):
         if not SSH_KEY.exists():
             SSH_KEY.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpusetup-lab", "-f", SSH_KEY])
+
+
+def _keys(root: Path) -> None:
+    ssh_key()
     run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab-host", "-f", root / "etc/ssh/ssh_host_ed25519_key"])
     for user, home in USERS.items():
         folder = root / home / ".ssh"

@@ -13,12 +13,16 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import DEVNULL, CompletedProcess, Popen
+from typing import TYPE_CHECKING
 
 from tests.lab import dress, network
 from tests.lab.flavours import FLAVOURS
 from tests.lab.places import HOSTS, KNOWN_HOSTS, SSH_KEY, LabError, locked
 from tests.lab.process import run
 from tests.lab.roots import ROOTS
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 CGROUPS = [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")]
 
@@ -65,8 +69,8 @@ class Host:
     # -- life -----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, spec: HostSpec) -> Host:
-        """Make it and switch it on; one of that name must not exist."""
+    def reserve(cls, spec: HostSpec) -> Self:
+        """Give it its name, its address and its folder; one of that name must not exist."""
         with locked("addresses"):
             taken = {known.address for known in cls.all_specs()}
             if any(known.name == spec.name for known in cls.all_specs()):
@@ -81,11 +85,17 @@ class Host:
             host.folder.mkdir(parents=True)
             (host.folder / "host.new").write_text(json.dumps(dataclasses.asdict(spec)))
             (host.folder / "host.new").rename(host.folder / "host.json")
+        return host
+
+    @classmethod
+    def create(cls, spec: HostSpec) -> Host:
+        """Make it and switch it on."""
+        host = cls.reserve(spec)
         try:
             network.bridge_up()
             host._mount()
-            dress.dress(host.root, spec)
-            host._pin_host_key()
+            dress.dress(host.root, host.spec)
+            host.pin_host_key(host.path("/etc/ssh/ssh_host_ed25519_key.pub").read_text())
             host.power_on()
         except BaseException:
             host.destroy()
@@ -124,7 +134,7 @@ class Host:
                 [*scope, "sh", "-c", SUPERVISE, "gpusetup-lab", " ".join(map(str, groups)), str(self.folder / "lost"), *argv],
                 stdin=DEVNULL, stdout=console, stderr=console, start_new_session=True,
             )  # fmt: skip
-        (self.folder / "parent.pid").write_text(f"{parent.pid} {_started(parent.pid)}")
+        (self.folder / "parent.pid").write_text(f"{parent.pid} {started(parent.pid)}")
         if wait:
             self.wait()
 
@@ -298,9 +308,10 @@ class Host:
         others = ((number, mount) for number, mount in enumerate(sorted(self.spec.disks)) if mount != "/")
         return [f"--bind={self.folder / f'disk{number}'}:{mount}" for number, mount in others]
 
-    def _pin_host_key(self) -> None:
-        public = self.path("/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
-        (self.folder / "known_host").write_text(f"{self.address} {public[0]} {public[1]}\n")
+    def pin_host_key(self, public: str) -> None:
+        """From now on only a host that has this key is taken for it."""
+        kind, key = public.split()[:2]
+        (self.folder / "known_host").write_text(f"{self.address} {kind} {key}\n")
         _write_known_hosts()
 
     def _parent(self) -> int | None:
@@ -309,7 +320,7 @@ class Host:
             pid, started = (self.folder / "parent.pid").read_text().split()
         except (OSError, ValueError):
             return None
-        return int(pid) if _started(int(pid)) == started else None
+        return int(pid) if started(int(pid)) == started else None
 
     def _cgroups(self, *, make: bool = False) -> list[Path]:
         groups = []
@@ -372,7 +383,7 @@ def _mounts_under(folder: Path) -> list[str]:
     return [mount for mount in mounts if mount.startswith(f"{folder}/")]
 
 
-def _started(pid: int) -> str | None:
+def started(pid: int) -> str | None:
     """When the process started, in ticks; None when there is none, or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from typing import TYPE_CHECKING
 
 from tests.lab.places import LabError
 from tests.lab.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # program → the Debian or Ubuntu package that has it
 PROGRAMS = {
@@ -40,20 +44,21 @@ def why_not() -> str | None:
     return None
 
 
-def missing() -> list[str]:
+def missing(more: Mapping[str, str] | None = None) -> list[str]:
     """Packages to install before a lab can be built."""
-    packages = {package for program, package in PROGRAMS.items() if not shutil.which(program)}
+    programs = {**PROGRAMS, **(more or {})}
+    packages = {package for program, package in programs.items() if not shutil.which(program)}
     if not os.path.exists(DEBIAN_KEYRING):
         packages.add("debian-archive-keyring")
     return sorted(packages)
 
 
-def prepare() -> None:
-    """Install what is missing; a machine that cannot is told so in one sentence."""
+def prepare(more: Mapping[str, str] | None = None) -> None:
+    """Install what is missing, with the programs in MORE; a machine that cannot is told so in one sentence."""
     reason = why_not()
     if reason:
         raise LabError(reason)
-    packages = missing()
+    packages = missing(more)
     if not packages:
         return
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -64,5 +69,5 @@ def prepare() -> None:
         run(["apt-get", "install", *options, *packages], timeout=900, env=env)
     except LabError as error:
         raise LabError(f"{error}\n\nthe lab's tools could not be installed; {by_hand}") from None
-    if missing():
-        raise LabError(f"apt-get succeeded but {', '.join(missing())} are still absent; {by_hand}")
+    if missing(more):
+        raise LabError(f"apt-get succeeded but {', '.join(missing(more))} are still absent; {by_hand}")

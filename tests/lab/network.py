@@ -90,6 +90,14 @@ def plug_in(name: str, address: str) -> None:
         run(["ip", "-n", space, "link", "set", "lo", "up"])
 
 
+def plug_in_tap(address: str) -> None:
+    """The cable of a virtual machine, which brings its own network card."""
+    link = outer_link(address)
+    if not Path(f"/sys/class/net/{link}").exists():
+        run(["ip", "tuntap", "add", "dev", link, "mode", "tap"])
+        run(["ip", "link", "set", link, "master", BRIDGE, "up"])
+
+
 def unplug(name: str, address: str) -> None:
     run(["ip", "link", "delete", outer_link(address)], check=False)
     if Path(f"/run/netns/{namespace(name)}").exists():

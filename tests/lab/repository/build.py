@@ -115,6 +115,9 @@ def _build(digest: str) -> None:
     old = STATE / "repositories.old"
     shutil.rmtree(old, ignore_errors=True)
     if REPOSITORIES.exists():
+        for other in list(REPOSITORIES.iterdir()):  # what tests put beside the packages stays served
+            if not (new / other.name).exists():
+                other.rename(new / other.name)
         REPOSITORIES.rename(old)
     new.rename(REPOSITORIES)
     shutil.rmtree(old, ignore_errors=True)

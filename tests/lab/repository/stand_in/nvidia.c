@@ -1,9 +1,34 @@
-/* Lab stand-in for NVIDIA's kernel module: compiles against real headers, carries version and licence, drives nothing. */
+/* Lab stand-in for NVIDIA's kernel module: compiles against real headers, carries version and licence, drives nothing. Loaded,
+ * it says who it is in the same file as the real one. */
 #include <linux/init.h>
 #include <linux/module.h>
+#include <linux/proc_fs.h>
+#include <linux/seq_file.h>
 
-static int __init stand_in_init(void) { return 0; }
-static void __exit stand_in_exit(void) { }
+#define FOLDER "driver/nvidia"
+#define TITLE (sizeof("@LICENSE@") > sizeof("NVIDIA") ? "NVIDIA UNIX Open Kernel Module for x86_64" : "NVIDIA UNIX x86_64 Kernel Module")
+
+static const bool first = sizeof(KBUILD_MODNAME) == sizeof("nvidia");
+
+static int version_show(struct seq_file *file, void *unused)
+{
+	seq_printf(file, "NVRM version: %s  @VERSION@  Release Build  (lab@simulated)\nGCC version:  simulated\n", TITLE);
+	return 0;
+}
+
+static int __init stand_in_init(void)
+{
+	if (first && (!proc_mkdir(FOLDER, NULL) || !proc_create_single(FOLDER "/version", 0444, NULL, version_show)))
+		return -ENOMEM;
+	return 0;
+}
+
+static void __exit stand_in_exit(void)
+{
+	if (first)
+		remove_proc_subtree(FOLDER, NULL);
+}
+
 module_init(stand_in_init);
 module_exit(stand_in_exit);
 MODULE_LICENSE("@LICENSE@");
