@@ -317,10 +317,10 @@ class Host:
     def _parent(self) -> int | None:
         """The supervising shell, if it is still the process we started: a number may be used again."""
         try:
-            pid, started = (self.folder / "parent.pid").read_text().split()
+            pid, then = (self.folder / "parent.pid").read_text().split()
         except (OSError, ValueError):
             return None
-        return int(pid) if started(int(pid)) == started else None
+        return int(pid) if started(int(pid)) == then else None
 
     def _cgroups(self, *, make: bool = False) -> list[Path]:
         groups = []
