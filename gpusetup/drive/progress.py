@@ -102,21 +102,24 @@ class _LiveProgress:
 
     def _table(self, track: Track) -> RenderableType:
         from rich.table import Table
+        from rich.text import Text
 
         now = time.time()
-        grid = Table.grid(padding=(0, 2))
+        grid = Table.grid(padding=(0, 2), expand=True)
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         busy = [host for host in track.hosts.values() if host.task]
         failed = sum(1 for host in track.hosts.values() if host.failure)
-        grid.add_row(f"[bold]{self.phase}[/]", f"{len(track.hosts)} hosts, {len(busy)} busy, {failed} failed")
+        counts = f"{len(track.hosts)} hosts, {len(busy)} busy, {failed} failed"
+        grid.add_row(Text(self.phase, style="bold"), Text(counts))
         for host in busy[:_ROWS]:
-            grid.add_row(host.name, _doing(host, now))
+            grid.add_row(Text(host.name), Text(_doing(host, now)))
         if len(busy) > _ROWS:
             grid.add_row("…", f"and {len(busy) - _ROWS} more")
         return grid
 
 
 def _doing(host: HostProgress, now: float) -> str:
-    from rich.markup import escape
-
-    elapsed = f"{now - host.task_since:.0f} s"
-    return escape(f"{host.task}  {host.detail}  {elapsed}" if host.detail else f"{host.task}  {elapsed}")
+    """Say what a host does; the time comes first, for the end of a long line is cut off."""
+    elapsed = f"{now - host.task_since:4.0f} s"
+    return f"{elapsed}  {host.detail or host.task}"

@@ -58,6 +58,7 @@ class Root:
         """The unpacked root, built or unpacked first when needed."""
         with locked(f"root-{self.name}"):
             if not self._fresh():
+                print(f"lab: making the root file system {self.name}, a minute or two", file=sys.stderr, flush=True)
                 try:
                     self._build()
                 except LabError as error:

@@ -110,12 +110,16 @@ class Environment(object):
             files.write_atomically(path, "\n".join(self.request["requirements"]) + "\n", 0o600)
             argv = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off", "--no-cache-dir"]
             argv += ["--retries=3", "--timeout=60", "-r", path]
+            # Gigabytes are unpacked on the way: not in /tmp, which is memory on many systems.
+            self.env = dict(self.env, TMPDIR=os.path.join(self.folder, "tmp"))
+            os.mkdir(self.env["TMPDIR"], 0o700)
             if self.request["find_links"]:
                 argv += ["--no-index", "--find-links", self.request["find_links"]]
             self._run(argv, "check the pins, the index and the proxy; gpusetup lock --pip shows them")
             lacking = compare(python, pins(self.request["requirements"]), self.env)
             if lacking:
                 raise HostFailure("GS-485", "pip installed something else than asked", "", "; ".join(lacking))
+            shutil.rmtree(self.env["TMPDIR"])
         except HostFailure:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
@@ -126,6 +130,8 @@ class Environment(object):
         code, tail = process.stream(argv, self.env, self._line, log=self.log)
         if code:
             telling = [line for line in tail if line.startswith(("ERROR", "Error"))] or tail[-4:]
+            if any("No space left on device" in line for line in telling):
+                hint = "make room where {} is; CuPy with its CUDA libraries needs some 8 GB while it is made".format(self.path)
             raise HostFailure("GS-486", "the Python environment could not be made", self.path, " | ".join(telling)[-900:], hint)
 
     def _line(self, line):
