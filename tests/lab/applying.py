@@ -15,6 +15,14 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
+class Call:
+    """One execution of ssh or sftp."""
+
+    time: float
+    argv: str
+
+
+@dataclass(frozen=True)
 class Answer:
     """How a command ended."""
 
@@ -22,8 +30,12 @@ class Answer:
     out: str
     err: str
     seconds: float
-    operations: int
+    calls: tuple[Call, ...]
     """Executions of ssh and sftp."""
+
+    @property
+    def operations(self) -> int:
+        return len(self.calls)
 
     @property
     def document(self) -> dict[str, Any]:
@@ -54,9 +66,10 @@ def gpusetup(
         [sys.executable, "-m", "gpusetup", *map(str, words)],
         cwd=REPOSITORY, env=env, capture_output=True, text=True, timeout=timeout, input=stdin, check=False,
     )  # fmt: skip
-    return Answer(
-        done.returncode, done.stdout, done.stderr, time.monotonic() - started, len(log.read_text().splitlines())
-    )
+    seconds = time.monotonic() - started
+    lines = (line.partition(" ") for line in log.read_text().splitlines())
+    calls = tuple(Call(float(when), argv) for when, _, argv in lines)
+    return Answer(done.returncode, done.stdout, done.stderr, seconds, calls)
 
 
 def apply(folder: Path, inventory: Path, *words: str | Path, **keywords: Any) -> Answer:
@@ -65,6 +78,9 @@ def apply(folder: Path, inventory: Path, *words: str | Path, **keywords: Any) ->
 
 def _counter(folder: Path) -> Path:
     script = folder / "counted-ssh"
-    script.write_text(f'#!/bin/sh\necho x >>"{folder}/operations"\nexec ssh "$@"\n')
+    # The command itself may be of many lines; of the arguments the first one is kept, which names the host.
+    script.write_text(
+        f'#!/bin/bash\nwords="$*"\necho "$EPOCHREALTIME ${{words%%$\'\\n\'*}}" >>"{folder}/operations"\nexec ssh "$@"\n'
+    )
     script.chmod(0o755)
     return script
