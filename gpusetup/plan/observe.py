@@ -171,12 +171,27 @@ def _driver_reason(facts: HostFacts, driver: DriverChoice | None) -> str:
 
 
 def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
-    names = {package.name for package in (*packages.driver, *packages.fabric)}
-    names |= {name for name in (facts.state or {}).get("holds") or () if name in facts.packages.installed}
-    lacking = [name for name in sorted(names) if name not in facts.packages.held]
-    if lacking:
-        why = "an unattended upgrade must not move libraries under a loaded module"
+    installed, held = facts.packages.installed, set(facts.packages.held)
+    named = {package.name for package in (*packages.driver, *packages.fabric)}
+    recorded = {name for name in (facts.state or {}).get("holds") or () if name in installed}
+    wanted = {package.name for package in packages.wanted()}
+    obsolete = {name for name in recorded - wanted if not _matches(name, packages.hold)}
+    kernel = {name for name in installed if _is_kernel(name) and _matches(name, packages.hold)}
+    why = "an unattended upgrade must not move libraries under a loaded module"
+    if (named | recorded) - obsolete - kernel - held:
         yield _action("hold", "driver", "the driver and everything that belongs to it", why)
+    if kernel - held:
+        yield _action("hold", "kernel", "the kernel and what brings the next one", "gpusetup_hold_kernel asks for it")
+    if obsolete & held:
+        yield _action("hold", "release", f"no longer {' '.join(sorted(obsolete & held))}", "nobody asks for it now")
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name.partition(":")[0], pattern) for pattern in patterns)
+
+
+def _is_kernel(name: str) -> bool:
+    return name.startswith(("linux-", "kernel")) and "nvidia" not in name
 
 
 def _module(facts: HostFacts, driver: DriverChoice) -> Iterator[Action]:

@@ -21,6 +21,14 @@ __all__ = ["has_python", "manages_driver", "needs_packages", "wanted_of"]
 
 _FABRIC = ("nvidia-fabricmanager", "nvidia-fabricmanager-[0-9]*", "libnvidia-nscq", "libnvidia-nscq-[0-9]*")
 """Of another branch they conflict with nothing, so they would stay beside the new driver."""
+KERNEL_PACKAGES = {
+    "apt": (
+        "linux-image*", "linux-headers*", "linux-modules*", "linux-generic*", "linux-virtual*", "linux-cloud*",
+        "linux-aws*", "linux-azure*", "linux-gcp*", "linux-oracle*",
+    ),
+    "dnf": ("kernel", "kernel-core*", "kernel-modules*", "kernel-devel*", "kernel-uek*", "kernel6*"),
+}  # fmt: skip
+"""The kernel itself and the metapackages by which the next one comes."""
 _PIN_PRIORITY = 1001
 """Above 1000 apt goes down to the pinned version too."""
 
@@ -61,7 +69,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 "streams": driver.streams,
                 "remove": (*driver.remove, *(_FABRIC if context.facts.nvswitch is not None else ())),
                 "may_remove": driver.may_remove,
-                "hold": driver.hold,
+                "hold": (*driver.hold, *(KERNEL_PACKAGES[family.manager] if settings.hold_kernel else ())),
             }
             if family.manager == "apt":
                 fields["pins"] = (_pin(driver.hold, stack.driver.version),)

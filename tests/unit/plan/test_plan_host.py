@@ -290,3 +290,25 @@ def test_a_service_that_is_enabled_needs_no_change(planner, host, nvidia_ubuntu)
     assert "service-nvidia-fabricmanager" not in services(fabricmanager=unit)
     off = msgspec.structs.replace(unit, enabled="disabled")
     assert "service-nvidia-fabricmanager" in services(fabricmanager=off)
+
+
+def test_the_kernel_is_held_on_request_and_freed_again(planner, host, debian12_archive):
+    wish = msgspec.structs.replace(DISTRO, hold_kernel=True)
+    facts = host("debian12-t4-open", driver=None)
+    kernel = {"linux-image-amd64": "6.1.170-1", "linux-headers-amd64": "6.1.170-1"}
+    there = msgspec.structs.replace(facts.packages, installed=facts.packages.installed | kernel, held=())
+    facts = msgspec.structs.replace(facts, packages=there)
+    plan = planned(planner, facts, wish, debian12_archive)
+    assert "hold-kernel" in [action.id for action in plan.actions]
+    assert {"linux-image*", "linux-headers*"} <= set(plan.variables["gpu_packages_hold"])
+    assert not [name for pin in plan.variables["gpu_repo_pins"] for name in pin["packages"] if "linux" in name]
+
+    without = planned(planner, facts, DISTRO, debian12_archive)
+    assert "hold-kernel" not in [action.id for action in without.actions]
+    held = msgspec.structs.replace(there, held=tuple(kernel))
+    facts = msgspec.structs.replace(facts, packages=held, state={"holds": sorted(kernel)})
+    freed = next(
+        item for item in planned(planner, facts, DISTRO, debian12_archive).actions if item.id == "hold-release"
+    )
+    assert "linux-image-amd64" in freed.what
+    assert "hold-release" not in [item.id for item in planned(planner, facts, wish, debian12_archive).actions]
