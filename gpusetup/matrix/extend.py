@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from gpusetup.model.release import MatrixFile
+    from gpusetup.model.record import MatrixFile
 
 __all__ = ["complete", "extended"]
 

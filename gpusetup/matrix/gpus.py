@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import Architecture, Gpu
+    from gpusetup.model.platforms import Gpu
+    from gpusetup.model.release import Architecture
 
 __all__ = ["GpuKind", "find_gpu", "gpu_by_id", "kind_of"]
 

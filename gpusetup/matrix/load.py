@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 
 from gpusetup.errors import BadInputError
-from gpusetup.model import release as model
+from gpusetup.model import platforms, record, release
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "Matrix", "canonical", "load_file", "matrix", "struct_of"]
 
-FILES: dict[str, type[model.MatrixFile]] = {
-    "driver": model.DriverFile,
-    "cuda": model.CudaFile,
-    "cudnn": model.CudnnFile,
-    "nccl": model.NcclFile,
-    "torch": model.TorchFile,
-    "cupy": model.CupyFile,
-    "tensorflow": model.TensorflowFile,
-    "jax": model.JaxFile,
-    "gpus": model.GpuFile,
-    "os": model.OsFile,
-    "forward_compat": model.ForwardFile,
-    "vgpu": model.VgpuFile,
+FILES: dict[str, type[record.MatrixFile]] = {
+    "driver": release.DriverFile,
+    "cuda": release.CudaFile,
+    "cudnn": release.CudnnFile,
+    "nccl": release.NcclFile,
+    "torch": release.TorchFile,
+    "cupy": release.CupyFile,
+    "tensorflow": release.TensorflowFile,
+    "jax": release.JaxFile,
+    "gpus": platforms.GpuFile,
+    "os": platforms.OsFile,
+    "forward_compat": release.ForwardFile,
+    "vgpu": platforms.VgpuFile,
 }
 NAMES = (*FILES, "repos", "kernel_pairs")
 """Every component; package names and known-bad kernels are apart because only plans read them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
 
-File = TypeVar("File", bound=model.MatrixFile)
+File = TypeVar("File", bound=record.MatrixFile)
 
 
-def struct_of(name: str) -> type[model.MatrixFile]:
+def struct_of(name: str) -> type[record.MatrixFile]:
     """Return the type of a component's file."""
     if name in FILES:
         return FILES[name]
@@ -75,7 +75,7 @@ def _bytes(name: str, path: str | Path) -> bytes:
         raise BadInputError("GS-203", f"cannot read {path}: {error.strerror}", path=str(path)) from error
 
 
-def load_file(name: str, path: str | Path, base: model.MatrixFile | None = None) -> model.MatrixFile:
+def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None) -> record.MatrixFile:
     """Decode one component's file; a wrong field is bad input with the path of the field.
 
     With a base, the file holds only what is added to it.
@@ -144,64 +144,64 @@ class Matrix:
         return loaded
 
     @cached_property
-    def driver(self) -> model.DriverFile:
+    def driver(self) -> release.DriverFile:
         """Driver branches, versions and architectures."""
-        return self._load("driver", model.DriverFile)
+        return self._load("driver", release.DriverFile)
 
     @cached_property
-    def cuda(self) -> model.CudaFile:
+    def cuda(self) -> release.CudaFile:
         """CUDA toolkits."""
-        return self._load("cuda", model.CudaFile)
+        return self._load("cuda", release.CudaFile)
 
     @cached_property
-    def cudnn(self) -> model.CudnnFile:
+    def cudnn(self) -> release.CudnnFile:
         """Releases of cuDNN and their support rows."""
-        return self._load("cudnn", model.CudnnFile)
+        return self._load("cudnn", release.CudnnFile)
 
     @cached_property
-    def nccl(self) -> model.NcclFile:
+    def nccl(self) -> release.NcclFile:
         """Releases of NCCL and their builds."""
-        return self._load("nccl", model.NcclFile)
+        return self._load("nccl", release.NcclFile)
 
     @cached_property
-    def torch(self) -> model.TorchFile:
+    def torch(self) -> release.TorchFile:
         """Releases of PyTorch and their builds."""
-        return self._load("torch", model.TorchFile)
+        return self._load("torch", release.TorchFile)
 
     @cached_property
-    def cupy(self) -> model.CupyFile:
+    def cupy(self) -> release.CupyFile:
         """CuPy wheels."""
-        return self._load("cupy", model.CupyFile)
+        return self._load("cupy", release.CupyFile)
 
     @cached_property
-    def tensorflow(self) -> model.TensorflowFile:
+    def tensorflow(self) -> release.TensorflowFile:
         """Releases of TensorFlow."""
-        return self._load("tensorflow", model.TensorflowFile)
+        return self._load("tensorflow", release.TensorflowFile)
 
     @cached_property
-    def jax(self) -> model.JaxFile:
+    def jax(self) -> release.JaxFile:
         """Releases of JAX per CUDA major."""
-        return self._load("jax", model.JaxFile)
+        return self._load("jax", release.JaxFile)
 
     @cached_property
-    def gpus(self) -> model.GpuFile:
+    def gpus(self) -> platforms.GpuFile:
         """GPU products."""
-        return self._load("gpus", model.GpuFile)
+        return self._load("gpus", platforms.GpuFile)
 
     @cached_property
-    def os(self) -> model.OsFile:
+    def os(self) -> platforms.OsFile:
         """Distributions."""
-        return self._load("os", model.OsFile)
+        return self._load("os", platforms.OsFile)
 
     @cached_property
-    def forward_compat(self) -> model.ForwardFile:
+    def forward_compat(self) -> release.ForwardFile:
         """Packages that let a newer CUDA stand on an older driver."""
-        return self._load("forward_compat", model.ForwardFile)
+        return self._load("forward_compat", release.ForwardFile)
 
     @cached_property
-    def vgpu(self) -> model.VgpuFile:
+    def vgpu(self) -> platforms.VgpuFile:
         """Branches of vGPU software."""
-        return self._load("vgpu", model.VgpuFile)
+        return self._load("vgpu", platforms.VgpuFile)
 
     @cached_property
     def repos(self) -> ReposFile:
@@ -213,7 +213,7 @@ class Matrix:
         """Drivers that are known to fail with a kernel."""
         return self._load("kernel_pairs", cast("type[KernelPairsFile]", struct_of("kernel_pairs")))
 
-    def files(self) -> Iterator[tuple[str, model.MatrixFile]]:
+    def files(self) -> Iterator[tuple[str, record.MatrixFile]]:
         """Load and return every component's file."""
         for name in NAMES:
             yield name, getattr(self, name)

@@ -7,7 +7,9 @@ from os.path import basename
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
-from gpusetup.model import release as model
+from gpusetup.model.platforms import GpuFile
+from gpusetup.model.record import MatrixFile, Record
+from gpusetup.model.release import CudaFile, DriverFile, TorchFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +22,7 @@ Dangling = tuple[str, str]
 """The path of the field, and what it names in vain."""
 
 
-def check_references(matrix: Matrix, file: model.MatrixFile, path: str) -> None:
+def check_references(matrix: Matrix, file: MatrixFile, path: str) -> None:
     """Raise for the first field that names what is not there."""
     for field, what in (*_day(file), *_sources(file), *_inside(file), *_across(matrix, file)):
         raise BadInputError(
@@ -31,54 +33,54 @@ def check_references(matrix: Matrix, file: model.MatrixFile, path: str) -> None:
         )
 
 
-def _day(file: model.MatrixFile) -> Iterator[Dangling]:
+def _day(file: MatrixFile) -> Iterator[Dangling]:
     try:
         dt.date.fromisoformat(file.date)
     except ValueError:
         yield "date", f"the day {file.date}"
 
 
-def _records(file: model.MatrixFile) -> Iterator[tuple[str, model.Record]]:
+def _records(file: MatrixFile) -> Iterator[tuple[str, Record]]:
     for field in file.__struct_fields__:
         value = getattr(file, field)
-        if isinstance(value, model.Record):
+        if isinstance(value, Record):
             yield field, value
         elif isinstance(value, tuple):
-            yield from ((f"{field}[{i}]", item) for i, item in enumerate(value) if isinstance(item, model.Record))
+            yield from ((f"{field}[{i}]", item) for i, item in enumerate(value) if isinstance(item, Record))
 
 
-def _sources(file: model.MatrixFile) -> Iterator[Dangling]:
+def _sources(file: MatrixFile) -> Iterator[Dangling]:
     for field, record in _records(file):
         for index, key in enumerate(record.sources):
             if key not in file.sources:
                 yield f"{field}.sources[{index}]", f"the source {key}"
 
 
-def _inside(file: model.MatrixFile) -> Iterator[Dangling]:
-    if isinstance(file, model.DriverFile):
+def _inside(file: MatrixFile) -> Iterator[Dangling]:
+    if isinstance(file, DriverFile):
         branches = {branch.branch for branch in file.branches}
         for index, item in enumerate(file.versions):
             if item.platform == "linux" and item.branch not in branches:
                 yield f"versions[{index}].branch", f"the driver branch {item.branch}"
-    if isinstance(file, model.TorchFile):
+    if isinstance(file, TorchFile):
         releases = {release.version for release in file.releases}
         for index, build in enumerate(file.builds):
             if build.code is not None and build.version not in releases:
                 yield f"builds[{index}].version", f"the torch release {build.version}"
 
 
-def _across(matrix: Matrix, file: model.MatrixFile) -> Iterator[Dangling]:
-    if isinstance(file, model.CudaFile):
+def _across(matrix: Matrix, file: MatrixFile) -> Iterator[Dangling]:
+    if isinstance(file, CudaFile):
         branches = {branch.branch for branch in matrix.driver.branches}
         for index, release in enumerate(file.releases):
             if release.driver_branch not in branches:
                 yield f"releases[{index}].driver_branch", f"the driver branch {release.driver_branch}"
-    if isinstance(file, model.GpuFile):
+    if isinstance(file, GpuFile):
         known = {(row.name, cc) for row in matrix.driver.architectures for cc in row.capabilities}
         for index, gpu in enumerate(file.gpus):
             if (gpu.arch, gpu.cc) not in known:
                 yield f"gpus[{index}].arch", f"the architecture {gpu.arch} with capability {gpu.cc}"
-    if isinstance(file, model.TorchFile):
+    if isinstance(file, TorchFile):
         minors = {release.minor for release in matrix.cuda.releases}
         for index, build in enumerate(file.builds):
             if build.code is not None and build.cuda not in minors:

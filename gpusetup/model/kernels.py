@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpusetup.model.release import MatrixFile, Record
+from gpusetup.model.record import MatrixFile, Record
 
 __all__ = ["KernelPair", "KernelPairsFile"]
 

@@ -1,57 +1,11 @@
-"""What the matrix holds: one Struct per kind of record, one file Struct per component.
-
-`confidence` says who stands behind a record: `vendor` (the publisher's own document or package), `observed`
-(measured, or read in a third party's copy of the vendor's data), `inferred` (derived, or from secondary sources only).
-`sources` are keys into the file's `sources`. Versions are text as published; compute capabilities are text like "9.0".
-"""
+"""Releases in the matrix: drivers, CUDA, libraries, frameworks, compatibility packages; one file Struct each."""
 
 # Annotations are not postponed here: as text, every one would be compiled again at every start.
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
-Confidence = Literal["vendor", "observed", "inferred"]
-Arch = Literal["x86_64", "aarch64"]
-Day = Annotated[str, Meta(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?|unknown)$")]
-Version = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*$")]
-PackageVersion = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?$")]
-Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$")]
-
-
-class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A document somebody can look up."""
-
-    title: str
-    publisher: str = ""
-    url: str = ""
-    seen: str = ""
-    note: str = ""
-
-
-class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What every record carries."""
-
-    sources: tuple[str, ...]
-    confidence: Confidence
-    note: str = ""
-
-
-class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A named rule that explanations, documentation and lints cite; `value` when it is a number or a list."""
-
-    id: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
-    text: str
-    value: str | int | tuple[str, ...] | None = None
-
-
-class MatrixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The head of every file."""
-
-    schema: str
-    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
-    sources: dict[str, Source]
-    rules: tuple[Rule, ...] = ()
-
+from gpusetup.model.record import Arch, Capability, Confidence, Day, MatrixFile, PackageVersion, Record, Version
 
 # --- driver -----------------------------------------------------------------------------------------------------
 
@@ -305,7 +259,7 @@ class TensorflowRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields
     cudnn: Version
     pythons: dict[Arch, tuple[str, ...]]
     code: ArchCode
-    pins: dict[str, str] = {}
+    pins: dict[str, str] = field(default_factory=dict)
     """Requirements of the and-cuda extra; empty before 2.14."""
     glibc: Version = "2.17"
     excluded: str = ""
@@ -339,71 +293,6 @@ class JaxFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
     releases: tuple[JaxRelease, ...]
 
 
-# --- hardware, systems, compatibility packages --------------------------------------------------------------------
-
-
-class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A GPU product."""
-
-    name: str
-    aliases: tuple[str, ...] = ()
-    ids: tuple[Annotated[str, Meta(pattern=r"^10de:[0-9a-f]{4}$")], ...] = ()
-    subsystems: tuple[str, ...] = ()
-    """Subsystem ids (vendor:device) that tell it from another product with the same id."""
-    arch: str
-    cc: Capability
-    kind: Literal["datacenter", "rtx-pro", "geforce", "laptop", "embedded", "jetson", "workstation-soc", "vgpu"]
-    only_cpu: Arch | None = None
-    nvswitch_baseboard: bool = False
-    open_required: bool = False
-    """Takes the open modules only although its architecture takes both (Grace Hopper)."""
-    min_driver: Version | None = None
-    """First driver that names the product: a floor when we choose, a warning for a driver that is already there."""
-    mig_min_driver: Version | None = None
-    last_branch: int | None = None
-
-
-class FabricSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A system that needs (or must not have) fabric manager."""
-
-    system: str
-    gpu: str = ""
-    gpus: int | None = None
-    nvswitch_generation: int | None = None
-    fabric_manager: bool
-
-
-class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """gpus.json."""
-
-    gpus: tuple[Gpu, ...]
-    fabric_systems: tuple[FabricSystem, ...]
-
-
-class OsRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A distribution release we can set up or look up."""
-
-    id: str
-    name: str
-    family: Literal["ubuntu", "debian", "el", "amazon", "fedora", "azurelinux", "suse"]
-    repo: str = ""
-    """Directory of NVIDIA's repository; empty: NVIDIA has none."""
-    arches: tuple[Arch, ...]
-    python: str
-    """Version of the distribution's python3, or "unknown"."""
-    glibc: str
-    """Version, or "unknown"."""
-    cuda_min: Version | None = None
-    cuda_max: Version | None = None
-    """The CUDA releases that NVIDIA's directory for it is known to hold; None: open."""
-
-
-class OsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """os.json."""
-
-    systems: tuple[OsRelease, ...]
-
-
 class CompatPackage(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A cuda-compat package and the driver branches it may stand on."""
 
@@ -417,28 +306,3 @@ class ForwardFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=T
     """forward_compat.json."""
 
     packages: tuple[CompatPackage, ...]
-
-
-class VgpuBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A vGPU software release line and its driver branch."""
-
-    vgpu: str
-    branch: int
-
-
-class VgpuRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A vGPU software release: the driver of the guest, and of the KVM host, whose number differs."""
-
-    vgpu: Version
-    guest: Version
-    host: Version | None = None
-    date: str = ""
-
-
-class VgpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """vgpu.json."""
-
-    branches: tuple[VgpuBranch, ...]
-    releases: tuple[VgpuRelease, ...]
-    guest_subsystems: dict[str, str] = {}
-    """Subsystem ids known to be a vGPU guest device → what they are."""

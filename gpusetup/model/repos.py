@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from gpusetup.model.release import Arch, MatrixFile, Record, Version
+from gpusetup.model.record import Arch, MatrixFile, Record, Version
 
 Family = Literal["ubuntu", "debian", "el-modular", "el-plain", "suse"]
 """How a distribution's packages behave: `el-modular` has DNF module streams, `el-plain` has none."""

@@ -9,7 +9,7 @@ from gpusetup.plan.packages.base import BranchNames, Context, Repository
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.release import Arch
+    from gpusetup.model.record import Arch
     from gpusetup.model.repos import RepoDirectory, ReposFile
     from gpusetup.model.settings import Settings
     from gpusetup.plan.offers import Offers

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import OsRelease
+    from gpusetup.model.platforms import OsRelease
     from gpusetup.model.request import Requirement
 
 __all__ = ["build", "python_tags"]

@@ -10,8 +10,8 @@ from msgspec import Struct
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from gpusetup.model.record import Confidence
 from gpusetup.model.release import (
-    Confidence,
     CudaRelease,
     CudnnSupport,
     CupyRelease,

@@ -16,7 +16,7 @@ from gpusetup.resolve.space import FRAMEWORKS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpusetup.model.release import Record
+    from gpusetup.model.record import Record
     from gpusetup.resolve.domains import Value
     from gpusetup.resolve.space import Space
 

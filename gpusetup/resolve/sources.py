@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import MatrixFile, Record, Rule
+    from gpusetup.model.record import MatrixFile, Record, Rule
 
 __all__ = ["cite", "rule_source", "rule_text"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import OsRelease
+    from gpusetup.model.platforms import OsRelease
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Relation
 

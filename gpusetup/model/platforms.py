@@ -1,0 +1,95 @@
+"""What stacks stand on: GPUs, systems with a fabric, distributions, vGPU releases; one file Struct each."""
+
+# Annotations are not postponed here: as text, every one would be compiled again at every start.
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from gpusetup.model.record import Arch, Capability, MatrixFile, Record, Version
+
+
+class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A GPU product."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    ids: tuple[Annotated[str, Meta(pattern=r"^10de:[0-9a-f]{4}$")], ...] = ()
+    subsystems: tuple[str, ...] = ()
+    """Subsystem ids (vendor:device) that tell it from another product with the same id."""
+    arch: str
+    cc: Capability
+    kind: Literal["datacenter", "rtx-pro", "geforce", "laptop", "embedded", "jetson", "workstation-soc", "vgpu"]
+    only_cpu: Arch | None = None
+    nvswitch_baseboard: bool = False
+    open_required: bool = False
+    """Takes the open modules only although its architecture takes both (Grace Hopper)."""
+    min_driver: Version | None = None
+    """First driver that names the product: a floor when we choose, a warning for a driver that is already there."""
+    mig_min_driver: Version | None = None
+    last_branch: int | None = None
+
+
+class FabricSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A system that needs (or must not have) fabric manager."""
+
+    system: str
+    gpu: str = ""
+    gpus: int | None = None
+    nvswitch_generation: int | None = None
+    fabric_manager: bool
+
+
+class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """gpus.json."""
+
+    gpus: tuple[Gpu, ...]
+    fabric_systems: tuple[FabricSystem, ...]
+
+
+class OsRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A distribution release we can set up or look up."""
+
+    id: str
+    name: str
+    family: Literal["ubuntu", "debian", "el", "amazon", "fedora", "azurelinux", "suse"]
+    repo: str = ""
+    """Directory of NVIDIA's repository; empty: NVIDIA has none."""
+    arches: tuple[Arch, ...]
+    python: str
+    """Version of the distribution's python3, or "unknown"."""
+    glibc: str
+    """Version, or "unknown"."""
+    cuda_min: Version | None = None
+    cuda_max: Version | None = None
+    """The CUDA releases that NVIDIA's directory for it is known to hold; None: open."""
+
+
+class OsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """os.json."""
+
+    systems: tuple[OsRelease, ...]
+
+
+class VgpuBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vGPU software release line and its driver branch."""
+
+    vgpu: str
+    branch: int
+
+
+class VgpuRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vGPU software release: the driver of the guest, and of the KVM host, whose number differs."""
+
+    vgpu: Version
+    guest: Version
+    host: Version | None = None
+    date: str = ""
+
+
+class VgpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """vgpu.json."""
+
+    branches: tuple[VgpuBranch, ...]
+    releases: tuple[VgpuRelease, ...]
+    guest_subsystems: dict[str, str] = field(default_factory=dict)
+    """Subsystem ids known to be a vGPU guest device → what they are."""

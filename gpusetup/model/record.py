@@ -1,0 +1,53 @@
+"""What every record of the matrix carries, and the head of every file.
+
+`confidence` says who stands behind a record: `vendor` (the publisher's own document or package), `observed`
+(measured, or read in a third party's copy of the vendor's data), `inferred` (derived, or from secondary sources only).
+`sources` are keys into the file's `sources`. Versions are text as published; compute capabilities are text like "9.0".
+"""
+
+# Annotations are not postponed here: as text, every one would be compiled again at every start.
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+Confidence = Literal["vendor", "observed", "inferred"]
+Arch = Literal["x86_64", "aarch64"]
+Day = Annotated[str, Meta(pattern=r"^([0-9]{4}-[0-9]{2}(-[0-9]{2})?|unknown)$")]
+Version = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*$")]
+PackageVersion = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+)?(\.post[0-9]+)?$")]
+Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$")]
+
+
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A document somebody can look up."""
+
+    title: str
+    publisher: str = ""
+    url: str = ""
+    seen: str = ""
+    note: str = ""
+
+
+class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What every record carries."""
+
+    sources: tuple[str, ...]
+    confidence: Confidence
+    note: str = ""
+
+
+class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A named rule that explanations, documentation and lints cite; `value` when it is a number or a list."""
+
+    id: Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+    text: str
+    value: str | int | tuple[str, ...] | None = None
+
+
+class MatrixFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The head of every file."""
+
+    schema: str
+    date: Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
+    sources: dict[str, Source]
+    rules: tuple[Rule, ...] = ()
