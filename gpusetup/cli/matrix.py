@@ -95,21 +95,21 @@ def run(arguments: argparse.Namespace) -> Exit:
     lead = lead_of(request)
     rows = lookup(request, matrix)
     beside = _beside(request, matrix) if lead == "cuda" and request.driver is not None else {}
-    age = age_warning(matrix)
+    warnings = _warnings(request, matrix)
     if arguments.format == "json":
         document: dict[str, Any] = {
             "schema": "gpusetup/matrix/1",
             "ok": True,
             "matrix": {"date": matrix.date, "digest": matrix.digest},
             "rows": rows,
-            "warnings": [age] if age else [],
+            "warnings": warnings,
         }
         if beside:
             document["fits"] = beside
         write_answer(json_text(document), arguments.out)
         return Exit.DONE
-    if age:
-        warn(age)
+    for warning in warnings:
+        warn(warning)
     overview = arguments.format == "text" and lead == "cuda" and not _asked(request)
     if overview:
         from gpusetup.cli.matrix_overview import overview_text
@@ -140,6 +140,13 @@ def _request(arguments: argparse.Namespace, matrix: Matrix) -> Request:
             hint="`gpusetup resolve --from` answers for each kind of host",
         )
     return about_host(hosts[next(iter(classes.values()))[0]], request, matrix)
+
+
+def _warnings(request: Request, matrix: Matrix) -> list[str]:
+    from gpusetup.resolve.warn import unknown_driver
+
+    about_driver = unknown_driver(request.driver, matrix) if request.driver else ""
+    return [text for text in (age_warning(matrix), about_driver) if text]
 
 
 def _asked(request: Request) -> bool:

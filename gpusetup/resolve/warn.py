@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations
+from gpusetup.resolve.domains import branch_of
 from gpusetup.resolve.hardware import code_of, nccl_runs
 from gpusetup.resolve.preferences import uncovered_libraries
 from gpusetup.resolve.space import FRAMEWORKS
@@ -14,6 +15,7 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gpusetup.matrix.load import Matrix
     from gpusetup.resolve.domains import (
         CudaValue,
         CudnnValue,
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     )
     from gpusetup.resolve.space import Space
 
-__all__ = ["warnings_about"]
+__all__ = ["unknown_driver", "warnings_about"]
 
 
 def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ...]:
@@ -46,12 +48,20 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
     return tuple(dict.fromkeys(found))
 
 
+def unknown_driver(version: str, matrix: Matrix) -> str:
+    """Return the warning about a driver that the matrix does not know; empty for one that it does."""
+    branch = branch_of(matrix, version)
+    if branch is None or any(version == item.version for item in matrix.driver.versions):
+        return ""
+    own = nv(version).major
+    nearest = "" if own == branch.branch else f", and R{own} neither: judged as R{branch.branch}"
+    return f"driver {version} is not in the matrix{nearest}; its branch decides"
+
+
 def _driver(space: Space, value: DriverValue) -> Iterator[str]:
     branch = value.branch
     if not value.known:
-        own = nv(value.version).major
-        nearest = "" if own == branch.branch else f", and R{own} neither: judged as R{branch.branch}"
-        yield f"driver {value.version} is not in the matrix{nearest}; its branch decides"
+        yield unknown_driver(value.version, space.matrix)
     if value.ended:
         day = branch.eol if branch.eol != "unknown" else "an unknown day"
         given = value.version == space.request.driver

@@ -90,6 +90,14 @@ def test_answers_go_to_standard_output_and_the_rest_to_standard_error() -> None:
     assert "hint: " in err
 
 
+def test_a_lookup_warns_of_an_unknown_driver_too() -> None:
+    code, _, err = run(["matrix", "torch", "--driver", "550.199.99"])
+    assert code == 0
+    assert "550.199.99 is not in the matrix" in err
+    code, out, err = run(["matrix", "torch", "--driver", "550.54.14", "--format", "json"])
+    assert (code, err, json.loads(out)["warnings"]) == (0, "", [])
+
+
 def test_a_near_name_is_suggested() -> None:
     assert "did you mean torch?" in document("resolve", "torhc")[1]["error"]["hint"]
     assert "did you mean `gpusetup resolve`?" in run(["resolv"])[2]
