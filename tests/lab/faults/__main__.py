@@ -1,0 +1,62 @@
+"""Run faults and write their page."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.lab import machine
+from tests.lab.faults.catalogue import FAULTS, NOT_RUN
+from tests.lab.faults.machine import controller_killed
+from tests.lab.faults.page import PAGE, keep, kept, page
+from tests.lab.faults.row import Row
+
+
+def main(words: list[str]) -> int:
+    """Run the faults whose name holds one of the words, all without words, and write the page."""
+    reason = machine.why_not()
+    if reason:
+        print(f"skipped: {reason}")
+        return 0
+    machine.prepare()
+    rows: list[Row] = []
+    noise = threading.Lock()
+
+    def report(row: Row) -> None:
+        with noise:
+            rows.append(row)
+            keep(row)
+            verdict = "FAILED: " + "; ".join(row.problems) if row.problems else "ok"
+            print(
+                f"{row.seconds:5.0f} s  {row.fault}: exit {row.exit}, {row.saw} | {row.after} | {row.again} | {verdict}",
+                flush=True,
+            )
+
+    def one(name: str) -> None:
+        row, began = Row(name), time.monotonic()
+        try:
+            FAULTS[name](row)
+        except Exception as error:
+            row.problems.append(f"{type(error).__name__}: {error}"[:300])
+        row.seconds = time.monotonic() - began
+        report(row)
+
+    chosen = [name for name in FAULTS if not words or any(word in name for word in words)]
+    with ThreadPoolExecutor(int(os.environ.get("GPUSETUP_FAULTS_AT_ONCE", "3"))) as pool:
+        jobs = [pool.submit(one, name) for name in chosen]
+        if not words or "killed" in words:
+            jobs.append(pool.submit(controller_killed, report))
+        for job in jobs:
+            job.result()
+    PAGE.write_text(page(kept()))
+    print(f"written: {PAGE}")
+    failed = [row for row in rows if row.problems]
+    print(f"{len(rows)} faults, {len(rows) - len(failed)} as wanted, {len(failed)} not, {len(NOT_RUN)} not run")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

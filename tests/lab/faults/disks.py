@@ -1,0 +1,62 @@
+"""No room, no writing, no lock, and what an earlier dpkg left half done."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from tests.lab.faults.row import Lab, Row, completes, judged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def full(mount: str, mib: int) -> Callable[[Row], None]:
+    def run(row: Row) -> None:
+        lab = Lab(f"full{mount.replace('/', '-')}", disks={mount: mib})
+        try:
+            lab.host.fill_disk(mount, leave_mib=3)
+            judged(row, lab, lab.apply(), (5, 7), unchanged=mount == "/")
+            lab.host.free_disk(mount)
+            completes(row, lab)
+        finally:
+            lab.close()
+
+    return run
+
+
+def read_only_boot(row: Row) -> None:
+    lab = Lab("read-only", disks={"/boot": 200})
+    try:
+        lab.host.ssh("mount", "-o", "remount,bind,ro", "/boot")
+        judged(row, lab, lab.apply(), (5, 7))
+        lab.host.ssh("mount", "-o", "remount,bind,rw", "/boot")
+        completes(row, lab)
+    finally:
+        lab.close()
+
+
+def lock_held(row: Row) -> None:
+    lab = Lab("lock")
+    hold = "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(40)"
+    try:
+        with subprocess.Popen([*lab.host.ssh_argv(), f'exec python3 -c "{hold}"']) as other:
+            time.sleep(1.5)
+            judged(row, lab, lab.apply(), (0,))
+            other.kill()
+        completes(row, lab)
+    finally:
+        lab.close()
+
+
+def dpkg_interrupted(row: Row) -> None:
+    lab = Lab("half-dpkg")
+    try:
+        control = "Package: lab-half\nVersion: 1\nArchitecture: all\nMaintainer: lab\nDescription: half\n"
+        lab.host.ssh("sh", "-c", f"mkdir -p /tmp/h/DEBIAN && printf '{control}' >/tmp/h/DEBIAN/control")
+        lab.host.ssh("sh", "-c", "dpkg-deb -b /tmp/h /tmp/h.deb && dpkg --unpack /tmp/h.deb")
+        judged(row, lab, lab.apply(), (0,))
+        completes(row, lab)
+    finally:
+        lab.close()

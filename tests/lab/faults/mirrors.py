@@ -1,0 +1,195 @@
+"""Repositories that are gone, lie, hang, crawl, or are signed by the wrong hand; and a way to them that is barred."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tests.lab.faults.row import Lab, Row, completes, judged
+from tests.lab.repository.build import ready, set_fault
+from tests.lab.repository.serve import Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BRIDGE = "10.77.0.1"
+
+
+def mirror(what: str, where: str, codes: tuple[int, ...]) -> Callable[[Row], None]:
+    def run(row: Row) -> None:
+        token = f"fault{what.replace('-', '')}{where}{os.getpid()}"
+        lab = Lab(f"{what}-{where}", base=ready().with_fault(token, what, where).base)
+        try:
+            judged(row, lab, lab.apply(), codes, unchanged=0 not in codes)
+            set_fault(token, "")
+            completes(row, lab)
+        finally:
+            lab.close()
+
+    return run
+
+
+def wrong_key(row: Row) -> None:
+    mirror("wrong-key", "index", (5, 6))(row)
+
+
+def mirror_gone(row: Row) -> None:
+    lab = Lab("gone", base=f"http://{BRIDGE}:9")
+    try:
+        judged(row, lab, lab.apply(), (5, 6), unchanged=True)
+        lab.base = lab.repositories.base
+        lab.write()
+        completes(row, lab)
+    finally:
+        lab.close()
+
+
+def expired_key(row: Row) -> None:
+    """A repository whose key ran out: signed in its time, read afterwards."""
+    with tempfile.TemporaryDirectory() as folder, _expired(Path(folder)) as key:
+
+        class Server(Handler):
+            def translate_path(self, path: str) -> str:
+                if path == "/expired-key.asc":
+                    return str(key.armored)
+                found = super().translate_path(path)
+                return str(key.signed(Path(found))) if Path(found).name == "InRelease" else found
+
+        lab = Lab("expired-key")
+        try:
+            with _serving(Server) as address:
+                lab.base = address
+                lab.variables = {
+                    "gpusetup_source_fingerprints": key.fingerprint,
+                    "gpusetup_source_key": f"{address}/expired-key.asc",
+                }
+                lab.write()
+                judged(row, lab, lab.apply(), (5, 6), unchanged=True)
+            lab.base, lab.variables = lab.repositories.base, {}
+            lab.write()
+            completes(row, lab)
+        finally:
+            lab.close()
+
+
+class _Key:
+    """A signing key that was good for some months of 2020."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.gpg(
+            "20200101T000000", "--quick-gen-key", "--passphrase", "", "lab expired key", "rsa3072", "sign", "2020-06-01"
+        )
+        listed = self.gpg("20200201T000000", "--list-keys", "--with-colons")
+        self.fingerprint = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr:"))
+        self.armored = home / "key.asc"
+        self.armored.write_text(self.gpg("20200201T000000", "--armor", "--export"))
+
+    def gpg(self, when: str, *words: str, text: str | None = None) -> str:
+        argv = [
+            "gpg",
+            "--batch",
+            "--quiet",
+            "--no-tty",
+            "--homedir",
+            str(self.home),
+            "--faked-system-time",
+            when,
+            *words,
+        ]
+        return subprocess.run(argv, input=text, capture_output=True, text=True, check=True).stdout
+
+    def signed(self, index: Path) -> Path:
+        """The same index with this key's signature."""
+        target = self.home / index.parent.as_posix().strip("/").replace("/", "-")
+        if not target.exists():
+            text = index.with_name("Release").read_text()
+            target.write_text(self.gpg("20200201T000000", "--digest-algo", "SHA512", "--clearsign", text=text))
+        return target
+
+
+@contextmanager
+def _expired(folder: Path) -> Iterator[_Key]:
+    folder.chmod(0o700)
+    try:
+        yield _Key(folder)
+    finally:
+        subprocess.run(["gpgconf", "--homedir", str(folder), "--kill", "all"], check=False)
+
+
+@contextmanager
+def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server on the lab's bridge, which is there while a host is."""
+    server = ThreadingHTTPServer((BRIDGE, 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://{BRIDGE}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def proxy_needed(row: Row) -> None:
+    """A mirror by a name that only the site's proxy knows."""
+    base = ready().base
+
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            place = urlsplit(self.path)
+            if place.hostname != "packages.example":
+                return self.send_error(403)
+            try:
+                with urllib.request.urlopen(base + place.path, timeout=60) as answer:
+                    content = answer.read()
+            except OSError as error:
+                return self.send_error(getattr(error, "code", 502))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+            return None
+
+        def log_message(self, template: str, *values: object) -> None:
+            pass
+
+    lab = Lab("proxy", base="http://packages.example")
+    try:
+        with _serving(Proxy) as address:
+            lab.variables = {"gpusetup_source_key": "http://packages.example/lab-key.asc"}
+            lab.write()
+            judged(row, lab, lab.apply(), (5, 6), unchanged=True)
+            lab.variables["gpusetup_proxy"] = address
+            lab.write()
+            completes(row, lab)
+    finally:
+        lab.close()
+
+
+def clock(row: Row) -> None:
+    """apt lives five years ago: one program's time, because all lab hosts share the clock of one kernel."""
+    lab = Lab("clock")
+    wrapper = lab.host.path("/usr/local/bin/apt-get")
+    try:
+        library = lab.host.path("/usr/local/lib/libfaketime.so.1")
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["apt-get", "-q", "download", "libfaketime"], cwd=folder, check=True, capture_output=True)
+            package = next(Path(folder).glob("libfaketime_*.deb"))
+            subprocess.run(["dpkg-deb", "-x", str(package), folder], check=True)
+            library.write_bytes(next(Path(folder).rglob("libfaketime.so.1")).read_bytes())
+        wrapper.write_text(
+            '#!/bin/sh\nLD_PRELOAD=/usr/local/lib/libfaketime.so.1 FAKETIME=-5y exec /usr/bin/apt-get "$@"\n'
+        )
+        wrapper.chmod(0o755)
+        judged(row, lab, lab.apply(), (5, 6), unchanged=True)
+        wrapper.unlink()
+        completes(row, lab)
+    finally:
+        lab.close()

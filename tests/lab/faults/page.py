@@ -1,0 +1,66 @@
+"""The rows that were tried, kept between runs, and the page of the docs."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.lab.faults.catalogue import FAULTS, NOT_RUN
+from tests.lab.faults.machine import STEPS, killed_at
+from tests.lab.faults.row import Row
+from tests.lab.places import HOSTS, locked
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "faults.md"
+RESULTS = HOSTS.parent / "faults.json"
+"""Rows of earlier runs: a run of some faults leaves the others as they were."""
+
+
+def keep(row: Row) -> None:
+    """Remember a row for the page."""
+    with locked("faults"):
+        found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        found[row.fault] = asdict(row)
+        RESULTS.write_text(json.dumps(found, indent=1))
+
+
+def kept() -> list[Row]:
+    """The rows of all faults that were run, in the order of the table."""
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return [Row(**found[name]) for name in (*FAULTS, *map(killed_at, STEPS)) if name in found]
+
+
+def page(rows: list[Row]) -> str:
+    """The page of the docs."""
+    ran = {row.fault for row in rows}
+    not_run = {name: "not run yet" for name in (*FAULTS, *map(killed_at, STEPS)) if name not in ran} | NOT_RUN
+    failed = sum(1 for row in rows if row.problems)
+    lines = [
+        "# Faults that were tried",
+        "",
+        "Written by `./dev test faults`; do not edit. Every row ran `gpusetup apply` for one driver on a throw-away host of its own",
+        "(Debian 12 in a container, real SSH, apt, dpkg and DKMS; stand-in packages, a simulated T4), then, with the fault gone,",
+        "the same command again. The rows of the killed controller share one host and follow one another. A row is the last run of its",
+        "fault; faults can be run one by one.",
+        "",
+        f"**{len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**",
+        "",
+        "| fault | exit | what a person saw | on the host then | the same command again | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        verdict = "not as wanted: " + "; ".join(row.problems) if row.problems else "as wanted"
+        cells = (row.fault, row.exit, row.saw, row.after, row.again, verdict)
+        lines.append("| " + " | ".join(clean(cell) for cell in cells) + " |")
+    lines += ["", "Not run:", "", "| fault | why |", "|---|---|"]
+    lines += [f"| {name} | {why} |" for name, why in not_run.items()]
+    return "\n".join(lines) + "\n"
+
+
+def clean(text: str) -> str:
+    """Text for a table cell: no lab names or addresses, which change with every run."""
+    text = re.sub(r"http://10\.77\.0\.1:\d+\S*", "the mirror", text)
+    text = re.sub(r"10\.77\.\d+\.\d+", "the host", text)
+    text = re.sub(r"/tmp/gpusetup-fault-\w+", "…", text)
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,72 @@
+"""Who runs it, and what their inventory holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.lab.faults.row import Lab, Row, completes, judged
+
+
+def no_rights(row: Row) -> None:
+    lab = Lab("rights")
+    try:
+        lab.write(user="guest")
+        judged(row, lab, lab.apply(), (5,), unchanged=True)
+        lab.write(user="admin")
+        completes(row, lab)
+    finally:
+        lab.close()
+
+
+def sudo_password(row: Row) -> None:
+    """A user whose sudo asks: without -K it is refused, with it and a wrong password too, then with the right one."""
+    lab = Lab("sudo-password")
+    try:
+        lab.write(user="ops")
+        judged(row, lab, lab.apply(), (5,), unchanged=True)
+        wrong = lab.apply("-K", stdin="not-this\n")
+        row.saw = f"{row.saw}; with a wrong one exit {wrong.code}"
+        if wrong.code != 5:
+            row.problems.append(f"a wrong password: exit {wrong.code}")
+        completes(row, lab, words=("-K",), stdin="lab-password\n")
+        written = [path for path in lab.folder.rglob("*") if path.is_file() and b"lab-password" in path.read_bytes()]
+        if written:
+            row.problems.append(f"the password is in {written[0].name}")
+    finally:
+        lab.close()
+
+
+def hostile_names(row: Row) -> None:
+    lab = Lab("names")
+    canary = lab.folder / "canary"
+    marks = [
+        "$(touch {})",
+        "`touch {}`",
+        ";touch {};",
+        "|touch {}",
+        "{{{{lookup('pipe','touch {}')}}}}",
+        "-oProxyCommand=touch {}",
+    ]
+    names = [marks[number % len(marks)].format(canary).replace(" ", "${IFS}") + str(number) for number in range(200)]
+    try:
+        document: dict[str, dict[str, Any]] = {
+            "lab": {"hosts": {lab.host.name: {"ansible_host": lab.host.address}, **{name: {} for name in names}}}
+        }
+        variables = dict(
+            line.split("=", 1) for line in lab.inventory.read_text().partition("[lab:vars]\n")[2].splitlines()
+        )
+        variables["gpusetup_components"] = json.loads(variables["gpusetup_components"])
+        document["lab"]["vars"] = variables
+        good, lab.inventory = lab.inventory, lab.folder / "hostile.json"
+        lab.inventory.write_text(json.dumps(document))
+        answer = lab.apply()
+        judged(row, lab, answer, (3, 5))
+        states = [outcome["state"] for outcome in answer.hosts.values()] if answer.out.startswith("{") else []
+        row.saw = f"{states.count('refused')} refused by name, {states.count('done')} done; {row.saw}"
+        if canary.exists():
+            row.problems.append("a name was executed")
+        lab.inventory = good
+        completes(row, lab)
+    finally:
+        lab.close()

@@ -1,0 +1,183 @@
+"""One row of the table, and the host that it is tried on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.lab.applying import Answer, gpusetup
+from tests.lab.host import SSH_OPTIONS, Host, HostSpec
+from tests.lab.places import SIMULATED_ROOT, SSH_KEY
+from tests.lab.plays import packages
+from tests.lab.repository.build import ready
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COMPLETE = (0,)
+
+
+@dataclass
+class Row:
+    """One line of the table."""
+
+    fault: str
+    exit: str = ""
+    saw: str = ""
+    after: str = ""
+    again: str = ""
+    problems: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Lab:
+    """One host, its inventory and the command, for one row."""
+
+    def __init__(self, name: str, base: str = "", **spec: Any) -> None:
+        self.repositories = ready()
+        words = {"flavour": "debian12", "machine": "t4", **spec}
+        self.host = Host.create(HostSpec(name=f"fault-{name}-{os.getpid()}"[-40:].strip("-"), **words))
+        self.folder = Path(tempfile.mkdtemp(prefix="gpusetup-fault-"))
+        self.inventory = self.folder / "inventory.ini"
+        self.base = base or self.repositories.base
+        self.variables: dict[str, str] = {}
+        """What this fault says in the inventory beside, or in place of, what every fault says."""
+        self.write()
+        self.before = packages(self.host)
+
+    def write(self, user: str = "root", extra: str = "") -> None:
+        """Write the inventory."""
+        common = " ".join(word for word in SSH_OPTIONS if word != "LogLevel=ERROR").removesuffix(" -o")
+        variables = {
+            "ansible_user": user,
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_private_key_file": str(SSH_KEY),
+            "ansible_ssh_common_args": common,
+            "gpusetup_simulated_root": SIMULATED_ROOT,
+            "gpusetup_source": self.base,
+            "gpusetup_source_fingerprints": self.repositories.fingerprint,
+            "gpusetup_source_key": f"{self.repositories.base}/lab-key.asc",
+            "gpusetup_components": '["driver"]',
+            "gpusetup_driver": "580.*",
+            **self.variables,
+        }
+        lines = [f"[lab]\n{self.host.name} ansible_host={self.host.address}\n{extra}\n[lab:vars]"]
+        self.inventory.write_text("\n".join([*lines, *(f"{key}={value}" for key, value in variables.items())]) + "\n")
+
+    def apply(self, *words: str, stdin: str | None = None) -> Answer:
+        return gpusetup(self.folder, "apply", self.inventory, "--format", "json", *words, timeout=2400, stdin=stdin)
+
+    def apply_until(self, reached: Callable[[], bool], act: Callable[[int], None], deadline: float = 300) -> Answer:
+        """Run the command, and do something to it or its host once a moment is reached."""
+        acted, ended = threading.Event(), threading.Event()
+
+        def wait() -> None:
+            until = time.monotonic() + deadline
+            while time.monotonic() < until and not ended.is_set():
+                if reached():
+                    acted.set()
+                    act(self.controller())
+                    return
+                time.sleep(0.1)
+
+        watcher = threading.Thread(target=wait, daemon=True)
+        watcher.start()
+        answer = self.apply()
+        ended.set()
+        watcher.join(30)
+        if not acted.is_set():
+            raise AssertionError("the moment for the fault never came")
+        return answer
+
+    def controller(self) -> int:
+        """The process of our own command, known by its inventory."""
+        for place in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                words = (place / "cmdline").read_bytes().split(b"\0")
+                if b"gpusetup" in words and str(self.inventory).encode() in words:
+                    return int(place.name)
+        raise AssertionError("the command has ended already")
+
+    def at(self, task: str) -> Callable[[], bool]:
+        """True once that task has begun in the newest run."""
+        known = {path.parent.name for path in self.events()}
+
+        def reached() -> bool:
+            for path in self.events():
+                if path.parent.name not in known:
+                    with contextlib.suppress(OSError):
+                        lines = path.read_text(errors="replace").splitlines()
+                        if any('"event": "begin"' in line and f'"name": "{task}"' in line for line in lines):
+                            return True
+            return False
+
+        return reached
+
+    def events(self) -> list[Path]:
+        return sorted(self.folder.glob("state/runs/*/events.jsonl"))
+
+    def installing(self) -> bool:
+        jobs = self.host.path("/var/lib/gpusetup/jobs")
+        with contextlib.suppress(OSError):
+            return any('"step": "install"' in path.read_text() for path in jobs.glob("packages-*/status.json"))
+        return False
+
+    def state(self) -> str:
+        """What is on the host, in words."""
+        now = packages(self.host)
+        more = len(set(now) - set(self.before))
+        text = "packages as before" if now == self.before else f"{more} packages more"
+        audit = self.host.ssh("dpkg", "--audit", check=False).stdout.strip()
+        return text + (", dpkg half way" if audit else "")
+
+    def close(self) -> None:
+        self.host.destroy()
+
+
+def said(answer: Answer) -> str:
+    """The line that tells a person what happened."""
+    try:
+        document = answer.document
+    except ValueError:
+        return (answer.err.strip().splitlines() or [""])[-1][:160]
+    if "error" in document:
+        return f"{document['error']['message']} [{document['error']['reference']}]"
+    for outcome in document["hosts"].values():
+        failure = outcome.get("failure") or next(iter(outcome.get("refusals") or ()), None)
+        if failure:
+            reference = f" [{failure['reference']}]" if failure.get("reference") else ""
+            return " ".join(str(failure["message"]).split())[:160] + reference
+        return str(outcome["state"]) + (f": {'; '.join(outcome['pending'])}" if outcome.get("pending") else "")
+    return ""
+
+
+def judged(row: Row, lab: Lab, answer: Answer, codes: tuple[int, ...], *, unchanged: bool = False) -> None:
+    """Fill the row from the run under the fault."""
+    row.exit, row.saw, row.after = str(answer.code), said(answer), lab.state()
+    if answer.code not in codes:
+        row.problems.append(f"exit {answer.code}, expected {codes}")
+    if unchanged and row.after != "packages as before":
+        row.problems.append("packages changed although it was refused")
+    if "Traceback" in answer.err + answer.out:
+        row.problems.append("a traceback: " + (answer.err.strip().splitlines() or [""])[-2:][0][:200])
+
+
+def completes(
+    row: Row, lab: Lab, codes: tuple[int, ...] = COMPLETE, *, words: tuple[str, ...] = (), stdin: str | None = None
+) -> None:
+    """The same command once the fault is gone."""
+    again = lab.apply(*words, stdin=stdin)
+    row.again = f"exit {again.code}: {said(again)}"
+    if again.code not in codes:
+        row.problems.append(f"the same command again: exit {again.code}: {said(again)}")
+    if codes == COMPLETE:
+        if lab.host.ssh("dpkg", "--audit", check=False).stdout.strip():
+            row.problems.append("dpkg is half way at the end")
+        if "580" not in lab.host.ssh("nvidia-smi", check=False).stdout:
+            row.problems.append("the driver does not answer at the end")
