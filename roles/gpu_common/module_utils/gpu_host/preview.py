@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 
 from ..gpu_probe import sources as probe_sources
 from . import files, offers, packages, process, runfile, sources, transaction
@@ -129,7 +130,7 @@ class Preview(object):
                 level = "refuse" if about_ours or not addresses else "warn"
                 self.find(level, "signature", line, "the repository's signature does not fit its key; nothing was changed", "GS-448")
             elif about_ours and re.search(r"^E|Failed to fetch|[Ee]rror", line):
-                self.find("refuse", "repository", line, "check the address, the mirror and gpu_proxy", "GS-449")
+                self.find("refuse", "repository", line, _repository_hint(line), "GS-449")
             else:
                 self.find("info", "other-repository", line)
 
@@ -163,8 +164,10 @@ class Preview(object):
             "Dir::Etc::preferencesparts=" + layout.apt_preferences,
             "Dir::State::lists=" + lists,
             "Dir::Cache=" + cache,
-            "Acquire::http::Timeout={}".format(self.params["timeout"] // 5 or 1),
-            "Acquire::Retries=1",
+            # A mirror that is down or does not answer is told within about a minute: apt itself tries some minutes.
+            "Acquire::http::Timeout={}".format(self.params["timeout"] // 12 or 1),
+            "Acquire::https::Timeout={}".format(self.params["timeout"] // 12 or 1),
+            "Acquire::Retries=0",
         ]
         return transaction.manager(self.params, options=options)
 
@@ -174,7 +177,7 @@ class Preview(object):
         options = [
             "--setopt=reposdir=" + layout.dnf_repos,
             "--setopt=cachedir=" + cache,
-            "--setopt=timeout={}".format(self.params["timeout"] // 5 or 1),
+            "--setopt=timeout={}".format(self.params["timeout"] // 12 or 1),
             "--setopt=retries=1",
         ]
         return transaction.manager(self.params, options=options + ["--enablerepo=" + name for name in self.params["enable"]])
@@ -256,6 +259,14 @@ class Preview(object):
         path = self.params["python"]
         if not os.access(path, os.X_OK):
             self.find("refuse", "python", "there is no Python at {}".format(path), "install it or set gpu_python_interpreter", "GS-473")
+
+
+def _repository_hint(line):
+    """Say where to look: an index that is too old or from the future is often a wrong clock."""
+    if re.search(r"not valid yet|expired|Valid-Until", line):
+        now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+        return "is the clock of the host right (it says {} UTC)? if so the mirror is not kept up to date".format(now)
+    return "check the address, the mirror and gpu_proxy"
 
 
 def _link_tree(origin, target):
