@@ -84,7 +84,8 @@ class DebianArchive:
         packages = [offers.exact(name, choice.version) for name in names]
         if not series and offers.has("firmware-nvidia-gsp", choice.version):
             packages.append(offers.exact("firmware-nvidia-gsp", choice.version))
-        if context.settings.persistence and offers.has("nvidia-persistenced"):
+        # It has patch numbers of its own, but is of one branch: a suite's own does not go with an older series.
+        if context.settings.persistence and offers.matching("nvidia-persistenced", f"{choice.branch}.*"):
             packages.append(Package(name="nvidia-persistenced"))
         other: ModuleFlavour = "proprietary" if choice.module == "open" else "open"
         remove = [

@@ -6,6 +6,7 @@ import pytest
 from gpusetup.model.facts import Python, Service
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.resolve.requests import parse_requirement
 from gpusetup.versions import nv
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))
@@ -46,6 +47,16 @@ def test_debians_candidates_decide_the_flavour(planner, host, debian12_archive):
     assert names(plan)[0] == "nvidia-kernel-dkms"
     assert "nvidia-open-kernel-dkms" in plan.variables["gpu_packages_remove"]
     assert any("535.261.03" in text for text in plan.warnings), plan.warnings
+
+
+def test_debians_older_series_does_without_the_daemon_of_the_newer_one(planner, host):
+    tesla = ("nvidia-tesla-535-kernel-dkms", "libnvidia-tesla-535-cuda1", "nvidia-tesla-535-smi")
+    candidates = {name: [{"version": "535.274.02-1", "size": 1}] for name in tesla}
+    candidates["nvidia-persistenced"] = [{"version": "550.163.01-1", "size": 1}]
+    answer = {"findings": [], "candidates": candidates}
+    plan = planned(planner, host("debian12-t4-open", driver=None), DISTRO, answer)
+    assert set(names(plan)) == set(tesla)
+    assert plan.variables["gpu_persistence_services"] == []
 
 
 def test_the_known_bad_pair_of_debian_13_is_refused(planner, host, debian13_archive):
@@ -312,3 +323,26 @@ def test_the_kernel_is_held_on_request_and_freed_again(planner, host, debian12_a
     )
     assert "linux-image-amd64" in freed.what
     assert "hold-release" not in [item.id for item in planned(planner, facts, wish, debian12_archive).actions]
+
+
+def test_a_driver_of_ours_stays_held_when_something_else_is_asked_too(planner, host, nvidia_ubuntu):
+    """It works and fits, so it is kept; its packages, holds and pins stay those that were applied."""
+    keep = host("ubuntu24.04-h200-keep")
+    first = planned(planner, msgspec.structs.replace(keep, driver=None), DRIVER, nvidia_ubuntu)
+    version = first.stack.driver.version
+    there = {item["name"]: item["version"] for item in first.variables["gpu_driver_packages"]}
+    packages = msgspec.structs.replace(keep.packages, installed=keep.packages.installed | there, held=tuple(there))
+    loaded = msgspec.structs.replace(keep.driver.loaded, version=version)
+    driver = msgspec.structs.replace(keep.driver, version=version, loaded=loaded, library=version, module=version)
+    state = {"lock": first.lock, "holds": sorted(there)}
+    applied = msgspec.structs.replace(keep, packages=packages, driver=driver, state=state)
+    more = Settings(requirements=(parse_requirement("driver"), parse_requirement("torch")))
+    second = planned(planner, applied, more, nvidia_ubuntu)
+    assert second.stack.driver.installed
+    assert second.stack.driver.version == first.stack.driver.version
+    for name in ("gpu_driver_packages", "gpu_driver_version", "gpu_packages_hold", "gpu_repo_pins", "gpu_repo_sources"):
+        assert second.variables[name] == first.variables[name], name
+    assert "install-driver" not in [action.id for action in second.actions]
+
+    foreign = planned(planner, msgspec.structs.replace(applied, state=None), more, nvidia_ubuntu)
+    assert "gpu_driver_packages" not in foreign.variables, "somebody else's is left alone"

@@ -1,0 +1,136 @@
+"""Debian's own packages for real: the driver compiled by DKMS, CuPy from the index, a reboot. Simulated: the GPU alone."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.lab.applying import apply, gpusetup
+from tests.lab.plays import files_below, packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+
+CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/usr/local")
+WISHES = {"gpusetup_source": "distro"}
+
+
+def boot_id(host: Host) -> str:
+    return host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout
+
+
+def kernel_of(host: Host) -> str:
+    (release,) = (path.name for path in host.path("/lib/modules").iterdir())
+    return release
+
+
+def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
+) -> None:
+    """The driver is compiled, which takes some four minutes; the CUDA libraries come as wheels."""
+    (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="mirror")
+    inventory = lab_inventory([host], {**WISHES, "gpusetup_components": '["driver", "cuda", "cupy"]'})
+    before, kernel = boot_id(host), kernel_of(host)
+    assert "nouveau" in host.ssh("cat", "/proc/modules").stdout
+
+    first = apply(tmp_path, inventory)
+    assert first.code == 0, first.out + first.err
+    outcome = first.hosts[host.name]
+    assert (outcome["state"], outcome["simulated"]) == ("done", True)
+    driver = outcome["stack"]["driver"]
+
+    module = host.ssh("modinfo", "-k", kernel, "nvidia-current").stdout
+    assert f"version:        {driver['version']}" in module
+    assert f"vermagic:       {kernel} " in module
+    assert ("MIT" in module) == (driver["module"] == "open")
+    assert boot_id(host) != before
+    assert "nouveau" not in host.ssh("cat", "/proc/modules").stdout
+    assert (
+        "blacklist nouveau"
+        in host.ssh("lsinitramfs", f"/boot/initrd.img-{kernel}").stdout
+        + host.ssh(
+            "sh",
+            "-c",
+            f"unmkinitramfs /boot/initrd.img-{kernel} /tmp/i && cat $(find /tmp/i -path '*modprobe.d*' -type f)",
+        ).stdout
+    )
+    held = host.ssh("apt-mark", "showhold").stdout.split()
+    assert {"nvidia-kernel-dkms", "libcuda1", "nvidia-smi"} <= set(held) or driver["module"] == "open"
+    cupy = host.ssh("/opt/gpusetup/bin/python", "-c", "import cupy; print(cupy.__version__)").stdout.strip()
+    assert cupy == outcome["stack"]["cupy"]["version"]
+
+    checks = {check["id"]: check["verdict"] for check in outcome["checks"]}
+    assert checks
+    assert "fail" not in checks.values()
+    # Without a GPU nothing that needs one may pass.
+    smi = [verdict for identity, verdict in checks.items() if identity.startswith(("smoke.", "cupy", "smi"))]
+    assert "pass" not in smi, checks
+
+    second = apply(tmp_path, inventory)
+    assert second.code == 0, second.out + second.err
+    assert second.hosts[host.name]["state"] == "unchanged"
+    assert second.hosts[host.name]["changed"] == 0
+    assert second.operations <= 5
+    print(f"Debian 12, real driver: first apply {first.seconds:.0f} s, second {second.seconds:.1f} s")
+
+
+@pytest.mark.slow
+def test_debian_13_works_or_is_refused_or_is_left_as_it_was(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Kernels and packagings move on: which of the three it is today is printed, not asserted."""
+    (host,) = lab_hosts(flavour="debian13-bare", machine="t4", network="mirror")
+    inventory = lab_inventory([host], {**WISHES, "gpusetup_components": '["driver"]'})
+    before, files = packages(host), files_below(host, *CONFIGURATION)
+    done = apply(tmp_path, inventory)
+    outcome = done.hosts[host.name]
+    print(json.dumps({key: outcome.get(key) for key in ("state", "stack", "refusals", "failure")}, indent=1))
+    if outcome["state"] == "done":
+        version = outcome["stack"]["driver"]["version"]
+        assert f"version:        {version}" in host.ssh("modinfo", "-k", kernel_of(host), "nvidia-current").stdout
+        assert apply(tmp_path, inventory).hosts[host.name]["state"] == "unchanged"
+        return
+    assert packages(host) == before
+    assert files_below(host, *CONFIGURATION) == files
+    said: dict[str, Any]
+    if outcome["state"] == "refused":
+        assert done.code in {4, 5}
+        (said,) = outcome["refusals"]
+    else:
+        assert (done.code, outcome["state"]) == (7, "failed")
+        said = outcome["failure"]
+    assert said["message"]
+    assert said["hint"]
+
+
+@pytest.mark.slow
+def test_debians_own_toolkit_once_for_real(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
+) -> None:
+    """1.6 GB to download, 5.5 GB on disk."""
+    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
+    variables = {
+        **WISHES,
+        "gpusetup_components": '["driver", "cuda"]',
+        "gpusetup_cuda_from": "packages",
+    }
+    inventory = lab_inventory([host], variables)
+    before = packages(host)
+    first = apply(tmp_path, inventory, "--verify", "never")
+    assert first.code == 0, first.out + first.err
+    cuda = first.hosts[host.name]["stack"]["cuda"]["version"]
+    assert packages(host)["nvidia-cuda-toolkit"].partition("~")[2].startswith(cuda)
+    assert f"release {cuda.rpartition('.')[0]}" in host.ssh("nvcc", "--version").stdout
+    source = "__global__ void add(int *x) { *x += 1; } int main() { add<<<1, 1>>>(nullptr); return 0; }\n"
+    host.path("/root/add.cu").write_text(source)
+    assert host.ssh("sh", "-c", "cd /root && nvcc -o add add.cu && test -x add").returncode == 0
+    second = apply(tmp_path, inventory, "--verify", "never")
+    assert second.hosts[host.name]["state"] == "unchanged", second.out
+    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    assert removed.code == 0, removed.out + removed.err
+    assert packages(host) == before
