@@ -163,7 +163,8 @@ class Planner:
         wanted = wanted_of(context, family, stack, self.matrix)
         if wanted.homeless:
             return _refused(_replace(base, stack=stack), (homeless_refusal(wanted.homeless),))
-        if wanted.manage_driver and stack.driver is not None and wanted.packages is not None:
+        moves = wanted.manage_driver and stack.driver is not None and not stack.driver.installed
+        if moves and stack.driver is not None and wanted.packages is not None:
             refusals = tuple(
                 driver_refusals(
                     facts,

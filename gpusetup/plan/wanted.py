@@ -34,10 +34,24 @@ _PIN_PRIORITY = 1001
 
 
 def manages_driver(context: Context, stack: Stack) -> bool:
-    """Tell whether the driver's packages are ours to bring: a working driver that fits is kept as it is."""
-    return stack.driver is not None and not (
-        stack.driver.installed and working_driver(context.facts) == stack.driver.version
-    )
+    """Tell whether the driver's packages are ours: somebody else's working driver that fits is kept as it is."""
+    return stack.driver is not None and (not _kept(context, stack) or applied_driver(context, stack) is not None)
+
+
+def applied_driver(context: Context, stack: Stack) -> PackageSet | None:
+    """Return the packages on record when the working driver that is kept came by us: they stay held and watched."""
+    lock = (context.facts.state or {}).get("lock")
+    if not isinstance(lock, dict) or stack.driver is None or not _kept(context, stack):
+        return None
+    try:
+        ours = lock["wanted"]["manage_driver"] and lock["stack"]["driver"]["version"] == stack.driver.version
+        return msgspec.convert(lock["wanted"]["packages"], PackageSet) if ours else None
+    except (KeyError, TypeError, msgspec.ValidationError):
+        return None
+
+
+def _kept(context: Context, stack: Stack) -> bool:
+    return stack.driver is not None and stack.driver.installed and working_driver(context.facts) == stack.driver.version
 
 
 def has_python(stack: Stack) -> bool:
@@ -53,13 +67,16 @@ def needs_packages(context: Context, family: Family, stack: Stack) -> bool:
 def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> Wanted:
     """Return what the host should have."""
     settings = context.settings
-    managed = manages_driver(context, stack)
+    managed, applied = manages_driver(context, stack), applied_driver(context, stack)
     fields: dict[str, Any] = {}
     prebuilt = persistence = False
     notes: tuple[str, ...] = ()
     if family is not None:
         fields = family.libraries(context, stack)
-        if managed and stack.driver is not None:
+        if applied is not None:
+            fields |= _as_applied(context, applied)
+            persistence = settings.persistence
+        elif managed and stack.driver is not None:
             driver = family.driver(context, stack.driver)
             prebuilt, notes, persistence = driver.prebuilt, driver.notes, driver.persistence and settings.persistence
             fields |= {
@@ -79,7 +96,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         fields["prerequisites"] = (*fields.get("prerequisites", ()), *_python_packages(context, family))
     packages = None
     if family is not None and any(fields.get(name) for name in _GROUPS):
-        packages = PackageSet(manager=family.manager, **all_sources(context, family), **fields)
+        packages = PackageSet(manager=family.manager, **_sources(context, family, applied), **fields)
     return Wanted(
         stack=stack,
         packages=packages,
@@ -92,6 +109,27 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         notes=notes,
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
     )
+
+
+def _as_applied(context: Context, applied: PackageSet) -> dict[str, Any]:
+    """Return the driver's part of what was applied last; whether the kernel is held is asked anew."""
+    kernel = KERNEL_PACKAGES[applied.manager]
+    hold = tuple(pattern for pattern in applied.hold if pattern not in kernel)
+    parts = ("driver", "fabric", "streams", "remove", "may_remove", "pins")
+    return {name: getattr(applied, name) for name in parts} | {
+        "hold": (*hold, *(kernel if context.settings.hold_kernel else ())),
+        "prerequisites": _lacking(context, applied.prerequisites),
+    }
+
+
+def _sources(context: Context, family: Family, applied: PackageSet | None) -> dict[str, Any]:
+    """Where a driver of ours came from stays beside where the rest comes from."""
+    fields = all_sources(context, family)
+    if applied is not None:
+        named = {source["name"]: source for source in (*applied.sources, *fields["sources"])}
+        enable = dict.fromkeys((*applied.enable, *fields.get("enable", ())))
+        fields |= {"sources": tuple(named.values()), "enable": tuple(enable)}
+    return fields
 
 
 def _lacking(context: Context, prerequisites: tuple[Package, ...]) -> tuple[Package, ...]:
