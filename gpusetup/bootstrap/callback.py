@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpusetup.bootstrap.trust import authorities
+
 if TYPE_CHECKING:
     from gpusetup.model.status import Status
 
@@ -61,7 +63,9 @@ class Callback:
         body = msgspec.json.encode(status)
         for attempt in range(_TRIES):
             try:
-                answer = requests.post(self.url, data=body, headers=headers, timeout=15, allow_redirects=False)
+                answer = requests.post(
+                    self.url, data=body, headers=headers, timeout=15, allow_redirects=False, verify=authorities()
+                )
                 if answer.status_code < 500 and answer.status_code != 429:
                     return
             except requests.RequestException:

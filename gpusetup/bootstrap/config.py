@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,6 +25,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lock_sha256: str = ""
     keep_driver: bool = False
     """A working driver that the image brings stays where everything else of the lock goes with it."""
+    stage: Literal["", "image"] = ""
+    """`image`: install what can be without a GPU and clean up; the first boot of each copy goes on from there."""
+    recheck: int = 0
+    """Look again every so many seconds once done."""
     callback: str = ""
     reboots: int = 2
     splay: int = 0

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.bootstrap.image import PER_BOOT, seal
 from gpusetup.bootstrap.machine import Outcome, pause_before
 from gpusetup.bootstrap.record import write_whole
+from gpusetup.bootstrap.timer import TIMER, units
 from gpusetup.bootstrap.waiting import wait_for_cloud_init, wait_for_packages
 from gpusetup.drive.runner import run, stream
 from gpusetup.model.status import Problem
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpusetup.bootstrap.config import Config
+    from gpusetup.drive.runner import Finished
     from gpusetup.model.status import Status
 
 __all__ = ["HOME", "LOCK_FILE", "Effects", "boot_id", "outcome_of_apply"]
@@ -29,9 +32,9 @@ __all__ = ["HOME", "LOCK_FILE", "Effects", "boot_id", "outcome_of_apply"]
 HOME = Path("/var/lib/gpusetup/bootstrap")
 LOCK_FILE = Path("/etc/gpusetup/lock.json")
 FIRST_BOOT = Path("/var/lib/gpusetup/first-boot")
-PER_BOOT = Path("/var/lib/cloud/scripts/per-boot/50-gpusetup")
 UNIT = "gpusetup-bootstrap.service"
-UNIT_FILE = Path("/etc/systemd/system") / UNIT
+UNITS = Path("/etc/systemd/system")
+UNIT_FILE = UNITS / UNIT
 APPLY_DEADLINE = 4 * 3600.0
 _REBOOT_PATIENCE = 600.0
 
@@ -51,7 +54,7 @@ class Effects:
         """Do what a state stands for."""
         work = {
             "preparing": self._wait, "waiting": self._wait, "fetching": self._fetch, "applying": self._apply,
-            "retrying": self._pause, "rebooting": self._reboot,
+            "retrying": self._pause, "rebooting": self._reboot, "sealing": self._seal,
         }  # fmt: skip
         try:
             return work[status.state](status)
@@ -66,13 +69,22 @@ class Effects:
         if UNIT_FILE.exists():
             self._systemctl("enable", UNIT)
 
-    def finish(self, *, failed: bool) -> None:
-        """Start at no boot again; after a failure the service stays for a look and another try."""
-        PER_BOOT.unlink(missing_ok=True)
+    def finish(self, status: Status) -> None:
+        """Start at no boot again; after a failure the service stays for a look and another try.
+
+        An image keeps what starts the service in the first boot of its copies.
+        """
         self._systemctl("disable", UNIT)
-        if not failed:
+        if status.state == "sealed":
+            return
+        PER_BOOT.unlink(missing_ok=True)
+        if status.state != "failed":
             UNIT_FILE.unlink(missing_ok=True)
+            for unit, text in units(self.config).items():
+                write_whole(UNITS / unit, text.encode())
             self._systemctl("daemon-reload")
+            if self.config.recheck:
+                self._systemctl("enable", "--now", TIMER)
 
     def _wait(self, status: Status) -> Outcome:
         if self.config.splay and not status.reboots and not status.attempts:
@@ -88,28 +100,40 @@ class Effects:
         return _outcome(fetch_lock(self.config, LOCK_FILE))
 
     def _apply(self, _: Status) -> Outcome:
-        answer = HOME / "applied.json"
+        words = ["apply", "--reboot", "never"]
+        if LOCK_FILE.exists():
+            words += ["--lock", str(LOCK_FILE), *(["--keep-driver"] if self.config.keep_driver else [])]
+        # What another machine verified before it was copied is not verified here.
+        words += ["--stage", self.config.stage] if self.config.stage else ["--verify", "always"]
+        done, text = self.gpusetup(*words)
+        return outcome_of_apply(done.code, text, timed_out=done.timed_out)
+
+    def _seal(self, _: Status) -> Outcome:
+        problem = wait_for_cloud_init(self.config.wait_deadline)
+        if problem is None:
+            seal(self.config, self.log)
+        return _outcome(problem)
+
+    def gpusetup(self, command: str, *words: str) -> tuple[Finished, str]:
+        """Run a command of gpusetup about this machine; returns its end and its JSON answer."""
+        answer = HOME / "answer.json"
         answer.unlink(missing_ok=True)
         host = {
             "ansible_connection": "local", "ansible_python_interpreter": _system_python(), **self.config.variables,
         }  # fmt: skip
         inventory = HOME / "inventory.json"
         write_whole(inventory, msgspec.json.encode({"all": {"hosts": {"localhost": host}}}), 0o600)
-        argv = [sys.executable, "-m", "gpusetup", "apply", str(inventory), "--format", "json", "--out", str(answer)]
-        argv += ["--reboot", "never"]
-        if LOCK_FILE.exists():
-            argv += ["--lock", str(LOCK_FILE), *(["--keep-driver"] if self.config.keep_driver else [])]
+        argv = [sys.executable, "-m", "gpusetup", command, str(inventory), "--format", "json", "--out", str(answer)]
         printed: list[str] = []
 
         def keep(channel: str, line: str) -> None:
             (printed.append if channel == "out" else self.log)(line)
 
         environment = {**os.environ, "GPUSETUP_STATE": str(HOME), "ANSIBLE_NOCOLOR": "1"}
-        done = stream(argv, env=environment, deadline=APPLY_DEADLINE, on_line=keep)
+        done = stream([*argv, *words], env=environment, deadline=APPLY_DEADLINE, on_line=keep)
         if done.interrupted:
             raise KeyboardInterrupt
-        text = answer.read_text(encoding="utf-8") if answer.exists() else "\n".join(printed)
-        return outcome_of_apply(done.code, text, timed_out=done.timed_out)
+        return done, answer.read_text(encoding="utf-8") if answer.exists() else "\n".join(printed)
 
     def _pause(self, status: Status) -> Outcome:
         time.sleep(pause_before(status.attempts))

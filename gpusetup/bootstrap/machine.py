@@ -1,8 +1,10 @@
 """The state machine of a bootstrap: what follows from what. Pure: time, boot and outcomes are arguments.
 
-    waiting → fetching → applying → done | nothing-to-do | failed
+    waiting → fetching → applying → done | nothing-to-do | pending-reboot | failed
                             ↓ ↑
                  rebooting or retrying
+
+An image goes from applying to sealing to sealed; a re-check stops at pending-reboot where a new machine would reboot.
 
 `begin` goes on from whatever an earlier boot, or a killed process, left behind; `advance` takes one step's outcome.
 """
@@ -28,8 +30,11 @@ STEPS: dict[State, tuple[int, str, str]] = {
     "applying": (3, "applying and verifying the stack", "reboot when needed, then verify"),
     "retrying": (3, "waiting before another try", "apply the stack again"),
     "rebooting": (3, "rebooting", "go on after the reboot"),
+    "sealing": (4, "cleaning the machine for its copies", "switch it off and copy its disk"),
+    "sealed": (4, "the image is ready", "switch this machine off and copy its disk; each copy verifies itself"),
     "done": (4, "", ""),
     "nothing-to-do": (4, "", ""),
+    "pending-reboot": (4, "", "reboot when it suits; the next re-check verifies"),
     "failed": (4, "", "mend it, then: systemctl restart gpusetup-bootstrap (or: gpusetup bootstrap run)"),
 }
 OF = 4
@@ -46,6 +51,10 @@ class Limits:
     reboots: int = 2
     fetches: bool = False
     """A lock is pulled from a URL."""
+    image: bool = False
+    """The machine becomes an image: nothing reboots, and it is cleaned at the end."""
+    asks: bool = False
+    """A reboot is somebody's to make: the machine is in use."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,10 @@ class Outcome:
 
 def begin(before: Status | None, now: Moment) -> Status:
     """Return where to go on: at the start, after a reboot (whoever made it), after a kill, or after a failure."""
-    if before is None or before.state == "done":
+    if before is None or before.state in {"done", "sealed"}:
         return _enter(Status(state="waiting", started=now.time, since=now.time, boot=now.boot), "waiting", now)
+    if before.state == "pending-reboot":
+        return _enter(replace(before, reboots=()), "waiting", now)
     if before.state == "failed":
         return _enter(replace(before, ok=True, attempts=0, reboots=(), last_error=None), "waiting", now)
     if before.state == "rebooting" and before.boot == now.boot:
@@ -90,6 +101,8 @@ def advance(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> St
         return _enter(status, "applying", now)
     if status.state == "applying":
         return _applied(status, outcome, limits, now)
+    if status.state == "sealing":
+        return _enter(status, "sealed", now)
     return _enter(status, "waiting", now)
 
 
@@ -102,9 +115,13 @@ def _applied(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> S
     told = replace(status, verified=outcome.verified, simulated=outcome.simulated)
     if outcome.kind == "nothing-to-do":
         return _enter(replace(told, last_error=None), "nothing-to-do", now)
+    if limits.image:
+        return _enter(replace(told, last_error=None), "sealing", now)
     if outcome.kind == "ok":
         return _enter(replace(told, last_error=None), "done", now)
     reason = "; ".join(outcome.reasons) or "the driver asks for it"
+    if limits.asks:
+        return _enter(replace(told, last_error=None), "pending-reboot", now, doing=f"a reboot is needed: {reason}")
     if len(status.reboots) >= limits.reboots:
         problem = Problem(
             reference="GS-741",

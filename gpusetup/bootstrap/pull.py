@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gpusetup.bootstrap.record import write_whole
+from gpusetup.bootstrap.trust import authorities
 from gpusetup.model.status import Problem
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def fetch_lock(config: Config, target: Path) -> Problem | None:
     end, pause = time.monotonic() + config.fetch_deadline, 2.0
     while True:
         try:
-            answer = requests.get(config.lock_url, timeout=60, stream=True)
+            answer = requests.get(config.lock_url, timeout=60, stream=True, verify=authorities())
             answer.raise_for_status()
             raw = answer.raw.read(_LIMIT, decode_content=True)
             break

@@ -45,6 +45,12 @@ def message(status: Status) -> str:
         return f"gpusetup: FAILED: {status.doing} (gpusetup status)"
     if status.state == "nothing-to-do":
         return "gpusetup: nothing to do, there is no NVIDIA GPU here"
+    if status.state == "pending-reboot":
+        return f"gpusetup: {status.doing}; the running driver stays until then"
+    if status.state == "sealed":
+        return f"gpusetup: {status.doing}: {status.next}"
+    if status.state == "done" and status.recheck is not None and status.recheck.differences:
+        return f"gpusetup: no longer as it was applied: {'; '.join(status.recheck.differences)} ({status.recheck.mend})"
     if status.state == "done":
         how = "as far as a simulated GPU allows" if status.simulated else status.verified
         verified = f", verification: {how}" if how else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from gpusetup import __version__
 from gpusetup.bootstrap.callback import Callback
-from gpusetup.bootstrap.effects import HOME, Effects, boot_id
+from gpusetup.bootstrap.effects import HOME, LOCK_FILE, Effects, boot_id
 from gpusetup.bootstrap.machine import Limits, Moment, advance, begin
 from gpusetup.bootstrap.record import alone, load, message, save
 from gpusetup.model.status import FINAL
@@ -26,20 +27,32 @@ if TYPE_CHECKING:
 __all__ = ["LOG_FILE", "bootstrap"]
 
 RESERVE = HOME / "reserve"
+_IN_USE = {"done", "pending-reboot"}
 LOG_FILE = Path("/var/log/gpusetup-bootstrap.log")
 
 
-def bootstrap(config: Config, log: Callable[[str], None]) -> Status:
-    """Run to a final state; a reboot on the way ends this process, and the next boot goes on."""
-    limits = Limits(reboots=config.reboots, fetches=bool(config.lock_url))
+def bootstrap(config: Config, log: Callable[[str], None], *, asks: bool = False) -> Status:
+    """Run to a final state; a reboot on the way ends this process, and the next boot goes on.
+
+    A machine that is in use `asks`: a reboot stays pending for its people.
+    """
     effects, callback = Effects(config, log), Callback(config.callback)
     with alone(HOME / "lock"):
         with suppress(OSError):
             RESERVE.write_bytes(b"\0" * 65536)
         effects.prepare()
-        status = begin(load(), _now())
+        before = load()
+        limits = Limits(
+            reboots=config.reboots,
+            fetches=bool(config.lock_url),
+            image=config.stage == "image",
+            asks=asks or (before is not None and before.state in _IN_USE),
+        )
+        status = begin(before, _now())
         status = replace(status, log=str(LOG_FILE), gpusetup=__version__)
         while True:
+            if status.state in _IN_USE:
+                status = replace(status, lock=_digest(LOCK_FILE), recheck=None)
             _keep(status)
             log(message(status))
             callback.tell(status)
@@ -48,7 +61,7 @@ def bootstrap(config: Config, log: Callable[[str], None]) -> Status:
             if status.state == "rebooting":
                 callback.settle(5)
             status = advance(status, effects.perform(status), limits, _now())
-        effects.finish(failed=status.state == "failed")
+        effects.finish(status)
         RESERVE.unlink(missing_ok=True)
         callback.settle(20)
     return status
@@ -63,6 +76,10 @@ def _keep(status: Status) -> None:
             raise
         RESERVE.unlink(missing_ok=True)
         save(status)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""
 
 
 def _now() -> Moment:

@@ -15,6 +15,8 @@ from gpusetup import __version__
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpusetup.bootstrap.config import Config
 
 __all__ = ["UserData", "checked_url", "render"]
@@ -113,10 +115,19 @@ def _comments(data: UserData) -> str:
         "2. install gpusetup from them into /opt/gpusetup-controller (no package index is asked)",
         "3. wait for other package work, apply the stack through the distribution's package manager, verify it",
         *(kept if config.keep_driver else ()),
-        f"4. reboot at most {config.reboots} times, each with its reason on record, and go on by itself",
+        *_after(config),
         "Follow it: gpusetup status --wait, /var/log/gpusetup-bootstrap.log, journalctl -u gpusetup-bootstrap",
     ]
     return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def _after(config: Config) -> Iterator[str]:
+    if config.stage:
+        yield "4. become an image: clean up what is this machine's own; the first boot of each copy verifies"
+    else:
+        yield f"4. reboot at most {config.reboots} times, each with its reason on record, and go on by itself"
+    if config.recheck:
+        yield f"5. look again every {config.recheck} s: tell what differs, apply a newly pinned lock; no reboot"
 
 
 def _cloud_config(data: UserData) -> str:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
+from gpusetup.cli.draining import add_draining
 from gpusetup.cli.wishes import add_wishes
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
@@ -50,9 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--keep-driver", action="store_true", help="with --lock: a working driver that fits all the rest of it stays"
     )
+    group.add_argument(
+        "--stage", choices=("image",),
+        help="with --lock: prepare an image; its GPUs are the lock's, nothing is verified, nothing reboots",
+    )  # fmt: skip
     group.add_argument("--check", action="store_true", help="try it without changing anything")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
     add_batches(parser)
+    add_draining(parser)
     options.add_output(parser)
 
 
@@ -100,16 +106,20 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
     lock = load_lock(arguments.lock) if arguments.lock else None
     made = load_plan(arguments.plan) if arguments.plan else None
     recorded = _last_lock if arguments.recorded else None
-    if arguments.keep_driver and lock is None:
+    if lock is None and (arguments.keep_driver or arguments.stage):
+        option = "--stage image" if arguments.stage else "--keep-driver"
         raise BadInputError(
             "GS-346",
-            "--keep-driver says what becomes of a lock's driver, and there is no --lock",
-            path="--keep-driver",
-            hint="without a lock a working driver that fits stays anyway",
+            f"{option} is about what a lock says, and there is no --lock",
+            path=option,
+            hint="make one: gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json",
         )
+    if arguments.stage:
+        arguments.verify, arguments.reboot = "never", "never"
     rollout = plan_hosts(
-        arguments, session, matrix, lock=lock, keep_driver=arguments.keep_driver, made=made, recorded=recorded
-    )
+        arguments, session, matrix, lock=lock, keep_driver=arguments.keep_driver, image=bool(arguments.stage),
+        made=made, recorded=recorded,
+    )  # fmt: skip
     return carry_out(arguments, rollout)
 
 
@@ -122,6 +132,7 @@ def _last_lock(name: str, facts: HostFacts) -> dict[str, Any]:
 
 def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
     """Change the hosts whose plan says so, verify them, and write down what became of each."""
+    from gpusetup.cli.draining import draining
     from gpusetup.cli.outcome import exit_of, not_started, planned_only, stopped
     from gpusetup.cli.verification import verify_hosts
     from gpusetup.drive.rundir import occupy, state_home
@@ -133,24 +144,31 @@ def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
     outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
     waves = batches(tuple(changes), arguments.batch)
     verify = arguments.verify != "never" and not arguments.check
+    work = draining(arguments, rollout)
+    by_wave = len(waves) > 1 or work.scheduler is not None
     if changes:
         _announce(changes)
         with occupy(state_home(session.environment), changes, "apply"):
             for number, wave in enumerate(waves, 1):
                 if len(waves) > 1:
                     print(f"batch {number} of {len(waves)}: {len(wave)} host(s)", file=sys.stderr)
-                done = _change(arguments, rollout, {name: changes[name] for name in wave})
-                if verify and len(waves) > 1:
+                wanted = {name: changes[name] for name in wave}
+                held = {} if arguments.check else work.take(wanted)
+                free = {name: plan for name, plan in wanted.items() if name not in held}
+                done = held | (_change(arguments, rollout, free) if free else {})
+                if verify and by_wave:
                     done = verify_hosts(rollout, done, always=True)
-                outcomes |= done
+                outcomes |= work.give_back(done)
                 left = [name for later in waves[number:] for name in later]
                 if left and stopped(outcomes, arguments.max_fail):
                     outcomes |= {name: not_started(changes[name]) for name in left}
                     break
     if verify:
-        verified = {name for wave in waves for name in wave} if len(waves) > 1 else set()
+        verified = {name for wave in waves for name in wave} if by_wave else set()
         rest = {name: outcome for name, outcome in outcomes.items() if name not in verified}
         outcomes |= verify_hosts(rollout, rest, always=arguments.verify == "always")
+    if not arguments.check:
+        outcomes |= work.left_behind(outcomes)
     applied = Applied(
         ok=all(exit_of(outcome) is Exit.DONE for outcome in outcomes.values()),
         run=session.run.id,

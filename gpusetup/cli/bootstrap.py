@@ -1,10 +1,12 @@
 """What a machine made with `gpusetup cloud-init` runs by itself: wait, apply, reboot when needed, verify.
 
-The service gpusetup-bootstrap calls it at each boot until it is done. Calling it by hand goes on where it stopped, or
-tries again after a failure.
+The service gpusetup-bootstrap calls it at each boot until it is done. Calling it by hand goes on where it stopped,
+tries again after a failure, or applies the lock again on a machine that was done; such a machine is not rebooted.
+`recheck` is what the timer of --recheck calls there: another pinned lock is applied, else what differs is told.
 
-example:
+examples:
   gpusetup bootstrap run
+  gpusetup bootstrap recheck
 """
 
 from __future__ import annotations
@@ -24,12 +26,13 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("action", choices=("run",), help="go on until done or failed")
+    parser.add_argument("action", choices=("run", "recheck"), help="go on until done or failed; look again")
 
 
-def run(_: argparse.Namespace) -> Exit:
+def run(arguments: argparse.Namespace) -> Exit:
     """Run it; every line goes to the log and to standard output, which is the journal under systemd."""
     from gpusetup.bootstrap.config import read_config
+    from gpusetup.bootstrap.recheck import recheck
     from gpusetup.bootstrap.run import LOG_FILE, bootstrap
 
     config = read_config()
@@ -47,7 +50,9 @@ def run(_: argparse.Namespace) -> Exit:
             raise KeyboardInterrupt
 
         signal.signal(signal.SIGTERM, stop)  # a shutdown lets apply end in order; the next boot goes on
-        status = bootstrap(config, log)
+        status = (recheck if arguments.action == "recheck" else bootstrap)(config, log)
+    if status.state == "pending-reboot" or (status.recheck is not None and status.recheck.differences):
+        return Exit.PENDING
     if status.state == "failed" and status.last_error is not None:
         return Exit(status.last_error.exit) if status.last_error.exit in set(Exit) else Exit.FAILED
     return Exit.DONE

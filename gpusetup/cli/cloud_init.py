@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     how = parser.add_argument_group("how")
     how.add_argument("--reboots", type=int, default=2, metavar="N", help="at most so many; default: %(default)s")
+    how.add_argument(
+        "--stage", choices=("image",), help="make an image: install what can be without a GPU, clean up; copies verify"
+    )
+    how.add_argument(
+        "--recheck", metavar="TIME", help="look again every 6h, 1d, …: tell what differs, apply a newly pinned lock"
+    )
     how.add_argument("--splay", type=int, default=0, metavar="SECONDS", help="each machine waits up to so long first")
     how.add_argument("--proxy", metavar="URL", help="proxy for everything that is fetched")
     how.add_argument("--no-proxy", default="", metavar="LIST", help="hosts reached without it")
@@ -127,6 +133,8 @@ def _data(arguments: argparse.Namespace) -> UserData:
         lock_url=checked_url(arguments.lock_url, "--lock-url") if arguments.lock_url else "",
         lock_sha256=(arguments.lock_digest or "").removeprefix("sha256:"),
         keep_driver=_keeps_driver(arguments),
+        stage=arguments.stage or "",
+        recheck=_seconds(arguments.recheck) if arguments.recheck else 0,
         callback=checked_url(arguments.callback, "--callback") if arguments.callback else "",
         reboots=arguments.reboots,
         splay=arguments.splay,
@@ -143,6 +151,15 @@ def _data(arguments: argparse.Namespace) -> UserData:
         no_proxy=arguments.no_proxy,
         joined=tuple(_part(path) for path in arguments.join),
     )
+
+
+def _seconds(text: str) -> int:
+    import re
+
+    found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
+    if found is None:
+        raise BadInputError("GS-728", f"{text!r} is no time", path="--recheck", hint="write 30m, 6h or 1d")
+    return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
 def _keeps_driver(arguments: argparse.Namespace) -> bool:

@@ -1,6 +1,7 @@
 """How far the bootstrap of this machine is: state, step, last error, what comes next.
 
-Exits with 0 when done or nothing was to do, 9 while it runs, and with the failure's own code after one.
+Exits with 0 when done or nothing was to do, with 9 while it runs or a reboot is pending, with the failure's own code
+after one.
 
 examples:
   gpusetup status
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def exit_of(status: Status) -> Exit:
     """Return the exit code that a status stands for."""
-    if status.state not in FINAL:
+    if status.state not in FINAL or status.state == "pending-reboot":
         return Exit.PENDING
     if status.state != "failed":
         return Exit.DONE
@@ -60,13 +61,17 @@ def status_text(status: Status) -> str:
     head = f"{status.state} since {status.since}"
     if status.state not in FINAL:
         head = f"step {status.step} of {status.of}: {status.doing} (since {status.since})"
-    lines = [head]
+    lines = [head, *([status.doing] if status.state in {"sealed", "pending-reboot"} else [])]
     if status.verified:
         lines.append(f"verification: {status.verified}" + (" (simulated GPU)" if status.simulated else ""))
     if status.last_error is not None:
         lines.append(f"last error: {status.last_error.message} [{status.last_error.reference}]")
         lines += [f"  {status.last_error.hint}"] if status.last_error.hint else []
     lines += [f"reboot at {reboot.time}: {reboot.reason}" for reboot in status.reboots]
+    if status.recheck is not None:
+        lines.append(f"looked again at {status.recheck.time}: {status.recheck.state}")
+        lines += [f"  {text}" for text in status.recheck.differences]
+        lines += [f"  {status.recheck.mend}"] if status.recheck.mend else []
     lines += [f"next: {status.next}"] if status.next else []
     lines += [f"log: {status.log}"] if status.log else []
     return "\n".join(lines) + "\n"
@@ -74,9 +79,10 @@ def status_text(status: Status) -> str:
 
 def _read(path: str) -> Status:
     import msgspec
+    from msgspec.structs import replace
 
     try:
-        return msgspec.json.decode(Path(path).read_bytes(), type=Status)
+        status = msgspec.json.decode(Path(path).read_bytes(), type=Status)
     except FileNotFoundError as error:
         raise BadInputError(
             "GS-760", "no bootstrap has run on this machine", path=path,
@@ -86,3 +92,11 @@ def _read(path: str) -> Status:
         raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInputError("GS-762", f"the status cannot be read: {error}", path=path) from error
+    if status.state == "sealed" and status.boot != _boot_id():
+        # What the image was sealed with: this copy of it has yet to begin.
+        return replace(status, state="preparing", doing="waiting for cloud-init to start the service", next="")
+    return status
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

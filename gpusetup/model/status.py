@@ -6,15 +6,16 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["FINAL", "SCHEMA", "STATUS_FILE", "Problem", "Reboot", "State", "Status"]
+__all__ = ["FINAL", "SCHEMA", "STATUS_FILE", "Problem", "Reboot", "Recheck", "State", "Status"]
 
 SCHEMA = "gpusetup/status/1"
 STATUS_FILE = "/var/lib/gpusetup/status.json"
 
 State = Literal[
-    "preparing", "waiting", "fetching", "applying", "retrying", "rebooting", "done", "nothing-to-do", "failed",
+    "preparing", "waiting", "fetching", "applying", "retrying", "rebooting", "sealing",
+    "done", "sealed", "nothing-to-do", "pending-reboot", "failed",
 ]  # fmt: skip
-FINAL = frozenset({"done", "nothing-to-do", "failed"})
+FINAL = frozenset({"done", "sealed", "nothing-to-do", "pending-reboot", "failed"})
 
 
 class Problem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +34,16 @@ class Reboot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reason: str
     boot: str
     """The boot that it ended."""
+
+
+class Recheck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the last look at a finished machine found."""
+
+    time: str
+    state: str
+    """As `gpusetup drift` calls it: same, drifted, …"""
+    differences: tuple[str, ...] = ()
+    mend: str = ""
 
 
 class Status(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,5 +67,8 @@ class Status(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last_error: Problem | None = None
     verified: str = ""
     simulated: bool = False
+    lock: str = ""
+    """SHA-256 of the lock that was applied."""
+    recheck: Recheck | None = None
     log: str = ""
     gpusetup: str = ""

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.model.facts import HostFacts
+from gpusetup.matrix.gpus import find_gpu, gpu_by_id
+from gpusetup.model.facts import Gpu, HostFacts
 
 if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
     from gpusetup.model.request import Request
 
-__all__ = ["UNKNOWN_KERNEL", "imagined_host"]
+__all__ = ["UNKNOWN_KERNEL", "imagined_host", "with_gpus_of"]
 
 UNKNOWN_KERNEL = "unknown"
 _CODENAMES = {
@@ -55,3 +57,21 @@ def imagined_host(request: Request) -> HostFacts:
         },
     }  # fmt: skip
     return msgspec.convert(document, HostFacts)
+
+
+def with_gpus_of(facts: HostFacts, request: Request, matrix: Matrix) -> HostFacts:
+    """Return a host that has none with the GPUs that a request was about: what an image is made for."""
+    if facts.gpus:
+        return facts
+    gpus = tuple(_imagined_gpu(text, matrix) for text in request.gpus)
+    return msgspec.structs.replace(facts, gpus=gpus)
+
+
+def _imagined_gpu(text: str, matrix: Matrix) -> Gpu:
+    names = find_gpu(matrix, text).names
+    product = next(gpu for gpu in matrix.gpus.gpus if gpu.name in names)
+    pci_id = text if gpu_by_id(matrix, text) else next(iter(product.ids), text)
+    return Gpu(
+        address="", pci_id=pci_id, subsystem="", kind="0302", name=product.name, arch=product.arch,
+        compute_capability=product.cc, bound=None,
+    )  # fmt: skip

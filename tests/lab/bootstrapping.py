@@ -16,12 +16,15 @@ from tests.lab import network
 from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, locked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "bootstrap-bundle"
-KEPT = 3
+KEPT = 6 * 3600
+"""Seconds without use after which a bundle of an earlier state of the checkout goes."""
 STATUS = "/var/lib/gpusetup/status.json"
 FINAL = {"done", "nothing-to-do", "failed"}
 UNIT = "gpusetup-bootstrap.service"
@@ -59,9 +62,9 @@ def serve_bundle() -> Served:
                 [sys.executable, "-m", "gpusetup", *argv], cwd=ROOT, check=True, capture_output=True, timeout=900
             )
         folder.touch()
-        older = sorted(REPOSITORIES.glob(f"{FOLDER}-*"), key=lambda path: path.stat().st_mtime)[:-KEPT]
-        for path in older:
-            shutil.rmtree(path)
+        for path in REPOSITORIES.glob(f"{FOLDER}-*"):
+            if time.time() - path.stat().st_mtime > KEPT:
+                shutil.rmtree(path)
     return Served(folder, f"{network.REPOSITORY_URL}/{folder.name}")
 
 
@@ -70,7 +73,7 @@ def _sources() -> str:
     folders = (ROOT / name for name in ("gpusetup", "roles", "playbooks"))
     for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
         if "__pycache__" not in path.parts:
-            seen.update(str(path).encode() + path.read_bytes())
+            seen.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
     return seen.hexdigest()
 
 
@@ -99,6 +102,7 @@ def seed(host: Host, text: str) -> None:
     folder = host.path("/var/lib/cloud/seed/nocloud")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "user-data").write_text(text)
+    (folder / "user-data").chmod(0o600)
     (folder / "meta-data").write_text(f"instance-id: {host.name}\nlocal-hostname: {host.name}\n")
     host.path("/etc/cloud/cloud.cfg.d/99-lab.cfg").write_text(CLOUD_CONFIG)
 
@@ -131,10 +135,14 @@ def wait_for(host: Host, states: set[str], timeout: float = 900) -> dict[str, An
     raise AssertionError(f"still {status(host)} after {timeout:.0f} s; log:\n{tail}")
 
 
-def wait_until(what: Any, timeout: float = 600) -> None:
+def wait_until(what: Callable[[], object], timeout: float = 600, *, host: Host | None = None) -> None:
+    """Until it is so; a bootstrap of `host` that failed meanwhile is no reason to wait any longer."""
     deadline = time.monotonic() + timeout
     while not what():
-        assert time.monotonic() < deadline, "it did not come to that"
+        assert time.monotonic() < deadline, f"it did not come to that; {status(host) if host else ''}"
+        if host is not None:
+            now = status(host)
+            assert now["state"] != "failed" or what(), now
         time.sleep(0.05)
 
 

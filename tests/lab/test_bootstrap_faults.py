@@ -75,7 +75,7 @@ def test_power_cut(machine, lab_repositories, bundle, step):
     if step == "packages":
         machine.break_packages("nvidia-kernel-support", "sleep 3")
     first_boot(machine, user_data(bundle, lab_repositories))
-    wait_until(lambda: STEPS[step](machine))
+    wait_until(lambda: STEPS[step](machine), host=machine)
     machine.power_cut()
     machine.break_packages("nvidia-kernel-support", "")
     machine.power_on(wait=False)
@@ -90,7 +90,7 @@ def test_power_cut(machine, lab_repositories, bundle, step):
 @pytest.mark.parametrize("step", ["applying", "packages"])
 def test_killed(machine, lab_repositories, bundle, step):
     first_boot(machine, user_data(bundle, lab_repositories))
-    wait_until(lambda: STEPS[step](machine))
+    wait_until(lambda: STEPS[step](machine), host=machine)
     machine.ssh("systemctl", "kill", "--signal=KILL", "--kill-who=main", UNIT)
     ended_well(machine)
 
@@ -98,7 +98,7 @@ def test_killed(machine, lab_repositories, bundle, step):
 @pytest.mark.slow
 def test_a_user_reboots_in_the_middle(machine, lab_repositories, bundle):
     first_boot(machine, user_data(bundle, lab_repositories))
-    wait_until(lambda: unpacking(machine))
+    wait_until(lambda: unpacking(machine), host=machine)
     machine.reboot()
     end = wait_for_end(machine)
     assert end["state"] == "done", end
@@ -117,7 +117,7 @@ def test_a_mirror_answers_503_for_a_while(machine, lab_repositories, bundle, wha
         text = user_data(bundle, faulty)
         seen = lambda: status(machine)["state"] == "retrying"  # noqa: E731
     first_boot(machine, text)
-    wait_until(seen)
+    wait_until(seen, host=machine)
     threading.Timer(5, set_fault, (token, "")).start()
     ended_well(machine)
 
@@ -126,7 +126,7 @@ def test_a_mirror_answers_503_for_a_while(machine, lab_repositories, bundle, wha
 def test_a_full_disk_is_said_and_mended(lab_hosts, lab_repositories, bundle):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", disks={"/": 900})
     first_boot(host, user_data(bundle, lab_repositories))
-    wait_until(lambda: applying(host))
+    wait_until(lambda: applying(host), host=host)
     host.freeze()  # while it writes, there is no telling how much is left
     host.fill_disk("/")
     host.thaw()

@@ -107,11 +107,34 @@ def test_another_run_is_waited_for() -> None:
     assert drive(status, OK, OK).state == "done"
 
 
+def test_a_machine_in_use_is_not_rebooted_and_goes_on_after_somebody_did() -> None:
+    limits = Limits(asks=True)
+    pending = drive(begin(None, now()), OK, REBOOT, limits=limits)
+    assert (pending.state, pending.ok, pending.reboots) == ("pending-reboot", True, ())
+    assert "driver 580 is not loaded" in pending.doing
+    for boot in ("b1", "b2"):
+        assert drive(begin(pending, now(boot)), OK, OK, limits=limits, boot=boot).state == "done"
+
+
+@pytest.mark.parametrize("applied", [OK, REBOOT])
+def test_an_image_is_cleaned_and_never_rebooted(applied: Outcome) -> None:
+    limits = Limits(image=True)
+    sealing = drive(begin(None, now()), OK, applied, limits=limits)
+    assert sealing.state == "sealing"
+    assert begin(sealing, now("b2")).state == "waiting", "a cut while it is cleaned begins again"
+    ready = drive(sealing, OK, limits=limits)
+    assert (ready.state, ready.reboots) == ("sealed", ())
+    assert begin(ready, now("b3")).state == "waiting"
+    assert drive(sealing, trouble(5), limits=limits).state == "failed"
+
+
 EVENTS = (OK, NOTHING, REBOOT, trouble(6), trouble(7), trouble(5))
 
 
-@pytest.mark.parametrize("limit", [0, 1, 2])
-def test_every_sequence_ends_or_goes_on_by_itself(limit: int) -> None:
+@pytest.mark.parametrize(
+    "limits", [Limits(reboots=0), Limits(reboots=1), Limits(reboots=2), Limits(asks=True), Limits(image=True)]
+)
+def test_every_sequence_ends_or_goes_on_by_itself(limits: Limits) -> None:
     """All sequences of four outcomes, a kill or a cut before each: never a state without a way on."""
     for outcomes in itertools.product(EVENTS, repeat=4):
         for cuts in itertools.product((False, True), repeat=2):
@@ -121,10 +144,10 @@ def test_every_sequence_ends_or_goes_on_by_itself(limit: int) -> None:
                     status = begin(status, now(str(number + 1)))
                 if status.state in FINAL:
                     break
-                status = advance(status, outcome, Limits(reboots=limit), now(str(number)))
+                status = advance(status, outcome, limits, now(str(number)))
                 assert status.ok is (status.state != "failed")
                 assert (status.last_error is not None) or status.ok
-                assert len(status.reboots) <= limit
+                assert len(status.reboots) <= (0 if limits.asks or limits.image else limits.reboots)
                 assert status.step <= status.of
     with pytest.raises(ValueError, match="done"):
         advance(drive(begin(None, now()), OK, OK), OK, Limits(), now())
