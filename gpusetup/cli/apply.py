@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
+from gpusetup.cli.draining import add_draining
 from gpusetup.cli.wishes import add_wishes
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--check", action="store_true", help="try it without changing anything")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
     add_batches(parser)
+    add_draining(parser)
     options.add_output(parser)
 
 
@@ -130,6 +132,7 @@ def _last_lock(name: str, facts: HostFacts) -> dict[str, Any]:
 
 def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
     """Change the hosts whose plan says so, verify them, and write down what became of each."""
+    from gpusetup.cli.draining import draining
     from gpusetup.cli.outcome import exit_of, not_started, planned_only, stopped
     from gpusetup.cli.verification import verify_hosts
     from gpusetup.drive.rundir import occupy, state_home
@@ -141,24 +144,31 @@ def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
     outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
     waves = batches(tuple(changes), arguments.batch)
     verify = arguments.verify != "never" and not arguments.check
+    work = draining(arguments, rollout)
+    by_wave = len(waves) > 1 or work.scheduler is not None
     if changes:
         _announce(changes)
         with occupy(state_home(session.environment), changes, "apply"):
             for number, wave in enumerate(waves, 1):
                 if len(waves) > 1:
                     print(f"batch {number} of {len(waves)}: {len(wave)} host(s)", file=sys.stderr)
-                done = _change(arguments, rollout, {name: changes[name] for name in wave})
-                if verify and len(waves) > 1:
+                wanted = {name: changes[name] for name in wave}
+                held = {} if arguments.check else work.take(wanted)
+                free = {name: plan for name, plan in wanted.items() if name not in held}
+                done = held | (_change(arguments, rollout, free) if free else {})
+                if verify and by_wave:
                     done = verify_hosts(rollout, done, always=True)
-                outcomes |= done
+                outcomes |= work.give_back(done)
                 left = [name for later in waves[number:] for name in later]
                 if left and stopped(outcomes, arguments.max_fail):
                     outcomes |= {name: not_started(changes[name]) for name in left}
                     break
     if verify:
-        verified = {name for wave in waves for name in wave} if len(waves) > 1 else set()
+        verified = {name for wave in waves for name in wave} if by_wave else set()
         rest = {name: outcome for name, outcome in outcomes.items() if name not in verified}
         outcomes |= verify_hosts(rollout, rest, always=arguments.verify == "always")
+    if not arguments.check:
+        outcomes |= work.left_behind(outcomes)
     applied = Applied(
         ok=all(exit_of(outcome) is Exit.DONE for outcome in outcomes.values()),
         run=session.run.id,

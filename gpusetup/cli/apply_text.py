@@ -23,6 +23,7 @@ _WORDS = {
     "failed": "FAILED part-way",
     "verify-failed": "installed, but verification FAILED",
     "interrupted": "stopped",
+    "postponed": "postponed, it is at work; nothing was changed",
     "not-started": "not started: too many failed before it; the same command goes on here",
 }
 
@@ -46,9 +47,11 @@ def _host(name: str, outcome: HostOutcome) -> str:
         lines += refusal_lines(refusal)
     lines += _failure(outcome)
     for text in outcome.pending:
-        lines += _wrap(f"reboot pending: {text}")
+        lines += _wrap(text if outcome.state == "postponed" else f"reboot pending: {text}")
     if outcome.state == "pending-reboot":
         lines += _wrap("next: reboot the host, then run the same command again; or give --reboot when-needed")
+    if outcome.state == "postponed":
+        lines += _wrap("next: the same command again; --drain-wait and --busy-wait say how long it waits")
     lines += _checks(outcome)
     if outcome.state == "nothing-to-do" or (outcome.state != "unchanged" and outcome.warnings):
         for text in outcome.warnings:

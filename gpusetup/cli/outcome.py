@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import Failure, HostProgress
     from gpusetup.model.plan import HostPlan
 
-__all__ = ["exit_of", "interrupted", "not_started", "outcome_of", "planned_only", "stopped"]
+__all__ = ["exit_of", "interrupted", "not_started", "outcome_of", "planned_only", "postponed", "stopped"]
 
 _EXITS = {
     "done": Exit.DONE,
@@ -26,6 +26,7 @@ _EXITS = {
     "verify-failed": Exit.VERIFY_FAILED,
     "interrupted": Exit.INTERRUPTED,
     "not-started": Exit.PENDING,
+    "postponed": Exit.PENDING,
 }
 _COPIED = (
     "simulated", "now", "stack", "actions", "removals", "holds", "reboot", "reboot_why", "download_bytes", "kind",
@@ -51,6 +52,11 @@ def planned_only(plan: HostPlan) -> HostOutcome:
 def not_started(plan: HostPlan) -> HostOutcome:
     """Return the outcome of a host whose batch was never begun."""
     return HostOutcome(state="not-started", **_copied(plan))
+
+
+def postponed(plan: HostPlan, why: str) -> HostOutcome:
+    """Return the outcome of a host that is at work and stays as it is."""
+    return HostOutcome(state="postponed", pending=(why,), **_copied(plan))
 
 
 def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> bool:

@@ -41,6 +41,8 @@ class Rollout:
     settings: dict[str, Settings] = field(default_factory=dict)
     plans: dict[str, HostPlan] = field(default_factory=dict)
     connections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    nodes: dict[str, str] = field(default_factory=dict)
+    """What a scheduler calls a host, where its inventory says so."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     def document(self) -> Plan:
@@ -93,6 +95,8 @@ def plan_hosts(
     if lock is not None:
         rollout.settings = {name: _locked(settings, lock) for name, settings in rollout.settings.items()}
     rollout.connections = {name: host.connection for name, host in looked.run.track.hosts.items()}
+    told = {name: host.variables.get("gpusetup_node") for name, host in looked.run.track.hosts.items()}
+    rollout.nodes = {name: str(node) for name, node in told.items() if node}
     rollout.facts = looked.facts.hosts
     if image and lock is not None:
         rollout.facts = {name: with_gpus_of(facts, lock.request, matrix) for name, facts in rollout.facts.items()}

@@ -13,7 +13,7 @@ __all__ = ["Applied", "HostOutcome", "State"]
 
 State = Literal[
     "done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "unreachable", "failed", "verify-failed",
-    "interrupted", "not-started",
+    "interrupted", "not-started", "postponed",
 ]  # fmt: skip
 
 

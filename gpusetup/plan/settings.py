@@ -25,7 +25,7 @@ PREFIX = "gpusetup_"
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
 _CONTAINERS = ("docker", "containerd", "crio", "podman")
-_OTHERS = ("simulated_root", "become", "candidates", "record", "hosts", "proxy", "no_proxy", "ca_file")
+_OTHERS = ("simulated_root", "become", "candidates", "record", "hosts", "node", "proxy", "no_proxy", "ca_file")
 """Variables that playbooks and roles read themselves."""
 
 

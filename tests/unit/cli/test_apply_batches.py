@@ -37,7 +37,10 @@ def roll(tmp_path, monkeypatch):
         session = SimpleNamespace(environment={"GPUSETUP_STATE": str(tmp_path)}, run=new_run(tmp_path))
         plans = {"x": HostPlan(state="unchanged")} | {name: HostPlan(state="change") for name in NAMES}
         stamp = SimpleNamespace(matrix=MatrixStamp(date="2026-01-01", digest="0"))
-        rollout = SimpleNamespace(session=session, plans=plans, seconds={}, document=lambda: stamp)
+        facts = dict.fromkeys(plans, SimpleNamespace(processes=()))
+        rollout = SimpleNamespace(
+            session=session, plans=plans, facts=facts, nodes={}, seconds={}, document=lambda: stamp
+        )
         arguments = SimpleNamespace(verify="auto", check=False, batch="", max_fail=0)
         vars(arguments).update(words)
         applied = apply.carry_out(arguments, rollout)

@@ -1,0 +1,249 @@
+"""Before hosts change: out of their scheduler's hands, nothing on their GPUs; afterwards given back. None is killed."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.progress import watch
+from gpusetup.errors import BadInputError, GpuSetupError
+from gpusetup.model.plan import Refusal
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable
+
+    from gpusetup.cli.rollout import Rollout
+    from gpusetup.drive.scheduler.base import Drained, Scheduler
+    from gpusetup.model.plan import HostPlan
+    from gpusetup.model.run import HostOutcome
+
+__all__ = ["Draining", "add_draining", "draining"]
+
+_AT_ONCE = 16
+_POLL_SECONDS = 15
+_MOVES = {"upgrade", "downgrade", "remove"}
+
+
+def add_draining(parser: argparse.ArgumentParser) -> None:
+    """Add how hosts are freed before they change."""
+    group = parser.add_argument_group("work on the hosts (waited for, never ended)")
+    group.add_argument(
+        "--drain",
+        metavar="HOW",
+        default="",
+        help="slurm, kubernetes, or a command with {node} in it: exit 0 done, 75 busy",
+    )
+    group.add_argument(
+        "--undrain", metavar="COMMAND", default="", help="with a command as --drain: what gives {node} back"
+    )
+    group.add_argument(
+        "--drain-via", metavar="WORDS", default="", help="what comes before the scheduler's commands: 'ssh head'"
+    )
+    group.add_argument(
+        "--drain-wait", metavar="MINUTES", type=float, default=60.0,
+        help="so long running jobs are waited for, then the host stays as it is (default: %(default)g)",
+    )  # fmt: skip
+    group.add_argument(
+        "--busy-wait", metavar="MINUTES", type=float, default=0.0,
+        help="so long programs on a GPU whose driver moves are waited for (default: %(default)g)",
+    )  # fmt: skip
+
+
+def draining(arguments: argparse.Namespace, rollout: Rollout) -> Draining:
+    """Read what was said; a command that cannot be is told before any host is touched."""
+    from gpusetup.drive.scheduler.base import Caller
+    from gpusetup.drive.scheduler.command import Command
+    from gpusetup.drive.scheduler.kubernetes import Kubernetes
+    from gpusetup.drive.scheduler.slurm import Slurm
+
+    how, give = getattr(arguments, "drain", ""), getattr(arguments, "undrain", "")
+    scheduler: Scheduler | None = None
+    if how:
+        call = Caller(prefix=tuple(_words(arguments.drain_via, "--drain-via")))
+        adapters: dict[str, Callable[[], Scheduler]] = {
+            "slurm": lambda: Slurm(call=call),
+            "kubernetes": lambda: Kubernetes(call=call),
+        }
+        take = tuple(_words(how, "--drain"))
+        for option, words in (
+            ("--drain", take if how not in adapters else ()),
+            ("--undrain", _words(give, "--undrain")),
+        ):
+            if words and not any("{node}" in word for word in words):
+                raise BadInputError(
+                    "GS-813", f"the command of {option} does not say which node", path=option,
+                    hint="put {node} where the host's name belongs: --drain 'mytool drain {node}'",
+                )  # fmt: skip
+        own = adapters.get(how)
+        scheduler = own() if own else Command(take=take, give=tuple(_words(give, "--undrain")), call=call)
+    wait, busy = getattr(arguments, "drain_wait", 0.0), getattr(arguments, "busy_wait", 0.0)
+    return Draining(rollout, scheduler, drain_seconds=wait * 60, busy_seconds=busy * 60)
+
+
+def _words(text: str, option: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInputError("GS-813", f"the command of {option} cannot be read: {error}", path=option) from error
+
+
+class Draining:
+    """What is taken out of work, by whom, and what becomes of it."""
+
+    def __init__(
+        self, rollout: Rollout, scheduler: Scheduler | None, *, drain_seconds: float, busy_seconds: float
+    ) -> None:
+        self.rollout, self.scheduler = rollout, scheduler
+        self.drain_seconds, self.busy_seconds = drain_seconds, busy_seconds
+        self.taken: dict[str, Drained] = {}
+
+    def node(self, name: str) -> str:
+        """Return the scheduler's name for a host."""
+        return self.rollout.nodes.get(name) or name
+
+    # --- before ---------------------------------------------------------------------------------------------------
+
+    def take(self, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
+        """Free these hosts; return what became of those that are not free, which stay as they are."""
+        held: dict[str, HostOutcome] = {}
+        if self.scheduler is not None:
+            print(f"draining {len(changes)} node(s) by {self.scheduler.name}", file=sys.stderr)
+            for name, drained in self._each(changes, self._drain).items():
+                if isinstance(drained, GpuSetupError):
+                    held[name] = _refused(changes[name], drained)
+                elif not drained.ok:
+                    held[name] = _postponed(changes[name], drained.why)
+                else:
+                    self.taken[name] = drained
+        busy = self._busy({name: plan for name, plan in changes.items() if name not in held})
+        if busy and self.scheduler is not None:
+            self._each([name for name in busy if self.taken.pop(name).ours], self._undrain)
+        return held | {name: _postponed(changes[name], why) for name, why in busy.items()}
+
+    def _asked(self) -> Scheduler:
+        if self.scheduler is None:
+            raise RuntimeError("no scheduler was named")
+        return self.scheduler
+
+    def _drain(self, name: str) -> Drained:
+        return self._asked().drain(self.node(name), self.drain_seconds)
+
+    def _undrain(self, name: str) -> str:
+        return self._asked().undrain(self.node(name))
+
+    def _each(self, names: Iterable[str], work: Callable[[str], Any]) -> dict[str, Any]:
+        """Do it for all of them at once; an interruption gives back what was taken."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            jobs = {name: pool.submit(work, name) for name in names}
+            try:
+                return {name: _result(job.result) for name, job in jobs.items()}
+            except KeyboardInterrupt:
+                self._asked().call.stop.set()
+                for name, job in jobs.items():
+                    if not job.cancel() and work == self._drain and getattr(_result(job.result), "ours", False):
+                        _result(partial(self._undrain, name))
+                raise
+
+    def _busy(self, changes: dict[str, HostPlan]) -> dict[str, str]:
+        """Return the hosts on whose GPUs programs still run although their driver is to move."""
+        asked = {name for name, plan in changes.items() if self._matters(name, plan)}
+        if not asked:
+            return {}
+        tries = int(self.busy_seconds / _POLL_SECONDS)
+        overlay = write_overlay(
+            self.rollout.session.run.path / "overlay-busy",
+            {name: {"gpu_busy_retries": tries, "gpu_busy_delay": _POLL_SECONDS} for name in asked},
+        )
+        with watch(sys.stderr, phase="busy") as observer:
+            run = run_playbook(
+                self.rollout.session, "busy", deadline=self.busy_seconds + 300, overlay=overlay, observer=observer
+            )
+        if run.interrupted:
+            raise KeyboardInterrupt
+        return {name: why for name in asked if (why := _users(run.data(name, "gpu_reboot_need")))}
+
+    def _matters(self, name: str, plan: HostPlan) -> bool:
+        """A driver that moves under a program leaves it with libraries that no longer fit the kernel."""
+        return bool(self.rollout.facts[name].processes) and (
+            plan.reboot or any(action.kind in _MOVES for action in plan.actions)
+        )
+
+    # --- afterwards -----------------------------------------------------------------------------------------------
+
+    def give_back(self, outcomes: dict[str, HostOutcome]) -> dict[str, HostOutcome]:
+        """Give back what came out well; the others stay drained, and are named with the command."""
+        if self.scheduler is None:
+            return outcomes
+        ours = [name for name in outcomes if name in self.taken and self.taken[name].ours]
+        well = [name for name in ours if outcomes[name].state in {"done", "unchanged"}]
+        self._restart([name for name in well if outcomes[name].changed])
+        troubles = self._each(well, self._undrain)
+        notes = {name: f"{self.scheduler.name}: {drained.why}" for name, drained in self.taken.items() if drained.why}
+        for name in ours:
+            trouble = troubles.get(name) if name in well else f"it is {outcomes[name].state}"
+            if trouble:
+                notes[name] = f"it stays drained: {trouble}; give it back: {self.scheduler.by_hand(self.node(name))}"
+        return {
+            name: msgspec.structs.replace(outcome, warnings=(*outcome.warnings, notes[name]))
+            if name in notes
+            else outcome
+            for name, outcome in outcomes.items()
+        }
+
+    def left_behind(self, outcomes: dict[str, HostOutcome]) -> dict[str, HostOutcome]:
+        """Give back hosts that an earlier run took and left, now that they are as wanted."""
+        if self.scheduler is None:
+            return {}
+        names = [name for name, outcome in outcomes.items() if outcome.state == "unchanged" and name not in self.taken]
+        found = self._each(names, self._left)
+        from gpusetup.drive.scheduler.base import Drained
+
+        self.taken |= {name: Drained(ok=True, ours=True) for name, ours in found.items() if ours is True}
+        return self.give_back({name: outcomes[name] for name in names if name in self.taken})
+
+    def _left(self, name: str) -> bool:
+        return self._asked().drained_by_us(self.node(name))
+
+    def _restart(self, names: list[str]) -> None:
+        """Let slurmd count the GPUs again: it does so when it starts, with the driver's library of that moment."""
+        if not names or self.scheduler is None or self.scheduler.name != "slurm":
+            return
+        overlay = write_overlay(self.rollout.session.run.path / "overlay-slurmd", {name: {} for name in names})
+        run_playbook(self.rollout.session, "slurmd", deadline=300, overlay=overlay)
+
+
+def _result(get: Callable[[], Any]) -> Any:
+    """A scheduler that fails for one node must not stop the others."""
+    try:
+        return get()
+    except GpuSetupError as error:
+        return error
+
+
+def _users(answer: dict[str, Any] | None) -> str:
+    """Say what runs on a host's GPUs, nothing when nothing does."""
+    found = [f"{process.get('command')} ({process.get('pid')})" for process in (answer or {}).get("processes") or ()]
+    return f"programs use the GPU: {', '.join(found[:6])}" if found else ""
+
+
+def _postponed(plan: HostPlan, why: str) -> HostOutcome:
+    from gpusetup.cli.outcome import postponed
+
+    return postponed(plan, why)
+
+
+def _refused(plan: HostPlan, error: GpuSetupError) -> HostOutcome:
+    from gpusetup.cli.outcome import planned_only
+
+    refusal = Refusal(
+        reference=error.reference, message=error.message, note=error.note, hint=error.hint, exit=int(error.exit)
+    )
+    return msgspec.structs.replace(planned_only(plan), refusals=(refusal,))

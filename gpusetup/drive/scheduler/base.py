@@ -1,0 +1,118 @@
+"""What every scheduler does for us: take a node out of work, give it back. Running jobs are waited for, never ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from gpusetup.drive import runner
+from gpusetup.errors import BadInputError, Exit, GpuSetupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gpusetup.drive.runner import Finished
+
+__all__ = ["MARK", "Caller", "Drained", "Scheduler", "SchedulerError", "check_node", "wait_until"]
+
+MARK = "gpusetup"
+"""How our own work is told from somebody else's."""
+
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_CALL_SECONDS = 60.0
+_POLL_SECONDS = 5.0
+
+
+class SchedulerError(GpuSetupError):
+    """The scheduler did not do what it was asked to."""
+
+    exit = Exit.REFUSED
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drained:
+    """What became of the attempt to take a node out of work."""
+
+    ok: bool
+    """Nothing runs on it and nothing new comes: it may change."""
+    ours: bool = False
+    """We took it, so we give it back."""
+    why: str = ""
+
+
+class Scheduler(Protocol):
+    """One kind of scheduler."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def call(self) -> Caller:
+        """What runs its commands."""
+
+    def drain(self, node: str, seconds: float) -> Drained:
+        """Take a node out of work and wait so long for what runs on it; what does not end in time keeps its node."""
+
+    def undrain(self, node: str) -> str:
+        """Give the node back; return why it could not be, or nothing."""
+
+    def drained_by_us(self, node: str) -> bool:
+        """Tell whether an earlier run took the node and never gave it back."""
+
+    def by_hand(self, node: str) -> str:
+        """Return the command that gives the node back."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Runs the scheduler's own commands: argument lists, no shell, a deadline each."""
+
+    prefix: tuple[str, ...] = ()
+    """What comes before each command, when the scheduler's commands are on another machine: ssh head."""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, *argv: str, seconds: float = _CALL_SECONDS) -> Finished:
+        """Run a command to its end, whatever it says."""
+        return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds)
+
+    def told(self, *argv: str, seconds: float = _CALL_SECONDS) -> str:
+        """Run a command and return what it printed; anything but success is an error."""
+        done = self(*argv, seconds=seconds)
+        if not done.ok:
+            why = " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
+            raise SchedulerError(
+                "GS-811",
+                f"{argv[0]}: {'it gave no answer' if done.timed_out else why}",
+                context=" ".join(done.argv),
+                note="the node was not touched",
+                hint="does the command work by hand? --drain-via names what has to come before it, such as 'ssh head'",
+            )
+        return done.out
+
+
+def check_node(node: str) -> str:
+    """Return the name when it can be nothing but a name, for us and for a shell on the scheduler's machine."""
+    if not _NODE.fullmatch(node):
+        raise BadInputError(
+            "GS-812", f"{node!r} is no name of a node", hint="say the scheduler's name for the host: gpusetup_node"
+        )
+    return node
+
+
+def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event) -> str:
+    """Ask until nothing is in the way, at most so long; return what is still in the way."""
+    until = time.monotonic() + seconds
+    while reason := free():
+        if time.monotonic() >= until or stop.wait(min(_POLL_SECONDS, max(0.05, until - time.monotonic()))):
+            return reason
+    return ""
+
+
+def words(argv: Sequence[str], node: str) -> list[str]:
+    """Put the node's name where a command has its place for it."""
+    return [word.replace("{node}", check_node(node)) for word in argv]

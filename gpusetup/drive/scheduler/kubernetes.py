@@ -1,0 +1,89 @@
+"""Kubernetes, by kubectl: cordon, wait for the pods that have a GPU, drain the rest; afterwards uncordon."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpusetup.drive.scheduler.base import Caller, Drained, check_node, wait_until
+
+__all__ = ["Kubernetes", "gpu_pods"]
+
+_ANNOTATION = "gpusetup.drained"
+_RESOURCE = "nvidia.com/"
+_EVICTION_SECONDS = 300
+
+
+def gpu_pods(pods: dict[str, Any]) -> list[str]:
+    """Return the pods that have a GPU and still run; those of a DaemonSet stay on their node anyway."""
+    found = []
+    for pod in pods.get("items", ()):
+        meta, spec = pod.get("metadata", {}), pod.get("spec", {})
+        limits = [
+            name
+            for container in (*spec.get("containers", ()), *spec.get("initContainers", ()))
+            for name in container.get("resources", {}).get("limits", {})
+        ]
+        daemon = any(owner.get("kind") == "DaemonSet" for owner in meta.get("ownerReferences", ()))
+        ended = pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
+        if any(name.startswith(_RESOURCE) for name in limits) and not daemon and not ended:
+            found.append(f"{meta.get('namespace', 'default')}/{meta.get('name', '?')}")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubernetes:
+    """kubectl, here or wherever the caller's prefix leads."""
+
+    call: Caller = field(default_factory=Caller)
+    name: str = "kubernetes"
+
+    def drain(self, node: str, seconds: float) -> Drained:
+        """Pods with a GPU end by themselves; the rest is evicted as `kubectl drain` does, budgets respected."""
+        cordoned, ours = self._node(node)
+        if not cordoned:
+            self.call.told("kubectl", "annotate", "node", node, f"{_ANNOTATION}=true", "--overwrite")
+            self.call.told("kubectl", "cordon", node)
+        left = wait_until(lambda: self._with_gpu(node), seconds, self.call.stop)
+        if not left:
+            wait = f"--timeout={_EVICTION_SECONDS}s"
+            done = self.call("kubectl", "drain", node, "--ignore-daemonsets", wait, seconds=_EVICTION_SECONDS + 30)
+            left = (
+                "" if done.ok else " ".join((done.err or done.out).split())[-400:] or f"kubectl drain: exit {done.code}"
+            )
+        if left:
+            if not cordoned:
+                self._back(node)
+            return Drained(ok=False, why=left)
+        return Drained(
+            ok=True, ours=not cordoned or ours, why="" if not cordoned or ours else "cordoned by somebody else"
+        )
+
+    def undrain(self, node: str) -> str:
+        """Give back what we took."""
+        self._back(node)
+        return ""
+
+    def drained_by_us(self, node: str) -> bool:
+        """Our annotation is on the node."""
+        return self._node(node) == (True, True)
+
+    def by_hand(self, node: str) -> str:
+        """Return the command that gives the node back."""
+        return " ".join([*self.call.prefix, "kubectl", "uncordon", node])
+
+    def _node(self, node: str) -> tuple[bool, bool]:
+        """Return whether it takes no pods, and whether that was us."""
+        told = json.loads(self.call.told("kubectl", "get", "node", check_node(node), "--output=json"))
+        ours = _ANNOTATION in told.get("metadata", {}).get("annotations", {})
+        return bool(told.get("spec", {}).get("unschedulable")), ours
+
+    def _with_gpu(self, node: str) -> str:
+        where = ("--all-namespaces", f"--field-selector=spec.nodeName={node}", "--output=json")
+        pods = gpu_pods(json.loads(self.call.told("kubectl", "get", "pods", *where)))
+        return f"pods with a GPU run: {', '.join(pods[:8])}" if pods else ""
+
+    def _back(self, node: str) -> None:
+        self.call.told("kubectl", "uncordon", node)
+        self.call.told("kubectl", "annotate", "node", node, f"{_ANNOTATION}-")

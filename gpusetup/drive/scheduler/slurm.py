@@ -1,0 +1,129 @@
+"""Slurm, by scontrol and squeue: jobs end by themselves, reservations and other people's drains are respected."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from gpusetup.drive.scheduler.base import MARK, Caller, Drained, check_node, wait_until
+
+__all__ = ["Node", "Slurm", "parse_node", "parse_reservations"]
+
+_BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
+_REBOOTED = ("Node unexpectedly rebooted", "Not responding")
+_BACK_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """What scontrol says of a node."""
+
+    states: frozenset[str]
+    silent: bool
+    """slurmd does not answer."""
+    reason: str
+
+    @property
+    def drained(self) -> bool:
+        """It gets no new jobs because somebody said so."""
+        return "DRAIN" in self.states
+
+    @property
+    def ours(self) -> bool:
+        """We said so."""
+        return self.reason.startswith(MARK)
+
+
+def parse_node(text: str) -> Node:
+    """Read `scontrol --oneliner show node NAME`."""
+    state = re.search(r"\bState=(\S+)", text)
+    reason = re.search(r"\bReason=(.*?)(?: \[\S+@\S+\])?(?= \w+=|\s*$)", text, re.MULTILINE)
+    words = state.group(1).split("+") if state else []
+    names = frozenset(re.match(r"[A-Z_]*", word).group(0) for word in words)  # type: ignore[union-attr]
+    return Node(states=names, silent=any("*" in word for word in words), reason=reason.group(1) if reason else "")
+
+
+def parse_reservations(text: str) -> dict[str, str]:
+    """Return the reservations that are active and not for maintenance, each with its nodes as Slurm writes them."""
+    found = {}
+    for line in text.splitlines():
+        fields = dict(re.findall(r"(\w+)=(\S*)", line))
+        if fields.get("State") == "ACTIVE" and "MAINT" not in fields.get("Flags", "").split(","):
+            found[fields.get("ReservationName", "?")] = fields.get("Nodes", "")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """scontrol, here or wherever the caller's prefix leads."""
+
+    call: Caller = field(default_factory=Caller)
+    name: str = "slurm"
+
+    def drain(self, node: str, seconds: float) -> Drained:
+        """Drain and wait for the jobs; a node with a deadline missed goes on working as before."""
+        seen = self._node(node)
+        if held := self._reserved(node):
+            return Drained(ok=False, why=f"reserved: {held}")
+        taken = not seen.drained
+        if taken:
+            self.call.told("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}")
+        left = wait_until(lambda: self._jobs(node), seconds, self.call.stop)
+        if left:
+            if taken:
+                self._resume(node)
+            return Drained(ok=False, why=left)
+        whose = "" if taken or seen.ours else f"drained by somebody else: {seen.reason or 'no reason given'}"
+        return Drained(ok=True, ours=taken or seen.ours, why=whose)
+
+    def undrain(self, node: str) -> str:
+        """Give back what we took, once slurmd answers; what somebody else drained meanwhile stays so."""
+        silent = wait_until(
+            lambda: "slurmd does not answer" if self._node(node).silent else "", _BACK_SECONDS, self.call.stop
+        )
+        seen = self._node(node)
+        if silent:
+            return silent
+        if "INVALID_REG" in seen.states:
+            return f"slurmd reports other hardware than slurm.conf says: {seen.reason}; correct gres.conf"
+        if not seen.drained and "DOWN" not in seen.states:
+            return ""
+        if not seen.ours and not seen.reason.startswith(_REBOOTED):
+            return f"drained by somebody else meanwhile: {seen.reason}"
+        self._resume(node)
+        return wait_until(lambda: self._away(node), _BACK_SECONDS, self.call.stop)
+
+    def drained_by_us(self, node: str) -> bool:
+        """Our mark is in Slurm's own record."""
+        seen = self._node(node)
+        return seen.drained and seen.ours
+
+    def by_hand(self, node: str) -> str:
+        """Return the command that gives the node back."""
+        return " ".join([*self.call.prefix, "scontrol", "update", f"NodeName={node}", "State=RESUME"])
+
+    def _node(self, node: str) -> Node:
+        return parse_node(self.call.told("scontrol", "--oneliner", "show", "node", check_node(node)))
+
+    def _resume(self, node: str) -> None:
+        self.call.told("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+    def _jobs(self, node: str) -> str:
+        if not self._node(node).states & _BUSY:
+            return ""
+        jobs = self.call.told("squeue", "--noheader", "--nodelist", node, "--format=%i").split()
+        return f"jobs run: {', '.join(jobs[:8])}" if jobs else "a job is ending"
+
+    def _away(self, node: str) -> str:
+        seen = self._node(node)
+        gone = seen.states & {"DOWN", "DRAIN"}
+        return f"it is still {'+'.join(sorted(gone))}: {seen.reason}" if gone else ""
+
+    def _reserved(self, node: str) -> str:
+        for name, nodes in parse_reservations(self.call.told("scontrol", "--oneliner", "show", "reservation")).items():
+            if (
+                re.fullmatch(r"[\w\[\],.-]+", nodes)
+                and node in self.call.told("scontrol", "show", "hostnames", nodes).split()
+            ):
+                return name
+        return ""
