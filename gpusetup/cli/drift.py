@@ -8,6 +8,7 @@ examples:
   gpusetup drift inventory.ini
   gpusetup drift inventory.ini --format json --out drift.json
   gpusetup drift                       this machine (the record is readable by root alone)
+  gpusetup drift inventory.ini --timer daily      ask every day by a systemd timer; --timer never ends that
 """
 
 from __future__ import annotations
@@ -30,11 +31,18 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
+    parser.add_argument(
+        "--timer",
+        metavar="WHEN",
+        help="ask so from now on, by a systemd timer (daily, hourly, 'Mon..Fri 06:30'); never: no longer",
+    )
     options.add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
-    """Look and compare."""
+    """Look and compare; or have that done now and then."""
+    if arguments.timer is not None:
+        return _timer(arguments)
     from gpusetup.cli.drift_text import drift_text
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
@@ -51,6 +59,22 @@ def run(arguments: argparse.Namespace) -> Exit:
     drift = Drift(ok=gravest(codes) is Exit.DONE, hosts=hosts)
     output.write_answer(output.json_text(drift) if arguments.format == "json" else drift_text(drift), arguments.out)
     return gravest(codes)
+
+
+def _timer(arguments: argparse.Namespace) -> Exit:
+    import os
+
+    from gpusetup.cli import drift_timer
+
+    if arguments.timer == drift_timer.OFF:
+        name = drift_timer.remove(arguments, os.environ)
+        output.write_answer(f"removed {name}.timer\n" if name else "there is no such timer\n", arguments.out)
+        return Exit.DONE
+    name = drift_timer.install(arguments, os.environ)
+    user = "" if os.geteuid() == 0 else "--user "
+    text = f"{name}.timer asks {arguments.timer}; what it found: journalctl {user}-u {name}, systemctl {user}--failed\n"
+    output.write_answer(text, arguments.out)
+    return Exit.DONE
 
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
