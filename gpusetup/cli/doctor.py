@@ -107,14 +107,14 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
 
 
 def _chunks(name: str) -> Iterator[bytes]:
-    from gpusetup.doctor.scan import read_chunks
+    from gpusetup.doctor.logs import read_pieces
 
     if name == "-":
-        yield from read_chunks(sys.stdin.buffer)
+        yield from read_pieces(sys.stdin.buffer)
         return
     try:
         with Path(name).open("rb") as stream:
-            yield from read_chunks(stream)
+            yield from read_pieces(stream)
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInputError(

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
-import gzip
 import re
+from bisect import bisect_right
+from collections import Counter
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from gpusetup.doctor.anchors import Anchored
 from gpusetup.doctor.catalogue import catalogue
-from gpusetup.doctor.unwrap import one_line
+from gpusetup.doctor.judge import Expression, Place
+from gpusetup.doctor.literals import Literals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-__all__ = ["Match", "read_chunks", "scan", "scan_chunks"]
+__all__ = ["Match", "scan", "scan_chunks"]
 
-CHUNK = 32 * 1024 * 1024
-_LINES_AROUND = 4
+_AROUND = 4
+"""Messages are looked for in so many lines before and after a find."""
 _FAR = 1200
-"""A window never reaches further than this from the find, however long the lines are."""
-_DIGITS = str.maketrans("0123456789", "0" * 10)
+"""And never further than this from it, however long the lines are."""
+_ENDLESS = 64 * 1024 * 1024
+"""A line longer than this is looked at in pieces."""
 _SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
-_KEY = 64
-_KEYS = 20_000
-"""The same text around the finds is judged once per shape; so many texts are remembered."""
+_STAMP = re.compile(
+    r"""\A\s*(?:
+        \d{4}-\d\d-\d\d[T\ ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?:?\s
+      | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s
+      | \S+\ kernel:\ (?=\[)
+      | \[\s*[+\d][\d.]*\]\s?
+    )*""",
+    re.VERBOSE,
+)
+_SURE = 1000
+"""A pattern that takes nothing out of its line and was right so often counts from then on wherever its text stands."""
+_REMEMBERED = 100_000
+"""What equal lines between lines of equal shape contain is worked out once; so many of them are kept in mind."""
 
 
 class Match(NamedTuple):
@@ -39,22 +51,19 @@ class Match(NamedTuple):
 
 
 class _Prepared:
-    """The catalogue's patterns, ready for a scan; expressions are compiled when they are first needed."""
+    """The catalogue's patterns, ready for a scan."""
 
     def __init__(self) -> None:
-        self.patterns = catalogue().patterns()
-        finds = [(number, find) for number, (_, pattern) in enumerate(self.patterns) for find in pattern.find]
-        self.owner = [number for number, _ in finds]
-        self.finds = [find for _, find in finds]
+        patterns = catalogue().patterns()
+        self.causes = [cause for cause, _ in patterns]
+        self.expressions = [Expression(pattern) for _, pattern in patterns]
+        self.finds = [(number, find) for number, (_, pattern) in enumerate(patterns) for find in pattern.find]
         # Lines are looked at by their shape: the texts that are looked for must have lost their digits as well.
-        shapes = (find.encode("utf-8").translate(_SHAPE).decode("latin-1") for _, find in finds)
-        self.anchored = Anchored(shapes)
-
-    @cache  # noqa: B019 - one instance lives as long as the program
-    def expression(self, number: int) -> re.Pattern[str] | None:
-        """Return the pattern's expression."""
-        regex = self.patterns[number][1].regex
-        return re.compile(regex) if regex else None
+        by_shape: dict[bytes, list[int]] = {}
+        for index, (_, find) in enumerate(self.finds):
+            by_shape.setdefault(find.encode().translate(_SHAPE), []).append(index)
+        self.literals = Literals(list(by_shape))
+        self.meant = list(by_shape.values())
 
 
 @cache
@@ -62,168 +71,189 @@ def _prepared() -> _Prepared:
     return _Prepared()
 
 
-def _window(text: str, at: int) -> tuple[int, int]:
-    """Return the lines around a place, as far as a message reaches."""
-    start = at
-    for _ in range(_LINES_AROUND):
-        before = text.rfind("\n", max(0, at - _FAR), start)
-        if before < 0:
-            start = max(0, at - _FAR)
-            break
-        start = before
-    end = at
-    for _ in range(_LINES_AROUND + 1):
-        after = text.find("\n", end + 1, at + _FAR)
-        if after < 0:
-            end = min(len(text), at + _FAR)
-            break
-        end = after
-    return start, end
-
-
-def _line_at(text: str, at: int) -> str:
-    start = text.rfind("\n", max(0, at - _FAR), at) + 1
-    end = text.find("\n", at, at + _FAR)
-    return text[start or max(0, at - _FAR) : end if end >= 0 else at + _FAR]
-
-
-def _evidence(line: str) -> tuple[str, ...]:
-    line = line.strip()
-    return (line if len(line) <= 400 else line[:400] + " …",)
-
-
 class _Tally:
-    """What a scan has found so far, over all chunks."""
+    """What a scan has found so far."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Match] = {}
-        self.refused: set[tuple[int, str]] = set()
+        self._found: dict[str, Match] = {}
+        self.times: Counter[str] = Counter()
+        self.confirmed: Counter[int] = Counter()
 
-    def add(self, cause: str, line: int, evidence: tuple[str, ...], groups: dict[str, str]) -> None:
-        old = self.found.get(cause)
+    def add(self, cause: str, line: int, evidence: str, groups: dict[str, str]) -> None:
+        """Take a line in which a cause was recognised."""
+        self.times[cause] += 1
+        old = self._found.get(cause)
         if old is None:
-            self.found[cause] = Match(cause, line, evidence, groups, 1)
+            self._found[cause] = Match(cause, line, (evidence,), groups, 1)
             return
-        merged = {**groups, **old.groups}
         for name, value in groups.items():
-            if value not in merged[name].split(", ") and merged[name].count(",") < 8:
-                merged[name] += f", {value}"
-        shown = old.evidence if evidence[0] in old.evidence or len(old.evidence) >= 3 else old.evidence + evidence
-        self.found[cause] = old._replace(evidence=shown, groups=merged, times=old.times + 1)
+            known = old.groups.setdefault(name, value)
+            if value not in known.split(", ") and known.count(",") < 8:
+                old.groups[name] = f"{known}, {value}"
+        if evidence not in old.evidence and len(old.evidence) < 3:
+            self._found[cause] = old._replace(evidence=(*old.evidence, evidence))
+
+    def matches(self) -> list[Match]:
+        """Return every cause, in the order of the log."""
+        return [match._replace(times=self.times[match.cause]) for match in self._found.values()]
 
 
-def _confirm(tally: _Tally, number: int, text: str, at: int) -> dict[str, str] | None:
-    """Return the named groups when the pattern matches around this place, else None."""
-    expression = _prepared().expression(number)
-    if expression is None:
-        return {}
-    shape = (number, _line_at(text, at).translate(_DIGITS))
-    if shape in tally.refused:
-        return None
-    start, end = _window(text, at)
-    window = text[start:end]
-    found = expression.search(window) or expression.search(one_line(window))
-    if found is None:
-        if len(tally.refused) < 100_000:
-            tally.refused.add(shape)
-        return None
-    return {name: value for name, value in found.groupdict().items() if value}
+def _evidence(line: str) -> str:
+    line = line.strip()
+    return line if len(line) <= 400 else line[:400] + " …"
 
 
-class _Shape:
-    """What lines of one shape (equal but for their digits) may contain: patterns by their column."""
+class _Plain:
+    """Lines without the time at their beginning, each worked out once."""
 
-    __slots__ = ("places", "seen")
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = lines
+        self._known: list[str | None] = [None] * len(lines)
 
-    def __init__(self, places: list[tuple[int, int]]) -> None:
-        self.places = places
-        self.seen: dict[str, tuple[str, ...]] = {}
+    def __getitem__(self, index: int) -> str:
+        known = self._known[index]
+        if known is None:
+            text = self._lines[index].decode("utf-8", "replace")
+            known = self._known[index] = _STAMP.sub("", text, 1)
+        return known
 
-
-def _shapes(lines: list[bytes]) -> dict[bytes, _Shape]:
-    """Return the shapes in which a find occurs; most lines of a log have one that was looked at before."""
-    unique = list(dict.fromkeys(lines))
-    text = b"\n".join(unique).decode("latin-1")
-    starts = list(accumulate((len(line) + 1 for line in unique), initial=0))
-    found: dict[bytes, _Shape] = {}
-    index = 0
-    for hit in _prepared().anchored.hits(text):
-        while starts[index + 1] <= hit.start:
-            index += 1
-        shape = found.get(unique[index])
-        if shape is None:
-            shape = found[unique[index]] = _Shape([])
-        shape.places.append((hit.number, hit.start - starts[index]))
-    return found
+    def between(self, begin: int, end: int) -> tuple[str, ...]:
+        known = self._known[max(0, begin) : end]
+        if None in known:
+            known = [self[index] for index in range(max(0, begin), min(end, len(self._lines)))]
+        return cast("tuple[str, ...]", tuple(known))
 
 
-def scan_chunks(chunks: Iterator[bytes]) -> list[Match]:
-    """Recognise messages in a text that comes in pieces, each beginning at the start of a line."""
-    tally, first_line = _Tally(), 1
-    for raw in chunks:
-        forms = raw.translate(_SHAPE).split(b"\n")
-        shapes = _shapes(forms)
-        if shapes:
-            _look_closer(tally, raw.decode("utf-8", "replace"), forms, shapes, first_line)
-        first_line += len(forms) - 1
-    return list(tally.found.values())
+class _Told(NamedTuple):
+    """The finds in lines of one shape: with their columns, and what the answer depends on besides the line."""
+
+    places: list[tuple[int, int]]
+    finds: tuple[int, ...]
+    depends: Literal["nothing", "shapes", "lines"]
 
 
-def _look_closer(tally: _Tally, text: str, forms: list[bytes], shapes: dict[bytes, _Shape], first_line: int) -> None:
-    """Confirm the patterns of the lines that have a telling shape."""
+def _telling(raw: bytes, shapes: list[bytes]) -> dict[int, _Told]:
+    """Return the shapes in which there is a find whose pattern can match in this text, by their number."""
     prepared = _prepared()
-    lines = text.split("\n")
-    start = 0
-    for offset, (form, line) in enumerate(zip(forms, lines, strict=True)):
-        shape = shapes.get(form)
-        if shape is not None:
-            plain = len(line) == len(form)
-            first, last = shape.places[0][1], shape.places[-1][1]
-            key = line[first : last + _KEY] if plain else line
-            causes = shape.seen.get(key)
-            if causes is not None:
-                for cause in causes:
-                    tally.found[cause] = tally.found[cause]._replace(times=tally.found[cause].times + 1)
+    found = prepared.literals.hits(b"\n".join(shapes))
+    text = raw.decode("utf-8", "replace") if found else ""
+    possible = cache(lambda pattern: prepared.expressions[pattern].possible(text))
+    meant = {
+        number: tuple(find for find in prepared.meant[number] if possible(prepared.finds[find][0]))
+        for number in {number for _, number in found}
+    }
+    starts = list(accumulate((len(shape) + 1 for shape in shapes), initial=0))
+    places: dict[int, list[tuple[int, int]]] = {}
+    for at, number in found:
+        if meant[number]:
+            index = bisect_right(starts, at) - 1
+            places.setdefault(index, []).append((at - starts[index], number))
+    kinds: dict[tuple[int, ...], tuple[tuple[int, ...], Literal["nothing", "shapes", "lines"]]] = {}
+    telling = {}
+    for index, hits in places.items():
+        numbers = tuple(dict.fromkeys([number for _, number in hits]))
+        if numbers not in kinds:
+            finds = tuple(find for number in numbers for find in meant[number])
+            used = [prepared.expressions[prepared.finds[find][0]] for find in finds]
+            exact, alone = any(one.by_exact_lines for one in used), all(one.own_line for one in used)
+            kinds[numbers] = finds, "lines" if exact else "nothing" if alone else "shapes"
+        telling[index] = _Told(hits, *kinds[numbers])
+    return telling
+
+
+class _Block:
+    """Whole lines of a log, and the finds in them."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.forms = raw.translate(_SHAPE).split(b"\n")
+
+    def tail(self, first: int) -> bytes:
+        """Return the text from a line on."""
+        length = sum(map(len, self.forms[first:])) + len(self.forms) - first - 1
+        return self.raw[len(self.raw) - length :]
+
+    def look(self, tally: _Tally, first: int, last: int, number: int) -> None:
+        """Judge the finds in the lines from `first` up to `last`; the block's first line has this number."""
+        # Most lines of a log have a shape (equal but for the digits) that others have as well.
+        numbered: dict[bytes, int] = {}
+        shapes = [numbered.setdefault(form, len(numbered)) for form in self.forms]
+        telling = _telling(self.raw, list(numbered))
+        if not telling:
+            return
+        lines = self.raw.split(b"\n")
+        plain = _Plain(lines)
+        remembered: dict[object, tuple[str, ...]] = {}
+        for index in range(first, last):
+            told = telling.get(shapes[index])
+            if told is None:
+                continue
+            raw = lines[index]
+            before, after = (index - _AROUND, index), (index + 1, index + _AROUND + 1)
+            if len(raw) > 2 * _FAR:
+                around = plain.between(*before), plain.between(*after)
+                for column, meant in told.places:
+                    near = raw[max(0, column - _FAR) : column + _FAR].decode("utf-8", "replace")
+                    finds = tuple(find for find in _prepared().meant[meant] if find in told.finds)
+                    _judge(tally, near, Place(near, *around), finds, number + index)
+                continue
+            key: tuple[object, ...] = (plain[index], told.finds)
+            if told.depends != "nothing":
+                near_by = shapes[max(0, before[0]) : after[1]]
+                key += tuple(near_by) if told.depends == "shapes" else plain.between(before[0], after[1])
+            causes = remembered.get(key)
+            if causes is None:
+                place = Place(plain[index], plain.between(*before), plain.between(*after))
+                causes = _judge(tally, raw.decode("utf-8", "replace"), place, told.finds, number + index)
+                if len(remembered) < _REMEMBERED:
+                    remembered[key] = causes
             else:
-                judged = []
-                for index, column in shape.places:
-                    find = prepared.finds[index]
-                    at = column if plain else line.find(find)
-                    if at >= 0 and line.startswith(find, at):
-                        judged.append(_judge(tally, prepared.owner[index], text, start + at, first_line + offset))
-                if len(shape.seen) < _KEYS:
-                    shape.seen[key] = tuple(name for name in judged if name)
-        start += len(line) + 1
+                for cause in causes:
+                    tally.times[cause] += 1
 
 
-def _judge(tally: _Tally, number: int, text: str, at: int, line: int) -> str:
-    """Return the pattern's cause when it is confirmed here, else an empty text."""
-    cause = _prepared().patterns[number][0]
-    groups = _confirm(tally, number, text, at)
-    if groups is None:
-        return ""
-    tally.add(cause, line, _evidence(_line_at(text, at)), groups)
-    return cause
+def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], number: int) -> tuple[str, ...]:
+    """Return the causes that the finds in a line are confirmed to mean."""
+    prepared = _prepared()
+    told: dict[str, dict[str, str]] = {}
+    for pattern in dict.fromkeys([prepared.finds[find][0] for find in finds if prepared.finds[find][1] in line]):
+        if tally.confirmed[pattern] >= _SURE:
+            told.setdefault(prepared.causes[pattern], {})
+            continue
+        groups = prepared.expressions[pattern].fits(place)
+        if groups is not None:
+            told.setdefault(prepared.causes[pattern], {}).update(groups)
+            tally.confirmed[pattern] += not groups
+    for cause, groups in told.items():
+        tally.add(cause, number, _evidence(line), groups)
+    return tuple(told)
+
+
+def scan_chunks(chunks: Iterable[bytes]) -> list[Match]:
+    """Recognise messages in a text that comes in pieces, however it was cut."""
+    tally = _Tally()
+    kept: list[bytes] = []
+    context, number = 0, 1
+    for raw in chunks:
+        kept.append(raw)
+        size = sum(map(len, kept))
+        if b"\n" not in raw and size < _ENDLESS:
+            continue
+        block = _Block(b"".join(kept))
+        # The last line may be cut, and the lines before it need to be seen with those that follow.
+        last = len(block.forms) - 1 - _AROUND
+        if last > context:
+            block.look(tally, context, last, number)
+            begin = max(0, last - _AROUND)
+            kept, context, number = [block.tail(begin)], last - begin, number + begin
+        elif size >= _ENDLESS:
+            block.look(tally, context, len(block.forms), number)
+            kept, context, number = [block.raw[-2 * _FAR :]], 0, number + len(block.forms) - 1
+    block = _Block(b"".join(kept))
+    block.look(tally, context, len(block.forms), number)
+    return tally.matches()
 
 
 def scan(text: str) -> list[Match]:
     """Recognise messages in a text."""
-    return scan_chunks(iter([text.encode("utf-8", "replace")]))
-
-
-def read_chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield a log in pieces that end at a line; a log compressed with gzip is unpacked on the way."""
-    head = stream.read(CHUNK)
-    if head[:2] == b"\x1f\x8b":
-        from io import BufferedReader, BytesIO
-
-        rest = BytesIO(head + stream.read())
-        stream = BufferedReader(gzip.GzipFile(fileobj=rest))
-        head = stream.read(CHUNK)
-    carry = b""
-    while head:
-        block = carry + head
-        head = stream.read(CHUNK)
-        cut = len(block) if not head else block.rfind(b"\n") + 1 or len(block)
-        yield block[:cut]
-        carry = block[cut:]
+    return scan_chunks([text.encode("utf-8", "replace")])

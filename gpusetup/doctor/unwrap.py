@@ -24,6 +24,7 @@ _PREFIX = re.compile(
 )
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _SPACE = re.compile(r"\s+")
+_BLANKS = re.compile(r"[^\S ]|  ")
 
 
 def plain(line: str) -> str:
@@ -39,4 +40,6 @@ def plain(line: str) -> str:
 def one_line(lines: str) -> str:
     """Return several lines as one sentence, without prefixes and line breaks."""
     text = _ESCAPES.sub("", lines) if "\x1b" in lines else lines
+    if not _BLANKS.search(text):
+        return plain(text).strip()
     return _SPACE.sub(" ", " ".join(plain(line) for line in text.splitlines())).strip()

@@ -9,7 +9,8 @@ import pytest
 from gpusetup.doctor.builds import cuda_of_driver, needs_driver, newest_torch, runs
 from gpusetup.doctor.decode import api_version, bare_numbers, capability
 from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
-from gpusetup.doctor.scan import read_chunks, scan
+from gpusetup.doctor.logs import read_pieces
+from gpusetup.doctor.scan import scan
 from gpusetup.doctor.unwrap import one_line
 
 
@@ -104,24 +105,24 @@ def test_matches_are_counted_and_have_their_first_line():
 
 
 def test_chunks_do_not_cut_messages_and_count_lines_on(monkeypatch):
-    monkeypatch.setattr("gpusetup.doctor.scan.CHUNK", 64)
+    monkeypatch.setattr("gpusetup.doctor.logs.PIECE", 64)
     raw = b"noise noise noise noise\n" * 20 + b"docker: Error response from daemon: Unknown runtime specified nvidia.\n"
     for stream in (io.BytesIO(raw), io.BytesIO(gzip.compress(raw))):
-        (found,) = diagnose_chunks(read_chunks(stream))
+        (found,) = diagnose_chunks(read_pieces(stream))
         assert found.cause == "docker-runtime-unknown"
         assert found.line == 21
 
 
 def test_broken_bytes_and_endless_lines():
-    raw = b"\xff\xfe\x00" * 1000 + b"x" * 3_000_000 + b" Failed to initialize NVML: Driver/library version mismatch"
-    (found,) = diagnose_chunks(read_chunks(io.BytesIO(raw)))
+    raw = b"\xfe\xfd\x00" * 1000 + b"x" * 3_000_000 + b" Failed to initialize NVML: Driver/library version mismatch"
+    (found,) = diagnose_chunks(read_pieces(io.BytesIO(raw)))
     assert found.cause == "nvml-version-mismatch"
     assert len(found.evidence[0]) < 500
 
 
 def test_nothing_in_nothing():
     assert diagnose_text("") == ()
-    assert diagnose_chunks(read_chunks(io.BytesIO(b""))) == ()
+    assert diagnose_chunks(read_pieces(io.BytesIO(b""))) == ()
 
 
 @pytest.mark.slow
@@ -132,6 +133,6 @@ def test_a_log_of_50_mb_takes_less_than_three_seconds():
     log = (line * (50 * 1024 * 1024 // len(line)) + "CUDA error: an illegal memory access was encountered\n").encode()
     diagnose_text("warm")
     began = time.process_time()
-    (found,) = diagnose_chunks(read_chunks(io.BytesIO(log)))
+    (found,) = diagnose_chunks(read_pieces(io.BytesIO(log)))
     assert found.cause == "illegal-address"
     assert time.process_time() - began < 3

@@ -1,0 +1,93 @@
+"""What the scan of a log finds fast is what a plain one finds: every text in every line, nothing remembered."""
+
+import json
+import re
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpusetup.doctor.catalogue import catalogue
+from gpusetup.doctor.judge import Expression
+from gpusetup.doctor.literals import Literals
+from gpusetup.doctor.scan import _STAMP, scan_chunks
+from gpusetup.doctor.unwrap import one_line
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "doctor"
+SAMPLES = [entry["text"] for entry in json.loads((FIXTURES / "samples.json").read_text(encoding="utf-8"))["samples"]]
+FINDS = [find for _, pattern in catalogue().patterns() for find in pattern.find]
+STAMPS = (
+    "",
+    "",
+    "[  903.6{0:05}] ",
+    "2026-11-20T03:04:05.{0:03}+00:00 ",
+    "Nov 20 03:04:{0:02} node7 kernel: [{0}.5] NVRM: ",
+)
+
+
+def plain_scan(text):
+    """Return cause → (first line, lines in which it was found)."""
+    lines = text.encode("utf-8", "replace").decode("utf-8", "replace").split("\n")
+    bare = [_STAMP.sub("", line, count=1) for line in lines]
+    found = {}
+    for index, line in enumerate(lines):
+        told = set()
+        for cause, pattern in catalogue().patterns():
+            if any(find in line for find in pattern.find):
+                before, after = "\n".join(bare[max(0, index - 4) : index]), "\n".join(bare[index + 1 : index + 5])
+                scope = "\n".join((before[-1200:], bare[index], after[:1200]))
+                if Expression(pattern).own_line:
+                    scope = bare[index]
+                match = re.search(pattern.regex, scope) or re.search(pattern.regex, one_line(scope))
+                if match is not None:
+                    told.add(cause)
+        for cause in told:
+            first, times = found.get(cause, (index + 1, 0))
+            found[cause] = (first, times + 1)
+    return found
+
+
+@st.composite
+def logs(draw):
+    """Messages, messages that just miss, and noise, many times and with other numbers and times."""
+    lines = []
+    for _ in range(draw(st.integers(1, 12))):
+        kind = draw(st.sampled_from(("sample", "sample", "other numbers", "find", "cut", "noise")))
+        text = draw(st.sampled_from(SAMPLES if kind in {"sample", "other numbers", "cut"} else FINDS))
+        if kind == "other numbers":
+            text = re.sub(r"\d", lambda _: str(draw(st.integers(0, 9))), text, count=6)
+        elif kind == "cut":
+            at = draw(st.integers(0, len(text)))
+            text = text[:at] + draw(st.sampled_from(("\n", "", "\x1b[0m", " é "))) + text[at:]
+        elif kind == "noise":
+            text = draw(st.text(max_size=30))
+        stamp = draw(st.sampled_from(STAMPS))
+        for number in range(draw(st.sampled_from((1, 1, 2, 7)))):
+            lines += [stamp.format(number) + line for line in text.split("\n")]
+    return "\n".join(line[:2000] for line in lines)
+
+
+@settings(max_examples=80, deadline=None)
+@given(log=logs(), cuts=st.lists(st.integers(1, 4000), max_size=6))
+def test_the_scan_finds_what_a_plain_one_finds(log, cuts):
+    raw, pieces = log.encode("utf-8", "replace"), []
+    for cut in cuts:
+        pieces.append(raw[:cut])
+        raw = raw[cut:]
+    found = {match.cause: (match.line, match.times) for match in scan_chunks([*pieces, raw])}
+    assert found == plain_scan(log)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    texts=st.lists(st.text("ab:", min_size=1, max_size=24), min_size=1, max_size=12, unique=True),
+    parts=st.lists(st.tuples(st.integers(0, 11), st.text("ab:", max_size=9)), max_size=12),
+    fill=st.integers(0, 3) | st.integers(16_340, 16_400),
+)
+def test_every_occurrence_of_a_text_is_found_wherever_it_stands(texts, parts, fill):
+    wanted = [text.encode() for text in texts]
+    log = b"." * fill + b"".join(wanted[number % len(wanted)] + between.encode() for number, between in parts)
+    expected = sorted(
+        (at, number) for number, text in enumerate(wanted) for at in range(len(log)) if log.startswith(text, at)
+    )
+    assert Literals(wanted).hits(log) == expected
