@@ -57,12 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument("--check", action="store_true", help="try it without changing anything")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
-    add_batches(parser)
+    add_batches(parser).add_argument(
+        "--resume", action="store_true", help="go on with the last rollout that stopped: its batches, the hosts it left"
+    )
     add_draining(parser)
     options.add_output(parser)
 
 
-def add_batches(parser: argparse.ArgumentParser) -> None:
+def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Add how a fleet is changed piece by piece."""
     group = parser.add_argument_group("fleets")
     group.add_argument(
@@ -74,6 +76,7 @@ def add_batches(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-fail", type=int, metavar="N", default=0, help="go on with the next batch after up to N failed hosts"
     )
+    return group
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -99,7 +102,9 @@ def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
 def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> Applied:
     from gpusetup.cli.lock import load_lock
     from gpusetup.cli.plan import load_plan
+    from gpusetup.cli.resume import stopped_rollout
     from gpusetup.cli.rollout import plan_hosts
+    from gpusetup.drive.rundir import state_home
     from gpusetup.plan.batches import batches
 
     batches((), arguments.batch)  # a wrong size is told before anybody looks at the hosts
@@ -116,9 +121,14 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
         )
     if arguments.stage:
         arguments.verify, arguments.reboot = "never", "never"
+    only = None
+    if arguments.resume:
+        left = stopped_rollout(state_home(session.environment), arguments.inventory)
+        only, arguments.batch = left.hosts, arguments.batch or left.batch
+        print(f"going on with {left.run}: {len(left.hosts)} host(s) left", file=sys.stderr)
     rollout = plan_hosts(
         arguments, session, matrix, lock=lock, keep_driver=arguments.keep_driver, image=bool(arguments.stage),
-        made=made, recorded=recorded,
+        made=made, recorded=recorded, only=only,
     )  # fmt: skip
     return carry_out(arguments, rollout)
 
@@ -134,6 +144,7 @@ def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
     """Change the hosts whose plan says so, verify them, and write down what became of each."""
     from gpusetup.cli.draining import draining
     from gpusetup.cli.outcome import exit_of, not_started, planned_only, stopped
+    from gpusetup.cli.resume import keep_rollout
     from gpusetup.cli.verification import verify_hosts
     from gpusetup.drive.rundir import occupy, state_home
     from gpusetup.model.run import Applied
@@ -146,9 +157,17 @@ def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
     verify = arguments.verify != "never" and not arguments.check
     work = draining(arguments, rollout)
     by_wave = len(waves) > 1 or work.scheduler is not None
+    passed = 0
+
+    def keep(known: dict[str, HostOutcome], batches_passed: int) -> None:
+        if hasattr(arguments, "resume"):  # what a stopped rollback leaves is not for apply to go on with
+            keep_rollout(session.run, arguments, known, rollout.plans if arguments.resume else changes, batches_passed)
+
     if changes:
         _announce(changes)
+        seen: dict[str, HostOutcome] = {}
         with occupy(state_home(session.environment), changes, "apply"):
+            keep(seen, 0)
             for number, wave in enumerate(waves, 1):
                 if len(waves) > 1:
                     print(f"batch {number} of {len(waves)}: {len(wave)} host(s)", file=sys.stderr)
@@ -158,9 +177,13 @@ def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
                 done = held | (_change(arguments, rollout, free) if free else {})
                 if verify and by_wave:
                     done = verify_hosts(rollout, done, always=True)
-                outcomes |= work.give_back(done)
+                seen |= work.give_back(done)
+                outcomes |= seen
                 left = [name for later in waves[number:] for name in later]
-                if left and stopped(outcomes, arguments.max_fail):
+                ended = stopped(outcomes, arguments.max_fail)
+                passed = number - ended
+                keep(seen, passed)
+                if left and ended:
                     outcomes |= {name: not_started(changes[name]) for name in left}
                     break
     if verify:
@@ -169,6 +192,7 @@ def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
         outcomes |= verify_hosts(rollout, rest, always=arguments.verify == "always")
     if not arguments.check:
         outcomes |= work.left_behind(outcomes)
+        keep(outcomes, passed)
     applied = Applied(
         ok=all(exit_of(outcome) is Exit.DONE for outcome in outcomes.values()),
         run=session.run.id,
@@ -235,6 +259,10 @@ def _announce(changes: dict[str, HostPlan]) -> None:
     gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
     text = f"{len(changes)} host(s) change, {reboots} may reboot, {size_text(max(sizes))} to download per host at most"
     print(text + gone, file=sys.stderr)
+    for name, plan in changes.items():
+        for action in plan.actions:
+            if action.id == "remove-runfile":
+                print(f"{name}: removes {action.what}: {action.why}", file=sys.stderr)
 
 
 @contextmanager

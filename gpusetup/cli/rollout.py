@@ -18,7 +18,7 @@ from gpusetup.model.stack import MatrixStamp
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Failure, HostFacts
@@ -79,6 +79,7 @@ def plan_hosts(
     image: bool = False,
     made: Plan | None = None,
     recorded: Callable[[str, HostFacts], dict[str, Any]] | None = None,
+    only: Iterable[str] | None = None,
 ) -> Rollout:
     """Look at every host and plan it: freely, to a lock, by a plan that was made before, or to what a record says."""
     from gpusetup.cli.wishes import settings_of_hosts
@@ -90,7 +91,8 @@ def plan_hosts(
 
     rollout = Rollout(session, matrix)
     with phase(rollout, "facts"), watch(sys.stderr, phase="facts") as observer:
-        looked = fleet.look(session, matrix_lookup(matrix), candidates=False, observer=observer)
+        chosen = None if only is None else write_overlay(session.run.path / "overlay-only", {name: {} for name in only})
+        looked = fleet.look(session, matrix_lookup(matrix), candidates=False, overlay=chosen, observer=observer)
     rollout.settings = settings_of_hosts(arguments, looked.run.track)
     if lock is not None:
         rollout.settings = {name: _locked(settings, lock) for name, settings in rollout.settings.items()}

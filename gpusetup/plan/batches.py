@@ -6,7 +6,7 @@ import re
 
 from gpusetup.errors import BadInputError
 
-__all__ = ["batches"]
+__all__ = ["batches", "sizes_after"]
 
 
 def batches(names: tuple[str, ...], sizes: str) -> list[tuple[str, ...]]:
@@ -19,6 +19,12 @@ def batches(names: tuple[str, ...], sizes: str) -> list[tuple[str, ...]]:
         found.append(names[start : start + size])
         start += size
     return found
+
+
+def sizes_after(sizes: str, passed: int) -> str:
+    """Return the sizes that a rollout goes on with after so many batches."""
+    wanted = sizes.split(",")
+    return ",".join(wanted[min(passed, len(wanted) - 1) :])
 
 
 def _size(text: str, total: int) -> int:

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from gpusetup.cli import apply, verification
+from gpusetup.cli.resume import stopped_rollout
 from gpusetup.drive.rundir import new_run
+from gpusetup.errors import BadInputError
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.run import HostOutcome
 from gpusetup.model.stack import MatrixStamp
@@ -41,11 +43,14 @@ def roll(tmp_path, monkeypatch):
         rollout = SimpleNamespace(
             session=session, plans=plans, facts=facts, nodes={}, seconds={}, document=lambda: stamp
         )
-        arguments = SimpleNamespace(verify="auto", check=False, batch="", max_fail=0)
+        arguments = SimpleNamespace(
+            inventory="hosts.ini", verify="auto", check=False, batch="", max_fail=0, resume=False
+        )
         vars(arguments).update(words)
         applied = apply.carry_out(arguments, rollout)
         return {name: outcome.state for name, outcome in applied.hosts.items()}, changed, verified
 
+    run.home = tmp_path
     return run
 
 
@@ -79,3 +84,37 @@ def test_so_many_may_fail(roll):
 def test_a_pending_reboot_is_no_failure(roll):
     _states, changed, _verified = roll({"a": "pending-reboot"}, batch="1,100%")
     assert len(changed) == 2
+
+
+def test_a_stopped_rollout_goes_on_where_it_stopped(roll):
+    roll({"c": "failed"}, batch="1,2,50%")
+    stopped = stopped_rollout(roll.home, "hosts.ini")
+    assert (stopped.hosts, stopped.batch) == (("c", "d", "e"), "2,50%")
+
+
+def test_a_run_that_ended_before_its_first_batch_leaves_nothing(roll, monkeypatch):
+    monkeypatch.setattr(apply, "_announce", lambda _changes: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        roll({}, batch="1")
+    with pytest.raises(BadInputError):  # nothing had begun
+        stopped_rollout(roll.home, "hosts.ini")
+
+
+def test_nothing_is_left_of_a_rollout_that_ended_well(roll):
+    roll({}, batch="1,50%")
+    with pytest.raises(BadInputError, match="has stopped with hosts left"):
+        stopped_rollout(roll.home, "hosts.ini")
+
+
+def test_another_inventory_is_another_rollout(roll):
+    roll({"a": "failed"})
+    with pytest.raises(BadInputError):
+        stopped_rollout(roll.home, "others.ini")
+
+
+def test_a_torn_record_is_no_rollout(roll):
+    roll({"a": "failed"})
+    newest = max(roll.home.glob("runs/*/rollout.json"))
+    newest.write_text("{")
+    with pytest.raises(BadInputError):
+        stopped_rollout(roll.home, "hosts.ini")

@@ -1,0 +1,78 @@
+"""A real Slurm of Debian's packages on lab hosts: one controller, nodes with a GPU that is only a device file."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tests.lab.places import LabError
+
+if TYPE_CHECKING:
+    from tests.lab.host import Host
+
+_CONFIGURATION = """ClusterName=lab
+SlurmctldHost={head}
+AuthType=auth/munge
+CredType=cred/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmUser=root
+StateSaveLocation=/var/lib/slurm/state
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+SlurmctldLogFile=/var/log/slurm/slurmctld.log
+SlurmdLogFile=/var/log/slurm/slurmd.log
+GresTypes=gpu
+{nodes}
+PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE
+"""
+
+
+class Slurm:
+    """The cluster; commands run on its head."""
+
+    def __init__(self, head: Host, nodes: list[Host]) -> None:
+        self.head, self.nodes = head, nodes
+        for host, what in ((head, "slurmctld"), *((node, "slurmd") for node in nodes)):
+            host.ssh("apt-get", "-q", "update", timeout=300)
+            install = ["apt-get", "-q", "-y", "--no-install-recommends", "install", what, "slurm-client", "munge"]
+            host.ssh("env", "DEBIAN_FRONTEND=noninteractive", *install, timeout=600)
+        key = head.path("/etc/munge/munge.key").read_bytes()
+        names = "".join(f"{host.address} {host.name}\n" for host in (head, *nodes))
+        described = "\n".join(f"NodeName={node.name} CPUs=1 RealMemory=100 Gres=gpu:1 State=UNKNOWN" for node in nodes)
+        for host in (head, *nodes):
+            host.path("/etc/munge/munge.key").write_bytes(key)
+            with host.path("/etc/hosts").open("a") as hosts:
+                hosts.write(names)
+            host.path("/etc/slurm").mkdir(exist_ok=True)
+            host.path("/etc/slurm/slurm.conf").write_text(_CONFIGURATION.format(head=head.name, nodes=described))
+            host.path("/etc/slurm/gres.conf").write_text("Name=gpu File=/dev/zero\n")
+            host.ssh("mkdir", "-p", "/var/lib/slurm/state", "/var/lib/slurm/slurmd", "/var/log/slurm")
+            host.ssh("systemctl", "restart", "munge")
+        head.ssh("systemctl", "restart", "slurmctld")
+        for node in nodes:
+            node.ssh("systemctl", "restart", "slurmd")
+        for node in nodes:
+            self.wait(node, "IDLE")
+
+    def node(self, node: Host) -> str:
+        """What Slurm says of a node."""
+        return self.head.ssh("scontrol", "--oneliner", "show", "node", node.name).stdout
+
+    def state(self, node: Host) -> str:
+        return self.node(node).partition("State=")[2].split()[0]
+
+    def wait(self, node: Host, state: str, seconds: float = 90) -> None:
+        until = time.monotonic() + seconds
+        while self.state(node) != state:
+            if time.monotonic() > until:
+                raise LabError(f"{node.name} is not {state}: {self.node(node)}")
+            time.sleep(0.5)
+
+    def job(self, node: Host, seconds: int) -> str:
+        """Start a job there and return its number."""
+        argv = ["sbatch", "--parsable", "--gres=gpu:1", "--chdir=/tmp", f"--nodelist={node.name}"]
+        number = self.head.ssh(*argv, f"--wrap=sleep {seconds}; echo ended >/tmp/job-ended").stdout.strip()
+        self.wait(node, "ALLOCATED")
+        return number
