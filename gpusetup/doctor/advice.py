@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpusetup.doctor import builds
 from gpusetup.doctor.catalogue import cuda_errors
 from gpusetup.doctor.decode import api_version, capability, cuda_error, xid
+from gpusetup.doctor.meanings import sxid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,6 +108,26 @@ def _xid(_: str, groups: Groups) -> list[str]:
     return lines
 
 
+_SXID_CLASS = {
+    "non-fatal": "not fatal",
+    "stalls": "not fatal to the fabric, but the traffic of that GPU stops",
+    "notable": "not fatal by itself",
+    "fatal": "fatal to the port's GPU",
+    "always-fatal": "fatal to the whole fabric",
+}
+
+
+def _sxid(_: str, groups: Groups) -> list[str]:
+    lines = []
+    for number in filter(str.isdigit, groups.get("sxid", "").split(", ")):
+        if known := sxid(int(number)):
+            told = _SXID_CLASS[known.class_]
+            lines.append(f"SXid {number}: {known.text}. The vendor's class: {told}. To do: {known.action}.")
+        else:
+            lines.append(f"SXid {number} is not in the vendor's list: whether it is fatal is unknown.")
+    return lines
+
+
 def _pci_id(_: str, groups: Groups) -> list[str]:
     if not (found := _first(groups, "pci_id")):
         return []
@@ -131,6 +152,7 @@ _TELLERS: tuple[Callable[[str, Groups], list[str]], ...] = (
     _ptx,
     _capability,
     _xid,
+    _sxid,
     _pci_id,
     _versions,
 )

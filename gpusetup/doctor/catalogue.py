@@ -11,7 +11,7 @@ import msgspec
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.diagnosis import Cause, CauseFile, CudaError, CudaErrorFile, Pattern
 
-__all__ = ["DATA", "PAGES", "Catalogue", "catalogue", "cuda_errors"]
+__all__ = ["DATA", "PAGES", "Catalogue", "catalogue", "cuda_errors", "read_table"]
 
 DATA = Path(__file__).parent / "data"
 PAGES = "docs/reference/messages"
@@ -34,18 +34,26 @@ class Catalogue:
     def patterns(self) -> list[tuple[str, Pattern]]:
         """Return every pattern with its cause, those that the CUDA error table adds included."""
         found = [(cause.id, pattern) for cause in self.causes.values() for pattern in cause.patterns]
-        return found + [(error.cause or "cuda-error", pattern) for error in cuda_errors() for pattern in _named(error)]
+        return found + [(error.cause or "cuda-error", _by_text(error)) for error in cuda_errors() if error.text]
 
 
-def _named(error: CudaError) -> list[Pattern]:
-    """Recognise a CUDA error by its names; by its text only when a cause stands behind it."""
-    names = tuple(name for name in (error.runtime, error.driver) if name)
-    patterns = [Pattern(find=names, regex="(?P<cuda_name>" + "|".join(names) + r")(?![A-Za-z_])")] if names else []
-    if error.cause and error.text:
-        telling = len(error.text) > 20
-        near = "" if telling else rf"(?i:cuda)[^\n]{{0,80}}{re.escape(error.text)}"
-        patterns.append(Pattern(find=(error.text,), regex=near))
-    return patterns
+def _by_text(error: CudaError) -> Pattern:
+    """Recognise a CUDA error by its text: alone when it is telling and a cause stands behind it, else beside a call."""
+    if error.cause and len(error.text) > 20:
+        return Pattern(find=(error.text,))
+    if error.cause:
+        return Pattern(find=(error.text,), regex=rf"(?i:cuda)[^\n]{{0,80}}{re.escape(error.text)}(?!\w)")
+    return Pattern(
+        find=(error.text,),
+        regex=rf"(?:(?i:cuda(?: driver| runtime)?(?: api)? ?(?:error|fail|call))|\bcu(?:da)?[A-Z]\w+)[^\n]{{0,100}}"
+        rf"(?P<cuda_text>{re.escape(error.text)})(?!\w)",
+        own_line=True,
+    )
+
+
+def read_table(name: str) -> bytes:
+    """Return a data file of the doctor."""
+    return _read(DATA / name)
 
 
 def _read(path: Path) -> bytes:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from gpusetup.doctor.catalogue import catalogue, cuda_errors
+from gpusetup.doctor.meanings import meaning
 from gpusetup.doctor.scan import scan
 from gpusetup.errors import GpuSetupError
 
@@ -84,7 +85,8 @@ def bare_numbers(text: str) -> list[tuple[str, dict[str, str]]]:
     text = text.strip().strip(".!\"'`")
     found = {name: match[1] for name, expression in _WORDS.items() if (match := expression.fullmatch(text))}
     if "sxid" in found:
-        return [("sxid-fatal", {"sxid": found["sxid"]})]
+        groups = {"sxid": found["sxid"]}
+        return [(meaning("sxid-unknown", groups), groups)]
     if "xid" in found:
         return [(match.cause, {"xid": found["xid"]}) for match in scan(f"NVRM: Xid (PCI:0000:00:00): {found['xid']}, ")]
     if "api" in found:

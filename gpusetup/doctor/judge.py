@@ -59,7 +59,7 @@ class Expression:
 
     def __init__(self, pattern: Pattern) -> None:
         self._text = pattern.regex
-        self.own_line = _XID.search(self._text) is not None
+        self.own_line = pattern.own_line or _XID.search(self._text) is not None
         certain = any(map(str.isdigit, _ANY_NUMBER.sub("", self._text)))
         self.by_exact_lines = certain and not self.own_line
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.doctor.catalogue import catalogue, cuda_errors
+from gpusetup.doctor.meanings import statuses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,12 +37,22 @@ def _page(cause: Cause) -> Iterator[str]:
     yield cause.explanation
     texts = [find for pattern in cause.patterns for find in pattern.find]
     numbers = [error for error in cuda_errors() if error.cause == cause.id]
-    if texts or numbers:
+    names = [
+        status.name
+        for family in statuses().families
+        for status in family.statuses
+        if status.cause == cause.id != "cuda-error"
+    ]
+    if texts or numbers or names or cause.xids:
         yield from ("", "## Messages", "", "The doctor looks closer where it finds one of:", "")
         for text in dict.fromkeys(texts):
             yield f"    {text}"
         for error in numbers:
             yield f"    CUDA error {error.number}: {' / '.join(name for name in (error.runtime, error.driver) if name)}"
+        for name in names:
+            yield f"    {name}"
+        for number in cause.xids:
+            yield f"    NVRM: Xid (PCI:…): {number}"
     if cause.checks:
         yield from ("", "## To confirm it", "", "```sh", *cause.checks, "```")
     yield from ("", "## What helps", "")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.judge import Expression, Place
 from gpusetup.doctor.literals import Literals
+from gpusetup.doctor.meanings import meaning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -221,8 +222,8 @@ def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], numbe
             told.setdefault(prepared.causes[pattern], {})
             continue
         groups = prepared.expressions[pattern].fits(place)
-        if groups is not None:
-            told.setdefault(prepared.causes[pattern], {}).update(groups)
+        if groups is not None and (cause := meaning(prepared.causes[pattern], groups)):
+            told.setdefault(cause, {}).update(groups)
             tally.confirmed[pattern] += not groups
     for cause, groups in told.items():
         tally.add(cause, number, _evidence(line), groups)

@@ -47,6 +47,8 @@ class Pattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     find: Annotated[tuple[Annotated[str, Meta(min_length=5)], ...], Meta(min_length=1)]
     regex: str = ""
+    own_line: bool = False
+    """The expression looks at the find's own line only; what it names there is looked up in a table."""
 
 
 class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,6 +67,8 @@ class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sources: tuple[str, ...]
     hides: tuple[CauseId, ...] = ()
     """Causes that this one explains when both are found."""
+    xids: tuple[int, ...] = ()
+    """Numbers of Xids that mean this cause."""
 
 
 class CauseFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,6 +98,55 @@ class CudaErrorFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     date: str
     sources: tuple[str, ...]
     errors: tuple[CudaError, ...]
+
+
+class Status(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An answer of a library: its name (and the one that Python gives it), number, text, and the cause behind it.
+
+    An empty cause stands for an answer that is no error.
+    """
+
+    name: str
+    also: str = ""
+    number: int | None = None
+    text: str = ""
+    cause: str = ""
+
+
+class StatusFamily(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The answers of one library."""
+
+    family: str
+    source: str
+    statuses: tuple[Status, ...]
+
+
+class StatusFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """status_names.json."""
+
+    schema: Literal["gpusetup/status-names/1"]
+    date: str
+    families: tuple[StatusFamily, ...]
+
+
+class Sxid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"class_": "class"}):
+    """An NVSwitch error with the class that the vendor gives it.
+
+    `stalls`: listed as not fatal to the fabric, but the GPU's traffic stops; `notable`: only announces others.
+    """
+
+    class_: Literal["non-fatal", "stalls", "notable", "fatal", "always-fatal"]
+    text: str
+    action: str
+
+
+class SxidFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """sxid.json."""
+
+    schema: Literal["gpusetup/sxid/1"]
+    date: str
+    sources: tuple[str, ...]
+    sxids: dict[int, Sxid]
 
 
 class Finding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

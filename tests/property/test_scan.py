@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.judge import Expression
 from gpusetup.doctor.literals import Literals
+from gpusetup.doctor.meanings import meaning
 from gpusetup.doctor.scan import _STAMP, scan_chunks
 from gpusetup.doctor.unwrap import one_line
 
@@ -40,8 +41,8 @@ def plain_scan(text):
                     scope = bare[index]
                 match = re.search(pattern.regex, scope) or re.search(pattern.regex, one_line(scope))
                 if match is not None:
-                    told.add(cause)
-        for cause in told:
+                    told.add(meaning(cause, {name: value for name, value in match.groupdict().items() if value}))
+        for cause in told - {""}:
             first, times = found.get(cause, (index + 1, 0))
             found[cause] = (first, times + 1)
     return found

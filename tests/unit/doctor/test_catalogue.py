@@ -10,12 +10,14 @@ import pytest
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors
 from gpusetup.doctor.decode import xid
 from gpusetup.doctor.findings import diagnose_text, finding_of
+from gpusetup.doctor.meanings import meaning, statuses, sxid
 from gpusetup.doctor.pages import pages
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures" / "doctor"
 CAUSES = list(catalogue().causes.values())
 SAMPLES = json.loads((FIXTURES / "samples.json").read_text(encoding="utf-8"))["samples"]
+DEVELOPED = json.loads((FIXTURES / "development.json").read_text(encoding="utf-8"))["entries"]
 HELD_OUT = json.loads((FIXTURES / "heldout.json").read_text(encoding="utf-8"))["entries"]
 
 # Causes with patterns and without a message from a public thread yet: this list may only get shorter.
@@ -91,9 +93,12 @@ def test_a_pattern_without_expression_is_telling(cause):
 
 
 def test_every_cause_has_a_sample():
-    sampled = {sample["cause"] for sample in SAMPLES}
+    sampled = {sample["cause"] for sample in SAMPLES + DEVELOPED}
     named = {error.cause for error in cuda_errors()}
-    without = {cause.id for cause in CAUSES if (cause.patterns or cause.id in named) and cause.id not in sampled}
+    named |= {status.cause for family in statuses().families for status in family.statuses}
+    without = {
+        cause.id for cause in CAUSES if (cause.patterns or cause.xids or cause.id in named) and cause.id not in sampled
+    }
     assert without == WITHOUT_SAMPLE
 
 
@@ -102,8 +107,14 @@ def test_sample_names_its_cause_first(sample):
     assert diagnose_text(sample["text"])[0].cause == sample["cause"]
 
 
+@pytest.mark.parametrize("entry", DEVELOPED, ids=lambda entry: f"{entry['cause']}:{entry['thread']}")
+def test_message_of_the_development_set(entry):
+    named = [found.cause for found in diagnose_text(entry["text"]) if found.kind != "notice" or entry["cause"]]
+    assert named[:1] == ([entry["cause"]] if entry["cause"] else [])
+
+
 def test_no_sample_comes_from_a_held_out_thread():
-    assert not {sample["thread"] for sample in SAMPLES} & {entry["thread"] for entry in HELD_OUT}
+    assert not {sample["thread"] for sample in SAMPLES + DEVELOPED} & {entry["thread"] for entry in HELD_OUT}
 
 
 def test_the_held_out_set_is_as_it_was_frozen():
@@ -142,6 +153,77 @@ def test_cuda_errors():
 def test_xid_numbers_of_the_catalogue_are_known():
     for cause in CAUSES:
         if match := re.fullmatch(r"xid-(\d+)", cause.id):
-            assert re.search(rf"\b{match[1]}\b", cause.patterns[0].regex)
+            assert int(match[1]) in cause.xids
+    numbers = [number for cause in CAUSES for number in cause.xids]
+    assert len(numbers) == len(set(numbers))
+    assert all(xid(number) is not None for number in numbers)
     assert xid(79) is not None
     assert xid(9999) is None
+
+
+def test_every_status_of_a_library_has_a_cause_of_the_catalogue():
+    for family in statuses().families:
+        assert family.source.startswith("https://")
+        for status in family.statuses:
+            assert not status.cause or status.cause in catalogue(), status.name
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (f"error: {name} (line 3)", error.cause or "cuda-error")
+        for error in cuda_errors()
+        for name in (error.runtime, error.driver)
+        if name
+    ],
+)
+def test_every_name_of_a_cuda_error_is_recognised(text, cause):
+    assert [found.cause for found in diagnose_text(text)][:1] == [cause]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [(status.name, status.cause) for family in statuses().families for status in family.statuses],
+)
+def test_every_status_name_is_recognised(name, cause):
+    assert [found.cause for found in diagnose_text(f"it failed with {name} at x.cu:3")][:1] == (
+        [cause] if cause else []
+    )
+
+
+def test_what_only_looks_like_a_name_is_nothing():
+    for text in (
+        "cudaError_t status = f();",
+        "cudaErrorCheckFailedHere",
+        "CUBLAS_STATUS_SUCCESS",
+        "NVMLError_NotSupported",
+    ):
+        assert diagnose_text(text) == (), text
+
+
+@pytest.mark.parametrize(
+    ("line", "cause", "told"),
+    [
+        ("SXid (PCI:0000:84:00.0): 22013, Data {0x0}", "sxid-nonfatal", "can be ignored"),
+        ("SXid (PCI:0000:84:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "sxid-fatal", "port's GPU"),
+        ("SXid (PCI:0000:84:00.0): 23001, Severity 1", "sxid-fatal", "whole fabric"),
+        ("SXid (PCI:0000:84:00.0): 12028, Data {0x1}", "sxid-fatal", "stops"),
+        ("SXid (PCI:0000:84:00.0): 31337, Data {0x1}", "sxid-unknown", "unknown"),
+        ("SXid (PCI:0000:84:00.0): 31337, Fatal, Link 1", "sxid-fatal", "unknown"),
+        ("SXid 31337", "sxid-unknown", "unknown"),
+    ],
+)
+def test_nvswitch_errors_have_the_class_that_the_vendor_gives_them(line, cause, told):
+    (found,) = diagnose_text(line)
+    assert found.cause == cause
+    assert told in " ".join(found.details)
+    assert "SXid" in " ".join(found.details)
+
+
+def test_numbers_of_cuda_errors_are_read_by_their_age():
+    assert meaning("cuda-error", {"cuda_old_number": "30"}) == "cuda-unknown-error"
+    assert meaning("cuda-error", {"cuda_old_number": "77"}) == "illegal-address"
+    assert meaning("cuda-error", {"cuda_number": "700"}) == "illegal-address"
+    assert meaning("cuda-error", {"cuda_number": "35"}) == "driver-too-old"
+    assert meaning("cuda-error", {"cuda_number": "321"}) == ""
+    assert sxid(22013) is not None
