@@ -66,9 +66,10 @@ def reboot_lost(row: Row) -> None:
         lab.variables = {"gpu_reboot_timeout": "60"}
         lab.write()
         lab.host.lose_at_reboot()
-        judged(row, lab, lab.apply(), (6, 7))
+        answer = lab.apply()
         lab.host.lose_at_reboot(lost=False)
         lab.host.power_on()
+        judged(row, lab, answer, (6, 7))
         completes(row, lab)
     finally:
         lab.close()

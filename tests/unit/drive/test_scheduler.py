@@ -1,0 +1,219 @@
+"""Nodes taken out of work and given back: by stand-ins of scontrol and kubectl that answer as the real ones were recorded."""
+
+import json
+import stat
+
+import pytest
+
+from gpusetup.drive.scheduler import base
+from gpusetup.drive.scheduler.base import Caller, SchedulerError, check_node
+from gpusetup.drive.scheduler.command import Command
+from gpusetup.drive.scheduler.kubernetes import Kubernetes, gpu_pods
+from gpusetup.drive.scheduler.slurm import Slurm, parse_node, parse_reservations
+from gpusetup.errors import BadInputError
+
+# Slurm 22.05.8 of Debian 12, shortened in the middle.
+NODE = (
+    "NodeName=n1 Arch=x86_64 CPUAlloc=1 Gres=gpu:1 Version=22.05.8 OS=Linux 6.1 #1 SMP @0 State={state} ThreadsPerCore=1 "
+    "BootTime=2026-11-22T02:18:35 CfgTRES=cpu=1,mem=100M,billing=1 AllocTRES=cpu=1 ExtSensorsTemp=n/s{reason}\n"
+)
+RESERVATION = (
+    "ReservationName={name} StartTime=2026-11-22T03:10:01 EndTime=2026-11-22T03:15:01 Duration=00:05:00 Nodes=n[1-2] NodeCnt=2 "
+    "CoreCnt=1 Features=(null) PartitionName=(null) Flags={flags} TRES=cpu=1 Users=root Groups=(null) State={state} Watts=n/a\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(base, "_POLL_SECONDS", 0.01)
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    """Write a program on PATH; what it was called with is kept."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def write(name, body):
+        path = tmp_path / name
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\ncd {tmp_path}\n{body}\n')
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    write.calls = lambda: (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
+    write.folder = tmp_path
+    return write
+
+
+@pytest.fixture
+def slurm(program):
+    """A node whose jobs end after some looks."""
+
+    def cluster(state="IDLE", reason="", looks=0, reservations="No reservations in the system\n"):
+        (program.folder / "state").write_text(state)
+        (program.folder / "reason").write_text(reason)
+        (program.folder / "looks").write_text(str(looks))
+        (program.folder / "reservations").write_text(reservations)
+        program(
+            "scontrol",
+            """
+case "$*" in
+  *"show node"*)
+    state=$(cat state); reason=$(cat reason); looks=$(cat looks)
+    case $state in ALLOCATED*) [ "$looks" -gt 0 ] && echo $((looks - 1)) >looks || state=IDLE${state#ALLOCATED};; esac
+    printf '%s' "NodeName=n1 Gres=gpu:1 State=$state ThreadsPerCore=1 ExtSensorsTemp=n/s"
+    [ -n "$reason" ] && echo " Reason=$reason [root@2026-11-22T03:10:03]" || echo ;;
+  *"show reservation"*) cat reservations ;;
+  *"show hostnames"*) printf 'n1\\nn2\\n' ;;
+  *State=DRAIN*) echo "$(cat state)+DRAIN" >state; echo "${4#Reason=}" >reason ;;
+  *State=RESUME*) sed -i 's/+DRAIN//; s/DOWN/IDLE/' state; : >reason ;;
+  *) exit 1 ;;
+esac""",
+        )
+        program("squeue", "echo 41")
+        return Slurm(call=Caller())
+
+    return cluster
+
+
+def test_what_scontrol_says_is_read():
+    plain = parse_node(NODE.format(state="ALLOCATED+DRAIN", reason=" Reason=by me and you [root@2026-11-22T03:10:03]"))
+    assert (plain.states, plain.silent, plain.reason) == ({"ALLOCATED", "DRAIN"}, False, "by me and you")
+    silent = parse_node(NODE.format(state="DOWN*+DRAIN", reason=" Reason=gpusetup [root@2026-11-22T03:10:03]"))
+    assert (silent.states, silent.silent, silent.ours) == ({"DOWN", "DRAIN"}, True, True)
+    assert parse_node(NODE.format(state="IDLE", reason="")).reason == ""
+    text = RESERVATION.format(name="mine", flags="SPEC_NODES", state="ACTIVE")
+    text += RESERVATION.format(name="window", flags="MAINT,SPEC_NODES", state="ACTIVE")
+    text += RESERVATION.format(name="later", flags="SPEC_NODES", state="INACTIVE")
+    assert parse_reservations(text) == {"mine": "n[1-2]"}
+
+
+def test_a_job_is_waited_for_and_the_node_given_back(slurm, program):
+    cluster = slurm("ALLOCATED", looks=3)
+    assert cluster.drain("n1", 30) == base.Drained(ok=True, ours=True)
+    assert cluster.drained_by_us("n1")
+    assert cluster.undrain("n1") == ""
+    assert not cluster.drained_by_us("n1")
+    assert [call for call in program.calls() if "update" in call] == [
+        "scontrol update NodeName=n1 State=DRAIN Reason=gpusetup",
+        "scontrol update NodeName=n1 State=RESUME",
+    ]
+
+
+def test_a_job_that_does_not_end_keeps_its_node(slurm):
+    cluster = slurm("ALLOCATED", looks=10**6)
+    drained = cluster.drain("n1", 0.2)
+    assert (drained.ok, drained.why) == (False, "jobs run: 41")
+    assert not cluster.drained_by_us("n1")
+
+
+def test_a_reservation_is_respected(slurm, program):
+    cluster = slurm(reservations=RESERVATION.format(name="mine", flags="SPEC_NODES", state="ACTIVE"))
+    assert cluster.drain("n1", 5).why == "reserved: mine"
+    assert not [call for call in program.calls() if "update" in call]
+
+
+def test_what_somebody_else_drained_stays_drained(slurm, program):
+    cluster = slurm("IDLE+DRAIN", "bad fan")
+    drained = cluster.drain("n1", 5)
+    assert (drained.ok, drained.ours, drained.why) == (True, False, "drained by somebody else: bad fan")
+    assert cluster.undrain("n1") == "drained by somebody else meanwhile: bad fan"
+    assert not [call for call in program.calls() if "update" in call]
+
+
+def test_an_earlier_run_that_was_cut_left_it_drained(slurm):
+    cluster = slurm("IDLE+DRAIN", "gpusetup")
+    assert cluster.drain("n1", 5) == base.Drained(ok=True, ours=True)
+
+
+def test_a_scheduler_that_refuses_is_told(program):
+    program("scontrol", "echo 'Node n1 not found' >&2; exit 1")
+    with pytest.raises(SchedulerError, match="Node n1 not found") as caught:
+        Slurm(call=Caller()).drain("n1", 5)
+    assert caught.value.exit == 5
+    assert "--drain-via" in caught.value.hint
+
+
+def test_words_before_the_command(program):
+    program("there", 'exec "$@"')
+    program("scontrol", "echo State=IDLE")
+    assert not Slurm(call=Caller(prefix=("there",))).drained_by_us("n1")
+    assert program.calls()[0].startswith("there scontrol --oneliner show node n1")
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "$(id)", "a;b", "n1\n", "../n"])
+def test_a_node_is_a_name_and_nothing_else(name):
+    with pytest.raises(BadInputError):
+        check_node(name)
+
+
+def test_any_command(program):
+    program("take", '[ "$1" = busy ] && { echo "a job runs" >&2; exit 75; }; [ "$1" = bad ] && exit 3; exit 0')
+    program("give", "exit 0")
+    command = Command(take=("take", "{node}"), give=("give", "--node={node}"))
+    assert command.drain("n1", 5).ok
+    assert command.drain("busy", 5).why == "a job runs"
+    with pytest.raises(SchedulerError, match="exit 3"):
+        command.drain("bad", 5)
+    assert command.undrain("n1") == ""
+    assert program.calls()[-1] == "give --node=n1"
+    program("take", "sleep 5")
+    assert "had not ended" in command.drain("n1", 0.3).why
+
+
+POD = {
+    "metadata": {"namespace": "ml", "name": "train"},
+    "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]},
+    "status": {"phase": "Running"},
+}
+
+
+def test_pods_with_a_gpu():
+    daemon = json.loads(json.dumps(POD)) | {"metadata": {"name": "dcgm", "ownerReferences": [{"kind": "DaemonSet"}]}}
+    ended = POD | {"status": {"phase": "Succeeded"}}
+    plain = POD | {"spec": {"containers": [{"resources": {}}]}}
+    assert gpu_pods({"items": [POD, daemon, ended, plain]}) == ["ml/train"]
+
+
+@pytest.fixture
+def kubernetes(program):
+    """A recorded kubectl: one node, one pod that ends after some looks."""
+
+    def cluster(*, looks=0, cordoned=False, ours=False, drain="exit 0"):
+        node = {"metadata": {"annotations": {"gpusetup.drained": "true"} if ours else {}}, "spec": {}}
+        (program.folder / "node").write_text(json.dumps(node | {"spec": {"unschedulable": True} if cordoned else {}}))
+        (program.folder / "pods").write_text(json.dumps({"items": [POD]}))
+        (program.folder / "looks").write_text(str(looks))
+        program(
+            "kubectl",
+            f"""
+case "$1 $2" in
+  "get node") cat node ;;
+  "get pods") looks=$(cat looks); [ "$looks" -gt 0 ] && {{ echo $((looks - 1)) >looks; cat pods; }} || echo '{{"items": []}}' ;;
+  "drain n1") {drain} ;;
+esac""",
+        )
+        return Kubernetes(call=Caller())
+
+    return cluster
+
+
+def test_kubernetes_waits_for_pods_with_a_gpu_then_drains(kubernetes, program):
+    cluster = kubernetes(looks=2)
+    assert cluster.drain("n1", 30) == base.Drained(ok=True, ours=True)
+    cluster.undrain("n1")
+    changes = [call.split()[1] for call in program.calls() if call.split()[1] != "get"]
+    assert changes == ["annotate", "cordon", "drain", "uncordon", "annotate"]
+    assert "--ignore-daemonsets" in next(call for call in program.calls() if call.startswith("kubectl drain"))
+
+
+def test_kubernetes_gives_back_what_does_not_become_free(kubernetes, program):
+    assert kubernetes(looks=10**6).drain("n1", 0.2).why == "pods with a GPU run: ml/train"
+    assert not any(call.startswith("kubectl drain") for call in program.calls())
+    refused = kubernetes(drain="echo 'Cannot evict pod: disruption budget' >&2; exit 1").drain("n1", 5)
+    assert (refused.ok, refused.why) == (False, "Cannot evict pod: disruption budget")
+    assert [call.split()[1] for call in program.calls()].count("uncordon") == 2
+
+
+def test_kubernetes_leaves_what_somebody_else_cordoned(kubernetes):
+    drained = kubernetes(cordoned=True).drain("n1", 5)
+    assert (drained.ok, drained.ours) == (True, False)
+    assert kubernetes(cordoned=True, ours=True).drain("n1", 5).ours
