@@ -1,0 +1,176 @@
+"""A fleet piece by piece: batches, a canary, resuming, work that is waited for, and two applies that never meet."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.lab.applying import apply
+from tests.lab.plays import packages
+from tests.lab.slurm import Slurm
+
+
+@pytest.fixture
+def wishes(lab_repositories):
+    return {
+        "gpusetup_source": lab_repositories.base,
+        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
+        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
+        "gpusetup_components": '["driver"]',
+        "gpusetup_driver": "580.*",
+    }
+
+
+def states(answer):
+    return {name: outcome["state"] for name, outcome in answer.hosts.items()}
+
+
+@pytest.mark.slow
+def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory, wishes, tmp_path):
+    """One host, then the rest; drained and given back by a command of our own."""
+    like = {"flavour": "ubuntu2404-like", "machine": "t4"}
+    first, second, third = lab_hosts(a=like, b=like, c=like)
+    inventory = lab_inventory([first, second, third], wishes)
+    calls, hook = tmp_path / "calls", tmp_path / "hook"
+    hook.write_text(f'#!/bin/sh\necho "$*" >>{calls}\n')
+    hook.chmod(0o755)
+    how = ("--batch", "1,50%", "--drain", f"{hook} drain {{node}}", "--undrain", f"{hook} undrain {{node}}")
+
+    first.break_packages("dkms-build", "fail")
+    stopped = apply(tmp_path, inventory, *how)
+    assert stopped.code == 7, stopped.out + stopped.err
+    assert states(stopped) == {first.name: "failed", second.name: "not-started", third.name: "not-started"}
+    assert calls.read_text().splitlines() == [f"drain {first.name}"]
+    assert "stays drained" in str(stopped.hosts[first.name]["warnings"])
+    assert not any("nvidia" in name for name in packages(second))
+
+    first.break_packages("dkms-build", "")
+    calls.unlink()
+    resumed = apply(tmp_path, inventory, "--resume", *how[2:])
+    assert resumed.code == 0, resumed.out + resumed.err
+    assert set(states(resumed).values()) == {"done"}
+    assert "batch 1 of 3: 1 host(s)" in resumed.err
+    said = calls.read_text().splitlines()
+    assert said[:2] == [f"drain {first.name}", f"undrain {first.name}"]  # verified before the next one begins
+    assert sorted(said) == sorted(
+        f"{word} {host.name}" for word in ("drain", "undrain") for host in (first, second, third)
+    )
+    assert apply(tmp_path, inventory, "--resume").code == 3
+
+
+@pytest.mark.slow
+def test_programs_on_the_gpu_are_waited_for(lab_hosts, lab_inventory, wishes, tmp_path):
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab_inventory([host], wishes)
+    done = apply(tmp_path, inventory)
+    assert done.code == 0, done.out + done.err
+    before = packages(host)
+    host.ssh("touch", "/dev/nvidia0", "/dev/nvidiactl")
+    host.ssh("systemd-run", "--quiet", "--unit=training", "sh", "-c", "exec sleep 600 3</dev/nvidia0")
+    inventory.write_text(inventory.read_text().replace("=580.*", "=570.*"))
+
+    busy = apply(tmp_path, inventory)
+    assert busy.code == 9, busy.out + busy.err
+    outcome = busy.hosts[host.name]
+    assert outcome["state"] == "postponed"
+    assert "sleep" in outcome["pending"][0]
+    assert packages(host) == before
+    assert host.ssh("systemctl", "is-active", "training").stdout.strip() == "active"
+
+    with subprocess.Popen([*host.ssh_argv(), "sleep 25; systemctl stop training"]):
+        waited = apply(tmp_path, inventory, "--busy-wait", "5")
+    assert waited.code == 0, waited.out + waited.err
+    assert states(waited) == {host.name: "done"}
+
+
+@pytest.mark.slow
+def test_two_applies_never_meet(lab_hosts, lab_inventory, wishes, tmp_path):
+    """Two people at one controller, then two controllers."""
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab_inventory([host], wishes)
+    host.break_packages("nvidia-utils-580", "sleep 30")
+    other = tmp_path / "other"
+    other.mkdir()
+    jobs = host.path("/var/lib/gpusetup/jobs")
+    with subprocess.Popen(
+        _command(inventory), env=_environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as one:
+        until = time.monotonic() + 240
+        while not any('"step": "install"' in path.read_text() for path in jobs.glob("packages-*/status.json")):
+            assert one.poll() is None, one.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        beside = apply(tmp_path, inventory)
+        assert beside.code == 5, beside.out + beside.err
+        assert beside.document["error"]["reference"] == "GS-403"
+        changed = inventory.with_name("other.ini")
+        changed.write_text(inventory.read_text().replace("=580.*", "=570.*"))
+        elsewhere = apply(other, changed)
+        assert elsewhere.code in {5, 7}, elsewhere.out + elsewhere.err
+        one.wait(300)
+        assert one.returncode == 0, one.communicate()
+    installed = packages(host)
+    assert any(name.endswith("-580") for name in installed)
+    assert not any(name.endswith("-570") for name in installed)
+
+
+def _command(inventory):
+    return [sys.executable, "-m", "gpusetup", "apply", str(inventory), "--format", "json"]
+
+
+def _environment(folder):
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), "GPUSETUP_STATE": str(folder / "state")}
+
+
+@pytest.mark.slow
+def test_slurm_nodes_are_freed_changed_and_given_back(lab_hosts, lab_inventory, wishes, tmp_path):
+    """Debian's own Slurm: jobs, reservations and other people's drains; its packages come from the Debian mirror."""
+    head, node = lab_hosts(
+        head={"flavour": "debian12", "network": "mirror"},
+        node={"flavour": "debian12", "machine": "t4", "network": "mirror"},
+    )
+    cluster = Slurm(head, [node])
+    inventory = lab_inventory([node], wishes)
+    how = ("--drain", "slurm", "--drain-via", shlex.join(head.ssh_argv()))
+
+    # A running job is waited for; then the node changes, reboots, is verified, and works again with a new slurmd.
+    started = cluster.node(node).partition("SlurmdStartTime=")[2].split()[0]
+    cluster.job(node, 20)
+    done = apply(tmp_path, inventory, *how)
+    assert done.code == 0, done.out + done.err
+    assert states(done) == {node.name: "done"}
+    assert node.path("/tmp/job-ended").read_text() == "ended\n"
+    assert cluster.state(node) == "IDLE"
+    assert cluster.node(node).partition("SlurmdStartTime=")[2].split()[0] != started
+    before = packages(node)
+    inventory.write_text(inventory.read_text().replace("=580.*", "=570.*"))
+
+    # A job that does not end in time keeps its node, and the node goes on working.
+    number = cluster.job(node, 3600)
+    late = apply(tmp_path, inventory, *how, "--drain-wait", "0.1")
+    assert late.code == 9, late.out + late.err
+    assert late.hosts[node.name]["pending"] == [f"jobs run: {number}"]
+    assert cluster.state(node) == "ALLOCATED"
+    head.ssh("scancel", number)
+    cluster.wait(node, "IDLE")
+
+    # A reservation is respected.
+    reserve = ["ReservationName=mine", "StartTime=now", "Duration=30", "Users=root", f"Nodes={node.name}"]
+    head.ssh("scontrol", "create", "reservation", *reserve)
+    reserved = apply(tmp_path, inventory, *how)
+    assert reserved.code == 9, reserved.out + reserved.err
+    assert reserved.hosts[node.name]["pending"] == ["reserved: mine"]
+    head.ssh("scontrol", "delete", "ReservationName=mine")
+    assert packages(node) == before
+
+    # What somebody else drained is changed, and stays drained.
+    head.ssh("scontrol", "update", f"NodeName={node.name}", "State=DRAIN", "Reason=bad fan")
+    foreign = apply(tmp_path, inventory, *how)
+    assert foreign.code == 0, foreign.out + foreign.err
+    assert "bad fan" in json.dumps(foreign.hosts[node.name]["warnings"])
+    assert cluster.state(node) == "IDLE+DRAIN"
+    assert packages(node) != before
