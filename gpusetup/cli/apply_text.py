@@ -90,7 +90,8 @@ def _checks(outcome: HostOutcome) -> list[str]:
         lines += _wrap(f"verified: {counts}")
         skipped = [str(check.get("id")) for check in outcome.checks if check.get("verdict") in {"skip", "unsupported"}]
         if skipped:
-            lines += _wrap(f"could not be checked: {', '.join(skipped)}")
+            why = " (the GPU is simulated)" if outcome.simulated else ""
+            lines += _wrap(f"could not be checked{why}: {', '.join(skipped)}")
     elif outcome.verified:
         lines += _wrap(f"verified: {outcome.verified}")
     return lines

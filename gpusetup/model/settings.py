@@ -31,6 +31,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     forward: bool = False
     replace: bool = False
     """Remove a driver of another origin, a `.run` installation included."""
+    secure_boot: Literal["refuse", "enroll"] = "refuse"
+    """What to do where the firmware does not know the key that signs modules built there."""
+    signing_key: str = ""
+    """A site's own key on the host; empty: the one that DKMS makes."""
+    signing_certificate: str = ""
     cuda_from: Literal["auto", "packages", "wheels"] = "auto"
     python_adopt: str = ""
     python_interpreter: str = ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpusetup.model.plan import Action, ActionKind, Package
 from gpusetup.plan.drift import file_differences
 from gpusetup.plan.offers import upstream
+from gpusetup.plan.preflight import key_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -77,6 +78,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         yield from _packages(facts, wanted, wanted.packages)
         yield from _holds(facts, wanted.packages)
     if driver is not None and wanted.manage_driver:
+        yield from _signing(facts, wanted)
         yield from _module(facts, driver)
     yield from _services(facts, wanted)
     yield from _python(facts, wanted)
@@ -192,6 +194,14 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 def _is_kernel(name: str) -> bool:
     return name.startswith(("linux-", "kernel")) and "nvidia" not in name
+
+
+def _signing(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    if wanted.settings.secure_boot != "enroll" or wanted.prebuilt or not key_unknown(facts):
+        return
+    what = f"enrol the key that signs the module ({wanted.settings.signing_certificate or 'DKMS makes it'})"
+    why = "Secure Boot is on and the firmware does not know it; somebody confirms it at the console of the next boot"
+    yield _action("module", "enrol", what, why, reboot=True)
 
 
 def _module(facts: HostFacts, driver: DriverChoice) -> Iterator[Action]:

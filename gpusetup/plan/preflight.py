@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["driver_refusals", "guest_refusal", "homeless_refusal", "host_refusals"]
+__all__ = ["driver_refusals", "guest_refusal", "homeless_refusal", "host_refusals", "key_unknown"]
 
 _DRIVER_GUESTS = {
     "wsl": (
@@ -94,7 +94,8 @@ def driver_refusals(
         )
     yield from _origins(facts, settings, packages)
     if not prebuilt:
-        yield from _secure_boot(facts)
+        if settings.secure_boot == "refuse" and not settings.signing_key and key_unknown(facts):
+            yield _secure_boot(facts)
         yield from _pairs(facts, choice, packages, pairs)
 
 
@@ -149,15 +150,19 @@ def _source_hint(origin: str) -> str:
     return same.get(origin, "") + "apply --replace exchanges it in one transaction"
 
 
-def _secure_boot(facts: HostFacts) -> Iterator[Refusal]:
-    if not facts.secure_boot or any(key.enrolled for key in facts.firmware.signing_keys):
-        return
+def key_unknown(facts: HostFacts) -> bool:
+    """Tell whether Secure Boot is on and the firmware does not know the key that signs what is built on this host."""
+    return bool(facts.secure_boot) and not any(key.enrolled for key in facts.firmware.signing_keys)
+
+
+def _secure_boot(facts: HostFacts) -> Refusal:
     key = facts.firmware.signing_keys[0].path if facts.firmware.signing_keys else _default_key(facts)
-    yield Refusal(
+    return Refusal(
         reference="GS-326",
         message="Secure Boot is on, and the key that signs modules built here is not enrolled",
         note="the module would be built, and refused by the kernel after the reboot (Key was rejected by service)",
-        hint=f"on the host: mokutil --import {key} (choose a one-time password), reboot, at the console choose "
+        hint="gpusetup_secure_boot=enroll installs, stages the enrolment and waits for the reboot at the console. "
+        f"By hand, on the host: mokutil --import {key} (choose a one-time password), reboot, at the console choose "
         "Enroll MOK and type that password, then repeat this command. Or take signed modules where the "
         "distribution has them: gpusetup_source=distro on Ubuntu",
     )

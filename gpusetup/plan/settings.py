@@ -25,7 +25,7 @@ PREFIX = "gpusetup_"
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
 _CONTAINERS = ("docker", "containerd", "crio", "podman")
-_OTHERS = ("simulated_root", "become", "candidates", "record", "hosts", "node", "proxy", "no_proxy", "ca_file")
+_OTHERS = ("simulated_root", "become", "candidates", "record", "symptoms", "hosts", "node", "proxy", "no_proxy", "ca_file")
 """Variables that playbooks and roles read themselves."""
 
 
@@ -240,6 +240,9 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "native": _yes,
     "forward": _yes,
     "replace": _yes,
+    "secure_boot": _choice("refuse", "enroll"),
+    "signing_key": _path,
+    "signing_certificate": _path,
     "cuda_from": _choice("auto", "packages", "wheels"),
     "python_adopt": _path,
     "python_interpreter": _path,

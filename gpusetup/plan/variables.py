@@ -29,6 +29,9 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> dict[str, Any]:
             "gpu_driver_module": driver.module,
             "gpu_driver_options": settings.driver_options,
             "gpu_driver_replace_runfile": settings.replace,
+            "gpu_driver_enroll_key": settings.secure_boot == "enroll" and not wanted.prebuilt,
+            "gpu_driver_signing_key": settings.signing_key,
+            "gpu_driver_signing_certificate": settings.signing_certificate,
         }
     fabric = [name for name in wanted.services if "fabricmanager" in name]
     variables |= {

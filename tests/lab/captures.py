@@ -63,6 +63,7 @@ class Machine:
     vendor: str = "QEMU"
     product: str = "Standard PC (Q35 + ICH9, 2009)"
     guest: bool = True
+    secure_boot: bool = False
 
 
 MACHINES = {
@@ -70,6 +71,7 @@ MACHINES = {
     for machine in (
         Machine(name="none"),
         Machine(name="t4", gpus=(T4,)),
+        Machine(name="t4-secure-boot", gpus=(T4,), secure_boot=True),
         Machine(name="t4-x4", gpus=(T4,) * 4),
         Machine(name="v100", gpus=(V100,)),
         Machine(name="v100-x8", gpus=(V100,) * 8),
@@ -115,6 +117,11 @@ def write(machine: Machine, root: Path) -> None:
     _write(root, "sys/class/dmi/id/sys_vendor", machine.vendor + "\n")
     _write(root, "sys/class/dmi/id/product_name", machine.product + "\n")
     _write(root, "sys/class/dmi/id/chassis_type", "1\n" if machine.guest else "23\n")
+    if machine.secure_boot:
+        place = root / "sys/firmware/efi/efivars"
+        place.mkdir(parents=True)
+        (place / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(b"\6\0\0\0\1")
+        (place / "SetupMode-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(b"\6\0\0\0\0")
     # For the stand-in nvidia-smi: what the driver would read from the boards.
     _write(root, "lab/gpus.json", json.dumps(described, indent=1) + "\n")
 

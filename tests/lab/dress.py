@@ -44,7 +44,11 @@ def dress(root: Path, spec: HostSpec) -> None:
     elif flavour.archive == "rocky":
         _rocky_sources(root)
     _boot_tools(root, with_grub=flavour.archive != "rocky")
-    captures.write(captures.MACHINES[spec.machine], root / SIMULATED_ROOT.lstrip("/"))
+    machine = captures.MACHINES[spec.machine]
+    captures.write(machine, root / SIMULATED_ROOT.lstrip("/"))
+    if machine.secure_boot:
+        shutil.copy(SOURCE / "dressing" / "mokutil", root / "usr/bin/mokutil")
+        (root / "usr/bin/mokutil").chmod(0o755)
 
 
 def ssh_key() -> None:

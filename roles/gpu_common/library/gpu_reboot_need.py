@@ -45,6 +45,10 @@ reasons:
   returned: always
   type: list
   elements: str
+console:
+  description: Whether somebody must be at the console when it boots (the enrolment of a key is to be confirmed there).
+  returned: always
+  type: bool
 processes:
   description: Processes that use the GPU now, C(pid) and C(command).
   returned: always
@@ -53,7 +57,7 @@ processes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.gpu_host import kernel_module, params
+from ansible.module_utils.gpu_host import kernel_module, params, signing
 from ansible.module_utils.gpu_host.machine import Machine
 from ansible.module_utils.gpu_probe import sessions
 
@@ -70,8 +74,9 @@ def main():
     )
     machine = Machine(module.params["host"]["simulated_root"])
     reasons = kernel_module.reboot_reasons(machine, module.params["version"], module.params["flavour"], module.params["kernels"])
+    console = bool(reasons and signing.waiting(machine))
     users = sessions.gpu_processes(machine.host) or []
-    module.exit_json(changed=False, needed=bool(reasons), reasons=reasons, processes=users, kernel=machine.kernels()["running"])
+    module.exit_json(changed=False, needed=bool(reasons), reasons=reasons, console=console, processes=users, kernel=machine.kernels()["running"])
 
 
 if __name__ == "__main__":

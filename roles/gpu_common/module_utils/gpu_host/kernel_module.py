@@ -3,7 +3,7 @@
 import re
 
 from ..gpu_probe import sessions
-from . import process
+from . import process, signing
 from .failure import HostFailure
 
 OPTIONS = "/etc/modprobe.d/gpusetup-nvidia.conf"
@@ -45,6 +45,9 @@ def reboot_reasons(machine, version, flavour, kernels):
         reasons.append("nvidia {} is loaded, {} is on disk".format(loaded["version"], version))
     elif flavour and loaded["flavour"] and loaded["flavour"] != flavour:
         reasons.append("the {} module is loaded, the {} one is on disk".format(loaded["flavour"], flavour))
+    unsigned = signing.waiting(machine) if reasons else None
+    if unsigned:
+        reasons.append(unsigned)
     return reasons
 
 
@@ -65,6 +68,8 @@ class Loader(object):
             return "the running kernel {} has no module {}".format(running, version)
         if "nouveau" in self.machine.loaded() or "nova_core" in self.machine.loaded():
             return "nouveau is loaded"
+        if signing.waiting(self.machine):
+            return "the kernel does not know the key that signs it"
         users = self._users()
         return "in use by " + ", ".join(users) if users else None
 

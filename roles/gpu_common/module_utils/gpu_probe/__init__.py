@@ -59,7 +59,7 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
     waiting.start("services", lambda: services.collect(host))
     devices = pci.collect(machine)
     kind = virtualisation.collect(machine)
-    firm = firmware.collect(machine)
+    firm = firmware.collect(machine, host)
     document = {
         "simulated": simulated is not None,
         "os": os_release,

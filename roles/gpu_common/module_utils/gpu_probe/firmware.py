@@ -7,11 +7,15 @@ _VARIABLES = "/sys/firmware/efi/efivars"
 _GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
 _X509 = b"\xa1\x59\xc0\xa5\xe4\x94\xa7\x4a\x87\xb5\xab\x15\x5c\x2b\xf0\x72"
+_CONFIGURED = re.compile(r"^\s*mok_certificate=[\"']?([^\"'\s$]+)", re.MULTILINE)
 _SIGNING_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 
 
-def collect(host):
-    """Return the firmware's state; "secure_boot" is None only where an UEFI machine does not let it be read."""
+def collect(host, disk=None):
+    """Return the firmware's state; "secure_boot" is None only where an UEFI machine does not let it be read.
+
+    `disk` is where the signing keys are, when that is not the machine whose firmware this is (a simulated one).
+    """
     uefi = host.kind("/sys/firmware/efi") == "folder"
     secure = _flag(host, "SecureBoot", uefi)
     enrolled = _enrolled(host) if uefi else []
@@ -23,7 +27,7 @@ def collect(host):
         "lockdown": lockdown.group(1) if lockdown else None,
         "signatures_enforced": host.value("/sys/module/module/parameters/sig_enforce") == "Y",
         "enrolled_keys": enrolled,
-        "signing_keys": [key for key in (_signing_key(host, path, enrolled) for path in _SIGNING_KEYS) if key],
+        "signing_keys": signing_keys(disk or host, enrolled),
     }
 
 
@@ -54,6 +58,17 @@ def _fingerprints(host):
                 found.append(hashlib.sha256(raw[start + 16 : start + item]).hexdigest())
         raw = raw[size:]
     return found
+
+
+def signing_keys(host, enrolled):
+    """Return the certificates that DKMS signs with: the configured one alone, else those of its own keys."""
+    found = [_CONFIGURED.findall(host.read(path) or "") for path in _configurations(host)]
+    configured = [path for paths in found for path in paths]
+    return [key for key in (_signing_key(host, path, enrolled) for path in configured[-1:] or _SIGNING_KEYS) if key]
+
+
+def _configurations(host):
+    return ["/etc/dkms/framework.conf"] + ["/etc/dkms/framework.conf.d/" + name for name in sorted(host.names("/etc/dkms/framework.conf.d", "*.conf"))]
 
 
 def _signing_key(host, path, enrolled):

@@ -1,0 +1,160 @@
+"""The key that signs modules under Secure Boot: a site's own, and the enrolment that somebody confirms at the console."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.gpu_host import process, signing
+from ansible.module_utils.gpu_host.failure import HostFailure
+from ansible.module_utils.gpu_probe import LiveHost, firmware
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CERTIFICATE = b"a certificate"
+SIGNED_HERE = {"path": "/lib/modules/6.1/updates/dkms/nvidia.ko"}
+MOKUTIL = """#!/bin/sh
+[ "$1" = --list-new ] && { cat "$0.new" 2>/dev/null; exit 0; }
+echo "$@" >"$0.arguments"; cp "$4" "$0.hash"; exit "$(cat "$0.exit" 2>/dev/null || echo 0)"
+"""
+
+
+class Below(LiveHost):  # type: ignore[misc]
+    """A live host whose files are in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.folder = root
+
+    def inside(self, path: str) -> str:
+        return str(self.folder) + path
+
+
+class Machine:
+    """A host whose firmware and disk are folders."""
+
+    def __init__(self, root: Path, module: dict[str, str] | None = SIGNED_HERE) -> None:
+        self.host = self.running_from = Below(root)
+        self.module = module
+
+    def kernels(self) -> dict[str, Any]:
+        return {"next": "6.1"}
+
+    def module_on_disk(self, _kernel: str) -> dict[str, str] | None:
+        return self.module
+
+
+def with_firmware(root: Path, *, secure_boot: bool = True, enrolled: bytes | None = None) -> Path:
+    place = root / "sys/firmware/efi/efivars"
+    place.mkdir(parents=True)
+    on = b"\1" if secure_boot else b"\0"
+    (place / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(b"\6\0\0\0" + on)
+    listed = b""
+    if enrolled is not None:
+        item = bytes(16) + enrolled
+        sizes = b"".join(size.to_bytes(4, "little") for size in (28 + len(item), 0, len(item)))
+        listed = bytes.fromhex("a159c0a5e494a74a87b5ab155c2bf072") + sizes + item
+    (place / "MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23").write_bytes(b"\6\0\0\0" + listed)
+    (root / "var/lib/dkms").mkdir(parents=True)
+    (root / "var/lib/dkms/mok.pub").write_bytes(CERTIFICATE)
+    return root
+
+
+@pytest.fixture
+def mokutil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "bin" / "mokutil"
+    path.parent.mkdir()
+    path.write_text(MOKUTIL)
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
+    monkeypatch.setattr(signing, "PASSWORD", str(tmp_path / "state" / "mok-password"))
+    monkeypatch.setattr(signing.files, "read_bytes", lambda _path: CERTIFICATE)
+    return path
+
+
+def test_the_configured_certificate_is_the_one_that_counts(tmp_path: Path) -> None:
+    root = with_firmware(tmp_path, enrolled=b"the site's")
+    own = firmware.collect(Below(root))
+    assert [(key["path"], key["enrolled"]) for key in own["signing_keys"]] == [("/var/lib/dkms/mok.pub", False)]
+    folder = root / "etc/dkms/framework.conf.d"
+    folder.mkdir(parents=True)
+    (root / "etc/dkms/framework.conf").write_text("# mok_certificate=/not/this.pub\n")
+    (folder / "site.conf").write_text('mok_signing_key="/etc/site.key"\nmok_certificate="/etc/site.der"\n')
+    (root / "etc/site.der").write_bytes(b"the site's")
+    sites = firmware.collect(Below(root))
+    assert [(key["path"], key["enrolled"]) for key in sites["signing_keys"]] == [("/etc/site.der", True)]
+
+
+@pytest.mark.parametrize(
+    ("secure_boot", "enrolled", "module", "waits"),
+    [
+        (True, None, SIGNED_HERE, True),
+        (True, CERTIFICATE, SIGNED_HERE, False),
+        (False, None, SIGNED_HERE, False),
+        (True, None, {"path": "/lib/modules/6.1/kernel/nvidia-580srv/nvidia.ko"}, False),
+        (True, None, None, False),
+    ],
+)
+def test_only_a_module_built_here_with_an_unknown_key_waits(
+    tmp_path: Path, secure_boot: bool, enrolled: bytes | None, module: dict[str, str] | None, waits: bool
+) -> None:
+    machine = Machine(with_firmware(tmp_path, secure_boot=secure_boot, enrolled=enrolled), module)
+    assert (signing.waiting(machine) is not None) is waits
+
+
+def test_a_sites_key_must_be_there_and_roots_alone(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "site.key", tmp_path / "site.der"
+    certificate.write_bytes(CERTIFICATE)
+    for wrong in (str(key), "/etc/x;reboot", '/etc/"; reboot'):
+        with pytest.raises(HostFailure) as caught:
+            signing.configuration(wrong, str(certificate))
+        assert caught.value.fields["reference"] == "GS-493"
+    key.write_text("secret")
+    key.chmod(0o644)
+    with pytest.raises(HostFailure, match="can be read by others"):
+        signing.configuration(str(key), str(certificate))
+    key.chmod(0o600)
+    assert f'mok_signing_key="{key}"' in signing.configuration(str(key), str(certificate))
+
+
+def test_the_one_time_password_is_in_a_file_for_root_alone(tmp_path: Path, mokutil: Path) -> None:
+    enrolment = signing.Enrolment(Machine(with_firmware(tmp_path / "root")), process.environment())
+    assert enrolment.stage() == (True, "staged")
+    kept = tmp_path / "state" / "mok-password"
+    password = kept.read_text().strip()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert len(password) == 12
+    assert password not in mokutil.with_name("mokutil.arguments").read_text()
+    hashed = mokutil.with_name("mokutil.hash").read_text().strip()
+    salt = hashed.split("$")[2]
+    again = subprocess.run(
+        ["openssl", "passwd", "-6", "-salt", salt, password], capture_output=True, text=True, check=True
+    )
+    assert again.stdout.strip() == hashed
+    assert [path.name for path in kept.parent.iterdir()] == ["mok-password"]
+
+    digest = hashlib.sha1(CERTIFICATE).hexdigest()  # how mokutil names certificates
+    fingerprint = ":".join(digest[at : at + 2] for at in range(0, 40, 2))
+    mokutil.with_name("mokutil.new").write_text(f"[key 1]\nSHA1 Fingerprint: {fingerprint}\n")
+    assert enrolment.stage() == (False, "staged")
+    assert kept.read_text().strip() == password
+
+
+def test_what_cannot_be_staged_leaves_no_password(tmp_path: Path, mokutil: Path) -> None:
+    mokutil.with_name("mokutil.exit").write_text("1")
+    enrolment = signing.Enrolment(Machine(with_firmware(tmp_path / "root")), process.environment())
+    with pytest.raises(HostFailure) as caught:
+        enrolment.stage()
+    assert caught.value.fields["reference"] == "GS-494"
+    assert list((tmp_path / "state").iterdir()) == []
+
+
+def test_check_mode_stages_nothing(tmp_path: Path, mokutil: Path) -> None:
+    enrolment = signing.Enrolment(Machine(with_firmware(tmp_path / "root")), process.environment(), check=True)
+    assert enrolment.stage() == (True, "staged")
+    assert not mokutil.with_name("mokutil.arguments").exists()
+    assert not (tmp_path / "state").exists()
