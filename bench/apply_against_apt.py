@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -36,7 +37,7 @@ def main() -> int:
                 f"ansible_python_interpreter=/usr/bin/python3\nansible_ssh_private_key_file={SSH_KEY}\n"
                 f"ansible_ssh_common_args={options}\n"
             )
-            done = apply(Path(folder), path, "--verify", "never")
+            done = apply(Path(folder), path, "--verify", "never", timeout=3600)
         outcome = done.hosts[ours.name]
         if outcome["state"] != "pending-reboot":
             print(done.out, done.err)
@@ -44,6 +45,9 @@ def main() -> int:
         wanted = sorted({*outcome["packages"]["installed"]})
         versions = ours.ssh("dpkg-query", "-W", "-f", "${Package}=${Version}\\n").stdout.split()
         exact = [item for item in versions if item.partition("=")[0] in wanted]
+        # The same sources: what is compared is the way, not the place.
+        for source in ours.path("/etc/apt/sources.list.d").glob("gpusetup-*"):
+            shutil.copy(source, bare.path("/etc/apt/sources.list.d"))
         bare.ssh("apt-get", "-q", "update")
         started = time.monotonic()
         bare.ssh(

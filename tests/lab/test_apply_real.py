@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/usr/local")
 WISHES = {"gpusetup_source": "distro"}
+BUILD = 3600
+"""Seconds that a test waits for a compiled driver: four minutes on two idle cores, many times that on busy ones."""
 
 
 def boot_id(host: Host) -> str:
@@ -38,7 +40,7 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(
     before, kernel = boot_id(host), kernel_of(host)
     assert "nouveau" in host.ssh("cat", "/proc/modules").stdout
 
-    first = apply(tmp_path, inventory)
+    first = apply(tmp_path, inventory, timeout=BUILD)
     assert first.code == 0, first.out + first.err
     outcome = first.hosts[host.name]
     assert (outcome["state"], outcome["simulated"]) == ("done", True)
@@ -87,7 +89,7 @@ def test_debian_13_works_or_is_refused_or_is_left_as_it_was(
     (host,) = lab_hosts(flavour="debian13-bare", machine="t4", network="mirror")
     inventory = lab_inventory([host], {**WISHES, "gpusetup_components": '["driver"]'})
     before, files = packages(host), files_below(host, *CONFIGURATION)
-    done = apply(tmp_path, inventory)
+    done = apply(tmp_path, inventory, timeout=BUILD)
     outcome = done.hosts[host.name]
     print(json.dumps({key: outcome.get(key) for key in ("state", "stack", "refusals", "failure")}, indent=1))
     if outcome["state"] == "done":
@@ -121,7 +123,7 @@ def test_debians_own_toolkit_once_for_real(
     }
     inventory = lab_inventory([host], variables)
     before = packages(host)
-    first = apply(tmp_path, inventory, "--verify", "never")
+    first = apply(tmp_path, inventory, "--verify", "never", timeout=BUILD)
     assert first.code == 0, first.out + first.err
     cuda = first.hosts[host.name]["stack"]["cuda"]["version"]
     assert packages(host)["nvidia-cuda-toolkit"].partition("~")[2].startswith(cuda)

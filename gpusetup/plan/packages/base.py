@@ -126,7 +126,9 @@ def archive_sources(context: Context, codename: str, components: list[str]) -> t
     """Return entries that switch on what is off of a distribution's own suites; mirror and key stay the host's."""
     entries = []
     for suite in (codename, f"{codename}-updates", f"{codename}-security", f"{codename}-backports"):
-        own = [source for source in context.facts.packages.sources if suite in source.suites]
+        ours = f"/gpusetup-{suite}.sources"  # what an earlier apply added is still wanted
+        sources = [source for source in context.facts.packages.sources if not source.file.endswith(ours)]
+        own = [source for source in sources if suite in source.suites]
         lacking = [item for item in components if not any(item in source.components for source in own)]
         if own and lacking:
             entry = {"name": f"gpusetup-{suite}", "kind": "apt", "like_suite": suite, "suites": [suite]}

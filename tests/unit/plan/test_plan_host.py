@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpusetup.model.facts import Python, Service
+from gpusetup.model.facts import Python, Service, Source
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.resolve.requests import parse_requirement
@@ -47,6 +47,24 @@ def test_debians_candidates_decide_the_flavour(planner, host, debian12_archive):
     assert names(plan)[0] == "nvidia-kernel-dkms"
     assert "nvidia-open-kernel-dkms" in plan.variables["gpu_packages_remove"]
     assert any("535.261.03" in text for text in plan.warnings), plan.warnings
+
+
+def test_what_an_earlier_apply_added_to_the_sources_stays_there(planner, host, debian12_archive):
+    facts = host("debian12-t4-open", driver=None)
+    own = Source(
+        file="/etc/apt/sources.list", uri="http://deb.debian.org/debian", suites=("bookworm",), components=("main",)
+    )
+    added = msgspec.structs.replace(
+        own, file="/etc/apt/sources.list.d/gpusetup-bookworm.sources", components=("contrib", "non-free")
+    )
+    for sources in ((own,), (own, added)):
+        packages = msgspec.structs.replace(facts.packages, sources=sources)
+        plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
+        (source,) = plan.variables["gpu_repo_sources"]
+        assert (source["name"], source["components"]) == (
+            "gpusetup-bookworm",
+            ["contrib", "non-free", "non-free-firmware"],
+        )
 
 
 def test_debians_older_series_does_without_the_daemon_of_the_newer_one(planner, host):
