@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.lab.applying import Answer, apply, gpusetup
+from tests.lab.applying import apply, gpusetup
+from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
 
-CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
-
 
 @pytest.fixture
 def machine(
@@ -25,30 +24,7 @@ def machine(
 ) -> tuple[Host, Path]:
     """A bare-metal machine with NVSwitches: the driver and Fabric Manager move together or not at all."""
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
-    variables = {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
-        "gpusetup_components": '["driver"]',
-    }
-    return host, lab_inventory([host], variables)
-
-
-def lock(folder: Path, branch: str) -> Path:
-    path = folder / f"{branch}.lock.json"
-    made = gpusetup(folder, "lock", f"driver=={branch}.*", "--gpu", "h200", "--os", "ubuntu24.04", "--out", path)
-    assert made.code == 0, made.err
-    return path
-
-
-def host_of(answer: Answer) -> dict[str, Any]:
-    (told,) = answer.hosts.values()
-    return dict(told)
-
-
-def drift(folder: Path, inventory: Path) -> tuple[Answer, dict[str, str]]:
-    answer = gpusetup(folder, "drift", inventory, "--format", "json")
-    return answer, {item["id"]: item["now"] for item in host_of(answer)["differences"]}
+    return host, lab_inventory([host], stand_ins(lab_repositories))
 
 
 @pytest.mark.slow

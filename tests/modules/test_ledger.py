@@ -120,3 +120,15 @@ def test_history_keeps_the_newest(ledger: Ledger) -> None:
 def test_a_damaged_state_file_is_no_crash(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_text('{"schema": "gpusetup/st')
     assert Ledger(str(tmp_path)).state["files"] == {}
+
+
+def test_a_failed_apply_that_left_nothing_makes_way_for_the_last_good_one(ledger: Ledger) -> None:
+    good = {"id": "1-good", "digest": "a", "started": "1", "finished": "2", "last": None}
+    ledger.state["apply"] = {"id": "2-bad", "digest": "b", "started": "3", "finished": None, "last": good}
+    ledger.forget_apply()
+    assert Ledger(ledger.folder).state["apply"] == good
+    ledger.forget_apply()
+    assert ledger.state["apply"] == good
+    ledger.state["apply"] = {"id": "1-bad", "finished": None, "last": None}
+    ledger.forget_apply()
+    assert ledger.state["apply"]["id"] == "1-bad", "never applied is no clean bill"

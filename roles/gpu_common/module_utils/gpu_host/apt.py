@@ -222,6 +222,10 @@ class Apt(object):
             )
         return self.damaged()
 
+    def lock_name(self, name, _version):
+        """Return the name by which a package is held."""
+        return name
+
     def hold(self, names):
         """Hold packages."""
         self._mark("hold", names)
@@ -243,6 +247,10 @@ class Apt(object):
         """Module streams exist only for dnf."""
         if wanted:
             raise HostFailure("GS-461", "module streams were asked for, but this host uses apt")
+        return []
+
+    def enabled_streams(self, _modules):
+        """Module streams exist only for dnf."""
         return []
 
     def automatic_upgrades(self, names):

@@ -200,6 +200,10 @@ class Dnf(object):
         """Rpm finishes or rolls back by itself; a transaction that was cut is reported by the next one."""
         return {}
 
+    def lock_name(self, name, version):
+        """Return the name by which a package is locked: kernels are there more than once, and listed with their versions."""
+        return name[: -len(_plain(version)) - 1] if name.endswith("-" + _plain(version)) else name
+
     def hold(self, names):
         """Lock packages at their installed version."""
         self._versionlock("add", names)
@@ -218,17 +222,22 @@ class Dnf(object):
             raise HostFailure("GS-464", "dnf versionlock {} failed".format(what), ", ".join(sorted(names)), note, hint)
 
     def streams(self, wanted):
-        """Enable exactly the wanted module streams; return those that had to be changed."""
+        """Enable exactly the wanted module streams (none: back to the default); return those that had to be changed."""
         changed = []
         for item in wanted:
             if self._enabled_stream(item["module"]) == item["stream"]:
                 continue
-            for words in (["module", "reset", item["module"]], ["module", "enable", "{module}:{stream}".format(**item)]):
+            enable = [["module", "enable", "{module}:{stream}".format(**item)]] if item["stream"] else []
+            for words in [["module", "reset", item["module"]]] + enable:
                 code, text, error = process.output(["dnf", "-y", "-q"] + self.options + words, self.env, 300)
                 if code:
                     raise HostFailure("GS-465", "dnf {} failed".format(" ".join(words)), "", (error or text).strip()[-800:])
-            changed.append("{module}:{stream}".format(**item))
+            changed.append("{}:{}".format(item["module"], item["stream"] or "(default)"))
         return changed
+
+    def enabled_streams(self, modules):
+        """Return what is enabled of some modules, in the form that `streams` takes."""
+        return [{"module": module, "stream": self._enabled_stream(module)} for module in modules]
 
     def _enabled_stream(self, module):
         path = "/etc/dnf/modules.d/{}.module".format(module)

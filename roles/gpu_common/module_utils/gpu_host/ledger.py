@@ -12,7 +12,7 @@ from . import files
 from .failure import HostFailure
 
 SCHEMA = "gpusetup/state/1"
-_EMPTY = {"schema": SCHEMA, "apply": {}, "files": {}, "holds": [], "services": {}, "packages": {}, "links": {},
+_EMPTY = {"schema": SCHEMA, "apply": {}, "files": {}, "holds": [], "services": {}, "packages": {}, "streams": {}, "links": {},
           "brought": {}, "moved": {}, "taken": {}, "arguments": [], "expect": {}, "lock": {}, "verified": None}
 
 
@@ -129,6 +129,12 @@ class Ledger(object):
             return []
         paths = [path for path, entry in self.state["files"].items() if entry.get("apply") == now and "previous" in entry]
         return [path for path in sorted(paths, reverse=True) if self.restore(path, "previous")]
+
+    def forget_apply(self):
+        """The apply under way failed and everything is back: the host stands on the last finished one again, if there is one."""
+        if not self.state["apply"].get("finished") and self.state["apply"].get("last"):
+            self.state["apply"] = self.state["apply"]["last"]
+            self.save()
 
     def changed_files(self):
         """Return the files that are no longer as we left them, with what became of them."""

@@ -31,13 +31,16 @@ class Lifecycle(object):
             told = self._told("unchanged", {}, [])
             return {"changed": False, "converged": True, "deviations": [], "id": state["apply"]["id"], "resumed": False, "gpu_result": told}
         resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
+        if not resumed:
+            jobs.refuse_beside_another(self.ledger.folder)  # another controller's apply: not even a file of it is touched
         identity = self.request["id"] or (state["apply"]["id"] if resumed else "{}-{}".format(now(), self.digest[:6]))
         if not self.check:
             host = self._manager()
             self._keep_baseline(host)
             if not resumed:
                 before = {"packages": host.installed(), "held": host.held()}
-                state["apply"] = {"id": identity, "digest": self.digest, "started": now(), "finished": None}
+                last = state["apply"] if state["apply"].get("finished") else state["apply"].get("last")
+                state["apply"] = {"id": identity, "digest": self.digest, "started": now(), "finished": None, "last": last}
                 files.write_json(os.path.join(self.ledger.folder, "before.json"), before)
             self.ledger.save()
         return {"changed": False, "converged": False, "deviations": found, "id": identity, "resumed": resumed}
@@ -82,7 +85,7 @@ class Lifecycle(object):
             "simulated": self.machine.simulated is not None,
             "verified": None,
         }
-        state["apply"] = dict(state["apply"], id=identity, digest=self.digest, finished=now())
+        state["apply"] = dict(state["apply"], id=identity, digest=self.digest, finished=now(), last=None)
         state["lock"], state["verified"] = request["lock"], None
         if request["lock"]:
             files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
@@ -148,8 +151,12 @@ class Lifecycle(object):
         }
 
     def stop_services(self):
-        """Before packages go: units back to what they were."""
+        """Before packages go: units and module streams back to what they were."""
         changed = services.take_down(self.ledger, process.environment(), self.check)
+        streams = [{"module": module, "stream": stream} for module, stream in sorted(self.ledger.state["streams"].items())]
+        if streams and not self.check:
+            changed += self._manager().streams(streams)
+            self.ledger.state["streams"] = {}
         self.ledger.save()
         return changed
 

@@ -3,7 +3,7 @@
 import os
 import time
 
-from . import dkms, files, locks, packages, process, runfile
+from . import dkms, files, locks, packages, process, runfile, services
 from .apt import Apt
 from .dnf import Dnf
 from .failure import HostFailure
@@ -59,6 +59,7 @@ class Transaction(object):
         self.ledger = Ledger(params["state_dir"])
         self.machine = Machine(params["simulated_root"])
         self.held_changed = False
+        self.before, self.streams_before, self.units_before = None, [], []
         self.before_path = os.path.join(job.folder, "before.json")
         self.started = time.time()
 
@@ -68,6 +69,9 @@ class Transaction(object):
             return self._run()
         except HostFailure as failure:
             failure.result = dict(getattr(failure, "result", {}), reverted_files=self.ledger.revert_apply())
+            if self.before is not None and not self._left_over():
+                self.host.streams(self.streams_before)
+                self.ledger.forget_apply()
             raise
         finally:
             self.host.close()
@@ -80,8 +84,10 @@ class Transaction(object):
             names = ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
             raise HostFailure("GS-454", "packages from before are half installed and cannot be finished", names, hint="dpkg --configure -a; apt-get -f install")
         installed = self.host.installed()
-        before = self._set_before(installed)
+        before = self.before = self._set_before(installed)
         wishes, removals = wanted(params, installed)
+        self.streams_before = self.host.enabled_streams([item["module"] for item in params["streams"]])
+        self.units_before = self._units()
         streams = self.host.streams(params["streams"])
         resolved = {}
         if packages.unmet(wishes, installed) or removals or streams:
@@ -96,6 +102,8 @@ class Transaction(object):
         result["held"] = self.ledger.state["holds"]
         result["changed"] = bool(any(change.values()) or streams or self.held_changed)
         self.ledger.state["packages"] = result["packages"]
+        for item in self.streams_before:
+            self.ledger.state["streams"].setdefault(item["module"], item["stream"])
         self.ledger.record_packages(change)
         os.unlink(self.before_path)
         return result
@@ -133,11 +141,11 @@ class Transaction(object):
             self.job.tell("refresh", "the mirror changed under us: once more")
             self.host.refresh()
             ok, tail = self.host.transact(exact, removals)
-        if not ok:
+        if not ok and not dkms.build_error(self.started):
             self._roll_back(before, released, HostFailure(
                 "GS-455", "the package manager could not finish", self.job.log_path, _last_words(tail), "see the log on the host"
             ))
-        problem = self._module_problem()
+        problem = self._module_problem() if ok else "it does not compile"
         if problem:
             self._roll_back(before, released, HostFailure(
                 "GS-456", "the kernel module was not built: " + problem, self.job.log_path, hint="choose another driver, or another kernel with its headers"
@@ -211,9 +219,11 @@ class Transaction(object):
         if log:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "bringing the packages back to what they were")
-        left = self.restore(before)
+        left = "; ".join(part for part in (self.restore(before), self._services()) if part)
         self.host.hold(sorted(set(released) & set(self.host.installed())))
         said = "the host has the packages that it had before" if not left else "still different from before: " + left
+        if left:
+            failure.fields["hint"] = "gpusetup apply --recorded brings back what was applied last; the same command tries again"
         failure.fields["note"] = "; ".join(part for part in (failure.fields["note"], said) if part)
         failure.result = dict(getattr(failure, "result", {}), rolled_back=not left)
         if not left and os.path.exists(self.before_path):
@@ -232,7 +242,26 @@ class Transaction(object):
         if rest:
             self.host.purge(rest)
         self.host.repair()
-        change = packages.difference(before, self.host.installed())
+        return self._left_over()
+
+    def _units(self):
+        """Return the units that we enabled, each with whether it runs."""
+        units = [unit for unit, wanted in sorted(self.ledger.state["services"].items()) if wanted.get("enabled")]
+        seen = services.look(units, self.host.env) if units else {}
+        return [(unit, seen[unit]["active"]) for unit in units]
+
+    def _services(self):
+        """Bring back the units that the packages took along when they went; return why one does not run as text."""
+        try:
+            for start in (True, False):
+                services.bring_up(self.ledger, [unit for unit, ran in self.units_before if ran == start], start, self.host.env, False)
+        except HostFailure as failure:
+            return failure.args[0]
+        return ""
+
+    def _left_over(self):
+        """Return what is different from before as text; nothing when the host has its packages again, whole."""
+        change = packages.difference(self.before, self.host.installed())
         damaged = self.host.damaged()
         words = ["{} {}".format(kind, ", ".join(sorted(names))) for kind, names in sorted(change.items()) if names]
         return "; ".join(words + (["damaged " + ", ".join(sorted(damaged))] if damaged else []))
@@ -243,6 +272,7 @@ class Transaction(object):
         target = set()
         if self.params["hold"]:
             target = set(name for name in after if packages.matches(name, self.params["hold"])) | (asked & set(after))
+            target = set(self.host.lock_name(name, after[name]) for name in target)
         mine, held = set(self.ledger.state["holds"]), set(self.host.held())
         add, drop = sorted(target - held), sorted((mine - target) & held)
         self.job.tell("hold", "holding {} packages".format(len(target)))

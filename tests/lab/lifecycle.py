@@ -1,0 +1,46 @@
+"""What the tests of a host's life share: locks, one host's answer, drift, the variables of the stand-in repository."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.lab.applying import Answer, gpusetup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.lab.repository.build import Repositories
+
+CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
+
+
+def stand_ins(repositories: Repositories, **more: str) -> dict[str, str]:
+    """Inventory variables: the driver alone, from the lab's copy of NVIDIA's repository."""
+    return {
+        "gpusetup_source": repositories.base,
+        "gpusetup_source_fingerprints": repositories.fingerprint,
+        "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
+        "gpusetup_components": '["driver"]',
+        **more,
+    }
+
+
+def lock(folder: Path, driver: str, gpu: str = "h200", system: str = "ubuntu24.04") -> Path:
+    """Make a lock for a branch (570) or a version (535.216.03)."""
+    path = folder / f"{driver}.lock.json"
+    wish = f"driver=={driver}" if "." in driver else f"driver=={driver}.*"
+    made = gpusetup(folder, "lock", wish, "--gpu", gpu, "--os", system, "--out", path)
+    assert made.code == 0, made.err
+    return path
+
+
+def host_of(answer: Answer) -> dict[str, Any]:
+    """The answer about the only host."""
+    (told,) = answer.hosts.values()
+    return dict(told)
+
+
+def drift(folder: Path, inventory: Path) -> tuple[Answer, dict[str, str]]:
+    """Ask for drift; also what is different now, by its id."""
+    answer = gpusetup(folder, "drift", inventory, "--format", "json")
+    return answer, {item["id"]: item["now"] for item in host_of(answer)["differences"]}

@@ -1,0 +1,97 @@
+"""An upgrade that fails: the host is back at what worked, or says exactly where it stands and what to type. Stand-in packages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab.applying import apply, gpusetup
+from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
+from tests.lab.plays import files_below, packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+SAID = "nv-pci.c:237: error: too few arguments to function pci_resize_resource"
+
+
+def break_build(host: Host, lock_file: Path) -> Path:
+    """Only this version no longer compiles, as a driver does that is older than its kernel: DKMS reads such overrides."""
+    version = json.loads(lock_file.read_text())["stack"]["driver"]["version"]
+    override = host.path(f"/etc/dkms/nvidia-{version}.conf")
+    override.write_text(f"""MAKE[0]="echo '{SAID}'; false"\n""")
+    return override
+
+
+@pytest.mark.slow
+def test_an_upgrade_that_does_not_compile_leaves_what_worked(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
+    inventory = lab_inventory([host], stand_ins(lab_repositories))
+    old, new = lock(tmp_path, "570"), lock(tmp_path, "580")
+    assert apply(tmp_path, inventory, "--lock", old).code == 0
+    before, files_before = packages(host), files_below(host, *CONFIGURATION)
+    held = host.ssh("apt-mark", "showhold").stdout
+
+    override = break_build(host, new)
+    failed = apply(tmp_path, inventory, "--lock", new)
+    assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
+    told = host_of(failed)["failure"]
+    assert SAID in told["note"], told
+    assert "the host has the packages that it had before" in told["note"], told
+    assert told["hint"], told
+    assert packages(host) == before
+    assert files_below(host, *CONFIGURATION) == files_before
+    assert host.ssh("apt-mark", "showhold").stdout == held
+    assert drift(tmp_path, inventory)[1] == {}, "it stands on what was applied before, whole"
+    assert "570." in host.ssh("nvidia-smi").stdout
+    assert host.ssh("systemctl", "is-active", "nvidia-fabricmanager").stdout == "active\n"
+    again = apply(tmp_path, inventory, "--lock", old)
+    assert (again.code, host_of(again)["changed"]) == (0, 0), again.out
+    host.reboot()
+    assert drift(tmp_path, inventory)[1] == {}, "and boots into it"
+
+    override.unlink()
+    moved = apply(tmp_path, inventory, "--lock", new)
+    assert moved.code == 0, moved.out + moved.err
+    assert drift(tmp_path, inventory)[1] == {}
+
+
+@pytest.mark.slow
+def test_when_the_way_back_fails_too_the_next_command_is_told_and_works(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab_inventory([host], stand_ins(lab_repositories))
+    old, new = lock(tmp_path, "570", "t4"), lock(tmp_path, "580", "t4")
+    assert apply(tmp_path, inventory, "--lock", old).code == 0
+    before = packages(host)
+
+    host.break_packages("dkms-build", "fail")
+    failed = apply(tmp_path, inventory, "--lock", new)
+    assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
+    told = host_of(failed)["failure"]
+    assert "still different from before" in told["note"], told
+    assert "apply --recorded" in told["hint"], told
+    drifted, found = drift(tmp_path, inventory)
+    assert (drifted.code, set(found)) == (9, {"apply"}), found
+
+    host.break_packages("dkms-build", "")
+    back = gpusetup(tmp_path, "apply", "--recorded", inventory, "--format", "json")
+    assert back.code == 0, back.out + back.err
+    assert packages(host) == before
+    assert drift(tmp_path, inventory)[1] == {}
+    assert "570." in host.ssh("nvidia-smi").stdout

@@ -1,0 +1,143 @@
+"""Holds that hold: what moves packages by itself, run for real, moves nothing of the stack; switches of source and branch do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab.applying import apply, gpusetup
+from tests.lab.lifecycle import drift, host_of, stand_ins
+from tests.lab.plays import packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+ALLOW_EVERYTHING = 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\nUnattended-Upgrade::MinimalSteps "false";\n'
+AUTOMATIC = "import sys; from dnf.automatic.main import main; sys.exit(main(['--installupdates', '--no-timer']))"
+"""What the dnf-automatic command runs; Debian's dnf carries the code without the command."""
+
+
+def of_the_stack(host: Host) -> dict[str, str]:
+    return {name: version for name, version in packages(host).items() if "nvidia" in name or name.startswith("libcuda")}
+
+
+@pytest.mark.slow
+def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
+    wish = stand_ins(lab_repositories, gpusetup_driver="==580.142", gpusetup_hold_kernel="true")
+    inventory = lab_inventory([host], wish)
+    host.ssh("apt-get", "update")
+    host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "install", "unattended-upgrades")
+    host.path("/etc/apt/apt.conf.d/99everything").write_text(ALLOW_EVERYTHING)
+    first = apply(tmp_path, inventory)
+    assert first.code == 0, first.out + first.err
+    held = host.ssh("apt-mark", "showhold").stdout.split()
+    assert {"linux-image-amd64", "linux-headers-amd64"} <= set(held), held
+    stack = of_the_stack(host)
+    assert set(stack) <= set(held), set(stack) - set(held)
+
+    ran = host.ssh("unattended-upgrade", "-v", "--debug")
+    assert "nvidia" not in ran.stdout.partition("Packages that will be upgraded:")[2].splitlines()[0], ran.stdout
+    assert of_the_stack(host) == stack
+    assert drift(tmp_path, inventory)[1] == {}
+
+    host.ssh("apt-mark", "unhold", *held)
+    for path in ("/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades", *pins(host)):
+        host.path(path).unlink()
+    would = host.ssh("unattended-upgrade", "-v", "--dry-run").stdout + host.ssh("apt-get", "-s", "full-upgrade").stdout
+    assert "580.178.04" in would, "without our holds it would have moved: the run above proves something"
+
+
+@pytest.mark.slow
+def test_dnf_automatic_leaves_the_stack_alone(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
+    epel = {
+        "name": "epel",
+        "urls": [f"{lab_repositories.rocky}/epel"],
+        "fingerprints": [lab_repositories.fingerprint],
+        "key": f"{lab_repositories.base}/lab-key.asc",
+    }
+    wish = stand_ins(lab_repositories, gpusetup_driver="==580.142", gpusetup_extra_sources=json.dumps([epel]))
+    inventory = lab_inventory([host], wish)
+    first = apply(tmp_path, inventory)
+    assert first.code == 0, first.out + first.err
+    before = rpms(host)
+    assert any("580.142" in line for line in before)
+    host.ssh("/usr/bin/python3", "-c", AUTOMATIC)
+    assert rpms(host) == before
+    assert drift(tmp_path, inventory)[1] == {}
+
+    host.ssh("dnf", "versionlock", "clear")
+    host.ssh("/usr/bin/python3", "-c", AUTOMATIC)
+    assert rpms(host) != before, "without our locks it would have moved: the run above proves something"
+
+
+def rpms(host: Host) -> set[str]:
+    return {line for line in host.ssh("rpm", "-qa").stdout.splitlines() if "nvidia" in line}
+
+
+def pins(host: Host) -> list[str]:
+    return ["/etc/apt/preferences.d/" + path.name for path in host.path("/etc/apt/preferences.d").glob("*gpusetup*")]
+
+
+@pytest.mark.slow
+def test_sources_branches_and_flavours_are_exchanged_as_a_whole(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    """Ubuntu's own archive ↔ NVIDIA's repository, names with the branch ↔ a pinning package, open ↔ proprietary, and away."""
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab_inventory([host], stand_ins(lab_repositories))
+    before = packages(host)
+    for source, branch in (
+        ("distro", "570"),
+        ("nvidia", "570"),
+        ("nvidia", "590"),
+        ("nvidia", "535"),
+        ("distro", "580"),
+    ):
+        wish = stand_ins(lab_repositories, gpusetup_driver=f"=={branch}.*")
+        if source == "distro":
+            wish = {
+                "gpusetup_source": "distro",
+                "gpusetup_components": '["driver"]',
+                "gpusetup_driver": f"=={branch}.*",
+            }
+        inventory = lab_inventory([host], wish)
+        step = apply(tmp_path, inventory)
+        where = f"{source} {branch}"
+        assert step.code == 0, where + step.out + step.err
+        told = host_of(step)["stack"]["driver"]
+        assert told["branch"] == branch, f"asking for {branch} must not give {told}"
+        stack = {name: version for name, version in of_the_stack(host).items() if version[:4].rstrip(".").isdigit()}
+        alien = {
+            name: version
+            for name, version in stack.items()
+            if version.startswith("5") and not version.startswith(branch)
+        }
+        assert not alien, f"{where}: {alien}"
+        assert told["version"] in host.ssh("nvidia-smi").stdout
+        assert drift(tmp_path, inventory)[1] == {}, where
+        again = apply(tmp_path, inventory)
+        assert (again.code, host_of(again)["changed"]) == (0, 0), where + again.out
+        print(f"{where}: {told['version']} {told['module']}, {step.seconds:.0f} s")
+    gpusetup(tmp_path, "remove", inventory, "--yes")
+    assert packages(host) == before
