@@ -73,6 +73,6 @@ class Slurm:
     def job(self, node: Host, seconds: int) -> str:
         """Start a job there and return its number."""
         argv = ["sbatch", "--parsable", "--gres=gpu:1", "--chdir=/tmp", f"--nodelist={node.name}"]
-        number = self.head.ssh(*argv, f"--wrap=sleep {seconds}; echo ended >/tmp/job-ended").stdout.strip()
+        number = self.head.ssh(*argv, f"--wrap=sleep {seconds}; echo ended >/var/tmp/job-ended").stdout.strip()
         self.wait(node, "ALLOCATED")
         return number

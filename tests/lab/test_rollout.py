@@ -143,7 +143,7 @@ def test_slurm_nodes_are_freed_changed_and_given_back(lab_hosts, lab_inventory, 
     done = apply(tmp_path, inventory, *how)
     assert done.code == 0, done.out + done.err
     assert states(done) == {node.name: "done"}
-    assert node.path("/tmp/job-ended").read_text() == "ended\n"
+    assert node.path("/var/tmp/job-ended").read_text() == "ended\n"
     assert cluster.state(node) == "IDLE"
     assert cluster.node(node).partition("SlurmdStartTime=")[2].split()[0] != started
     before = packages(node)
