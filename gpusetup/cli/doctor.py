@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from gpusetup.doctor.look import Files, Look
+    from gpusetup.doctor.look import Look
+    from gpusetup.facts.products import Lookup
     from gpusetup.model.diagnosis import Diagnosis, Finding
-    from gpusetup.model.facts import HostFacts
 
 __all__ = ["add_arguments", "run"]
 
@@ -123,6 +123,7 @@ def _chunks(name: str) -> Iterator[bytes]:
 
 
 def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
+    from gpusetup.cli import examination
     from gpusetup.doctor.diagnose import diagnose
     from gpusetup.doctor.text import diagnoses
     from gpusetup.facts.collect import LOCAL_NAME
@@ -130,11 +131,13 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     failures = {}
     exits = []
     if inventory is not None:
-        looks, told = _fleet(arguments)
+        from gpusetup.cli.session import open_session
+
+        looks, told = examination.hosts(open_session(arguments), _lookup())
         failures = {name: f"{failure.message} [{failure.reference}]" for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:
-        looks = {LOCAL_NAME: _look(arguments.root, record=arguments.bundle is not None)}
+        looks = {LOCAL_NAME: _look(arguments.root)}
     hosts = {name: diagnose(look) for name, look in looks.items()}
     if arguments.format == "json":
         document = {
@@ -148,67 +151,55 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
         text = diagnoses(hosts, failures)
     output.write_answer(text, arguments.out)
     if arguments.bundle:
-        _bundle(Path(arguments.bundle), looks[LOCAL_NAME], hosts[LOCAL_NAME])
+        _bundle(Path(arguments.bundle), arguments.root, looks[LOCAL_NAME], hosts[LOCAL_NAME])
     return gravest([*exits, *(Exit.DONE if entry.healthy else Exit.VERIFY_FAILED for entry in hosts.values())])
 
 
-def _fleet(arguments: argparse.Namespace) -> tuple[dict[str, Look], dict[str, Any]]:
-    from gpusetup.cli.session import open_session
-    from gpusetup.doctor.look import Look
-    from gpusetup.facts import fleet
-
-    looked = fleet.look(open_session(arguments), _lookup(), candidates=False).facts
-    return {name: Look(host) for name, host in looked.hosts.items()}, dict(looked.failures)
-
-
-def _lookup() -> Any:
+def _lookup() -> Lookup:
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.matrix.load import matrix
 
     return matrix_lookup(matrix())
 
 
-def _look(root: str | None, *, record: bool = False) -> Look:
-    """Open this machine, or a captured one."""
-    from gpusetup.doctor.look import Look
-    from gpusetup.facts import collect, probe
+def _look(root: str | None = None) -> Look:
+    """Look at this machine, or at a captured one."""
+    from gpusetup.cli import examination
 
-    package = probe.load()
-    if root is not None:
-        facts: HostFacts = collect.captured(Path(root), _lookup())
-        return Look(facts, package.open_host(root))
-    host: Files = package.Recorder() if record else package.open_host("/")
-    return Look(collect.this_machine(_lookup(), candidates=False), host, dict(os.environ))
+    return examination.this_machine(_lookup()) if root is None else examination.captured(Path(root), _lookup())
 
 
-def _bundle(path: Path, look: Look, diagnosis: Diagnosis) -> None:
+def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> None:
     import platform
 
     from gpusetup.doctor import bundle
     from gpusetup.doctor.text import diagnoses
     from gpusetup.facts import probe
 
-    capture = probe.load("capture")
-    names = [platform.node()] if look.live else []
+    files = probe.load().open_host(root or "/")
+    capture, masking = probe.load("capture"), probe.load("masking")
+    names = [platform.node()] if root is None else []
 
     def redact(text: str) -> str:
-        return str(capture.redact(text, names))
+        return str(capture.redact(masking.mask(text), names))
 
     documents = {
         "diagnosis.txt": diagnoses({"localhost": diagnosis}, {}),
         "diagnosis.json": output.json_text(diagnosis),
         "facts.json": output.json_text(look.facts),
+        "kernel.log": look.kernel_log or "",
     }
-    files = bundle.collect(look, documents, redact)
-    if look.live:
-        files.update(bundle.bug_report(Path.cwd(), redact))
+    environment = dict(os.environ) if root is None else look.symptoms.environment
+    taken = bundle.collect(files, documents, environment, redact)
+    if root is None:
+        taken.update(bundle.bug_report(Path.cwd(), redact))
     for line in [
         "",
         f"written to {path}, passwords, tokens, addresses and names taken out:",
-        *bundle.write(path, files),
+        *bundle.write(path, taken),
     ]:
         print(line, file=sys.stderr)
-    if look.live and "nvidia-bug-report.log" not in files and look.exists("/usr/bin/nvidia-bug-report.sh"):
+    if root is None and "nvidia-bug-report.log" not in taken and Path("/usr/bin/nvidia-bug-report.sh").exists():
         print("NVIDIA's own report is not in it: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)
 
 
@@ -223,7 +214,7 @@ def _watch() -> Exit:
         print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {one_line(finding)}", flush=True)
 
     def health() -> Finding | None:
-        return diagnose(_look(None)).cause
+        return diagnose(_look()).cause
 
     try:
         messages = kernel_messages()

@@ -7,35 +7,17 @@ import io
 import re
 import tarfile
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from gpusetup.doctor.look import Look
 
-__all__ = ["collect", "mask", "write"]
+__all__ = ["bug_report", "collect", "write"]
 
-_VALUE = r"""("[^"\n]*"|'[^'\n]*'|[^\s"',;&}]+)"""
-_SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----"), "(private key)"),
-    (
-        re.compile(
-            r"(?i)\b([\w-]*(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|credential|private[_-]?key)"
-            rf"""[\w-]*["']?\s*[=:]\s*){_VALUE}"""
-        ),
-        r"\1(masked)",
-    ),
-    (re.compile(r"(?i)(authorization\s*[:=]\s*(?:bearer|basic|token)?\s*)\S+"), r"\1(masked)"),
-    (re.compile(r"(?i)\b(bearer\s+)[A-Za-z0-9._~+/-]{8,}=*"), r"\1(masked)"),
-    (re.compile(r"(\w+://)[^/\s:@]+:[^/\s@]+@"), r"\1(masked)@"),
-    (re.compile(r"\b(?:hf|ghp|gho|ghs|glpat|nvapi|sk|xox[abp])[_-][A-Za-z0-9_-]{16,}"), "(masked)"),
-    (re.compile(r"\bAKIA[0-9A-Z]{16}\b"), "(masked)"),
-    (re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*"), "(masked)"),
-)
 _LOGS = (
     "/var/log/nvidia-installer.log",
     "/var/log/fabricmanager.log",
@@ -62,38 +44,46 @@ _ENVIRONMENT = re.compile(
 _TAIL = 4 * 1024 * 1024
 
 
-def mask(text: str) -> str:
-    """Take passwords, tokens and keys out of a text."""
-    for expression, instead in _SECRETS:
-        text = expression.sub(instead, text)
-    return text
+class Files(Protocol):
+    """A machine's files and commands, living or captured: the probe's door to it."""
+
+    def read(self, path: str) -> str | None:
+        """Return a file's text."""
+
+    def names(self, folder: str, pattern: str = "*") -> list[str]:
+        """Return the names in a folder."""
+
+    def run(self, label: str, argv: Sequence[str], seconds: float) -> dict[str, Any]:
+        """Return a command's answer."""
 
 
-def collect(look: Look, documents: Mapping[str, str], redact: Callable[[str], str]) -> dict[str, bytes]:
+def collect(
+    files: Files,
+    documents: Mapping[str, str],
+    environment: Mapping[str, str],
+    redact: Callable[[str], str],
+) -> dict[str, bytes]:
     """Return the archive's files by name: the documents, logs, answers of commands, the environment's GPU part."""
     found = dict(documents)
     for path in _LOGS:
-        if text := look.read(path):
+        if text := files.read(path):
             found["files" + path] = text[-_TAIL:]
     for folder in ("/etc/ld.so.conf.d", "/etc/modprobe.d"):
-        for name in look.names(folder, "*.conf"):
-            if text := look.read(f"{folder}/{name}"):
+        for name in files.names(folder, "*.conf"):
+            if text := files.read(f"{folder}/{name}"):
                 found[f"files{folder}/{name}"] = text
-    for version in look.names("/var/lib/dkms/nvidia"):
-        if text := look.read(f"/var/lib/dkms/nvidia/{version}/build/make.log"):
+    for version in files.names("/var/lib/dkms/nvidia"):
+        if text := files.read(f"/var/lib/dkms/nvidia/{version}/build/make.log"):
             found[f"files/var/lib/dkms/nvidia/{version}/build/make.log"] = text[-_TAIL:]
-    if look.kernel_log:
-        found["kernel.log"] = look.kernel_log
-    if look.files is not None:
-        for label, argv, seconds in _COMMANDS:
-            told = look.files.run(f"bundle-{label}", argv, seconds)
-            if told["rc"] is not None:
-                found[f"commands/{label}.txt"] = (
-                    f"$ {' '.join(argv)}\n{told['out']}{told['err']}(ended with {told['rc']})\n"
-                )
-    lines = [f"{name}={value}" for name, value in sorted(look.environment.items()) if _ENVIRONMENT.match(name)]
+    for label, argv, seconds in _COMMANDS:
+        told = files.run(f"bundle-{label}", argv, seconds)
+        if told["rc"] is not None:
+            found[f"commands/{label}.txt"] = (
+                f"$ {' '.join(argv)}\n{told['out']}{told['err']}(ended with {told['rc']})\n"
+            )
+    lines = [f"{name}={value}" for name, value in sorted(environment.items()) if _ENVIRONMENT.match(name)]
     found["environment.txt"] = "\n".join(lines) + "\n"
-    return {name: redact(mask(text)).encode("utf-8", "replace") for name, text in found.items()}
+    return {name: redact(text).encode("utf-8", "replace") for name, text in found.items()}
 
 
 def bug_report(place: Path, redact: Callable[[str], str]) -> dict[str, bytes]:
@@ -104,7 +94,7 @@ def bug_report(place: Path, redact: Callable[[str], str]) -> dict[str, bytes]:
             text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
         except (OSError, EOFError):
             continue
-        return {"nvidia-bug-report.log": redact(mask(text)).encode("utf-8", "replace")}
+        return {"nvidia-bug-report.log": redact(text).encode("utf-8", "replace")}
     return {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -54,16 +53,12 @@ def diagnose(look: Look) -> Diagnosis:
                 found = told
                 break
             notices.append(told)
-    if look.live and os.geteuid() != 0 and look.facts.unreadable:
-        look.root_would_add += [
-            f"{entry.field}: {entry.reason}" for entry in look.facts.unreadable if "ermission" in entry.reason
-        ]
     return Diagnosis(
         healthy=found is None,
         cause=found,
         ruled=tuple(ruled),
         notices=tuple(notices),
-        root_would_add=tuple(dict.fromkeys(look.root_would_add)),
+        root_would_add=tuple(dict.fromkeys(look.root_would_add())),
         simulated=look.facts.simulated,
         seconds=round(time.monotonic() - started, 3),
     )

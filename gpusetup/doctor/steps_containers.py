@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice
 
 __all__ = ["runtimes"]
-
-_LIBRARY = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 
 
 def runtimes(look: Look) -> Outcome:
     """Look at the toolkit, the runtimes that are told of it, and whether CDI files name the driver that is there."""
     containers = look.facts.containers
-    for path in containers.cdi:
-        named = set(_LIBRARY.findall(look.read(path) or ""))
+    for path, named in look.symptoms.cdi.items():
         if named and look.loaded and look.loaded not in named:
-            shown = f"{path} names libcuda {', '.join(sorted(named))}; the driver is {look.loaded}"
+            shown = f"{path} names libcuda {', '.join(named)}; the driver is {look.loaded}"
             return cause("cdi-stale", "a CDI file was written for another driver", shown)
     if not containers.runtimes:
         return fine("no container runtime")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.doctor.ldcache import candidates
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice, unknown
 from gpusetup.versions import nv
 
@@ -16,33 +15,35 @@ _BESIDE = ("libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13", "libnccl.s
 
 def libcuda(look: Look) -> Outcome:
     """Follow the loader to libcuda: the driver's own, or one that hides it."""
-    if look.files is None:
-        return unknown("only a look on the machine tells")
-    found = candidates(look, "libcuda.so.1")
-    plain = candidates(look, "libcuda.so")
+    found = look.symptoms.libraries.get("libcuda.so.1", ())
+    plain = look.symptoms.libraries.get("libcuda.so", ())
     if not found:
-        if any("/stubs/" in look.resolved(path) for path in plain):
-            return cause("stub-library", "only the toolkit's stub of libcuda is found", *plain[:2])
+        if any("/stubs/" in file.leads_to for file in plain):
+            return cause(
+                "stub-library", "only the toolkit's stub of libcuda is found", *(file.path for file in plain[:2])
+            )
         if look.facts.gpus and look.driver is None:
             return unknown("no driver")
-        if look.facts.driver is not None and look.facts.driver.library and not look.live:
-            return fine(f"libcuda {look.facts.driver.library} (the capture has no cache of the loader)")
-        if not look.live and not look.exists("/etc/ld.so.cache"):
-            return unknown("the capture has no cache of the loader")
+        if not look.symptoms.live:
+            library = look.facts.driver.library if look.facts.driver else None
+            if library:
+                return fine(f"libcuda {library} (the capture has no cache of the loader)")
+            if not look.symptoms.loader_cache:
+                return unknown("the capture has no cache of the loader")
         return cause(
             "libcuda-missing", "the loader finds no libcuda.so.1", "neither LD_LIBRARY_PATH nor ld.so.cache has it"
         )
-    taken = look.resolved(found[0])
-    shown = [f"taken: {found[0]} → {taken}" if taken != found[0] else f"taken: {taken}"]
-    if "/stubs/" in taken or "/stubs/" in found[0]:
+    first, taken = found[0].path, found[0].leads_to
+    shown = [f"taken: {first} → {taken}" if taken != first else f"taken: {taken}"]
+    if "/stubs/" in taken or "/stubs/" in first:
         return cause("stub-library", "the toolkit's stub is taken instead of the driver's library", *shown)
     version = _VERSIONED.search(taken)
     if version and look.loaded and version[1] != look.loaded:
         shown.append(f"the loaded module is {look.loaded}")
         own = [
-            path for path in found[1:] if (other := _VERSIONED.search(look.resolved(path))) and other[1] == look.loaded
+            file.path for file in found[1:] if (other := _VERSIONED.search(file.leads_to)) and other[1] == look.loaded
         ]
-        if "compat" in taken or "compat" in found[0]:
+        if "compat" in taken or "compat" in first:
             if nv(version[1]) < nv(look.loaded):
                 return cause(
                     "compat-shadows-driver", "an older cuda-compat library hides the driver's own", *shown, *own[:1]
@@ -54,11 +55,9 @@ def libcuda(look: Look) -> Outcome:
 
 def libraries(look: Look) -> Outcome:
     """Look for several copies of a library, of which the loader takes the first."""
-    if look.files is None:
-        return unknown("only a look on the machine tells")
     shown, several = [], []
     for name in _BESIDE:
-        found = list(dict.fromkeys(look.resolved(path) for path in candidates(look, name)))
+        found = list(dict.fromkeys(file.leads_to for file in look.symptoms.libraries.get(name, ())))
         if found:
             shown.append(f"{name}: {found[0]}")
         if len({path.rsplit("/", 1)[-1] for path in found}) > 1:
@@ -70,9 +69,9 @@ def libraries(look: Look) -> Outcome:
 
 def visible(look: Look) -> Outcome:
     """Check CUDA_VISIBLE_DEVICES against the GPUs that are there."""
-    if not look.live:
+    value = look.symptoms.environment.get("CUDA_VISIBLE_DEVICES")
+    if value is None and not look.symptoms.live:
         return unknown("the environment of programs there is not known")
-    value = look.environment.get("CUDA_VISIBLE_DEVICES")
     if value is None:
         return fine("CUDA_VISIBLE_DEVICES is not set")
     asked = [part.strip() for part in value.split(",")]

@@ -43,7 +43,7 @@ def present(look: Look) -> Outcome:
     if facts.virtualisation.wsl:
         return fine("WSL reaches the GPU through Windows, not through PCI")
     if facts.virtualisation.container is not None:
-        if look.exists("/dev/nvidiactl"):
+        if look.has_device("/dev/nvidiactl"):
             return fine("a container with the GPU's device files")
         kind = facts.virtualisation.container
         return cause("container-without-gpu", "this container was started without a GPU", f"{kind}: no /dev/nvidiactl")
@@ -135,26 +135,18 @@ def module(look: Look) -> Outcome:
 
 def _failed_build(look: Look, running: str) -> Outcome | None:
     """Read the last build's log: its first compiler error is the reason, the rest follows from it."""
-    versions = dict.fromkeys(entry.version for entry in look.facts.dkms if entry.module.startswith("nvidia"))
-    for version in versions:
-        arch = look.facts.arch
-        for place in (f"/var/lib/dkms/nvidia/{version}/build", f"/var/lib/dkms/nvidia/{version}/{running}/{arch}/log"):
-            text = look.read(f"{place}/make.log")
-            if not text or (running not in text and "build" in place.rsplit("/", 1)[-1] and "for kernel" in text):
-                continue
-            errors = [line.strip() for line in text.splitlines() if ": error: " in line or "fatal error: " in line]
-            known = [found for found in findings(scan(text)) if found.kind == "root"]
-            specific = [found for found in known if found.cause != "dkms-build-failed"]
-            if specific:
-                first = specific[0]
-                return cause(
-                    first.cause, f"building {version} for {running} failed", f"{place}/make.log", *first.evidence
-                )
-            if errors or known:
-                shown = tuple(errors[:1]) or known[0].evidence
-                return cause(
-                    "dkms-build-failed", f"building {version} for {running} failed", f"{place}/make.log", *shown
-                )
+    for log in look.symptoms.builds:
+        path, version, text = log.path, log.version, log.text
+        if running not in text and "/build/" in path and "for kernel" in text:
+            continue
+        errors = [line.strip() for line in text.splitlines() if ": error: " in line or "fatal error: " in line]
+        known = [found for found in findings(scan(text)) if found.kind == "root"]
+        specific = [found for found in known if found.cause != "dkms-build-failed"]
+        failed = f"building {version} for {running} failed"
+        if specific:
+            return cause(specific[0].cause, failed, path, *specific[0].evidence)
+        if errors or known:
+            return cause("dkms-build-failed", failed, path, *(errors[:1] or known[0].evidence))
     return None
 
 

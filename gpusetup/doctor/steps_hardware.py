@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.doctor.findings import findings
@@ -39,25 +37,28 @@ def _count(look: Look) -> int:
 
 def device_files(look: Look) -> Outcome:
     """Look for the device files and whether this user may open them."""
-    if look.files is None:
-        return unknown("only a look on the machine tells")
+    devices = look.symptoms.devices
+    if devices is None:
+        return unknown("the devices are simulated")
     if look.facts.virtualisation.wsl:
-        if look.exists("/dev/dxg"):
+        if "/dev/dxg" in devices:
             return fine("/dev/dxg is there")
         return cause("wsl-gpu-blocked", "Windows hands no GPU to WSL", "no /dev/dxg")
     wanted = ["/dev/nvidiactl"]
-    if look.live:
-        wanted += [f"/dev/{name}" for name in look.names("/dev", "nvidia[0-9]*")[:1]] or ["/dev/nvidia0"]
-        wanted.append("/dev/nvidia-uvm")
-    missing = [path for path in wanted if not look.exists(path)]
+    if look.symptoms.live:
+        numbered = [path for path in devices if re.fullmatch(r"/dev/nvidia\d+", path)]
+        wanted += [*(numbered or ["/dev/nvidia0"]), "/dev/nvidia-uvm"]
+    missing = [path for path in wanted if path not in devices]
+    absent = [f"no {path}" for path in missing]
+    if missing and look.facts.virtualisation.container is not None:
+        return cause("container-without-gpu", "no GPU was handed to this container", *absent)
     if missing:
-        return cause("device-files-missing", "device files are not there", *(f"no {path}" for path in missing))
-    if look.live:
-        closed = [path for path in wanted if not os.access(path, os.R_OK | os.W_OK)]
-        if closed:
-            shown = [f"{path}: mode {Path(path).stat().st_mode & 0o777:o}" for path in closed]
-            return cause("device-file-permission", "this user may not open the GPU", *shown)
-    return fine(", ".join(wanted))
+        return cause("device-files-missing", "device files are not there", *absent)
+    closed = [path for path in wanted if devices[path].open is False]
+    if closed:
+        shown = [f"{path}: mode {devices[path].mode or 'unknown'}" for path in closed]
+        return cause("device-file-permission", "this user may not open the GPU", *shown)
+    return fine(", ".join(wanted if len(wanted) < 5 else [*wanted[:2], f"{len(wanted) - 3} more", wanted[-1]]))
 
 
 def answering(look: Look) -> Outcome:
@@ -161,10 +162,8 @@ def mig(look: Look) -> Outcome:
     if pending:
         return cause("mig-mode-pending", "a change of MIG mode waits for a reset", *pending)
     on = [gpu.address for gpu in look.facts.gpus if gpu.mig == "Enabled"]
-    if on and look.files is not None and look.facts.smi is not None:
-        told = look.files.run("nvidia-smi-list", [look.facts.smi.path, "-L"], 5)
-        if told["rc"] == 0 and "MIG " not in told["out"].replace("MIG-", ""):
-            return cause("mig-no-instances", "MIG mode is on and there are no instances", *on)
+    if on and look.symptoms.mig_instances is False:
+        return cause("mig-no-instances", "MIG mode is on and there are no instances", *on)
     return fine("on, with instances" if on else "off")
 
 
@@ -172,15 +171,11 @@ def licence(look: Look) -> Outcome:
     """Look at a vGPU's licence."""
     if not look.facts.vgpu_guest:
         return fine("no vGPU")
-    if look.files is not None and look.facts.smi is not None and look.facts.smi.ok:
-        told = look.files.run("nvidia-smi-licence", [look.facts.smi.path, "-q"], 5)
-        states = re.findall(r"License Status\s*: (.*)", told["out"])
-        if any(state.startswith("Unlicensed") for state in states):
-            return cause(
-                "vgpu-unlicensed", "the vGPU has no licence", *(f"License Status: {state}" for state in states)
-            )
-        if states:
-            return fine(states[0].strip())
+    states = look.symptoms.licence
+    if any(state.startswith("Unlicensed") for state in states):
+        return cause("vgpu-unlicensed", "the vGPU has no licence", *(f"License Status: {state}" for state in states))
+    if states:
+        return fine(states[0])
     service = look.facts.services.get("gridd")
     if service is not None and service.active not in {None, "active"}:
         return cause(

@@ -3,81 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gpusetup.doctor import builds
-from gpusetup.doctor.look import Look, Outcome, cause, fine, unknown
+from gpusetup.doctor.look import Look, Outcome, cause, fine
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from gpusetup.model.symptoms import Environment
 
-__all__ = ["Environment", "environments", "frameworks"]
-
-_INFO = re.compile(r"^([A-Za-z0-9_.]+?)-([^-]+)\.dist-info$")
-_WANTED = (
-    "torch-*",
-    "tensorflow-*",
-    "tensorflow_cpu-*",
-    "jax-*",
-    "jaxlib-*",
-    "jax_*",
-    "cupy*",
-    "nvidia_cuda_runtime*",
-    "nvidia_cudnn*",
-)
-
-
-class Environment(NamedTuple):
-    """A Python environment and the frameworks in it, by name."""
-
-    path: str
-    packages: dict[str, str]
-
-
-def environments(look: Look) -> Iterator[Environment]:
-    """Yield the active environment first, then those that the facts know."""
-    seen = set()
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        prefix = look.environment.get(name, "").rstrip("/")
-        if prefix and prefix not in seen:
-            seen.add(prefix)
-            yield Environment(prefix, _packages(look, prefix))
-    for python in look.facts.pythons:
-        packages = dict(python.packages)
-        prefix = python.path.rsplit("/", 2)[0]
-        if prefix not in seen:
-            seen.add(prefix)
-            found = _packages(look, prefix) if look.files is not None else {}
-            yield Environment(python.path, {**packages, **found})
-
-
-def _packages(look: Look, prefix: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    folders = [f"{prefix}/lib/{name}/site-packages" for name in look.names(f"{prefix}/lib", "python3*")]
-    folders += [f"{prefix}/lib/{name}/dist-packages" for name in look.names(f"{prefix}/lib", "python3*")]
-    if prefix == "/usr":
-        folders += [f"/usr/local/lib/{name}/dist-packages" for name in look.names("/usr/local/lib", "python3*")]
-    for folder in folders:
-        for pattern in _WANTED:
-            for name in look.names(folder, f"{pattern}.dist-info"):
-                if match := _INFO.match(name):
-                    found.setdefault(match[1].replace("_", "-").lower(), match[2])
-    return found
+__all__ = ["frameworks"]
 
 
 def frameworks(look: Look) -> Outcome:
     """Judge every environment; the first that cannot work is the cause."""
     told = []
-    for environment in environments(look):
+    for environment in look.symptoms.environments:
         for judge in (_torch, _cupy, _jax, _tensorflow):
             outcome = judge(look, environment)
             if outcome is not None and outcome.answer == "cause":
                 return outcome
             if outcome is not None:
                 told.append(outcome.text)
-    if not told and look.files is None:
-        return unknown("only environments in the usual places are known")
     return fine("; ".join(told) or "none in the usual places (activate one, then ask again)")
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "capture_this_machine",
     "captured",
     "from_probe",
+    "open_captured",
     "read_facts",
     "this_machine",
     "write_capture",
@@ -37,6 +38,11 @@ def this_machine(lookup: Lookup | None = None, *, candidates: bool = True) -> Ho
 
 def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME) -> HostFacts:
     """Look at a folder that stands in for a machine: a capture, or any root file system."""
+    return from_probe(probe.load().collect(open_captured(root)), name, lookup)
+
+
+def open_captured(root: Path) -> Any:
+    """Open a folder that stands in for a machine."""
     if not root.is_dir():
         raise BadInputError(
             "GS-301", f"there is no captured machine at {root}: no such folder", path=str(root), hint="name its folder"
@@ -48,9 +54,8 @@ def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME
             path=str(root),
             hint="name the folder that `gpusetup facts --capture DIR` wrote",
         )
-    package = probe.load()
     try:
-        host = package.open_host(str(root))
+        return probe.load().open_host(str(root))
     except ValueError as error:
         raise BadInputError(
             "GS-302",
@@ -58,7 +63,6 @@ def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME
             path=str(root / "gpusetup-capture.json"),
             hint="capture the machine again",
         ) from error
-    return from_probe(package.collect(host), name, lookup)
 
 
 def capture_this_machine(folder: Path, lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:

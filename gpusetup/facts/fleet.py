@@ -39,12 +39,17 @@ def look(
     *,
     candidates: bool = True,
     record: bool = False,
+    symptoms: bool = False,
     overlay: Path | None = None,
     observer: Observer | None = None,
     deadline: float = DEADLINE,
 ) -> FleetFacts:
     """Look at every host of the session's inventory at once."""
-    variables: dict[str, Any] = {"gpusetup_candidates": candidates, "gpusetup_record": record}
+    variables: dict[str, Any] = {
+        "gpusetup_candidates": candidates,
+        "gpusetup_record": record,
+        "gpusetup_symptoms": symptoms,
+    }
     run = run_playbook(session, "facts", deadline=deadline, overlay=overlay, variables=variables, observer=observer)
     if run.interrupted:
         raise KeyboardInterrupt

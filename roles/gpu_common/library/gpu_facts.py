@@ -27,6 +27,12 @@ options:
     description: Also return a redacted capture of the host (see C(capture)).
     type: bool
     default: false
+  symptoms:
+    description:
+      - Also return what C(gpusetup doctor) asks beside the facts (the kernel's messages, logs of module builds, device files,
+        the loader's choices, Python environments, the environment's GPU part), without passwords, tokens and keys.
+    type: bool
+    default: false
   pythons:
     description: Interpreters outside the usual places to look at too.
     type: list
@@ -49,6 +55,10 @@ capture:
   description: Files, links and observations of a redacted miniature root; bytes are base64.
   returned: when record is true
   type: dict
+symptoms:
+  description: What a diagnosis asks of the host beside its facts.
+  returned: when symptoms is true
+  type: dict
 """
 
 import json
@@ -57,19 +67,20 @@ import sys
 
 try:
     from ansible.module_utils import gpu_probe
-    from ansible.module_utils.gpu_probe import capture as gpu_capture
+    from ansible.module_utils.gpu_probe import capture as gpu_capture, symptoms as gpu_symptoms
 except ImportError:
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "module_utils"))
     import gpu_probe
-    from gpu_probe import capture as gpu_capture
+    from gpu_probe import capture as gpu_capture, symptoms as gpu_symptoms
 
 
-def look(root="/", simulated_root=None, candidates=True, record=False, pythons=()):
-    """Return (facts, capture or None) of a machine, a folder that stands in for one, or a simulated host."""
+def look(root="/", simulated_root=None, candidates=True, record=False, pythons=(), symptoms=False):
+    """Return (facts, capture or None, symptoms or None) of a machine, a folder that stands in for one, or a simulated host."""
     host = gpu_probe.Recorder() if record else gpu_probe.open_host(root)
     simulated = gpu_probe.FolderHost(simulated_root) if simulated_root else None
     facts = gpu_probe.collect(host, simulated, candidates, pythons)
-    return facts, gpu_capture.pack(host) if record else None
+    seen = gpu_symptoms.collect(host, facts, gpu_symptoms.surroundings(host)) if symptoms else None
+    return facts, gpu_capture.pack(host) if record else None, seen
 
 
 def run_module():
@@ -81,6 +92,7 @@ def run_module():
             "simulated_root": {"type": "path"},
             "candidates": {"type": "bool", "default": True},
             "record": {"type": "bool", "default": False},
+            "symptoms": {"type": "bool", "default": False},
             "pythons": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
@@ -90,10 +102,13 @@ def run_module():
         module.fail_json(msg="simulated_root {} holds no captured machine (it has no folder sys)".format(simulated_root))
     if simulated_root and module.params["record"]:
         module.fail_json(msg="a simulated host cannot be captured: its devices are a capture already")
-    facts, capture = look("/", simulated_root, module.params["candidates"], module.params["record"], module.params["pythons"])
+    given = dict((name, module.params[name]) for name in ("candidates", "record", "pythons", "symptoms"))
+    facts, capture, symptoms = look("/", simulated_root, **given)
     result = {"changed": False, "facts": facts}
     if capture is not None:
         result["capture"] = capture
+    if symptoms is not None:
+        result["symptoms"] = symptoms
     module.exit_json(**result)
 
 
@@ -108,7 +123,7 @@ def run_program(arguments):
     options = parser.parse_args(arguments)
     if not os.path.isdir(options.root):
         parser.error("no such folder: " + options.root)
-    facts, _capture = look(options.root, options.simulated_root, not options.no_candidates)
+    facts, _capture, _symptoms = look(options.root, options.simulated_root, not options.no_candidates)
     print(json.dumps(facts, indent=2, sort_keys=True))
 
 

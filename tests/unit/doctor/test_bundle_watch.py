@@ -5,8 +5,9 @@ import tarfile
 
 import pytest
 
-from gpusetup.doctor.bundle import mask, write
+from gpusetup.doctor.bundle import write
 from gpusetup.doctor.watch import message_of_record, watch
+from gpusetup.facts import probe
 
 
 @pytest.mark.parametrize(
@@ -24,12 +25,12 @@ from gpusetup.doctor.watch import message_of_record, watch
     ],
 )
 def test_secrets_are_masked(text):
-    assert "hunter2hunter2" not in mask(text)
+    assert "hunter2hunter2" not in probe.load("masking").mask(text)
 
 
 def test_what_is_no_secret_stays():
     text = "NVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\nCUDA_VISIBLE_DEVICES=0,1\n"
-    assert mask(text) == text
+    assert probe.load("masking").mask(text) == text
 
 
 def test_the_archive_has_a_manifest_and_belongs_to_its_owner(tmp_path):

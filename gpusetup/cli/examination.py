@@ -1,0 +1,61 @@
+"""Open the machines to diagnose: this one, a captured one, or every host of an inventory in one round trip."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.doctor.look import Look
+from gpusetup.errors import BadInputError
+from gpusetup.facts import collect, fleet, probe
+from gpusetup.model.symptoms import Symptoms
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpusetup.drive.playbook import Session
+    from gpusetup.facts.products import Lookup
+    from gpusetup.model.facts import Failure
+
+__all__ = ["captured", "hosts", "this_machine"]
+
+
+def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
+    told = probe.load().collect(host, None, False)
+    symptoms = probe.load("symptoms").collect(host, told, environment)
+    return _opened(told, symptoms, collect.LOCAL_NAME, lookup)
+
+
+def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
+    try:
+        return Look(collect.from_probe(facts, name, lookup), msgspec.convert(symptoms, Symptoms))
+    except msgspec.ValidationError as error:
+        raise BadInputError(
+            "GS-304",
+            f"the symptoms of {name} cannot be used: {error}",
+            hint="the host ran another version of the probe: ask again",
+        ) from error
+
+
+def this_machine(lookup: Lookup) -> Look:
+    """Look at the machine this runs on, as its user meets it."""
+    return _look(probe.load().open_host("/"), lookup, dict(os.environ))
+
+
+def captured(root: Path, lookup: Lookup) -> Look:
+    """Look at a folder that stands in for a machine."""
+    host = collect.open_captured(root)
+    return _look(host, lookup, probe.load("symptoms").surroundings(host))
+
+
+def hosts(session: Session, lookup: Lookup) -> tuple[dict[str, Look], dict[str, Failure]]:
+    """Look at every host of an inventory: the same questions as here, asked there."""
+    looked = fleet.look(session, lookup, candidates=False, symptoms=True)
+    opened = {
+        name: _opened(told["facts"], told.get("symptoms"), name, lookup)
+        for name in looked.facts.hosts
+        if (told := looked.run.data(name, fleet.ACTION)) is not None
+    }
+    return opened, dict(looked.facts.failures)
