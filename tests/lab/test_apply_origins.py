@@ -45,7 +45,7 @@ def boot_id(host: Host) -> str:
 
 
 def loaded(host: Host) -> str:
-    return host.ssh("cat", "/proc/driver/nvidia/version", check=False).stdout
+    return host.ssh("cat", f"{SIMULATED_ROOT}/proc/driver/nvidia/version", check=False).stdout
 
 
 @pytest.mark.slow

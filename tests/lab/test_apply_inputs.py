@@ -1,0 +1,136 @@
+"""What is wanted, from every place that can say it: gpusetup.toml, a vault, a plan made before, a lock, a hostile hand."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab.applying import apply, gpusetup
+from tests.lab.places import SIMULATED_ROOT
+from tests.lab.plays import packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+
+@pytest.fixture
+def source(lab_repositories: Repositories) -> dict[str, str]:
+    return {
+        "gpusetup_source": lab_repositories.base,
+        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
+        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
+    }
+
+
+def driver_of(host: Host) -> str:
+    return host.ssh("cat", f"{SIMULATED_ROOT}/proc/driver/nvidia/version", check=False).stdout
+
+
+@pytest.mark.slow
+def test_a_file_beside_the_inventory_a_vault_and_a_plan(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], source: dict[str, str], tmp_path: Path
+) -> None:
+    """Two hosts want what gpusetup.toml says, one of them something else; the sudo password is in a vault."""
+    plain, own = lab_hosts(
+        plain={"flavour": "ubuntu2404-like", "machine": "t4"}, own={"flavour": "ubuntu2404-like", "machine": "t4"}
+    )
+    inventory = lab_inventory([plain, own], {**source, "ansible_user": "ops"}, {own: {"gpusetup_driver": "570.*"}})
+    (tmp_path / "gpusetup.toml").write_text('components = ["driver"]\ndriver = "580.*"\n')
+    secret = tmp_path / "group_vars" / "all" / "vault.yml"
+    secret.parent.mkdir(parents=True)
+    secret.write_text("ansible_become_password: lab-password\n")
+    key = tmp_path / "vault-key"
+    key.write_text("the vault's own password\n")
+    vault = [sys.executable, "-m", "ansible", "vault", "encrypt", "--vault-password-file", str(key), str(secret)]
+    subprocess.run(vault, check=True, capture_output=True)
+    key.unlink()
+    asked = {"stdin": "the vault's own password\n"}
+
+    before = [packages(host) for host in (plain, own)]
+    made = tmp_path / "plan.json"
+    plan = gpusetup(
+        tmp_path, "plan", inventory, "--ask-vault-pass", "--exit-code", "--format", "json", "--out", made, **asked
+    )
+    assert plan.code == 9, plan.out + plan.err
+    planned = json.loads(made.read_text())["hosts"]
+    assert planned[plain.name]["stack"]["driver"]["branch"] == "580"
+    assert planned[own.name]["stack"]["driver"]["branch"] == "570"
+    assert [packages(host) for host in (plain, own)] == before
+
+    wrong = apply(tmp_path, inventory, "--ask-vault-pass", "--plan", made, stdin="something else\n")
+    assert wrong.code in {3, 5, 6}, wrong.out + wrong.err
+    assert [packages(host) for host in (plain, own)] == before
+
+    done = apply(tmp_path, inventory, "--ask-vault-pass", "--plan", made, **asked)
+    assert done.code == 0, done.out + done.err
+    assert "580." in driver_of(plain)
+    assert "570." in driver_of(own)
+    again = apply(tmp_path, inventory, "--ask-vault-pass", **asked)
+    assert {outcome["state"] for outcome in again.hosts.values()} == {"unchanged"}, again.out
+    kept = "".join(path.read_text(errors="replace") for path in (tmp_path / "state").rglob("*") if path.is_file())
+    for word in ("lab-password", "the vault's own password", "something else"):
+        assert word not in kept + done.out + done.err + wrong.out + wrong.err + plan.err
+
+
+@pytest.mark.slow
+def test_a_lock_is_applied_exactly_also_downwards(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], source: dict[str, str], tmp_path: Path
+) -> None:
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    wished = {**source, "gpusetup_components": '["driver"]', "gpusetup_driver": "580.*"}
+    newest = apply(tmp_path, lab_inventory([host], wished), "--verify", "never")
+    assert newest.hosts[host.name]["stack"]["driver"]["version"] == "580.178.04", newest.out
+
+    locks = []
+    for version in ("580.159.04", "580.178.04"):
+        locks.append(tmp_path / f"{version}.lock.json")
+        words = (f"driver=={version}", "--gpu", "t4", "--os", "ubuntu24.04", "--out", locks[-1])
+        made = gpusetup(tmp_path, "lock", *words)
+        assert made.code == 0, made.err
+    inventory = lab_inventory([host], source)
+    for lock in locks:
+        done = apply(tmp_path, inventory, "--lock", lock, "--verify", "never")
+        assert done.code == 0, done.out + done.err
+        version = lock.name.removesuffix(".lock.json")
+        assert done.hosts[host.name]["stack"]["driver"]["version"] == version
+        assert version in driver_of(host)
+        again = apply(tmp_path, inventory, "--lock", lock, "--verify", "never")
+        assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
+
+    edited = json.loads(locks[0].read_text())
+    edited["stack"]["driver"]["version"] = "999.99"
+    locks[0].write_text(json.dumps(edited))
+    refused = apply(tmp_path, inventory, "--lock", locks[0])
+    assert refused.code == 3
+    assert "GS-342" in refused.out
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gpusetup_driver", "580.*; touch {owned}"),
+        ("gpusetup_source", "http://x/$(touch {owned})"),
+        ("gpusetup_python_path", "/opt/x;touch {owned}"),
+        ("gpusetup_source_key", "/etc/`touch {owned}`"),
+        ("gpusetup_containers", "docker;touch {owned}"),
+        ("gpusetup_signing_key", "/root/$(touch {owned})"),
+    ],
+)
+def test_what_an_inventory_says_reaches_no_shell(tmp_path: Path, name: str, value: str) -> None:
+    """Refused as bad input, on this machine itself, before any host is asked for anything but its facts."""
+    owned = tmp_path / "owned"
+    inventory = tmp_path / "inventory.ini"
+    value = value.replace("{owned}", str(owned))
+    inventory.write_text(f"[all]\nhere ansible_connection=local\n[all:vars]\n{name}={json.dumps(value)}\n")
+    done = apply(tmp_path, inventory, "--check")
+    assert done.code == 3, done.out + done.err
+    assert name in json.dumps(done.document["error"])
+    assert not owned.exists()
