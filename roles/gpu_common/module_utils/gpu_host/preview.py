@@ -245,6 +245,9 @@ class Preview(object):
                 device = os.stat(path).st_dev
             except OSError:
                 continue
+            if space.f_flag & os.ST_RDONLY:
+                text = "{} is mounted read-only: neither packages nor the initramfs can be written".format(path)
+                self.find("refuse", "read-only", text, "mount -o remount,rw {}; the kernel's log may say why it is so".format(path), "GS-472")
             row = rows.setdefault(device, {"path": path, "needed": 0, "free": space.f_bavail * space.f_frsize})
             row["needed"] += need
         answer["space"] = sorted(rows.values(), key=lambda row: row["path"])
