@@ -30,7 +30,7 @@ def read_only_boot(row: Row) -> None:
     lab = Lab("read-only", disks={"/boot": 200})
     try:
         lab.host.ssh("mount", "-o", "remount,bind,ro", "/boot")
-        judged(row, lab, lab.apply(), (5, 7))
+        judged(row, lab, lab.apply(), (5,), unchanged=True)
         lab.host.ssh("mount", "-o", "remount,bind,rw", "/boot")
         completes(row, lab)
     finally:
