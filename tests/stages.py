@@ -139,6 +139,22 @@ def molecule() -> Outcome:
     return Outcome("molecule", state, time.monotonic() - began, len(scenarios) - failed, failed)
 
 
+def audit() -> Outcome:
+    """SBOM of the wheel and known vulnerabilities of what it brings; needs the network."""
+    from tests.audit import SBOM
+    from tests.audit import audit as looked
+
+    began = time.monotonic()
+    try:
+        wrong, unsaid = looked()
+    except subprocess.CalledProcessError as error:
+        wrong, unsaid = [f"exit {error.returncode}: {' '.join(map(str, error.cmd))}"], ""
+    print("\n".join(wrong))
+    state = "failed" if wrong else "skipped" if unsaid else "passed"
+    counts = (int(state == "passed"), len(wrong), int(state == "skipped"))
+    return Outcome("audit", state, time.monotonic() - began, *counts, note=unsaid or str(SBOM.relative_to(ROOT)))
+
+
 def gpu() -> Outcome:
     if shutil.which("nvidia-smi") is None:
         return Outcome("gpu", "skipped", 0, note="no NVIDIA GPU here")
@@ -153,6 +169,7 @@ STAGES = {
     "lab-slow": lab_slow,
     "faults": faults,
     "molecule": molecule,
+    "audit": audit,
     "gpu": gpu,
 }
 DEFAULT = ("lint", "unit", "package", "lab", "gpu")
