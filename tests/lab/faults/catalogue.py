@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.lab.faults.builds import build_fails, kernel_too_new, no_headers
 from tests.lab.faults.disks import dpkg_interrupted, full, lock_held, read_only_boot
-from tests.lab.faults.machine import one_hangs, power_cut, reboot_lost, ssh_cut
+from tests.lab.faults.machine import never_answers, one_hangs, power_cut, reboot_lost, ssh_cut
 from tests.lab.faults.mirrors import clock, expired_key, mirror, mirror_gone, proxy_needed, wrong_key
 from tests.lab.faults.people import hostile_names, no_rights, sudo_password
 
@@ -39,6 +39,7 @@ FAULTS: dict[str, Callable[[Row], None]] = {
     "host power cut in the middle of the module build": power_cut("dkms-build", "sleep 12"),
     "a reboot that never returns": reboot_lost,
     "one host of twenty hanging in the middle of dpkg": one_hangs,
+    "a host on which the look never ends": never_answers,
     "disk full: /": full("/", 2500),
     "disk full: /boot": full("/boot", 96),
     "read-only /boot": read_only_boot,

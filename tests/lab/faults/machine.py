@@ -75,6 +75,20 @@ def reboot_lost(row: Row) -> None:
         lab.close()
 
 
+def never_answers(row: Row) -> None:
+    """The host is well, but what is asked of it blocks for ever: a file that nobody writes to."""
+    lab = Lab("blocks")
+    try:
+        lab.variables = {"gpu_facts_timeout": "20"}
+        lab.write()
+        lab.host.ssh("mkfifo", "/etc/modprobe.d/blocks.conf")
+        judged(row, lab, lab.apply(), (5,), unchanged=True)
+        lab.host.ssh("rm", "/etc/modprobe.d/blocks.conf")
+        completes(row, lab)
+    finally:
+        lab.close()
+
+
 def one_hangs(row: Row) -> None:
     """One of many hosts hangs in the middle of dpkg: the others finish, and it is named."""
     others = int(os.environ.get("GPUSETUP_FAULT_HOSTS", "20")) - 1
