@@ -26,7 +26,7 @@ from gpusetup.errors import BadInputError, HostFailedError, UnreachableError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["closure", "download_pip", "own_wheel"]
+__all__ = ["closure", "download_pip", "own_wheel", "target_environment", "target_tags"]
 
 _DEADLINE = 1200.0
 _GLIBC_MINORS = (28, 27, 26, 24, 17, 12, 5)
@@ -55,7 +55,7 @@ def closure(own: Path, folder: Path, *, python: str, arch: str) -> list[Path]:
             _download(wanted, scratch, python, arch)
             wheels = {_name(path): path for path in sorted(scratch.glob("*.whl"))}
             wheels[_name(own)] = own
-            needed = _reachable(wheels, own, _target(python, arch))
+            needed = _reachable(wheels, own, target_environment(python, arch))
             missing = sorted(requirement for name, requirement in needed.items() if name not in wheels)
             if not missing:
                 kept = []
@@ -84,14 +84,16 @@ def download_pip(folder: Path) -> Path:
 
 
 def _download(wanted: list[str], folder: Path, python: str, arch: str) -> None:
+    _pip("download", *target_tags(python, arch), "--dest", str(folder), *wanted)
+
+
+def target_tags(python: str, arch: str) -> list[str]:
+    """Return pip's options for another Python than the one that runs it."""
     short = "cp" + python.replace(".", "")
     tags = [tag for abi in (short, "abi3", "none") for tag in ("--abi", abi)]
     platforms = [f"manylinux_2_{minor}_{arch}" for minor in _GLIBC_MINORS] + [f"manylinux2014_{arch}"]
     places = [tag for platform in platforms for tag in ("--platform", platform)]
-    _pip(
-        "download", "--only-binary=:all:", "--implementation", "cp", "--python-version", python, *tags, *places,
-        "--dest", str(folder), *wanted,
-    )  # fmt: skip
+    return ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *tags, *places]
 
 
 def _reachable(wheels: dict[str, Path], own: Path, environment: dict[str, str]) -> dict[str, str]:
@@ -116,7 +118,8 @@ def _requirements(wheel: Path) -> list[str]:
         return HeaderParser().parsestr(archive.read(name).decode()).get_all("Requires-Dist") or []
 
 
-def _target(python: str, arch: str) -> dict[str, str]:
+def target_environment(python: str, arch: str) -> dict[str, str]:
+    """Return what environment markers are judged by on another machine."""
     environment = {key: str(value) for key, value in default_environment().items()}
     return environment | {
         "python_version": python, "python_full_version": f"{python}.0", "platform_machine": arch, "extra": "",

@@ -4,6 +4,7 @@ examples:
   gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json
   gpusetup lock --gpu t4 --os debian12 --vars > group_vars/gpu/stack.json
   gpusetup lock torch cupy --pip > requirements.txt      and pip install -r, without root
+  gpusetup lock torch --gpu h100 --os ubuntu22.04 --hashes --out gpu.lock.json     every wheel by its SHA-256
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shape.add_argument("--vars", action="store_true", help="as variables for the Ansible roles; needs --os")
     shape.add_argument("--pip", action="store_true", help="as a requirements file, the CUDA libraries as wheels")
     parser.add_argument(
+        "--hashes", action="store_true",
+        help="ask the package index for everything that the Python packages need, and pin each wheel by its SHA-256",
+    )  # fmt: skip
+    parser.add_argument(
         "--source", default="nvidia", metavar="WHERE", help="for --vars: nvidia, distro or a mirror's URL"
     )
     options.add_output(parser, ("json", "text"))
@@ -52,10 +57,12 @@ def run(arguments: argparse.Namespace) -> Exit:
     matrix = load_matrix()
     resolution = resolve(request_of(arguments, matrix), matrix)
     lock = lock_of(resolution, matrix)
+    if arguments.hashes:
+        lock = _with_hashes(lock, matrix)
     if arguments.pip:
         output.write_answer(_pip_text(lock), arguments.out)
     elif arguments.vars:
-        output.write_answer(output.json_text(_variables(arguments, resolution, matrix)), arguments.out)
+        output.write_answer(output.json_text(_variables(arguments, resolution, lock, matrix)), arguments.out)
     elif arguments.format == "text":
         from gpusetup.cli.plan_text import stack_line
 
@@ -87,11 +94,29 @@ def load_lock(path: str) -> Lock:
 
 def _pip_text(lock: Lock) -> str:
     head = f"# gpusetup lock {lock.digest[:12]}, matrix of {lock.matrix.date}\n"
-    return head + "".join(f"{line}\n" for line in lock.pip.wheels)
+    return head + "".join(f"{line}\n" for line in (lock.hashes or lock.pip).wheels)
 
 
-def _variables(arguments: argparse.Namespace, resolution: Resolution, matrix: Matrix) -> dict[str, object]:
+def _with_hashes(lock: Lock, matrix: Matrix) -> Lock:
+    from gpusetup.bootstrap.hashes import hashes_of
+    from gpusetup.plan.lock import with_hashes
+
+    system = next((item.python for item in matrix.os.systems if item.id == lock.request.os), None)
+    python = (lock.stack.python and lock.stack.python.version) or system
+    if not python:
+        raise BadInputError(
+            "GS-349", "hashes are of wheels for one Python", path="--hashes",
+            hint="name the distribution (--os ubuntu22.04) or the Python: 'python==3.12'",
+        )  # fmt: skip
+    python = ".".join(python.split(".")[:2])
+    return with_hashes(lock, hashes_of(lock.pip, python=python, arch=lock.request.arch or "x86_64"))
+
+
+def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock, matrix: Matrix) -> dict[str, object]:
+    from msgspec.structs import replace
+
     from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host
+    from gpusetup.plan.lock import hashed_lines
     from gpusetup.plan.offers import Offers
     from gpusetup.plan.packages import family_for
     from gpusetup.plan.repository import context_of, directory_of
@@ -105,6 +130,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, matrix: Ma
         )
     facts = imagined_host(resolution.request)
     settings = settings_for({}, read_level({"source": arguments.source}, "--source"), resolution.request.requirements)
+    settings = replace(settings, hashed=hashed_lines(lock))
     directory = directory_of(matrix.repos, facts)
     family = family_for(facts.os, settings.source, directory.directory if directory else None)
     if family is None:

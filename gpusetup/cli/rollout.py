@@ -158,9 +158,9 @@ def _first(
 def _locked(settings: Settings, lock: Lock) -> Settings:
     from msgspec.structs import replace
 
-    from gpusetup.plan.lock import exact_requirements
+    from gpusetup.plan.lock import exact_requirements, hashed_lines
 
-    return replace(settings, requirements=exact_requirements(lock.stack))
+    return replace(settings, requirements=exact_requirements(lock.stack), hashed=hashed_lines(lock))
 
 
 def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> Settings:

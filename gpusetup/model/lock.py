@@ -9,7 +9,7 @@ from msgspec import Struct
 from gpusetup.model.request import Request
 from gpusetup.model.stack import MatrixStamp, Stack
 
-__all__ = ["SCHEMA", "Lock", "PipRequirements"]
+__all__ = ["SCHEMA", "Lock", "PipHashes", "PipRequirements"]
 
 SCHEMA = "gpusetup/lock/1"
 
@@ -17,6 +17,15 @@ SCHEMA = "gpusetup/lock/1"
 class PipRequirements(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The Python side as requirements files: on a system toolkit, and with the CUDA libraries as wheels."""
 
+    system: tuple[str, ...]
+    wheels: tuple[str, ...]
+
+
+class PipHashes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The same, complete: everything that those lines need in turn, each with the SHA-256 of its wheel."""
+
+    python: str
+    arch: str
     system: tuple[str, ...]
     wheels: tuple[str, ...]
 
@@ -30,5 +39,6 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     request: Request
     stack: Stack
     pip: PipRequirements
+    hashes: PipHashes | None = None
     digest: str
     """SHA-256 over stack and pip lines: what two locks have in common when they mean the same."""

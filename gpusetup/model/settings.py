@@ -8,9 +8,18 @@ from msgspec import Struct
 
 from gpusetup.model.request import Requirement
 
-__all__ = ["RebootPolicy", "Settings"]
+__all__ = ["HashedLines", "RebootPolicy", "Settings"]
 
 RebootPolicy = Literal["never", "when-needed", "schedule"]
+
+
+class HashedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lines of a requirements file, and the complete set with hashes that a lock has for them."""
+
+    lines: tuple[str, ...]
+    hashed: tuple[str, ...]
+    python: str
+    arch: str
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +49,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     python_adopt: str = ""
     python_interpreter: str = ""
     python_path: str = "/opt/gpusetup"
+    hashed: tuple[HashedLines, ...] = ()
+    """From a lock with hashes: nothing else is installed."""
     containers: tuple[str, ...] = ()
     persistence: bool = True
     hold_kernel: bool = False

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.lock import SCHEMA, Lock, PipRequirements
+from gpusetup.model.lock import SCHEMA, Lock, PipHashes, PipRequirements
 from gpusetup.model.request import COMPONENTS, Requirement
+from gpusetup.model.settings import HashedLines
 from gpusetup.plan.python import python_requirements
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.stack import Resolution, Stack
 
-__all__ = ["exact_requirements", "lock_of", "read_lock"]
+__all__ = ["exact_requirements", "hashed_lines", "lock_of", "read_lock", "with_hashes"]
 
 
 def lock_of(resolution: Resolution, matrix: Matrix) -> Lock:
@@ -26,7 +27,23 @@ def lock_of(resolution: Resolution, matrix: Matrix) -> Lock:
         system=python_requirements(stack, matrix.cuda, matrix.nccl, wheels=()),
         wheels=python_requirements(stack, matrix.cuda, matrix.nccl),
     )
-    return Lock(matrix=resolution.matrix, request=resolution.request, stack=stack, pip=pip, digest=_digest(stack, pip))
+    return Lock(
+        matrix=resolution.matrix, request=resolution.request, stack=stack, pip=pip, digest=_digest(stack, pip, None)
+    )
+
+
+def with_hashes(lock: Lock, hashes: PipHashes) -> Lock:
+    """Return the lock with the hashes that an index gave for its lines."""
+    return msgspec.structs.replace(lock, hashes=hashes, digest=_digest(lock.stack, lock.pip, hashes))
+
+
+def hashed_lines(lock: Lock) -> tuple[HashedLines, ...]:
+    """Return what replaces which lines where the lock is applied."""
+    if lock.hashes is None:
+        return ()
+    python, arch = lock.hashes.python, lock.hashes.arch
+    pairs = ((lock.pip.system, lock.hashes.system), (lock.pip.wheels, lock.hashes.wheels))
+    return tuple(HashedLines(lines=lines, hashed=hashed, python=python, arch=arch) for lines, hashed in pairs)
 
 
 def read_lock(raw: bytes, path: str) -> Lock:
@@ -49,7 +66,7 @@ def read_lock(raw: bytes, path: str) -> Lock:
             path=f"{path}:{where.rstrip('`') or '$'}",
             hint="make it again",
         ) from error
-    if lock.digest != _digest(lock.stack, lock.pip):
+    if lock.digest != _digest(lock.stack, lock.pip, lock.hashes):
         raise BadInputError(
             "GS-342",
             "the lock was changed after it was made: its digest does not fit",
@@ -71,5 +88,6 @@ def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
     return tuple(requirements)
 
 
-def _digest(stack: Stack, pip: PipRequirements) -> str:
-    return hashlib.sha256(msgspec.json.encode([stack, pip], order="deterministic")).hexdigest()
+def _digest(stack: Stack, pip: PipRequirements, hashes: PipHashes | None) -> str:
+    said = [stack, pip] if hashes is None else [stack, pip, hashes]
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()

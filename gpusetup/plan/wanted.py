@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.errors import PreflightError
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages.base import all_sources
@@ -161,7 +162,30 @@ def _requirements(context: Context, stack: Stack, matrix: Matrix, wheels: tuple[
         return ()
     if context.settings.python_adopt:
         return adopted_requirements(context.facts, context.settings, stack)
-    return python_requirements(stack, matrix.cuda, matrix.nccl, wheels=wheels)
+    lines = python_requirements(stack, matrix.cuda, matrix.nccl, wheels=wheels)
+    return _hashed(context, lines) if context.settings.hashed else lines
+
+
+def _hashed(context: Context, lines: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the complete lines that a lock with hashes has for these; without them nothing may be installed."""
+    found = next((item for item in context.settings.hashed if item.lines == lines), None)
+    if found is None:
+        raise PreflightError(
+            "GS-347",
+            "the lock has hashes for other Python packages than this host needs: " + ", ".join(lines),
+            note="it has them for CUDA libraries that are all packages, and for ones that are all wheels",
+            hint="use a lock without hashes, or gpusetup_cuda_from=wheels",
+        )
+    path = context.settings.python_interpreter or "/usr/bin/python3"
+    there = next((python.version for python in context.facts.pythons if python.path == path), "")
+    if context.facts.arch != found.arch or (there and there.split(".")[:2] != found.python.split(".")):
+        raise PreflightError(
+            "GS-348",
+            f"the lock has hashes for Python {found.python} on {found.arch}; this host has {there or 'another one'} "
+            f"on {context.facts.arch}",
+            hint="make a lock for it: gpusetup lock … --hashes 'python==X.Y', or name another interpreter",
+        )
+    return found.hashed
 
 
 def _python_packages(context: Context, family: Family) -> tuple[Package, ...]:

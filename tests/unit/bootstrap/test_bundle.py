@@ -65,13 +65,13 @@ def _wheel(folder: Path, name: str, *requires: str) -> Path:
     return path
 
 
-def test_markers_are_those_of_the_target(tmp_path: Path) -> None:
+def test_markers_are_those_of_thetarget_environment(tmp_path: Path) -> None:
     own = _wheel(
         tmp_path, "own", "old ; python_version < '3.11'", "new ; python_version >= '3.11'", "tests ; extra == 'dev'"
     )
     found = {wheels._name(path): path for path in (own, _wheel(tmp_path, "new", "deep>=2"))}
-    assert set(wheels._reachable(found, own, wheels._target("3.10", "x86_64"))) == {"own", "old"}
-    assert wheels._reachable(found, own, wheels._target("3.12", "x86_64")) == {
+    assert set(wheels._reachable(found, own, wheels.target_environment("3.10", "x86_64"))) == {"own", "old"}
+    assert wheels._reachable(found, own, wheels.target_environment("3.12", "x86_64")) == {
         "own": "gpusetup",
         "new": "new",
         "deep": "deep>=2",

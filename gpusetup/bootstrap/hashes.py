@@ -1,0 +1,108 @@
+"""Ask the package index what a requirements file needs in all, with the SHA-256 of each wheel, for another Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from gpusetup.bootstrap.wheels import target_environment, target_tags
+from gpusetup.drive.runner import run
+from gpusetup.errors import BadInputError, UnreachableError
+from gpusetup.model.lock import PipHashes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpusetup.model.lock import PipRequirements
+
+__all__ = ["complete", "hashes_of"]
+
+_DEADLINE = 1800.0
+_ROUNDS = 8
+
+
+def hashes_of(pip: PipRequirements, *, python: str, arch: str) -> PipHashes:
+    """Return the complete lines for both sets."""
+    system = _complete(pip.system, python, arch)
+    wheels = system if pip.wheels == pip.system else _complete(pip.wheels, python, arch)
+    return PipHashes(python=python, arch=arch, system=system, wheels=wheels)
+
+
+def _complete(lines: tuple[str, ...], python: str, arch: str) -> tuple[str, ...]:
+    """Ask until nothing is missing: pip judges markers by the Python that runs it, not by the one it is asked for."""
+    options = [line for line in lines if line.startswith("-")]
+    pins = [line for line in lines if not line.startswith("-")]
+    environment = target_environment(python, arch)
+    missing: list[str] = []
+    for _ in range(_ROUNDS if pins else 0):
+        report = _report([*options, *pins, *missing], python, arch)
+        found, lacking = complete(pins, report, environment)
+        if not lacking:
+            return (*options, *found)
+        missing += lacking
+    if not pins:
+        return ()
+    raise UnreachableError("GS-771", f"what {', '.join(pins)} needs cannot be completed", note=", ".join(missing))
+
+
+def complete(
+    pins: Iterable[str], report: list[dict[str, Any]], environment: dict[str, str]
+) -> tuple[list[str], list[str]]:
+    """Return the lines that are reached from the pins, with hashes, and the requirements that the report lacks."""
+    known = {canonicalize_name(item["metadata"]["name"]): item for item in report}
+    waiting = [Requirement(pin) for pin in pins]
+    seen: set[tuple[str, str]] = set()
+    lines: dict[str, str] = {}
+    lacking: list[str] = []
+    while waiting:
+        wanted = waiting.pop()
+        name = canonicalize_name(wanted.name)
+        item = known.get(name)
+        if item is None:
+            lacking.append(f"{wanted.name}{wanted.specifier}")
+            continue
+        lines[name] = _line(item)
+        for extra in {"", *wanted.extras} - {chosen for other, chosen in seen if other == name}:
+            seen.add((name, extra))
+            for text in item["metadata"].get("requires_dist") or ():
+                needed = Requirement(text)
+                if needed.marker is None or needed.marker.evaluate({**environment, "extra": extra}):
+                    waiting.append(needed)
+    return [lines[name] for name in sorted(lines)], lacking
+
+
+def _line(item: dict[str, Any]) -> str:
+    name, version = item["metadata"]["name"], item["metadata"]["version"]
+    digest = (item["download_info"].get("archive_info") or {}).get("hashes", {}).get("sha256")
+    if not digest:
+        raise BadInputError(
+            "GS-772", f"the index gives no SHA-256 for {name} {version}",
+            hint="take an index that does, as PyPI and its mirrors do; or make the lock without --hashes",
+        )  # fmt: skip
+    return f"{name}=={version} --hash=sha256:{digest}"
+
+
+def _report(lines: list[str], python: str, arch: str) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        wanted, answer = Path(folder) / "requirements.txt", Path(folder) / "report.json"
+        wanted.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        argv = [
+            sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report",
+            str(answer), "--target", str(Path(folder) / "nowhere"), *target_tags(python, arch), "-r", str(wanted),
+        ]  # fmt: skip
+        done = run(argv, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}, deadline=_DEADLINE)
+        if not done.ok:
+            last = [line for line in done.err.splitlines() if line.strip() and not line.startswith("WARNING")][-6:]
+            raise UnreachableError(
+                "GS-770", "the package index does not say what the Python packages need", context="\n  ".join(last),
+                hint="this step needs a Python package index; a mirror is set as for pip: PIP_INDEX_URL",
+            )  # fmt: skip
+        found: list[dict[str, Any]] = msgspec.json.decode(answer.read_bytes())["install"]
+    return found
