@@ -65,7 +65,7 @@ def _wheel(folder: Path, name: str, *requires: str) -> Path:
     return path
 
 
-def test_markers_are_those_of_thetarget_environment(tmp_path: Path) -> None:
+def test_markers_are_those_of_the_target(tmp_path: Path) -> None:
     own = _wheel(
         tmp_path, "own", "old ; python_version < '3.11'", "new ; python_version >= '3.11'", "tests ; extra == 'dev'"
     )
