@@ -13,7 +13,7 @@ import sys
 import time
 
 from tests.lab import machine
-from tests.lab.bootstrapping import FINAL, first_boot, serve_bundle, status, user_data
+from tests.lab.bootstrapping import FINAL, WISH, first_boot, serve_bundle, status, user_data
 from tests.lab.host import Host, HostSpec
 from tests.lab.plays import packages
 from tests.lab.repository import build
@@ -37,7 +37,7 @@ def main() -> int:
     first = Host.create(made[0])
     try:
         before = packages(first)
-        whole, reboot = bootstrapped(first, real, repositories)
+        whole, reboot, parts = bootstrapped(first, real, repositories)
         wanted = {name: version for name, version in packages(first).items() if before.get(name) != version}
         sources = first.ssh(
             "sh", "-c", "tar -C / -c etc/apt usr/share/keyrings usr/local/share 2>/dev/null | base64"
@@ -50,29 +50,33 @@ def main() -> int:
     finally:
         second.destroy()
     ratio = (whole - reboot) / bare
+    print("bootstrap: " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts.items()))
     print(f"{len(wanted)} packages: apt-get {bare:.1f} s; bootstrap {whole:.1f} s, reboot {reboot:.1f} s of them")
     more = whole - reboot - bare
     print(f"bootstrap without reboot / apt-get: {ratio:.2f}, {more:.1f} s more (bound with real packages: {RATIO})")
     return int(real and ratio > RATIO)
 
 
-def bootstrapped(host: Host, real: bool, repositories: build.Repositories) -> tuple[float, float]:
-    """Return seconds from power-on to done, and from the decision to reboot to the state after it."""
-    text = user_data(serve_bundle(), repositories, *(["--set", "gpusetup_source=distro"] if real else []))
-    began = time.monotonic()
+def bootstrapped(host: Host, real: bool, repositories: build.Repositories) -> tuple[float, float, dict[str, float]]:
+    """Return seconds from power-on to done, from the decision to reboot to the state after it, and in each state."""
+    distro = {"wish": ("driver==535.*", *WISH[1:])} if real else {}  # what Debian 12 has
+    text = user_data(serve_bundle(), repositories, *(["--set", "gpusetup_source=distro"] if real else []), **distro)
+    began = last = time.monotonic()
     first_boot(host, text)
-    seen: dict[str, float] = {}
-    while (now := status(host)["state"]) not in FINAL:
-        if now == "rebooting":
-            seen.setdefault("down", time.monotonic())
-        elif "down" in seen:
-            seen.setdefault("up", time.monotonic())
+    parts: dict[str, float] = {}
+    reboot, state, seen = 0.0, "booting", "booting"
+    while state not in FINAL:
         time.sleep(0.1)
-    whole = time.monotonic() - began
-    if now != "done":
+        state, now = status(host)["state"], time.monotonic()
+        name = {"none": "booting"}.get(seen, seen) + (" after the reboot" if reboot else "")
+        parts[name] = parts.get(name, 0.0) + now - last
+        if seen == "rebooting":
+            reboot += now - last
+        seen, last = state, now
+    if state != "done":
         raise RuntimeError(json.dumps(status(host)))
     host.wait()
-    return whole, seen.get("up", 0.0) - seen.get("down", 0.0)
+    return last - began, reboot, {name: seconds for name, seconds in parts.items() if seconds >= 0.2}
 
 
 def installed(host: Host, sources: str, wanted: dict[str, str]) -> float:

@@ -77,7 +77,17 @@ def _sources() -> str:
     return seen.hexdigest()
 
 
-def user_data(served: Served, repositories: Repositories, *words: str, source: str = "", simulated: bool = True) -> str:
+WISH = ("driver==580.*", "--gpu", "t4", "--os", "debian12")
+
+
+def user_data(
+    served: Served,
+    repositories: Repositories,
+    *words: str,
+    source: str = "",
+    simulated: bool = True,
+    wish: tuple[str, ...] = WISH,
+) -> str:
     """User-data for a Debian 12 machine with a T4, its stack from the stand-in repositories."""
     variables = {
         "gpusetup_source": repositories.base,
@@ -87,7 +97,7 @@ def user_data(served: Served, repositories: Repositories, *words: str, source: s
     if simulated:
         variables["gpusetup_simulated_root"] = SIMULATED_ROOT
     settings = [word for name, value in variables.items() for word in ("--set", f"{name}={value}")]
-    wish = [] if "--lock-url" in words else ["driver==580.*", "--gpu", "t4", "--os", "debian12"]
+    wish = () if "--lock-url" in words else wish
     argv = [
         sys.executable, "-m", "gpusetup", "cloud-init", *wish, "--source", source or served.url,
         "--manifest", str(served.manifest), *settings, *words,
