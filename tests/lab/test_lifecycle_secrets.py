@@ -1,0 +1,126 @@
+"""Planted secrets: a vault, its password, a sudo password and a proxy's password are nowhere but where they were put."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab.applying import Answer, gpusetup
+from tests.lab.lifecycle import stand_ins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+SUDO, VAULT, PROXY, TOKEN = "lab-password", "Vault-7f3c9d", "Pr0xy-51ab2e", "Token-c0ffee99"
+ON_THE_HOST = (
+    "/etc",
+    "/var/lib",
+    "/var/log",
+    "/var/cache",
+    "/var/tmp",
+    "/var/backups",
+    "/root",
+    "/home",
+    "/tmp",
+    "/opt",
+    "/run",
+)
+
+
+@contextmanager
+def listening() -> Iterator[set[bytes]]:
+    """Collect every argument list of this machine, hosts of the lab included, for as long as the block runs."""
+    seen: set[bytes] = set()
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.03):
+            for place in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):  # it has ended
+                    seen.add(place.read_bytes())
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def vaulted(folder: Path) -> None:
+    """Write the vault beside the inventory: the proxy with its password, and a value of the site's own."""
+    vault = folder / "group_vars" / "all" / "vault.yml"
+    vault.parent.mkdir(parents=True)
+    vault.write_text(f"gpusetup_proxy: http://user:{PROXY}@10.77.0.1:9\nsite_token: {TOKEN}\n")
+    key = folder / "key"
+    key.write_text(VAULT + "\n")
+    argv = [sys.executable, "-m", "ansible", "vault", "encrypt", "--vault-password-file", str(key), str(vault)]
+    subprocess.run(argv, check=True, capture_output=True)
+    key.unlink()
+
+
+def holding(secret: str, *places: Path) -> list[str]:
+    """The files below some places that hold a secret."""
+    found = subprocess.run(
+        ["grep", "-rlaF", "--devices=skip", "-e", secret, *places], capture_output=True, text=True, check=False
+    )
+    return found.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_no_secret_is_in_arguments_logs_reports_facts_or_files(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    inventory = lab_inventory(
+        [host],
+        stand_ins(lab_repositories, ansible_user="ops", gpusetup_driver="580.*", gpusetup_no_proxy='["10.77.0.1"]'),
+    )
+    vaulted(tmp_path)
+    asked = ("-K", "--ask-vault-pass", "--format", "json")
+    answers: list[Answer] = []
+
+    def run(*words: str | Path) -> Answer:
+        answer = gpusetup(tmp_path, *words, *asked, stdin=f"{SUDO}\n{VAULT}\n")
+        answers.append(answer)
+        return answer
+
+    with listening() as heard:
+        assert run("facts", inventory, "--out", tmp_path / "facts.json").code == 0
+        assert run("plan", inventory, "--out", tmp_path / "plan.json").code == 0
+        done = run("apply", inventory)
+        assert done.code == 0, done.out + done.err
+        assert run("drift", inventory).code == 0
+        assert run("verify", inventory, "--level", "quick", "--out", tmp_path / "verify.json").code in {0, 8}
+        host.break_packages("nvidia-utils-570", "fail")
+        failed = run("apply", inventory, "-w", "driver==570.*")
+        assert failed.code == 7, failed.out + failed.err
+    vault = tmp_path / "group_vars" / "all" / "vault.yml"
+    assert vault.read_text().startswith("$ANSIBLE_VAULT")
+
+    assert any(b"ansible" in line for line in heard), "somebody listened"
+    journal = host.ssh("journalctl", "--no-pager", "-o", "cat").stdout
+    said = journal + "".join(answer.out + answer.err for answer in answers)
+    for secret in (SUDO, VAULT, PROXY, TOKEN):
+        assert not [line for line in heard if secret.encode() in line], f"{secret} is in an argument list"
+        assert secret not in said, f"{secret} was said"
+        kept = holding(secret, tmp_path, *(host.path(place) for place in ON_THE_HOST))
+        assert not kept, f"{secret} is kept in {kept}"
+    private = [
+        path for path in host.path("/var/lib/gpusetup").rglob("*") if path.is_file() and path.stat().st_mode & 0o077
+    ]
+    assert host.path("/var/lib/gpusetup").stat().st_mode & 0o077 == 0, "root alone reads the record"
+    assert not [path for path in private if path.name.endswith(".json")], private
