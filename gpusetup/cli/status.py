@@ -94,7 +94,7 @@ def _read(path: str) -> Status:
         raise BadInputError("GS-762", f"the status cannot be read: {error}", path=path) from error
     if status.state == "sealed" and status.boot != _boot_id():
         # What the image was sealed with: this copy of it has yet to begin.
-        return replace(status, state="preparing", doing="waiting for cloud-init to start the service", next="")
+        return replace(status, state="preparing", step=1, doing="waiting for cloud-init to start the service", next="")
     return status
 
 

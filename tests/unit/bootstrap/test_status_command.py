@@ -7,17 +7,17 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin
-from gpusetup.model.status import Problem
+from gpusetup.model.status import Problem, Recheck
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gpusetup.model.status import Status
 
 NOW = Moment("2026-01-01T00:00:00Z", "b")
@@ -26,6 +26,18 @@ DONE = advance(RUNNING, Outcome("ok", verified="pass"), Limits(), NOW)
 REBOOTING = advance(RUNNING, Outcome("reboot", reasons=("nouveau is loaded",)), Limits(), NOW)
 FAILED = advance(
     RUNNING, Outcome("problem", Problem(reference="GS-1", message="no room", hint="make room", exit=5)), Limits(), NOW
+)
+
+
+PENDING = advance(RUNNING, Outcome("reboot", reasons=("another driver is loaded",)), Limits(asks=True), NOW)
+HERE = Moment("2026-01-01T00:00:00Z", Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+SEALING = advance(
+    advance(begin(None, HERE), Outcome("ok"), Limits(image=True), HERE), Outcome("ok"), Limits(image=True), HERE
+)
+SEALED = advance(SEALING, Outcome("ok"), Limits(image=True), HERE)
+COPY = replace(SEALED, boot="the boot that sealed it")
+DRIFTED = replace(
+    DONE, recheck=Recheck(time="t", state="drifted", differences=("nvidia-smi: was 580, is absent",), mend="mend")
 )
 
 
@@ -40,6 +52,10 @@ def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (RUNNING, 9, ["step 3 of 4", "next: reboot when needed"]),
         (REBOOTING, 9, ["rebooting: nouveau is loaded", "reboot at 2026-01-01T00:00:00Z: nouveau is loaded"]),
         (DONE, 0, ["done since", "verification: pass"]),
+        (PENDING, 9, ["pending-reboot since", "a reboot is needed: another driver is loaded"]),
+        (SEALED, 0, ["sealed since", "the image is ready", "next: switch this machine off"]),
+        (COPY, 9, ["step 1 of 4: waiting for cloud-init to start the service"]),
+        (DRIFTED, 0, ["looked again at t: drifted", "nvidia-smi: was 580, is absent", "mend"]),
         (
             FAILED,
             5,

@@ -1,0 +1,13 @@
+"""The machine's own list of authorities counts, wherever its distribution keeps it."""
+
+from pathlib import Path
+
+from gpusetup.bootstrap.trust import authorities
+
+
+def test_the_machines_list_or_that_of_requests(tmp_path: Path) -> None:
+    assert authorities(tmp_path) is True
+    kept = tmp_path / "etc/pki/tls/certs/ca-bundle.crt"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    assert authorities(tmp_path) == str(kept)
