@@ -364,3 +364,17 @@ def test_a_driver_of_ours_stays_held_when_something_else_is_asked_too(planner, h
 
     foreign = planned(planner, msgspec.structs.replace(applied, state=None), more, nvidia_ubuntu)
     assert "gpu_driver_packages" not in foreign.variables, "somebody else's is left alone"
+
+
+def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, host, debian12_archive):
+    facts = host("debian12-t4-open", driver=None)
+    suites = {suite for source in facts.packages.sources for suite in source.suites}
+    assert "bookworm-backports" not in suites, "only what the host uses already is switched on"
+    plan = planned(planner, facts, DISTRO, debian12_archive)
+    assert "bookworm-backports" not in {source["like_suite"] for source in plan.variables["gpu_repo_sources"]}
+    own = next(source for source in facts.packages.sources if "bookworm" in source.suites)
+    more = msgspec.structs.replace(own, suites=("bookworm-backports",), components=("main",))
+    packages = msgspec.structs.replace(facts.packages, sources=(*facts.packages.sources, more))
+    plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
+    (entry,) = [item for item in plan.variables["gpu_repo_sources"] if item["like_suite"] == "bookworm-backports"]
+    assert {"contrib", "non-free"} <= set(entry["components"])
