@@ -49,7 +49,8 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
     """Print a failure for people on standard error, and for programs on standard output when they asked for JSON."""
     if output_format == "json":
         sys.stdout.write(json_text(error.to_document()))
-        return
+        if sys.stdout.isatty():
+            return  # whoever sends the document into a file would see nothing otherwise
     lines = [f"error: {error.message} [{error.reference}]"]
     if error.path:
         lines.append(f"  at: {error.path}")
