@@ -188,7 +188,7 @@ class Draining:
         troubles = self._each(well, self._undrain)
         notes = {name: f"{self.scheduler.name}: {drained.why}" for name, drained in self.taken.items() if drained.why}
         for name in ours:
-            trouble = troubles.get(name) if name in well else f"it is {outcomes[name].state}"
+            trouble = troubles.get(name) if name in well else outcomes[name].state
             if trouble:
                 notes[name] = f"it stays drained: {trouble}; give it back: {self.scheduler.by_hand(self.node(name))}"
         return {

@@ -40,7 +40,7 @@ def page(rows: list[Row]) -> str:
         "# Faults that were tried",
         "",
         "Written by `./dev test faults`; do not edit. Every row ran `gpusetup apply` for one driver on a throw-away host of its own",
-        "(Debian 12 in a container, real SSH, apt, dpkg and DKMS; stand-in packages, a simulated T4), then, with the fault gone,",
+        "(Debian 12 in a container, 13 where a newer kernel is the fault; real SSH, apt, dpkg and DKMS; stand-in packages, a simulated T4), then, with the fault gone,",
         "the same command again. The rows of the killed controller share one host and follow one another. A row is the last run of its",
         "fault; faults can be run one by one.",
         "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -138,6 +139,7 @@ class Lab:
 
     def close(self) -> None:
         self.host.destroy()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def said(answer: Answer) -> str:
