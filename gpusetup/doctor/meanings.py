@@ -101,6 +101,8 @@ def _status(groups: Groups) -> str:
 
 
 def _nvml(groups: Groups) -> str:
+    if number := groups.get("nvml_number"):
+        return _by_number("NVML").get(int(number), "nvml-error")
     told = groups["nvml"].rstrip(" .")
     if told in _by_name():
         return _by_name()[told]
@@ -132,6 +134,7 @@ _TABLES: tuple[tuple[str, str, Callable[[Groups], str]], ...] = (
     ("cuda-error", "status", _status),
     ("cuda-error", "status_number", _status),
     ("nvml-error", "nvml", _nvml),
+    ("nvml-error", "nvml_number", _nvml),
     ("xid-other", "xid", _xid),
     ("sxid-unknown", "sxid", _sxid),
 )
