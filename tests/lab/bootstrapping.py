@@ -26,7 +26,7 @@ FOLDER = "bootstrap-bundle"
 KEPT = 6 * 3600
 """Seconds without use after which a bundle of an earlier state of the checkout goes."""
 STATUS = "/var/lib/gpusetup/status.json"
-FINAL = {"done", "nothing-to-do", "failed"}
+FINAL = {"done", "sealed", "nothing-to-do", "pending-reboot", "failed"}
 UNIT = "gpusetup-bootstrap.service"
 
 # What the lab's own ways in need to survive a first boot under cloud-init.
