@@ -63,7 +63,6 @@ def test_no_space(lab_hosts, lab_inventory, wishes, tmp_path):
     assert packages(host) == before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "where", "code"), [("503", "all", 6), ("404", "all", 6), ("wrong-key", "index", 5)])
 def test_a_mirror_that_is_down_or_lies(
     lab_hosts, lab_inventory, lab_repositories, wishes, tmp_path, fault, where, code
