@@ -74,17 +74,21 @@ class Effects:
 
         An image keeps what starts the service in the first boot of its copies.
         """
-        self._systemctl("disable", UNIT)
+        if not UNIT_FILE.exists():
+            return  # it had come to its end before; what people made of its units since is theirs
         if status.state == "sealed":
+            self._systemctl("disable", UNIT)
             return
-        PER_BOOT.unlink(missing_ok=True)
-        if status.state != "failed":
-            UNIT_FILE.unlink(missing_ok=True)
+        if status.state != "failed" and self.config.recheck:
             for unit, text in units(self.config).items():
                 write_whole(UNITS / unit, text.encode())
             self._systemctl("daemon-reload")
-            if self.config.recheck:
-                self._systemctl("enable", "--now", TIMER)
+            self._systemctl("enable", "--now", TIMER)
+        PER_BOOT.unlink(missing_ok=True)
+        self._systemctl("disable", UNIT)
+        if status.state != "failed":
+            UNIT_FILE.unlink(missing_ok=True)
+            self._systemctl("daemon-reload")
 
     def _wait(self, status: Status) -> Outcome:
         if self.config.splay and not status.reboots and not status.attempts:
