@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--bundle", metavar="FILE", help="also write what somebody needs to help: a tar.gz without secrets"
     )
-    group.add_argument("--watch", action="store_true", help="follow the kernel log and the GPUs until stopped")
+    group.add_argument(
+        "--watch", action="store_true", help="follow the kernel log and the GPUs until stopped; a line per finding"
+    )
     options.add_output(parser)
 
 
@@ -53,8 +55,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         name
         for name, given in (
             ("a message", asked),
-            ("--text", arguments.text),
-            ("--root", arguments.root),
+            ("--text", arguments.text is not None),
+            ("--root", arguments.root is not None),
             ("an inventory", inventory),
             ("--watch", arguments.watch),
         )
@@ -69,10 +71,14 @@ def run(arguments: argparse.Namespace) -> Exit:
             path="--bundle",
             hint="leave one of them out",
         )
-    if asked or arguments.text:
+    if arguments.watch and arguments.out:
+        raise BadInputError(
+            "GS-604", "--watch tells findings as they come; it does not go with --out", hint="send its output to a file"
+        )
+    if asked or arguments.text is not None:
         return _message(arguments, asked)
     if arguments.watch:
-        return _watch()
+        return _watch(as_json=arguments.format == "json")
     return _machines(arguments, inventory)
 
 
@@ -81,6 +87,8 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
     given = arguments.inventory
     if given is None:
         return "", None
+    if not given.strip():
+        raise BadInputError("GS-602", "the message is empty", hint="without a message it looks at this machine")
     words = " ".join([given, *arguments.ansible_arguments])
     if Path(given).exists() or given.endswith(","):
         return "", given
@@ -203,7 +211,7 @@ def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> N
         print("NVIDIA's own report is not in it: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)
 
 
-def _watch() -> Exit:
+def _watch(*, as_json: bool) -> Exit:
     import time
 
     from gpusetup.doctor.diagnose import diagnose
@@ -211,7 +219,10 @@ def _watch() -> Exit:
     from gpusetup.doctor.watch import kernel_messages, watch
 
     def say(finding: Finding) -> None:
-        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {one_line(finding)}", flush=True)
+        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        print(
+            output.json_line({"time": now, "finding": finding}) if as_json else f"{now} {one_line(finding)}", flush=True
+        )
 
     def health() -> Finding | None:
         return diagnose(_look()).cause

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gpusetup.errors import GpuSetupError
 
-__all__ = ["csv_text", "json_text", "markdown_table", "print_error", "table", "warn", "write_answer"]
+__all__ = ["csv_text", "json_line", "json_text", "markdown_table", "print_error", "table", "warn", "write_answer"]
 
 
 def json_text(document: object) -> str:
@@ -22,13 +22,19 @@ def json_text(document: object) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
+def json_line(document: object) -> str:
+    """Return a JSON document on one line, without the line's end."""
+    import msgspec
+
+    return msgspec.json.encode(document).decode()
+
+
 def write_answer(text: str, out: str | None) -> None:
     """Write the answer to standard output, or to the file that was asked for."""
     if not text.endswith("\n"):
         text += "\n"
     if out is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        _print(text)
         return
     from pathlib import Path
 
@@ -37,6 +43,25 @@ def write_answer(text: str, out: str | None) -> None:
     except OSError as error:
         raise BadInputError(
             "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="name another file with --out"
+        ) from error
+
+
+def _print(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        import os
+
+        # What is still in the buffer would fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise BadInputError(
+            "GS-103",
+            f"cannot write the answer: {error.strerror}",
+            path="standard output",
+            hint="name a file with --out",
         ) from error
 
 

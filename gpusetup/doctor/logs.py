@@ -40,10 +40,23 @@ def read_pieces(stream: BinaryIO) -> Iterator[bytes]:
     if head.startswith(_GZIP):
         stream = cast("BinaryIO", gzip.GzipFile(fileobj=_Rejoined(head, stream)))
         head = _unpacked(stream)
-    decoder = codecs.getincrementaldecoder("utf-16")("replace") if head.startswith(_TWO_BYTES) else None
+    encoding = _two_bytes(head)
+    decoder = codecs.getincrementaldecoder(encoding)("replace") if encoding else None
     while head:
         yield decoder.decode(head).encode("utf-8", "replace") if decoder else head
         head = _unpacked(stream)
+
+
+def _two_bytes(head: bytes) -> str | None:
+    """Return the two-byte form that a log is in: by its mark, else by its zeros (a log that was cut has no mark)."""
+    if head.startswith(_TWO_BYTES):
+        return "utf-16"
+    even, odd = head[:4096:2], head[1:4096:2]
+    if odd.count(0) > 0.8 * len(odd) and even.count(0) < 0.2 * len(even):
+        return "utf-16-le"
+    if even.count(0) > 0.8 * len(even) and odd.count(0) < 0.2 * len(odd):
+        return "utf-16-be"
+    return None
 
 
 def _unpacked(stream: BinaryIO) -> bytes:

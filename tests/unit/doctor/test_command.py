@@ -1,0 +1,146 @@
+"""The command as people meet it: odd logs, odd places to write to, and nothing secret in what it hands out."""
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gpusetup.cli.main import main
+
+HOSTS = Path(__file__).resolve().parents[2] / "hosts"
+HEALTHY = HOSTS / "ubuntu24.04-h200-keep" / "root"
+XID = "quiet\nNVRM: Xid (PCI:0000:41:00): 79, pid=1, GPU has fallen off the bus.\n"
+
+
+def command(*arguments, **options):
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("env", dict(os.environ))
+    return subprocess.run(
+        [sys.executable, "-m", "gpusetup", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        XID.encode(),
+        gzip.compress(XID.encode()),
+        XID.encode("utf-16"),
+        XID.encode("utf-16-le"),
+        XID.encode("utf-16-be"),
+        gzip.compress(XID.encode("utf-16")),
+        b"\xef\xbb\xbf" + XID.encode(),
+        XID.replace("\n", "\r\n").encode(),
+        bytes(range(256)) * 40 + b"\n" + XID.encode(),
+    ],
+    ids=["plain", "gzip", "utf-16", "utf-16-le", "utf-16-be", "gzip of utf-16", "mark", "crlf", "binary"],
+)
+def test_a_log_is_read_in_whatever_form_it_comes(raw, tmp_path, capsys):
+    path = tmp_path / "log"
+    path.write_bytes(raw)
+    assert main(["doctor", "--format", "json", "--text", str(path)]) == 8
+    found = json.loads(capsys.readouterr().out)["findings"][0]
+    assert (found["cause"], found["count"]) == ("gpu-fallen-off-bus", 1)
+
+
+def test_an_xid_behind_another_of_the_same_shape_is_found(tmp_path, capsys):
+    path = tmp_path / "log"
+    line = "NVRM: Xid (PCI:0000:41:00): {}, pid=1, name=python3\n"
+    path.write_text(line.format(31) * 30 + "quiet\n" * 30 + line.format(79))
+    assert main(["doctor", "--format", "json", "--text", str(path)]) == 8
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert {found["cause"]: found["line"] for found in findings} == {"gpu-fallen-off-bus": 61, "xid-31": 1}
+
+
+@pytest.mark.parametrize("cut", [30, 60])
+def test_a_compressed_log_that_is_cut_is_refused_as_that(tmp_path, capsys, cut):
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(os.urandom(200))[:cut])
+    assert main(["doctor", "--text", str(path)]) == 3
+    assert "GS-602" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["doctor", ""], "the message is empty"),
+        (["doctor", "--text", ""], "cannot read"),
+        (["doctor", "--text", "/"], "Is a directory"),
+        (["doctor", "--watch", "--out", "x"], "--watch"),
+        (["doctor", "--watch", "Xid 79"], "--watch"),
+        (["doctor", "--root", "/nowhere"], "no such folder"),
+        (["doctor", "--root", str(HEALTHY), "--bundle", "/nowhere/b"], "cannot write the bundle"),
+        (["doctor", "--root", str(HEALTHY), "--bundle", "/dev/full"], "No space left"),
+        (["doctor", "Xid 79", "--out", "/dev/full"], "No space left"),
+    ],
+)
+def test_what_cannot_be_done_is_said(arguments, words, capsys):
+    assert main(arguments) == 3
+    told = capsys.readouterr().err
+    assert words in told
+    assert "GS-" in told
+
+
+def test_a_full_disk_behind_standard_output_is_no_bug():
+    with open("/dev/full", "w") as full:
+        done = command("doctor", "Xid 79", stdout=full)
+    assert done.returncode == 3
+    assert "cannot write the answer: No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_failure():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = command("doctor", "Xid 79", stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_secret_gets_into_the_bundle(tmp_path, capsys):
+    root = tmp_path / "root"
+    shutil.copytree(HEALTHY, root, symlinks=True)
+    secrets = {
+        "var/log/dmesg": "login: password=planted-one-1\nhttp://u:planted-two-2@proxy/\n",
+        "etc/docker/daemon.json": '{"auths": {"token": "planted-three-3"}}',
+        "etc/environment": "HF_TOKEN=planted-four-4\nLD_LIBRARY_PATH=/opt/x\n",
+        "etc/modprobe.d/x.conf": "# api_key = planted-five-5\n",
+        "var/log/nvidia-installer.log": "-----BEGIN PRIVATE KEY-----\nplanted-six-6\n-----END PRIVATE KEY-----\n",
+        "var/lib/dkms/nvidia/580.159.04/build/make.log": "export AWS_SECRET_ACCESS_KEY=planted-seven-7\n",
+    }
+    for name, text in secrets.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    assert main(["doctor", "--root", str(root), "--bundle", str(tmp_path / "b.tar.gz")]) == 0
+    assert "planted" not in "".join(capsys.readouterr())
+    with tarfile.open(tmp_path / "b.tar.gz") as archive:
+        members = {name: archive.extractfile(name).read().decode() for name in archive.getnames()}
+    assert sum("(masked)" in text or "(private key)" in text for text in members.values()) >= 4
+    assert "LD_LIBRARY_PATH=/opt/x" in members["gpusetup-bundle/environment.txt"]
+    assert [name for name, text in members.items() if "planted" in text] == []
+
+
+def test_the_environments_own_frameworks_are_never_imported(tmp_path):
+    site = tmp_path / "venv/lib/python3.12/site-packages"
+    for name in ("torch", "tensorflow", "jax", "cupy", "numpy"):
+        (site / name).mkdir(parents=True)
+        (site / name / "__init__.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
+    (site / "torch-1.10.0+cu113.dist-info").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(site), "VIRTUAL_ENV": str(tmp_path / "venv")}
+    done = command("doctor", "--format", "json", env=environment)
+    assert done.returncode in {0, 8}, done.stderr
+    assert json.loads(done.stdout)["hosts"]["localhost"]["ruled"]
+    done = command("doctor", "--root", str(HEALTHY), env=environment)
+    assert done.returncode == 0
+    assert not (tmp_path / "imported").exists()
