@@ -378,3 +378,10 @@ def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, ho
     plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
     (entry,) = [item for item in plan.variables["gpu_repo_sources"] if item["like_suite"] == "bookworm-backports"]
     assert {"contrib", "non-free"} <= set(entry["components"])
+
+    written = msgspec.structs.replace(
+        more, file="/etc/apt/sources.list.d/gpusetup-bookworm-backports.sources", components=tuple(entry["components"])
+    )
+    packages = msgspec.structs.replace(packages, sources=(*packages.sources, written))
+    again = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
+    assert again.variables["gpu_repo_sources"] == plan.variables["gpu_repo_sources"], "ours are not switched off again"
