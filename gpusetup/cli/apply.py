@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
-from gpusetup.cli.draining import add_draining
 from gpusetup.cli.wishes import add_wishes
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
@@ -60,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_batches(parser).add_argument(
         "--resume", action="store_true", help="go on with the last rollout that stopped: its batches, the hosts it left"
     )
-    add_draining(parser)
+    options.add_draining(parser)
     options.add_output(parser)
 
 

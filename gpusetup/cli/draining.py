@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.cli.rollout import phase
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.progress import watch
@@ -25,36 +26,11 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import HostOutcome
 
-__all__ = ["Draining", "add_draining", "draining"]
+__all__ = ["Draining", "draining"]
 
 _AT_ONCE = 16
 _POLL_SECONDS = 15
 _MOVES = {"upgrade", "downgrade", "remove"}
-
-
-def add_draining(parser: argparse.ArgumentParser) -> None:
-    """Add how hosts are freed before they change."""
-    group = parser.add_argument_group("work on the hosts (waited for, never ended)")
-    group.add_argument(
-        "--drain",
-        metavar="HOW",
-        default="",
-        help="slurm, kubernetes, or a command with {node} in it: exit 0 done, 75 busy",
-    )
-    group.add_argument(
-        "--undrain", metavar="COMMAND", default="", help="with a command as --drain: what gives {node} back"
-    )
-    group.add_argument(
-        "--drain-via", metavar="WORDS", default="", help="what comes before the scheduler's commands: 'ssh head'"
-    )
-    group.add_argument(
-        "--drain-wait", metavar="MINUTES", type=float, default=60.0,
-        help="so long running jobs are waited for, then the host stays as it is (default: %(default)g)",
-    )  # fmt: skip
-    group.add_argument(
-        "--busy-wait", metavar="MINUTES", type=float, default=0.0,
-        help="so long programs on a GPU whose driver moves are waited for (default: %(default)g)",
-    )  # fmt: skip
 
 
 def draining(arguments: argparse.Namespace, rollout: Rollout) -> Draining:
@@ -116,7 +92,9 @@ class Draining:
         held: dict[str, HostOutcome] = {}
         if self.scheduler is not None:
             print(f"draining {len(changes)} node(s) by {self.scheduler.name}", file=sys.stderr)
-            for name, drained in self._each(changes, self._drain).items():
+            with phase(self.rollout, "drain"):
+                found = self._each(changes, self._drain)
+            for name, drained in found.items():
                 if isinstance(drained, GpuSetupError):
                     held[name] = _refused(changes[name], drained)
                 elif not drained.ok:
@@ -162,7 +140,7 @@ class Draining:
             self.rollout.session.run.path / "overlay-busy",
             {name: {"gpu_busy_retries": tries, "gpu_busy_delay": _POLL_SECONDS} for name in asked},
         )
-        with watch(sys.stderr, phase="busy") as observer:
+        with phase(self.rollout, "drain"), watch(sys.stderr, phase="busy") as observer:
             run = run_playbook(
                 self.rollout.session, "busy", deadline=self.busy_seconds + 300, overlay=overlay, observer=observer
             )

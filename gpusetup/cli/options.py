@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["add_inventory", "add_output", "add_request", "add_requirements"]
+__all__ = ["add_draining", "add_inventory", "add_output", "add_request", "add_requirements"]
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
@@ -66,3 +66,28 @@ def add_inventory(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--vault-password-file", metavar="FILE", help="file that holds the vault password")
     group.add_argument("--extra-vars", "-e", action="append", default=[], metavar="VARS", help="as in Ansible")
     group.add_argument("ansible_arguments", nargs="*", metavar="-- ARGS", help="anything else, handed to Ansible as is")
+
+
+def add_draining(parser: argparse.ArgumentParser) -> None:
+    """Add how hosts are freed before they change."""
+    group = parser.add_argument_group("work on the hosts (waited for, never ended)")
+    group.add_argument(
+        "--drain",
+        metavar="HOW",
+        default="",
+        help="slurm, kubernetes, or a command with {node} in it: exit 0 done, 75 busy",
+    )
+    group.add_argument(
+        "--undrain", metavar="COMMAND", default="", help="with a command as --drain: what gives {node} back"
+    )
+    group.add_argument(
+        "--drain-via", metavar="WORDS", default="", help="what comes before the scheduler's commands: 'ssh head'"
+    )
+    group.add_argument(
+        "--drain-wait", metavar="MINUTES", type=float, default=60.0,
+        help="so long running jobs are waited for, then the host stays as it is (default: %(default)g)",
+    )  # fmt: skip
+    group.add_argument(
+        "--busy-wait", metavar="MINUTES", type=float, default=0.0,
+        help="so long programs on a GPU whose driver moves are waited for (default: %(default)g)",
+    )  # fmt: skip

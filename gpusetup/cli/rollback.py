@@ -32,7 +32,6 @@ DEADLINE = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     from gpusetup.cli.apply import add_batches
-    from gpusetup.cli.draining import add_draining
 
     options.add_inventory(parser)
     group = parser.add_argument_group("rollback")
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--reboot", choices=("never", "when-needed", "schedule"), help="this machine: never by itself")
     parser.set_defaults(want=[])
     add_batches(parser)
-    add_draining(parser)
+    options.add_draining(parser)
     options.add_output(parser)
 
 
