@@ -131,7 +131,7 @@ def archive_sources(context: Context, codename: str, components: list[str]) -> t
         own = [source for source in sources if suite in source.suites]
         lacking = [item for item in components if not any(item in source.components for source in own)]
         if own and lacking:
-            entry = {"name": name, "kind": "apt", "like_suite": suite, "suites": [suite]}
+            entry = {"name": f"gpusetup-{suite}", "kind": "apt", "like_suite": suite, "suites": [suite]}
             entries.append({**entry, "components": lacking, "architectures": []})
     return tuple(entries)
 
