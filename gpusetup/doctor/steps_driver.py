@@ -103,7 +103,8 @@ def flavour(look: Look) -> Outcome:
             return cause("gpu-not-supported-by-driver", "the driver is older than this GPU", shown, pci_id=gpu.pci_id)
         if demands.last_branch is not None and branch > demands.last_branch:
             return cause("legacy-gpu-dropped", "the driver's branch gave this GPU up", shown, driver=version)
-    return fine(f"{version}, {kind or 'unknown'} modules: right for {_summary(look.facts.gpus) or 'it'}")
+    modules = f", {kind} modules" if kind else ""
+    return fine(f"{version}{modules}: right for {_summary(look.facts.gpus) or 'it'}")
 
 
 def module(look: Look) -> Outcome:

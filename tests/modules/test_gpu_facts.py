@@ -8,10 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpusetup.content import content_path
 from gpusetup.facts import probe
+from gpusetup.model.symptoms import Symptoms
 
 MODULE = content_path() / "roles/gpu_common/library/gpu_facts.py"
 UTILS = content_path() / "roles/gpu_common/module_utils"
@@ -64,6 +66,17 @@ def test_through_ansible(tmp_path, check):
     assert answer["facts"]["simulated"] is False
     assert answer["facts"]["interpreter"]["path"] == sys.executable
     assert "capture" not in answer
+
+
+def test_symptoms_through_ansible(tmp_path, monkeypatch):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "https://user:planted@host/")
+    monkeypatch.setenv("HF_TOKEN", "planted")
+    done, answer = ansible({"candidates": False, "symptoms": True}, tmp_path=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    symptoms = msgspec.convert(answer["symptoms"], Symptoms)
+    assert symptoms.live
+    assert symptoms.environment["LD_LIBRARY_PATH"] == "https://(masked)@host/"
+    assert "planted" not in done.stdout
 
 
 def test_a_simulated_host_through_ansible(tmp_path):

@@ -1,0 +1,94 @@
+"""What a diagnosis asks of a machine beside its facts: what is taken, what is left out, what never travels."""
+
+import json
+
+import msgspec
+import pytest
+
+from gpusetup.facts import probe
+from gpusetup.model.symptoms import Symptoms
+
+OS_RELEASE = 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian 12"\n'
+
+
+@pytest.fixture
+def symptoms(machine):
+    def look(environment=None):
+        host = machine.put("/etc/os-release", OS_RELEASE).host()
+        part = probe.load("symptoms")
+        surroundings = part.surroundings(host) if environment is None else environment
+        told = part.collect(host, probe.load().collect(host, None, False), surroundings)
+        # It travels as JSON, and the model takes every field of it.
+        return msgspec.convert(json.loads(json.dumps(told)), Symptoms)
+
+    return look
+
+
+def test_an_empty_machine_has_none(symptoms):
+    found = symptoms()
+    assert (found.kernel_log, found.builds, found.libraries, found.environments, found.devices) == (
+        None,
+        (),
+        {},
+        (),
+        {},
+    )
+    assert found.live is False
+
+
+def test_of_the_environment_only_what_is_asked_is_taken(machine, symptoms):
+    machine.put("/etc/environment", "export LD_LIBRARY_PATH='/a:/b'\nHF_TOKEN=planted\n# CUDA_VISIBLE_DEVICES=9\n")
+    machine.answer("environment", {"CUDA_VISIBLE_DEVICES": "0"})
+    assert symptoms().environment == {"LD_LIBRARY_PATH": "/a:/b", "CUDA_VISIBLE_DEVICES": "0"}
+
+
+def test_a_recording_keeps_of_the_environment_file_only_what_is_asked(machine):
+    machine.put("/etc/environment", "HF_TOKEN=planted\nVIRTUAL_ENV=/opt/venv\n").host()
+    recorder = probe.load().FolderRecorder(str(machine.root))
+    assert probe.load("symptoms").surroundings(recorder) == {"VIRTUAL_ENV": "/opt/venv"}
+    assert recorder.files["/etc/environment"] == b"VIRTUAL_ENV=/opt/venv\n"
+
+
+def test_secrets_stay_on_the_machine(machine, symptoms):
+    machine.put("/var/log/dmesg", "NVRM: loading\npassword=planted\nhttp://user:planted@host/\n")
+    machine.put("/etc/environment", "LD_LIBRARY_PATH=https://user:planted@host/\n")
+    machine.put("/var/lib/dkms/nvidia/580.1/source/dkms.conf", 'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="580.1"\n')
+    machine.put("/var/lib/dkms/nvidia/580.1/build/make.log", "token: planted\nx.c:1:1: error: no\n")
+    found = symptoms()
+    assert "NVRM: loading" in found.kernel_log
+    assert "x.c:1:1: error: no" in found.builds[0].text
+    assert "planted" not in str(found)
+
+
+def test_an_endless_kernel_log_keeps_what_speaks_of_gpus(machine, symptoms):
+    noise = "audit: type=1400 apparmor=ALLOWED\n" * 200_000
+    machine.put(
+        "/var/log/dmesg", "[ 1.0] Linux version 6\n" + noise + "[ 2.0] NVRM: Xid (PCI:0000:41:00): 79\n" + noise
+    )
+    log = symptoms().kernel_log
+    assert "Xid" in log
+    assert len(log) < 1000
+
+
+def test_only_the_messages_since_the_last_boot_count(machine, symptoms):
+    machine.put("/var/log/kern.log", "Linux version 5\nNVRM: old\nLinux version 6\nNVRM: new\n")
+    assert symptoms().kernel_log == "Linux version 6\nNVRM: new\n"
+
+
+def test_the_loaders_choices_follow_links_and_the_path(machine, symptoms):
+    machine.put("/usr/lib/x86_64-linux-gnu/libcuda.so.580.1").link(
+        "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "libcuda.so.580.1"
+    )
+    machine.put("/opt/compat/libcuda.so.535.1").link("/opt/path/libcuda.so.1", "../compat/libcuda.so.535.1")
+    files = symptoms({"LD_LIBRARY_PATH": "/nowhere:/opt/path/"}).libraries["libcuda.so.1"]
+    assert [(file.path, file.leads_to) for file in files] == [
+        ("/opt/path/libcuda.so.1", "/opt/compat/libcuda.so.535.1"),
+        ("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/x86_64-linux-gnu/libcuda.so.580.1"),
+    ]
+
+
+def test_device_files_with_who_may_open_them(machine, symptoms):
+    machine.put("/dev/nvidia0").put("/dev/nvidia-uvm").answer("device:/dev/nvidia0", {"open": False, "mode": "600"})
+    devices = symptoms().devices
+    assert (devices["/dev/nvidia0"].open, devices["/dev/nvidia0"].mode) == (False, "600")
+    assert devices["/dev/nvidia-uvm"].open is None
