@@ -154,7 +154,8 @@ def said(answer: Answer) -> str:
         failure = outcome.get("failure") or next(iter(outcome.get("refusals") or ()), None)
         if failure:
             reference = f" [{failure['reference']}]" if failure.get("reference") else ""
-            return " ".join(str(failure["message"]).split())[:160] + reference
+            why = f"{failure['message']}: {failure['note']}" if failure.get("note") else str(failure["message"])
+            return " ".join(why.split())[:240] + reference
         return str(outcome["state"]) + (f": {'; '.join(outcome['pending'])}" if outcome.get("pending") else "")
     return ""
 
