@@ -39,7 +39,7 @@ def test_looks_again_and_takes_a_new_pin_without_a_reboot(lab_hosts, lab_reposit
     assert host.ssh("systemctl", "is-enabled", TIMER).stdout.strip() == "enabled"
 
     # By the timer: nothing differs, nothing changes.
-    wait_until(lambda: status(host).get("recheck"), 300)
+    wait_until(lambda: status(host).get("recheck"))
     assert status(host)["recheck"]["state"] == "same", status(host)
     before, boot = packages(host), host.boot_id()
     host.ssh("systemctl", "stop", TIMER)
@@ -67,7 +67,7 @@ def test_looks_again_and_takes_a_new_pin_without_a_reboot(lab_hosts, lab_reposit
     # Somebody reboots; the timer, which starts with the machine, has the stack verified.
     host.reboot()
     host.wait()
-    wait_until(lambda: status(host)["state"] == "done", 300)
+    wait_until(lambda: status(host)["state"] == "done")
     end = status(host)
     assert (end["lock"], end["reboots"]) == (config_digest(host), []), end
     assert end["boot"] == host.boot_id()
