@@ -1,0 +1,101 @@
+"""Hosts are taken out of work before they change; what comes out well is given back, the rest is named and stays."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from gpusetup.cli.draining import Draining, draining
+from gpusetup.cli.outcome import exit_of
+from gpusetup.drive.scheduler.base import Caller, Drained, SchedulerError
+from gpusetup.errors import BadInputError, Exit
+from gpusetup.model.plan import HostPlan
+from gpusetup.model.run import HostOutcome
+
+PLANS = {name: HostPlan(state="change") for name in ("a", "b", "c", "d")}
+
+
+class Recorded:
+    """A scheduler whose answers are given; what it gave back is kept."""
+
+    name = "recorded"
+    call = Caller()
+
+    def __init__(self, **answers):
+        self.answers, self.given = answers, []
+
+    def drain(self, node, _seconds):
+        answer = self.answers.get(node, Drained(ok=True, ours=True))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def undrain(self, node):
+        self.given.append(node)
+        return "slurmd does not answer" if node == "d" else ""
+
+    def drained_by_us(self, node):
+        return node == "left"
+
+    def by_hand(self, node):
+        return f"resume {node}"
+
+
+@pytest.fixture
+def work():
+    def make(scheduler, processes=(), nodes=None):
+        facts = dict.fromkeys((*PLANS, "left"), SimpleNamespace(processes=processes))
+        rollout = SimpleNamespace(facts=facts, nodes=nodes or {}, seconds={})
+        return Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
+
+    return make
+
+
+def test_who_is_not_free_stays_as_it_is(work):
+    scheduler = Recorded(a=Drained(ok=False, why="jobs run: 7"), b=SchedulerError("GS-811", "scontrol: no such node"))
+    held = work(scheduler).take(PLANS)
+    assert {name: outcome.state for name, outcome in held.items()} == {"a": "postponed", "b": "refused"}
+    assert held["a"].pending == ("jobs run: 7",)
+    assert [exit_of(held[name]) for name in ("a", "b")] == [Exit.PENDING, Exit.REFUSED]
+
+
+def test_what_came_out_well_is_given_back(work):
+    scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by somebody else: bad fan"))
+    taken = work(scheduler, nodes={"a": "node-a"})
+    assert taken.take(PLANS) == {}
+    states = {"a": "done", "b": "failed", "c": "done", "d": "done"}
+    outcomes = taken.give_back({name: HostOutcome(state=state) for name, state in states.items()})
+    assert sorted(scheduler.given) == ["d", "node-a"]
+    assert outcomes["a"].warnings == ()
+    assert outcomes["b"].warnings == ("it stays drained: failed; give it back: resume b",)
+    assert outcomes["c"].warnings == ("recorded: drained by somebody else: bad fan",)
+    assert "slurmd does not answer" in outcomes["d"].warnings[0]
+
+
+def test_what_an_earlier_run_left_is_given_back_once_it_is_as_wanted(work):
+    scheduler = Recorded()
+    outcomes = {
+        "left": HostOutcome(state="unchanged"),
+        "a": HostOutcome(state="unchanged"),
+        "b": HostOutcome(state="failed"),
+    }
+    assert set(work(scheduler).left_behind(outcomes)) == {"left"}
+    assert scheduler.given == ["left"]
+
+
+def test_without_a_scheduler_nobody_is_asked(work):
+    assert work(None).take(PLANS) == {}
+    assert work(None).left_behind({"a": HostOutcome(state="unchanged")}) == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("--drain", {"drain": "mytool drain"}), ("--drain", {"drain": "mytool 'drain {node}"}),
+     ("--undrain", {"drain": "mytool {node}", "undrain": "mytool back"})],
+)  # fmt: skip
+def test_a_command_that_cannot_be_is_told_before_any_host_is_touched(option, words):
+    arguments = SimpleNamespace(
+        **{"drain": "", "undrain": "", "drain_via": "", "drain_wait": 1, "busy_wait": 0} | words
+    )
+    with pytest.raises(BadInputError) as caught:
+        draining(arguments, SimpleNamespace())
+    assert (caught.value.reference, caught.value.path) == ("GS-813", option)
