@@ -122,6 +122,23 @@ def faults() -> Outcome:
     )
 
 
+def vm() -> Outcome:
+    """The first boot of a virtual machine with cloud-init, a kernel and a boot loader of its own."""
+    return _needs_root("vm") or _pytest("vm", "-m", "vm", "tests/vm")
+
+
+def vm_faults() -> Outcome:
+    """Hurt virtual machines during their first boot and write docs/reference/vm-faults.md."""
+    refused = _needs_root("vm-faults")
+    if refused:
+        return refused
+    began = time.monotonic()
+    code = _run(sys.executable, "-m", "tests.vm.faults")
+    state = "failed" if code else "passed"
+    note = "docs/reference/vm-faults.md"
+    return Outcome("vm-faults", state, time.monotonic() - began, int(code == 0), int(code != 0), note=note)
+
+
 def molecule() -> Outcome:
     refused = _needs_root("molecule")
     if refused:
@@ -168,6 +185,8 @@ STAGES = {
     "lab": lab,
     "lab-slow": lab_slow,
     "faults": faults,
+    "vm": vm,
+    "vm-faults": vm_faults,
     "molecule": molecule,
     "audit": audit,
     "gpu": gpu,

@@ -1,0 +1,33 @@
+"""Fixtures for tests on virtual machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab import machine as outer
+from tests.lab.repository import build
+from tests.vm.machine import prepare
+
+if TYPE_CHECKING:
+    from tests.lab.repository.build import Repositories
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker("vm")
+
+
+@pytest.fixture(scope="session")
+def vm_repositories() -> Repositories:
+    """The stand-in package repositories; skips with the reason where no virtual machine can be made."""
+    reason = outer.why_not()
+    if reason:
+        pytest.skip(reason)
+    prepare()
+    return build.ready()
