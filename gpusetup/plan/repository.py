@@ -71,7 +71,7 @@ def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Rep
         cpu=cpu,
         url=url,
         key=_key(repos, directory, settings, url),
-        also=(official, *others),
+        also=tuple(dict.fromkeys((url, official, *others))),
     )
 
 

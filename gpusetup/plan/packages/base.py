@@ -37,7 +37,7 @@ class Repository:
     url: str
     key: dict[str, Any]
     also: tuple[str, ...] = ()
-    """Other addresses of the same repository, whose entries would collide."""
+    """Its addresses, this one and others: a host's own entries of them would collide with ours over the key."""
 
 
 @dataclass(frozen=True, kw_only=True)
