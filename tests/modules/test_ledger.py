@@ -20,8 +20,20 @@ def test_a_new_file_goes_away_again(ledger: Ledger, tmp_path: Path) -> None:
     assert not ledger.write(str(path), "one\n")
     assert ledger.write(str(path), "two\n")
     assert ledger.restore(str(path))
-    assert not path.exists()
+    assert not path.parent.exists(), "the folder was made for it"
     assert ledger.state["files"] == {}
+
+
+def test_a_folder_that_somebody_else_uses_too_stays(ledger: Ledger, tmp_path: Path) -> None:
+    path, own = tmp_path / "etc/new.conf", tmp_path / "own/new.conf"
+    own.parent.mkdir()
+    ledger.write(str(path), "one\n")
+    ledger.write(str(own), "one\n")
+    path.with_name("theirs.conf").write_text("")
+    assert ledger.restore(str(path))
+    assert ledger.restore(str(own))
+    assert path.with_name("theirs.conf").exists()
+    assert own.parent.exists()
 
 
 def test_the_first_content_comes_back_after_many_changes_and_a_restart(ledger: Ledger, tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ class Ledger(object):
     def _remember(self, path, before):
         """Note what was there before our first change, and in this apply before its first change."""
         entry = self.state["files"].setdefault(path, {"original": self._keep(path, before)})
+        if not os.path.isdir(os.path.dirname(path)):
+            entry["folder"] = True  # ours too
         now = self.state["apply"].get("id")
         if entry.get("apply") != now:
             entry["apply"] = now
@@ -111,6 +113,7 @@ class Ledger(object):
             return changed
         if changed and wanted is None:
             os.unlink(path)
+            _drop_if_empty(os.path.dirname(path), made=entry.get("folder"))
         elif changed:
             files.write_atomically(path, wanted, kept["mode"])
         if which == "original" or wanted is None or (entry["original"] or {}).get("sha256") == (kept or {}).get("sha256"):
@@ -217,6 +220,12 @@ class Ledger(object):
 def now():
     """Return the time as text that sorts."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+
+
+def _drop_if_empty(folder, made):
+    """Take a folder away that was made for a file of ours, once nothing is in it any more."""
+    if made and os.path.isdir(folder) and not os.listdir(folder):
+        os.rmdir(folder)
 
 
 def _mode(path):
