@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -92,27 +93,30 @@ def test_two_applies_never_meet(lab_hosts, lab_inventory, wishes, tmp_path):
     """Two people at one controller, then two controllers."""
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
     inventory = lab_inventory([host], wishes)
-    host.break_packages("nvidia-utils-580", "sleep 30")
+    host.break_packages("nvidia-utils-580", "sleep 150")
     other = tmp_path / "other"
     other.mkdir()
+    changed = inventory.with_name("other.ini")
+    changed.write_text(inventory.read_text().replace("=580.*", "=570.*"))
     jobs = host.path("/var/lib/gpusetup/jobs")
-    with subprocess.Popen(
-        _command(inventory), env=_environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as one:
-        until = time.monotonic() + 240
+    with (
+        subprocess.Popen(_command(inventory), env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as one,
+        ThreadPoolExecutor() as pool,
+    ):
+        until = time.monotonic() + 300
         while not any('"step": "install"' in path.read_text() for path in jobs.glob("packages-*/status.json")):
             assert one.poll() is None, one.communicate()
             assert time.monotonic() < until
             time.sleep(0.2)
+        elsewhere = pool.submit(apply, other, changed)
         beside = apply(tmp_path, inventory)
         assert beside.code == 5, beside.out + beside.err
         assert beside.document["error"]["reference"] == "GS-403"
-        changed = inventory.with_name("other.ini")
-        changed.write_text(inventory.read_text().replace("=580.*", "=570.*"))
-        elsewhere = apply(other, changed)
-        assert elsewhere.code in {5, 7}, elsewhere.out + elsewhere.err
-        one.wait(300)
-        assert one.returncode == 0, one.communicate()
+        refused = elsewhere.result()
+        assert refused.code in {5, 7}, refused.out + refused.err
+        assert "GS-452" in refused.out
+        said, _ = one.communicate(timeout=600)
+        assert one.returncode == 0, said
     installed = packages(host)
     assert any(name.endswith("-580") for name in installed)
     assert not any(name.endswith("-570") for name in installed)
