@@ -68,6 +68,9 @@ def test_nouveau_is_out_of_the_initramfs_that_booted(machine, both):
     assert "nouveau" not in second.loaded_before
     assert "modprobe.blacklist=nouveau" in second.arguments_before
     assert "nouveau" not in second.loaded
+    assert machine.ssh("modinfo", "-n", "nouveau").stdout.strip().endswith("nouveau.ko"), (
+        "it is still there to be loaded"
+    )
     assert machine.ssh("modprobe", "-n", "-v", "-b", "nouveau", check=False).stdout == ""
     assert "modprobe.blacklist=nouveau" in machine.ssh("cat", "/proc/cmdline").stdout
 
