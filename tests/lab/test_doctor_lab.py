@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from gpusetup.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
@@ -27,84 +27,143 @@ NAMES = (
     "nvidia-fabricmanager",
 )
 
-
-def shell(host: Host, script: str, *, check: bool = True) -> str:
-    done = host.ssh("sh", "-c", script, check=check, timeout=300)
-    return done.stdout + done.stderr
+TOKEN = "hf_planted0planted0planted0"
 
 
-def install(host: Host, version: str) -> None:
-    packages = " ".join(f"{name}={version}" for name in NAMES)
-    shell(host, f"DEBIAN_FRONTEND=noninteractive apt-get install -y --allow-downgrades {packages}")
+class Sick:
+    """A host that is made sick, and what the doctor says of it through an inventory."""
+
+    def __init__(
+        self, host: Host, inventory: Path, repositories: Repositories, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self.host, self._inventory, self._capsys = host, inventory, capsys
+        host.path("/usr/share/keyrings/cuda.asc").write_text(repositories.armored)
+        host.path("/etc/apt/sources.list.d/cuda.list").write_text(
+            f"deb [signed-by=/usr/share/keyrings/cuda.asc] {repositories.url('ubuntu2404')} /\n"
+        )
+        self.shell("apt-get update")
+
+    def shell(self, script: str, *, check: bool = True) -> str:
+        done = self.host.ssh("sh", "-c", script, check=check, timeout=300)
+        return done.stdout + done.stderr
+
+    def install(self, version: str) -> None:
+        packages = " ".join(f"{name}={version}" for name in NAMES)
+        self.shell(f"DEBIAN_FRONTEND=noninteractive apt-get install -y --allow-downgrades {packages}")
+
+    def expect(self, *causes: str, evidence: str = "") -> dict[str, Any]:
+        """Ask the doctor; it must name one of these causes (an empty one: healthy) with these words of evidence."""
+        code = main(["doctor", str(self._inventory), "--format", "json"])
+        document = json.loads(self._capsys.readouterr().out)
+        assert document["failures"] == {}, document
+        found: dict[str, Any] = document["hosts"][self.host.name]
+        assert found["simulated"] is True
+        told = found["cause"]["cause"] if found["cause"] else ""
+        assert told in causes, found
+        assert code == (8 if told else 0)
+        assert not told or evidence in "\n".join(found["cause"]["evidence"]), found
+        return found
 
 
-def test_a_host_made_sick_in_turn(
+@pytest.fixture
+def sick(
     lab_hosts: Callable[..., list[Host]],
     lab_inventory: Callable[..., Path],
     lab_repositories: Repositories,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-) -> None:
+) -> Callable[[str], Sick]:
     monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
-    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="h200-x8-nvswitch")
-    inventory = lab_inventory([host])
 
-    def diagnosis() -> tuple[int, dict[str, Any]]:
-        code = main(["doctor", str(inventory), "--format", "json"])
-        document = json.loads(capsys.readouterr().out)
-        assert document["failures"] == {}, document
-        return code, document["hosts"][host.name]
+    def make(machine: str) -> Sick:
+        (host,) = lab_hosts(flavour="ubuntu2404-like", machine=machine)
+        return Sick(host, lab_inventory([host]), lab_repositories, capsys)
 
-    def expect(*causes: str) -> dict[str, Any]:
-        code, found = diagnosis()
-        assert found["simulated"] is True
-        told = found["cause"]["cause"] if found["cause"] else ""
-        assert told in causes, found
-        assert code == (8 if told else 0)
-        return found
+    return make
 
-    expect("driver-not-installed")
 
-    host.path("/usr/share/keyrings/cuda.asc").write_text(lab_repositories.armored)
-    host.path("/etc/apt/sources.list.d/cuda.list").write_text(
-        f"deb [signed-by=/usr/share/keyrings/cuda.asc] {lab_repositories.url('ubuntu2404')} /\n"
+@pytest.mark.slow
+def test_what_a_host_loads(sick: Callable[[str], Sick], tmp_path: Path) -> None:
+    made = sick("h200-x8-nvswitch")
+    made.expect("driver-not-installed")
+
+    made.install("580.159.04-0ubuntu1")
+    made.expect("nouveau-in-use", "nvml-driver-not-loaded")
+
+    made.shell("update-initramfs -u")
+    made.host.reboot()
+    made.shell("systemctl enable --now nvidia-fabricmanager")
+    made.expect("")
+
+    made.shell("systemctl stop nvidia-fabricmanager")
+    made.expect("fabric-service-failed")
+    made.shell("systemctl start nvidia-fabricmanager")
+    made.expect("")
+
+    # What every session is given hides the driver's library; a token beside it must not travel.
+    made.host.path("/etc/environment").write_text(f"HF_TOKEN={TOKEN}\nLD_LIBRARY_PATH=/usr/local/cuda/compat\n")
+    made.shell(
+        "mkdir -p /usr/local/cuda/compat && cd /usr/local/cuda/compat && touch libcuda.so.535.104.05 && "
+        "ln -sf libcuda.so.535.104.05 libcuda.so.1",
     )
-    shell(host, "apt-get update")
-    install(host, "580.159.04-0ubuntu1")
-    expect("nouveau-in-use", "nvml-driver-not-loaded")
+    made.expect("compat-shadows-driver", evidence="/usr/local/cuda/compat/libcuda.so.535.104.05")
+    written = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
+    assert written
+    assert [path for path in written if TOKEN in path.read_text(errors="replace")] == []
+    made.shell("rm -r /etc/environment /usr/local/cuda")
 
-    shell(host, "update-initramfs -u")
-    host.reboot()
-    shell(host, "systemctl enable --now nvidia-fabricmanager")
-    expect("")
+    # A wheel that has no code for this GPU, where a machine-wide Python finds it.
+    wheel = "/usr/local/lib/python3.11/dist-packages/torch-1.10.0+cu113.dist-info"
+    python = made.shell("ls /usr/bin/python3.*").split()[0].rsplit("/", 1)[1]
+    wheel = wheel.replace("python3.11", python)
+    made.shell(f"mkdir -p {wheel}")
+    made.expect("no-kernel-image", evidence="sm_90")
+    made.shell(f"rm -r {wheel}")
 
-    shell(host, "systemctl stop nvidia-fabricmanager")
-    expect("fabric-service-failed", "fabric-not-ready")
-    shell(host, "systemctl start nvidia-fabricmanager")
-    expect("")
+    # The packages move on under the loaded module; a restart mends it.
+    made.install("580.178.04-0ubuntu1")
+    made.expect("nvml-version-mismatch", evidence="580.159.04")
+    made.host.reboot()
+    made.shell("systemctl restart nvidia-fabricmanager")
+    made.expect("")
 
-    # The packages move on under the loaded module.
-    shell(host, "for f in /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.* /usr/lib/x86_64-linux-gnu/libcuda.so.580.*; do "
-                'mv "$f" "${f%.580.*}.580.999.01"; done')  # fmt: skip
-    mismatch = expect("nvml-version-mismatch")
-    assert any("580.159.04" in line for line in mismatch["cause"]["evidence"])
-    shell(host, "for f in /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.* /usr/lib/x86_64-linux-gnu/libcuda.so.580.*; do "
-                'mv "$f" "${f%.580.*}.580.159.04"; done')  # fmt: skip
-    expect("")
+
+@pytest.mark.slow
+def test_what_a_host_builds_and_boots(sick: Callable[[str], Sick]) -> None:
+    made = sick("t4")
+    made.install("580.178.04-0ubuntu1")
+    made.shell("update-initramfs -u")
+    made.host.reboot()
+    made.expect("")
+
+    # The next kernel package brings a module that does not compile: the compiler's own words are told.
+    kernel = made.shell("ls /lib/modules").split()[0]
+    made.shell("dkms remove nvidia/580.178.04 --all")
+    made.host.break_packages("dkms-build", "fail")
+    broken = made.shell(f"dkms install nvidia/580.178.04 -k {kernel} || dkms add nvidia/580.178.04; "
+                         f"dkms install nvidia/580.178.04 -k {kernel}", check=False)  # fmt: skip
+    assert "make.log" in broken, broken
+    made.host.reboot()
+    found = made.expect("dkms-build-failed", "dkms-kernel-too-new", evidence="pci_resize_resource")
+    assert any("error: " in line for line in found["cause"]["evidence"]), found
+    made.host.break_packages("dkms-build", "")
+    made.shell(f"dkms install nvidia/580.178.04 -k {kernel}")
+    made.host.reboot()
+    made.expect("")
 
     # The module and the headers go away, as after a kernel update that DKMS could not follow.
-    kernel = shell(host, "ls /lib/modules").split()[0]
-    shell(
-        host,
-        f"rm -f $(find /lib/modules/{kernel} -name 'nvidia*.ko*'); rm -rf /lib/modules/{kernel}/build; depmod {kernel}",
+    made.shell(
+        f"rm -f $(find /lib/modules/{kernel} -name 'nvidia*.ko*'); rm -rf /lib/modules/{kernel}/build; depmod {kernel}; "
+        f"rm -rf /var/lib/dkms/nvidia/*/{kernel} /var/lib/dkms/nvidia/*/build /var/lib/dkms/nvidia/kernel-{kernel}*",
     )
-    shell(host, f"rm -rf /var/lib/dkms/nvidia/*/{kernel}", check=False)
-    host.reboot()
-    expect("dkms-headers-missing")
+    made.host.reboot()
+    made.expect("dkms-headers-missing", evidence=kernel)
 
-    # nouveau comes back with the initramfs once nothing keeps it out.
-    shell(host, "grep -rl nouveau /etc/modprobe.d /usr/lib/modprobe.d | xargs -r rm; update-initramfs -u", check=False)
-    host.reboot()
-    found = expect("dkms-headers-missing", "nouveau-in-use", "module-not-found")
-    assert found["ruled"][0]["answer"] == "fine"
+    # nouveau comes back with the initramfs once nothing keeps it out, and a module is there again.
+    made.shell(f"apt-get install -y --reinstall linux-headers-{kernel}", check=False)
+    made.shell(f"ln -sfn /usr/src/linux-headers-{kernel} /lib/modules/{kernel}/build")
+    made.shell(f"dkms install nvidia/580.178.04 -k {kernel} --force")
+    made.shell("grep -rl nouveau /etc/modprobe.d /usr/lib/modprobe.d | xargs -r rm; update-initramfs -u", check=False)
+    made.host.reboot()
+    made.expect("nouveau-in-use", evidence="initramfs carries nouveau")

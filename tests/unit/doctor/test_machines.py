@@ -38,7 +38,6 @@ def test_a_healthy_host_answers_every_question(host):
     found = diagnose(look_at(host))
     assert found.healthy
     assert [ruled.step for ruled in found.ruled] == [name for name, _ in STEPS]
-    assert found.seconds < 2
 
 
 def test_it_stops_at_the_first_cause_and_keeps_what_it_ruled_out():
