@@ -124,7 +124,7 @@ def faults() -> Outcome:
 
 def vm() -> Outcome:
     """The first boot of a virtual machine with cloud-init, a kernel and a boot loader of its own."""
-    return _needs_root("vm") or _pytest("vm", "-m", "vm", "tests/vm")
+    return _needs_root("vm") or _pytest("vm", "-m", "vm", "--durations=4", "tests/vm")
 
 
 def vm_faults() -> Outcome:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 
 import pytest
 
@@ -27,10 +26,7 @@ def machine(vm_repositories):
 
 @pytest.fixture(scope="module")
 def end(machine):
-    began = time.monotonic()
-    status = wait_for_end(machine, 1200)
-    print(f"first boot to the end: {time.monotonic() - began:.0f} s")
-    return status
+    return wait_for_end(machine, 1800)
 
 
 @pytest.fixture(scope="module")
