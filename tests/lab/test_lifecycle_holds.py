@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of, stand_ins
-from tests.lab.plays import packages
+from tests.lab.plays import files_below, packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.lab.repository.build import Repositories
 
 ALLOW_EVERYTHING = 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\nUnattended-Upgrade::MinimalSteps "false";\n'
+DNF = ("/etc/dnf", "/etc/yum.repos.d", "/etc/pki/rpm-gpg")
 AUTOMATIC = "import sys; from dnf.automatic.main import main; sys.exit(main(['--installupdates', '--no-timer']))"
 """What the dnf-automatic command runs; Debian's dnf carries the code without the command."""
 
@@ -47,8 +48,10 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(
     stack = of_the_stack(host)
     assert set(stack) <= set(held), set(stack) - set(held)
 
-    ran = host.ssh("unattended-upgrade", "-v", "--debug")
-    assert "nvidia" not in ran.stdout.partition("Packages that will be upgraded:")[2].splitlines()[0], ran.stdout
+    ran = host.ssh("unattended-upgrade", "-v", "--debug").stdout
+    chosen = [line for line in ran.splitlines() if line.startswith("Packages that will be upgraded")]
+    assert chosen, ran
+    assert not [line for line in chosen if "nvidia" in line or "linux-" in line], chosen
     assert of_the_stack(host) == stack
     assert drift(tmp_path, inventory)[1] == {}
 
@@ -75,6 +78,7 @@ def test_dnf_automatic_leaves_the_stack_alone(
     }
     wish = stand_ins(lab_repositories, gpusetup_driver="==580.142", gpusetup_extra_sources=json.dumps([epel]))
     inventory = lab_inventory([host], wish)
+    untouched = rpms(host), files_below(host, *DNF)
     first = apply(tmp_path, inventory)
     assert first.code == 0, first.out + first.err
     before = rpms(host)
@@ -86,6 +90,9 @@ def test_dnf_automatic_leaves_the_stack_alone(
     host.ssh("dnf", "versionlock", "clear")
     host.ssh("/usr/bin/python3", "-c", AUTOMATIC)
     assert rpms(host) != before, "without our locks it would have moved: the run above proves something"
+    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    assert host_of(removed)["left_over"] == {}, removed.out + removed.err
+    assert (rpms(host), files_below(host, *DNF)) == untouched, "module streams and repositories are as they were"
 
 
 def rpms(host: Host) -> set[str]:
