@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab.applying import Answer, gpusetup
-from tests.lab.lifecycle import stand_ins
+from tests.lab.lifecycle import lock, stand_ins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,6 +92,7 @@ def test_no_secret_is_in_arguments_logs_reports_facts_or_files(
     vaulted(tmp_path)
     asked = ("-K", "--ask-vault-pass", "--format", "json")
     answers: list[Answer] = []
+    older = lock(tmp_path, "570", "t4")
 
     def run(*words: str | Path) -> Answer:
         answer = gpusetup(tmp_path, *words, *asked, stdin=f"{SUDO}\n{VAULT}\n")
@@ -106,7 +107,7 @@ def test_no_secret_is_in_arguments_logs_reports_facts_or_files(
         assert run("drift", inventory).code == 0
         assert run("verify", inventory, "--level", "quick", "--out", tmp_path / "verify.json").code in {0, 8}
         host.break_packages("nvidia-utils-570", "fail")
-        failed = run("apply", inventory, "-w", "driver==570.*")
+        failed = run("apply", inventory, "--lock", older)
         assert failed.code == 7, failed.out + failed.err
     vault = tmp_path / "group_vars" / "all" / "vault.yml"
     assert vault.read_text().startswith("$ANSIBLE_VAULT")
