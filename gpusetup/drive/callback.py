@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from typing import Any
 
@@ -179,7 +180,7 @@ def _host_document(manager: Any, play: Any, host: Any) -> dict[str, Any]:
         templar = Templar(loader=manager._loader, variables=variables)
         for name, value in wanted.items():
             try:
-                asked[name] = templar.template(value)
+                asked[name] = _without_password(name, templar.template(value))
             except Exception as error:  # noqa: BLE001, PERF203 - an unfinished template is the user's, and is named
                 problem = f"{name}: {error}"
     if not refused and "ansible_host" in asked and (reason := check_address(str(asked["ansible_host"]))):
@@ -191,6 +192,11 @@ def _host_document(manager: Any, play: Any, host: Any) -> dict[str, Any]:
         "variables": asked,
         **({"problem": problem} if problem else {}),
     }
+
+
+def _without_password(name: str, value: Any) -> Any:
+    """The proxy's address stays with Ansible: that there is one is all the front-end needs to know."""
+    return re.sub(r"//[^/\s]*@", "//***@", value) if name == f"{_ASKED}proxy" and isinstance(value, str) else value
 
 
 def _leave_out(inventory: Any, kept: list[Any]) -> None:
