@@ -90,7 +90,7 @@ def test_a_lock_is_applied_exactly_also_downwards(
     assert newest.hosts[host.name]["stack"]["driver"]["version"] == "580.178.04", newest.out
 
     locks = []
-    for version in ("580.159.04", "580.178.04"):
+    for version in ("580.142", "580.178.04"):
         locks.append(tmp_path / f"{version}.lock.json")
         words = (f"driver=={version}", "--gpu", "t4", "--os", "ubuntu24.04", "--out", locks[-1])
         made = gpusetup(tmp_path, "lock", *words)
