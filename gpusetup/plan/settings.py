@@ -23,9 +23,21 @@ __all__ = ["KNOWN", "PREFIX", "read_level", "settings_for"]
 PREFIX = "gpusetup_"
 
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
+_LOGIN = re.compile(r"https?://[^/]*@")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
 _CONTAINERS = ("docker", "containerd", "crio", "podman")
-_OTHERS = ("simulated_root", "become", "candidates", "record", "symptoms", "hosts", "node", "proxy", "no_proxy", "ca_file")
+_OTHERS = (
+    "simulated_root",
+    "become",
+    "candidates",
+    "record",
+    "symptoms",
+    "hosts",
+    "node",
+    "proxy",
+    "no_proxy",
+    "ca_file",
+)
 """Variables that playbooks and roles read themselves."""
 
 
@@ -175,6 +187,11 @@ def _path(value: Any, label: str) -> str:
 
 def _source(value: Any, label: str) -> str:
     text = str(value)
+    if _LOGIN.match(text):
+        raise BadInputError(
+            "GS-317", f"{label} has a password in its address: it would stand in plans and in files that all may read",
+            path=label, hint="keep the login on the host (/etc/apt/auth.conf.d, /etc/netrc), the address without it",
+        )  # fmt: skip
     if text in {"nvidia", "distro"} or _ADDRESS.fullmatch(text) or _PATH.fullmatch(text):
         return text.rstrip("/") or text
     raise _wrong(label, value, "nvidia, distro, the URL of a mirror or the path of a bundle")

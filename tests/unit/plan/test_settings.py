@@ -77,6 +77,17 @@ def test_wrong_values_name_the_setting(name, value):
     assert caught.value.hint
 
 
+def test_a_password_in_an_address_is_refused_and_not_repeated():
+    for value in (
+        {"source": "https://user:geheim@mirror.example/x"},
+        {"extra_sources": [{"name": "a", "urls": ["https://u:geheim@m/x"], "fingerprints": ["A" * 40], "key": "/k"}]},
+    ):
+        with pytest.raises(BadInputError) as caught:
+            level(**value)
+        assert caught.value.reference == "GS-317"
+        assert "geheim" not in str(caught.value.to_document())
+
+
 def test_other_settings_are_typed():
     settings = wishes(
         level(source="distro", reboot="never", replace="yes", containers="docker podman", driver_options={"NVreg_A": 1})
