@@ -1,4 +1,4 @@
-"""Nodes taken out of work and given back: by stand-ins of scontrol and kubectl that answer as the real ones were recorded."""
+"""Nodes taken out of work and given back: scontrol answers as a real one was seen to, kubectl is a stand-in by its manual."""
 
 import json
 import stat
@@ -175,7 +175,7 @@ def test_pods_with_a_gpu():
 
 @pytest.fixture
 def kubernetes(program):
-    """A recorded kubectl: one node, one pod that ends after some looks."""
+    """A stand-in for kubectl, its answers written by hand: one node, one pod that ends after some looks."""
 
     def cluster(*, looks=0, cordoned=False, ours=False, drain="exit 0"):
         node = {"metadata": {"annotations": {"gpusetup.drained": "true"} if ours else {}}, "spec": {}}
