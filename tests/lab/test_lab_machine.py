@@ -29,7 +29,7 @@ def test_tools_without_apt_to_install_them_are_named(monkeypatch: pytest.MonkeyP
 
 def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "why_not", lambda: None)
-    monkeypatch.setattr(machine, "missing", lambda: ["mmdebstrap", "rpm"])
+    monkeypatch.setattr(machine, "missing", lambda _more: ["mmdebstrap", "rpm"])
 
     def refuse(argv: list[str], **_: object) -> None:
         raise LabError(f"exit status 100: {' '.join(argv)}")
