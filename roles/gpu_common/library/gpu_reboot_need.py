@@ -25,6 +25,10 @@ options:
     description: Kernels that the driver was installed for.
     type: list
     elements: str
+  after_reboot:
+    description: The host has just rebooted for it; a driver that still does not run is a failure.
+    type: bool
+    default: false
 author: The gpusetup authors
 """
 
@@ -58,6 +62,7 @@ processes:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpu_host import kernel_module, params, signing
+from ansible.module_utils.gpu_host.failure import HostFailure, end
 from ansible.module_utils.gpu_host.machine import Machine
 from ansible.module_utils.gpu_probe import sessions
 
@@ -69,11 +74,18 @@ def main():
             version={"type": "str", "default": ""},
             flavour={"type": "str", "default": ""},
             kernels={"type": "list", "elements": "str", "default": []},
+            after_reboot={"type": "bool", "default": False},
         ),
         supports_check_mode=True,
     )
+    after, kernels = module.params["after_reboot"], module.params["kernels"]
     machine = Machine(module.params["host"]["simulated_root"])
-    reasons = kernel_module.reboot_reasons(machine, module.params["version"], module.params["flavour"], module.params["kernels"])
+    reasons = kernel_module.reboot_reasons(machine, module.params["version"], module.params["flavour"], kernels)
+    if reasons and after and not module.check_mode:
+        end(module, HostFailure(
+            "GS-496", "the host rebooted, and the driver still does not run", machine.kernels()["running"], "; ".join(reasons),
+            "`gpusetup doctor` names the cause: Secure Boot that rejects the module and a module for another kernel are usual",
+        ))
     console = bool(reasons and signing.waiting(machine))
     users = sessions.gpu_processes(machine.host) or []
     module.exit_json(changed=False, needed=bool(reasons), reasons=reasons, console=console, processes=users, kernel=machine.kernels()["running"])
