@@ -80,7 +80,6 @@ STEPS = {
 }
 LONG = {"packages are unpacked": "nvidia-kernel-support", "the module is built": "dkms-build"}
 """What takes long for the moment, so that a step can be met."""
-SLOW = [pytest.param(step, marks=[] if step == "packages are unpacked" else pytest.mark.slow) for step in STEPS]
 
 
 def disturb(machine, text, step):
@@ -93,7 +92,8 @@ def disturb(machine, text, step):
         machine.break_packages(LONG[step], "")
 
 
-@pytest.mark.parametrize("step", SLOW)
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
 def test_power_cut(machine, lab_repositories, bundle, step):
     disturb(machine, user_data(bundle, lab_repositories), step)
     machine.power_cut()
