@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from gpusetup.matrix.load import Matrix
+
+# Started in the background, a test run inherits that interrupts are ignored; here they are tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run: a failure that comes and goes helps nobody. GPUSETUP_HYPOTHESIS=search explores anew.
 _COMMON = {
