@@ -69,8 +69,16 @@ def command_of(arguments: argparse.Namespace) -> list[str]:
     ):
         if value is not None:
             words += [option, str(value)]
-    for item in arguments.extra_vars:
-        words += ["--extra-vars", item]
+    handed_on = [word for word in arguments.ansible_arguments if word.startswith(("-e", "--extra"))]
+    for item in (*arguments.extra_vars, *handed_on):
+        if not item.startswith("@"):
+            raise BadInputError(
+                "GS-807",
+                "a timer's unit can be read by everybody on this machine, so no value of --extra-vars goes into it",
+                path="--extra-vars",
+                hint="keep it in the inventory or a vault, or name a file: --extra-vars @FILE",
+            )
+        words += ["--extra-vars", f"@{_absolute(item[1:])}"]
     if arguments.inventory is not None:
         words.append(str(_absolute(arguments.inventory)))
     return [*words, *(["--", *arguments.ansible_arguments] if arguments.ansible_arguments else [])]
@@ -95,17 +103,22 @@ def units(command: Sequence[str], calendar: str, what: str, environment: Mapping
     service = _SERVICE.format(
         what=_plain(what),
         command=" ".join(quoted(word) for word in command),
-        environment="".join(f"Environment={quoted(item)}\n" for item in kept),
+        environment="".join(f"Environment={_setting(item)}\n" for item in kept),
         user="" if os.geteuid() == 0 else "--user ",
     )
     return service, _TIMER.format(what=_plain(what), calendar=calendar)
 
 
 def quoted(word: str) -> str:
-    """Return a word as systemd reads it back: quotes, backslashes, specifiers and variables mean nothing."""
+    """Return a word of a command as systemd reads it back: quotes, backslashes, specifiers, variables mean nothing."""
+    return _setting(word).replace("$", "$$")
+
+
+def _setting(word: str) -> str:
+    """Return a word as systemd reads it back where variables mean nothing anyway."""
     if re.search(r"[\x00-\x1f\x7f]", word):
         raise BadInputError("GS-807", f"a unit file cannot hold {word!r}", path=word, hint="rename it")
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
 

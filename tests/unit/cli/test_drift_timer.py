@@ -51,6 +51,30 @@ def test_a_timer_has_nobody_to_ask(systemd: list[Any], capsys: Any) -> None:
     assert systemd == []
 
 
+@pytest.mark.parametrize("words", [["-e", "token=planted"], ["--", "-e", "token=planted"], ["--", "-etoken=planted"]])
+def test_no_value_of_a_variable_gets_into_a_unit(
+    systemd: list[Any], tmp_path: Path, capsys: Any, words: list[str]
+) -> None:
+    assert main(["drift", "--timer", "daily", "gpu01,", *words]) == 3
+    assert "@FILE" in capsys.readouterr().err
+    assert (systemd, (tmp_path / "units").exists()) == ([], False)
+
+
+def test_a_file_of_variables_is_named_absolutely(
+    systemd: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["drift", "--timer", "daily", "-e", "@vars.yml"]) == 0
+    (service,) = (tmp_path / "units").glob("*.service")
+    assert f'"--extra-vars" "@{tmp_path}/vars.yml"' in service.read_text()
+
+
+def test_what_systemd_expands_in_commands_stays_itself_in_settings() -> None:
+    service, _ = drift_timer.units(["/bin/true", "a$b"], "daily", "x", {"GPUSETUP_STATE": "/srv/a$b"})
+    assert 'ExecStart="/bin/true" "a$$b"' in service
+    assert 'Environment="GPUSETUP_STATE=/srv/a$b"' in service
+
+
 def test_a_line_break_never_reaches_a_unit() -> None:
     with pytest.raises(BadInputError):
         drift_timer.quoted("x\nExecStartPost=/bin/sh")
