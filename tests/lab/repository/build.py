@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CUDA_REPOS = "compute/cuda/repos"
+NVIDIA_DEB, UBUNTU_DEB = "cudatools@nvidia.com", "ubuntu-devel-discuss@lists.ubuntu.com"
+NVIDIA_RPM, ROCKY_RPM = "NVIDIA", "Rocky Enterprise Software Foundation"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,26 +131,28 @@ def _cuda_for_apt(top: Path, scratch: Path, keys: Keys) -> None:
         ("debian12", ("debian13",), catalog.debian()),
     ):
         folder = top / CUDA_REPOS / first / "x86_64"
-        deb.build(packages, folder, scratch)
+        deb.build(packages, folder, scratch, NVIDIA_DEB)
         deb.index_flat(folder, keys, "NVIDIA")
         for name in same:
             (top / CUDA_REPOS / name).symlink_to(first)
     folder = top / "libnvidia-container" / "stable" / "deb" / "amd64"
-    deb.build(catalog.container_toolkit_deb(), folder, scratch)
+    deb.build(catalog.container_toolkit_deb(), folder, scratch, NVIDIA_DEB)
     deb.index_flat(folder, keys, "https://nvidia.github.io/libnvidia-container")
 
 
 def _ubuntu(top: Path, scratch: Path, keys: Keys) -> None:
     for suite, kernel in UBUNTU_KERNELS.items():
-        deb.build(catalog.ubuntu_archive(kernel), top / "ubuntu" / "pool" / suite, scratch)
+        deb.build(catalog.ubuntu_archive(kernel), top / "ubuntu" / "pool" / suite, scratch, UBUNTU_DEB)
         deb.index_suite(top / "ubuntu", suite, "restricted", keys, "Ubuntu")
 
 
 def _enterprise_linux(top: Path, scratch: Path, keys: Keys) -> None:
     cuda = top / CUDA_REPOS / "rhel9" / "x86_64"
-    rpm.build([*chain.from_iterable(catalog_rpm.drivers().values()), *catalog_rpm.libraries()], cuda, scratch)
-    folders = {cuda: catalog_rpm.streams(), top / "libnvidia-container" / "stable" / "rpm" / "x86_64": None}
-    rpm.build(catalog_rpm.container_toolkit(), top / "libnvidia-container" / "stable" / "rpm" / "x86_64", scratch)
+    of_nvidia = [*chain.from_iterable(catalog_rpm.drivers().values()), *catalog_rpm.libraries()]
+    rpm.build(of_nvidia, cuda, scratch, NVIDIA_RPM)
+    toolkit = top / "libnvidia-container" / "stable" / "rpm" / "x86_64"
+    rpm.build(catalog_rpm.container_toolkit(), toolkit, scratch, NVIDIA_RPM)
+    folders = {cuda: catalog_rpm.streams(), toolkit: None}
     for name, packages in (
         ("baseos", catalog_rpm.base_system()),
         ("appstream", catalog_rpm.tools()),
@@ -158,7 +162,7 @@ def _enterprise_linux(top: Path, scratch: Path, keys: Keys) -> None:
         folder = top / "rocky" / "9" / name
         folder.mkdir(parents=True)
         if packages:
-            rpm.build(packages, folder, scratch)
+            rpm.build(packages, folder, scratch, ROCKY_RPM)
         folders[folder] = None
     for folder, streams in folders.items():
         if any(folder.glob("*.rpm")):

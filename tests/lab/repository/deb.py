@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 LIBDIR = "usr/lib/x86_64-linux-gnu"
 
 
-def build(packages: Iterable[Package], folder: Path, scratch: Path) -> None:
+def build(packages: Iterable[Package], folder: Path, scratch: Path, publisher: str) -> None:
+    """`publisher` is the mail address its real packages carry: facts tell by it who made what is installed."""
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=4) as pool:
-        list(pool.map(lambda package: _build_one(package, folder, scratch), packages))
+        list(pool.map(lambda package: _build_one(package, folder, scratch, publisher), packages))
 
 
-def _build_one(package: Package, folder: Path, scratch: Path) -> None:
+def _build_one(package: Package, folder: Path, scratch: Path, publisher: str) -> None:
     content = content_of(package, LIBDIR)
     tree = scratch / f"{package.name}_{package.version}"
     for path, (mode, data) in content.files.items():
@@ -41,7 +42,7 @@ def _build_one(package: Package, folder: Path, scratch: Path) -> None:
         "Package": package.name,
         "Version": package.version,
         "Architecture": package.arch,
-        "Maintainer": "gpusetup lab <lab@example.com>",
+        "Maintainer": f"lab stand-in <{publisher}>",
         "Section": "non-free/libs",
         "Depends": ", ".join(package.depends),
         "Provides": ", ".join(package.provides),

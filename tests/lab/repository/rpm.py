@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 LIBDIR = "usr/lib64"
 
 
-def build(packages: Iterable[Package], folder: Path, scratch: Path) -> None:
+def build(packages: Iterable[Package], folder: Path, scratch: Path, vendor: str) -> None:
     """One rpmbuild for many: each is a subpackage, and a specification may hold a name only once."""
     batches: list[dict[str, Package]] = []
     for package in packages:
@@ -28,16 +28,17 @@ def build(packages: Iterable[Package], folder: Path, scratch: Path) -> None:
             batches.append(free := {})
         free[package.name] = package
     for batch in batches:
-        _build_batch(batch.values(), folder, scratch)
+        _build_batch(batch.values(), folder, scratch, vendor)
 
 
-def _build_batch(packages: Iterable[Package], folder: Path, scratch: Path) -> None:
+def _build_batch(packages: Iterable[Package], folder: Path, scratch: Path, vendor: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     tree = scratch / "rpm-tree"
     spec = [
         "Name: lab-stand-ins",
         "Version: 1",
         "Release: 1",
+        f"Vendor: {vendor}",
         "Summary: lab stand-ins",
         "License: none",
         "AutoReqProv: no",
