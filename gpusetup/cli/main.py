@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 
 from gpusetup import __version__
 from gpusetup.cli.commands import COMMANDS, load_command
-from gpusetup.errors import Exit, GpuSetupError
+from gpusetup.errors import Exit, GpuSetupError, PreflightError
 
 __all__ = ["main"]
 
@@ -78,13 +79,28 @@ def _run(argv: list[str]) -> Exit:
     arguments = _command_parser(name).parse_args(rest)
     try:
         return load_command(name).run(arguments)
-    except GpuSetupError as error:
-        if arguments.debug:
+    except (GpuSetupError, OSError) as error:
+        told = error if isinstance(error, GpuSetupError) else _disk_trouble(error)
+        if told is None or arguments.debug:
             raise
         from gpusetup.cli.output import print_error
 
-        print_error(error, getattr(arguments, "format", "text"))
-        return error.exit
+        print_error(told, getattr(arguments, "format", "text"))
+        return told.exit
+
+
+def _disk_trouble(error: OSError) -> GpuSetupError | None:
+    """Tell a disk that takes no more from a bug of ours; it may come at any moment, wherever something is kept."""
+    if error.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EROFS}:
+        return None
+    where = str(error.filename or "")
+    return PreflightError(
+        "GS-414",
+        f"this machine cannot keep its files: {error.strerror}" + (f" ({where})" if where else ""),
+        path=where,
+        note="what was running was stopped; hosts go on with a step they had begun, and keep its outcome",
+        hint="make room (df -h), or set GPUSETUP_STATE to a folder elsewhere; then the same command goes on",
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

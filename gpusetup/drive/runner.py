@@ -165,6 +165,9 @@ class _Watched:
                         break
                 except KeyboardInterrupt:
                     self._interrupt()
+                except BaseException:  # who listens failed, such as a log on a full disk: nobody would end it later
+                    self._kill()
+                    raise
             self._flush("out")
             self._flush("err")
             for pipe in pipes.values():

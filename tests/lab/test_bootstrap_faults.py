@@ -37,7 +37,7 @@ def machine(lab_hosts):
 def ended_well(host, fault, *, said="", reboots=(1,)):
     """It came to its end, nothing is half, another boot changes nothing; a row of the table says so."""
     end = wait_for_end(host)
-    assert end["state"] == "done", end
+    assert end["state"] == "done", json.dumps(end, indent=1)
     assert len(end["reboots"]) in reboots, end["reboots"]
     assert host.ssh("dpkg", "--audit").stdout == ""
     assert not host.path(f"/etc/systemd/system/{UNIT}").exists()
@@ -139,14 +139,15 @@ def test_a_mirror_answers_503_for_a_while(machine, lab_repositories, bundle, wha
 
 @pytest.mark.slow
 def test_a_full_disk_is_said_and_mended(lab_hosts, lab_repositories, bundle):
-    (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", disks={"/": 900})
+    (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", disks={"/": 1600})
     first_boot(host, user_data(bundle, lab_repositories))
     wait_until(lambda: applying(host), host=host)
     host.freeze()  # while it writes, there is no telling how much is left
     host.fill_disk("/")
     host.thaw()
     end = wait_for(host, {"failed"})
-    assert end["last_error"]["message"], end
+    assert re.search("No space left|is full|free", end["last_error"]["message"]), end
+    assert "Traceback" not in host.path("/var/log/gpusetup-bootstrap.log").read_text()
     wait_until(lambda: host.ssh("systemctl", "is-failed", UNIT, check=False).stdout.strip() == "failed", 60)
     host.free_disk("/")
     host.ssh("systemctl", "restart", "--no-block", UNIT)

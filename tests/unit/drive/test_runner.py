@@ -1,5 +1,6 @@
 """The one way to start a process: real processes, real signals."""
 
+import errno
 import os
 import signal
 import sys
@@ -150,3 +151,21 @@ def test_run_passes_an_interrupt_on() -> None:
     interrupt_after(1)
     with pytest.raises(KeyboardInterrupt):
         run(python("import time; time.sleep(60)"), env=ENV, deadline=60)
+
+
+def test_when_the_listener_fails_nothing_goes_on_unwatched() -> None:
+    pids: list[int] = []
+
+    def full(_channel: object, line: str) -> None:
+        pids.append(int(line))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        stream(
+            python("import os, time; print(os.getpid(), flush=True); time.sleep(60)"),
+            env=ENV,
+            deadline=60,
+            on_line=full,
+        )
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
