@@ -9,6 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.lab.faults.page import clean
 from tests.lab.places import STATE, locked
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/bootstrap-faults.md"
@@ -48,7 +49,7 @@ def keep(row: Row) -> None:
 
 def main() -> None:
     rows = [Row(**row) for _, row in sorted(json.loads(ROWS.read_text()).items())]
-    lines = [f"| {row.fault} | {row.said} | {row.end} | {row.reboots} | {row.again} |\n" for row in rows]
+    lines = [f"| {row.fault} | {clean(row.said)} | {row.end} | {row.reboots} | {row.again} |\n" for row in rows]
     PAGE.write_text(HEAD + "".join(lines), encoding="utf-8")
 
 
