@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_inventory(parser)
     for action in parser._actions:  # noqa: SLF001 - one shared definition, another name in the help
         if action.dest == "inventory":
-            action.metavar = "MESSAGE|INVENTORY"
+            action.nargs, action.metavar = "*", "MESSAGE|INVENTORY"
             action.help = "a message in quotes, or anything that ansible-playbook -i takes; without it: this machine"
     group = parser.add_argument_group("what to look at")
     group.add_argument("--text", metavar="FILE", help="a log instead of a message; - reads standard input")
@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Find the cause."""
-    asked, inventory = _asked(arguments)
+    asked, arguments.inventory = _asked(arguments)
+    inventory = arguments.inventory
     chosen = [
         name
         for name, given in (
@@ -84,13 +85,12 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
     """Tell a message from an inventory: an inventory exists as a file, or ends with a comma."""
-    given = arguments.inventory
-    if given is None:
+    if not arguments.inventory:
         return "", None
-    if not given.strip():
+    given, words = arguments.inventory[0], " ".join([*arguments.inventory, *arguments.ansible_arguments])
+    if not words.strip():
         raise BadInputError("GS-602", "the message is empty", hint="without a message it looks at this machine")
-    words = " ".join([given, *arguments.ansible_arguments])
-    if Path(given).exists() or given.endswith(","):
+    if len(arguments.inventory) == 1 and (given.endswith(",") or os.path.exists(given)):  # noqa: PTH110 - takes names of any length
         return "", given
     if "/" in given and " " not in words and given.endswith((".ini", ".yml", ".yaml", ".toml")):
         raise BadInputError("GS-602", f"there is no inventory at {given}", path=given, hint="name a file that exists")

@@ -75,8 +75,8 @@ def _unknown(name: str) -> Exit:
 
 
 def _run(argv: list[str]) -> Exit:
-    name, rest = argv[0], argv[1:]
-    arguments = _command_parser(name).parse_args(rest)
+    name = argv[0]
+    arguments = _parsed(name, argv[1:])
     try:
         return load_command(name).run(arguments)
     except (GpuSetupError, OSError) as error:
@@ -87,6 +87,17 @@ def _run(argv: list[str]) -> Exit:
 
         print_error(told, getattr(arguments, "format", "text"))
         return told.exit
+
+
+def _parsed(name: str, words: list[str]) -> argparse.Namespace:
+    """Parse a command's words; what stands behind `--` is Ansible's where a command hands something on to it."""
+    parser = _command_parser(name)
+    if parser.get_default("ansible_arguments") is None or "--" not in words:
+        return parser.parse_args(words)
+    end = words.index("--")
+    arguments = parser.parse_args(words[:end])
+    arguments.ansible_arguments = words[end + 1 :]
+    return arguments
 
 
 def _disk_trouble(error: OSError) -> GpuSetupError | None:

@@ -56,7 +56,7 @@ def add_inventory(parser: argparse.ArgumentParser) -> None:
         metavar="INVENTORY",
         help="anything that ansible-playbook -i takes; without it: this machine",
     )
-    group = parser.add_argument_group("hosts (passed to Ansible)")
+    group = parser.add_argument_group("hosts (passed to Ansible; -- ARGS at the end hands on anything else)")
     group.add_argument("--limit", "-l", metavar="PATTERN", help="only these hosts or groups")
     group.add_argument("--forks", "-f", type=int, metavar="N", help="hosts worked on at once")
     group.add_argument("--user", "-u", metavar="NAME", help="log in as this user")
@@ -65,7 +65,7 @@ def add_inventory(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ask-vault-pass", action="store_true", help="ask for the vault password")
     group.add_argument("--vault-password-file", metavar="FILE", help="file that holds the vault password")
     group.add_argument("--extra-vars", "-e", action="append", default=[], metavar="VARS", help="as in Ansible")
-    group.add_argument("ansible_arguments", nargs="*", metavar="-- ARGS", help="anything else, handed to Ansible as is")
+    parser.set_defaults(ansible_arguments=[])
 
 
 def add_draining(parser: argparse.ArgumentParser) -> None:

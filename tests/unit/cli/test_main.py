@@ -40,3 +40,24 @@ def test_another_failure_of_the_system_is_still_a_bug(
     breaks(monkeypatch, OSError(errno.EBADF, "Bad file descriptor"))
     assert front.main(["facts"]) == 1
     assert "this is a bug" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["hosts.ini", "--limit", "gpu", "--", "--tags", "x"],
+        ["--limit", "gpu", "hosts.ini", "--", "--tags", "x"],
+        ["--limit", "gpu", "--", "--tags", "x"],
+    ],
+)
+def test_what_stands_behind_two_dashes_is_ansibles_wherever_the_inventory_stands(words: list[str]) -> None:
+    arguments = front._parsed("apply", words)
+    assert arguments.ansible_arguments == ["--tags", "x"]
+    assert arguments.inventory == ("hosts.ini" if "hosts.ini" in words else None)
+
+
+def test_a_stray_word_is_refused_not_handed_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        front.main(["apply", "hosts.ini", "stray"])
+    assert stop.value.code == 2
+    assert "stray" in capsys.readouterr().err
