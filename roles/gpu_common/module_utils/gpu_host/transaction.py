@@ -10,6 +10,9 @@ from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
 
+# A bare 404 is in NVIDIA's own addresses: …/repos/ubuntu2404/…
+_MIRROR_MOVED = ("Hash Sum mismatch", "Failed to fetch", "Status code: 404")
+
 
 def manager(params, **extra):
     """Return the host's package manager."""
@@ -137,7 +140,7 @@ class Transaction(object):
             runfile.remove(self.host.env, self.ledger, self.job.tell, self.job.log)
         released = self._release(plan)
         ok, tail = self.host.transact(exact, removals)
-        if not ok and any(word in line for line in tail for word in ("Hash Sum mismatch", "Failed to fetch", "404")):
+        if not ok and any(word in line for line in tail for word in _MIRROR_MOVED):
             self.job.tell("refresh", "the mirror changed under us: once more")
             self.host.refresh()
             ok, tail = self.host.transact(exact, removals)
