@@ -126,10 +126,10 @@ def ubuntu_archive(kernel: str) -> list[Package]:
                 ),
             ]  # fmt: skip
         packages += [
-            Package(name=f"nvidia-kernel-common-{branch}-server", version=full, content="modprobe_conf", driver=version),
-            Package(name=f"libnvidia-compute-{branch}-server", version=full, content="libraries", driver=version, provides=("libcuda1",)),
-            Package(name=f"nvidia-utils-{branch}-server", version=full, content="smi", driver=version, depends=(f"libnvidia-compute-{branch}-server (= {full})",)),
-            Package(name=f"nvidia-compute-utils-{branch}-server", version=full, content="persistenced", driver=version),
+            Package(name=f"nvidia-kernel-common-{branch}-server", version=full, content="modprobe_conf", driver=version, **_alone("nvidia-kernel-common")),
+            Package(name=f"libnvidia-compute-{branch}-server", version=full, content="libraries", driver=version, **_alone("libnvidia-compute", "libcuda1")),
+            Package(name=f"nvidia-utils-{branch}-server", version=full, content="smi", driver=version, depends=(f"libnvidia-compute-{branch}-server (= {full})",), **_alone("nvidia-utils")),
+            Package(name=f"nvidia-compute-utils-{branch}-server", version=full, content="persistenced", driver=version, **_alone("nvidia-compute-utils")),
         ]  # fmt: skip
     # An ended branch: its names stay as dummies that pull the next one.
     stub = "580.142-0ubuntu0.24.04.1"
@@ -305,6 +305,11 @@ def cuda_release(
             depends=(at_least(f"cuda-libraries-{dashed}", toolkit), at_least(f"cuda-nvcc-{dashed}", cudart)),
         ),
     ]
+
+
+def _alone(stem: str, *also: str) -> dict[str, tuple[str, ...]]:
+    """As Ubuntu's packages have it: one that provides a name is alone in that, so another series takes its place."""
+    return {"provides": (stem, *also), "conflicts": (stem,)}
 
 
 def _others(stem: str, branch: str) -> tuple[str, ...]:
