@@ -21,6 +21,8 @@ _SERIES = ("", "-tesla-535", "-tesla-470")
 """Series that the archive carries side by side: the suite's own, then the older ones."""
 
 _TOOLKIT = "nvidia-cuda-toolkit"
+_TOOLKIT_GCC = "nvidia-cuda-toolkit-gcc"
+"""Lets nvcc use the compiler that this toolkit knows; the suite's own is newer."""
 _RELEASE = re.compile(r"~(\d+\.\d+\.\d+)-")
 """11.8.89~11.8.0-5~deb12u1: the compiler's number, then the release."""
 _NCCL = "libnccl2"
@@ -54,7 +56,7 @@ class DebianArchive:
         """Kernel modules, user space and headers."""
         return (
             "nvidia*-kernel-dkms", "nvidia-smi", "nvidia-tesla-*-smi", "nvidia-persistenced", "libcuda1",
-            "libnvidia-tesla-*-cuda1", "libnvidia-ml1", "firmware-nvidia-gsp", _NCCL, _TOOLKIT,
+            "libnvidia-tesla-*-cuda1", "libnvidia-ml1", "firmware-nvidia-gsp", _NCCL, _TOOLKIT, _TOOLKIT_GCC,
             f"linux-headers-{context.facts.kernel.next}", f"linux-headers-{debian_arch(context.facts.arch)}",
         )  # fmt: skip
 
@@ -117,9 +119,9 @@ class DebianArchive:
         """
         if context.settings.cuda_from != "packages" or stack.cuda is None:
             return {}
-        fields: dict[str, Any] = {
-            "cuda": (context.offers.matching(_TOOLKIT, f"*~{stack.cuda.version}-*") or Package(name=_TOOLKIT),)
-        }
+        compiler = (Package(name=_TOOLKIT_GCC),) if context.offers.has(_TOOLKIT_GCC) else ()
+        toolkit = context.offers.matching(_TOOLKIT, f"*~{stack.cuda.version}-*") or Package(name=_TOOLKIT)
+        fields: dict[str, Any] = {"cuda": (toolkit, *compiler)}
         if stack.nccl is not None and context.offers.has(_NCCL, stack.nccl.version):
             fields["nccl"] = (context.offers.exact(_NCCL, stack.nccl.version),)
         return fields
@@ -147,7 +149,7 @@ def _libcuda(series: str) -> str:
 def _roots(series: str) -> tuple[str, ...]:
     """What goes with a series; all else of it depends on its `alternative`.
 
-    Two series can be installed side by side, and then the newer one's libraries are in force, whatever module is loaded.
+    Two series can be installed side by side; the newer one's libraries are in force then, whatever module is loaded.
     """
     return (
         *_modules(series).values(), f"nvidia{series}-alternative", _libcuda(series), f"nvidia{series}-smi",

@@ -14,6 +14,7 @@ from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
 from gpusetup.plan.packages.base import Context, DriverPackages
 from gpusetup.plan.packages.nvidia import fabric_names, library_candidates, library_packages, nvidia_sources
+from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of_other_series
 
 if TYPE_CHECKING:
     from gpusetup.model.request import LibraryCandidates
@@ -46,7 +47,7 @@ class NvidiaUbuntu:
         return (
             "nvidia-dkms-*", "nvidia-headless-no-dkms-*", "nvidia-utils*", "nvidia-compute-utils*",
             "libnvidia-compute*",
-            "nvidia-driver-pinning-*", "nvidia-open*", "cuda-drivers*",
+            "nvidia-driver-pinning-*", "nvidia-open*", "cuda-drivers*", *graphics_patterns(context),
             f"linux-headers-{context.facts.kernel.next}", *_COMMON,
         )  # fmt: skip
 
@@ -82,12 +83,12 @@ class NvidiaUbuntu:
             names = [name for name in names if name == dkms or offers.has(name, version)]
         else:
             names = [f"nvidia-open{suffix}" if choice.module == "open" else f"cuda-drivers{suffix}"]
-        packages = [offers.exact(name, version) for name in names]
+        packages = [*(offers.exact(name, version) for name in names), *graphics(context, suffix, version)]
         if not named:
             packages.insert(0, _pinning(context, choice))
         other = "" if flavour else "-open"
         stems = ("nvidia-dkms", "nvidia-driver", "nvidia-headless", "nvidia-headless-no-dkms")
-        remove = [f"{stem}{suffix}{other}" for stem in stems]
+        remove = [*(f"{stem}{suffix}{other}" for stem in stems), *of_other_series(context, suffix)]
         remove.append(f"nvidia-open{suffix}" if other else f"cuda-drivers{suffix}")
         return DriverPackages(
             packages=tuple(packages),

@@ -9,6 +9,7 @@ from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
 from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources
+from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of_other_series
 
 if TYPE_CHECKING:
     from gpusetup.model.request import LibraryCandidates
@@ -36,7 +37,7 @@ class UbuntuArchive:
         return (
             "nvidia-headless-no-dkms-*-server*", "nvidia-utils-*-server", "nvidia-compute-utils-*-server",
             "nvidia-dkms-*-server*", f"linux-modules-nvidia-*-server*-{kernel}", "linux-modules-nvidia-*-server*",
-            "nvidia-fabricmanager*", "libnvidia-nscq*", f"linux-headers-{kernel}",
+            "nvidia-fabricmanager*", "libnvidia-nscq*", f"linux-headers-{kernel}", *graphics_patterns(context),
         )  # fmt: skip
 
     def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
@@ -79,10 +80,14 @@ class UbuntuArchive:
             stem = "nvidia-fabricmanager" if plain else ""
             fabric = (offers.exact(stem or f"nvidia-fabricmanager-{choice.branch}", choice.version),)
         return DriverPackages(
-            packages=(*modules, *(offers.exact(name, choice.version) for name in names)),
+            packages=(
+                *modules,
+                *(offers.exact(name, choice.version) for name in names),
+                *graphics(context, f"-{series}", choice.version),
+            ),
             prerequisites=() if prebuilt else (Package(name=f"linux-headers-{context.facts.kernel.next}"),),
             fabric=fabric,
-            remove=_other_flavour(series, suffix),
+            remove=(*_other_flavour(series, suffix), *of_other_series(context, f"-{series}")),
             may_remove=_HELD,
             hold=_HELD,
             prebuilt=prebuilt,

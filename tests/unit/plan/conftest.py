@@ -73,6 +73,7 @@ def debian12_archive() -> dict[str, Any]:
         ("nvidia-open-kernel-dkms", "535.261.03-1"),
         ("nvidia-persistenced", "535.171.04-1~deb12u1"),
         ("nvidia-cuda-toolkit", "11.8.89~11.8.0-5~deb12u1"),
+        ("nvidia-cuda-toolkit-gcc", "11.8.0-5~deb12u1"),
         ("linux-headers-amd64", "6.1.170-1"),
     )
 

@@ -90,6 +90,27 @@ def test_another_series_of_debian_takes_the_place_of_the_installed_one(planner, 
     assert set(plan.removals) == set(plain) - {"libnvidia-ml1"}, "apt takes what depends on these"
 
 
+def test_on_ubuntu_another_series_goes_as_a_whole_and_the_desktop_stays(planner, host, nvidia_ubuntu):
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    archive = (
+        "libnvidia-compute-570-server", "nvidia-utils-570-server", "nvidia-kernel-common-570-server", "libnvidia-gl-570-server",
+        "nvidia-headless-no-dkms-570-server-open", "linux-modules-nvidia-570-server-open-6.8.0-60-generic",
+        "linux-modules-nvidia-570-server-open-generic",
+    )  # fmt: skip
+    others = ("nvidia-settings", "libnvidia-container1", "nvidia-container-toolkit", "nvidia-prime")
+    installed = dict.fromkeys(archive, "570.211.01-0ubuntu0.24.04.1") | dict.fromkeys(others, "1.20.0-1")
+    packages = msgspec.structs.replace(facts.packages, installed=installed)
+    for wish, series in (("590.48.01", ""), ("580.142", "-580")):
+        settings = Settings(requirements=(Requirement(component="driver", specifier=f"=={wish}"),))
+        plan = planned(planner, msgspec.structs.replace(facts, packages=packages), settings, nvidia_ubuntu)
+        assert set(plan.removals) == set(archive)
+        assert {f"libnvidia-compute{series}", f"libnvidia-gl{series}"} <= set(names(plan))
+        again = dict.fromkeys([f"libnvidia-compute{series}", f"nvidia-kernel-common{series}"], f"{wish}-1") | installed
+        packages_now = msgspec.structs.replace(facts.packages, installed=again)
+        plan = planned(planner, msgspec.structs.replace(facts, packages=packages_now), settings, nvidia_ubuntu)
+        assert set(plan.removals) == set(archive), "what belongs to the wanted series stays"
+
+
 def test_the_known_bad_pair_of_debian_13_is_refused(planner, host, debian13_archive):
     facts = host("debian12-t4-open", driver=None)
     system = msgspec.structs.replace(facts.os, version_id="13", codename="trixie", name="Debian 13")
@@ -234,8 +255,9 @@ def test_debians_own_toolkit_decides_the_cuda(planner, host, debian12_archive):
     assert plan.stack.cuda.version == "11.8.0"
     assert plan.stack.cupy.package == "cupy-cuda11x"
     assert plan.variables["gpu_cuda_packages"] == [
-        {"name": "nvidia-cuda-toolkit", "version": "11.8.89~11.8.0-5~deb12u1"}
-    ]
+        {"name": "nvidia-cuda-toolkit", "version": "11.8.89~11.8.0-5~deb12u1"},
+        {"name": "nvidia-cuda-toolkit-gcc"},
+    ], "with the compiler that this nvcc takes"
     lines = plan.variables["gpu_python_requirements"]
     assert [line.partition("==")[0] for line in lines] == ["cupy-cuda11x", "nvidia-cudnn-cu11", "nvidia-nccl-cu11"]
 
