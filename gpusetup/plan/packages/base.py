@@ -28,6 +28,10 @@ __all__ = [
 ]
 
 
+PINNING = "nvidia-driver-pinning-*"
+"""Each is one file of apt preferences that keeps a driver where it is: none but the wanted one may stay."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Repository:
     """NVIDIA's repository for a distribution and CPU, or a mirror of it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
-from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources, candidates, debian_arch
+from gpusetup.plan.packages.base import PINNING, Context, DriverPackages, archive_sources, candidates, debian_arch
 
 if TYPE_CHECKING:
     from gpusetup.model.request import LibraryCandidates
@@ -90,7 +90,7 @@ class DebianArchive:
         if context.settings.persistence and offers.matching("nvidia-persistenced", f"{choice.branch}.*"):
             packages.append(Package(name="nvidia-persistenced"))
         other: ModuleFlavour = "proprietary" if choice.module == "open" else "open"
-        remove = [modules[other], *(package for name in _SERIES if name != series for package in _roots(name))]
+        remove = [modules[other], *(package for name in _SERIES if name != series for package in _roots(name)), PINNING]
         return DriverPackages(
             packages=tuple(packages),
             prerequisites=kernel_headers(context),

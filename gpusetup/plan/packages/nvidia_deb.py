@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
-from gpusetup.plan.packages.base import Context, DriverPackages
+from gpusetup.plan.packages.base import PINNING, Context, DriverPackages
 from gpusetup.plan.packages.nvidia import fabric_names, library_candidates, library_packages, nvidia_sources
 from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of_other_series
 
@@ -88,7 +88,7 @@ class NvidiaUbuntu:
             packages.insert(0, _pinning(context, choice))
         other = "" if flavour else "-open"
         stems = ("nvidia-dkms", "nvidia-driver", "nvidia-headless", "nvidia-headless-no-dkms")
-        remove = [*(f"{stem}{suffix}{other}" for stem in stems), *of_other_series(context, suffix)]
+        remove = [*(f"{stem}{suffix}{other}" for stem in stems), *of_other_series(context, suffix), PINNING]
         remove.append(f"nvidia-open{suffix}" if other else f"cuda-drivers{suffix}")
         return DriverPackages(
             packages=tuple(packages),
@@ -151,7 +151,7 @@ class NvidiaDebian:
             packages=tuple(packages),
             prerequisites=(Package(name=f"linux-headers-{context.facts.kernel.next}"),),
             fabric=fabric_names(context, choice, "apt"),
-            remove=(_DEBIAN_MODULES[other], "nvidia-open-kernel-dkms"),
+            remove=(_DEBIAN_MODULES[other], "nvidia-open-kernel-dkms", PINNING),
             may_remove=_HELD,
             hold=_HELD,
         )

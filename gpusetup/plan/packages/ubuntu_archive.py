@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gpusetup.model.plan import Package
 from gpusetup.model.request import DriverCandidate, ModuleFlavour
 from gpusetup.plan.offers import newest_first
-from gpusetup.plan.packages.base import Context, DriverPackages, archive_sources
+from gpusetup.plan.packages.base import PINNING, Context, DriverPackages, archive_sources
 from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of_other_series
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class UbuntuArchive:
             ),
             prerequisites=() if prebuilt else (Package(name=f"linux-headers-{context.facts.kernel.next}"),),
             fabric=fabric,
-            remove=(*_other_flavour(series, suffix), *of_other_series(context, f"-{series}")),
+            remove=(*_other_flavour(series, suffix), *of_other_series(context, f"-{series}"), PINNING),
             may_remove=_HELD,
             hold=_HELD,
             prebuilt=prebuilt,
