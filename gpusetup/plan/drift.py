@@ -71,8 +71,9 @@ def _packages(facts: HostFacts, record: dict[str, Any]) -> Iterator[Difference]:
     closure = {name: brought[name] for name in record.get("holds") or () if name in brought}
     for name, version in sorted((closure | _part(record, "packages")).items()):
         now = facts.packages.installed.get(name)
-        if now != version:
-            yield _difference(f"package-{name}", f"package {name}", str(version), now or "not installed", "apply")
+        recorded = str(version).removeprefix("0:")  # how rpm says that there is no epoch
+        if now != recorded:
+            yield _difference(f"package-{name}", f"package {name}", recorded, now or "not installed", "apply")
     for problem in facts.packages.problems:
         yield _difference("packages", "the package database", "sound", problem, "apply")
 

@@ -123,9 +123,9 @@ def test_a_broken_rpm_database_is_a_problem(machine):
 
 
 def test_version_locks_of_both_dnfs(machine):
-    machine.put("/etc/dnf/plugins/versionlock.list", "# a comment\nkernel-0:5.14.0-1.*\n!excluded-0:1.*\n")
+    machine.put("/etc/dnf/plugins/versionlock.list", "# a comment\nnvidia-kmod-common-3:580.142-1.el9.*\n!excluded-0:1.*\n")
     machine.put("/etc/dnf/versionlock.toml", 'version = "1.0"\n[[packages]]\nname = "nvidia-driver"\n')
-    assert rpm(machine)["held"] == ["kernel-0:5.14.0-1.*", "nvidia-driver"]
+    assert rpm(machine)["held"] == ["nvidia-driver", "nvidia-kmod-common"]
 
 
 def test_a_debian_dressed_as_red_hat_is_asked_with_rpm(machine):

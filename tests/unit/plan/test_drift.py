@@ -90,6 +90,15 @@ def test_packages_of_the_closure_count_and_others_do_not(applied):
     assert (found.id, found.now) == ("package-nvidia-utils", "not installed")
 
 
+def test_rpms_epoch_of_nothing_is_no_difference(applied):
+    packages = {**applied.state["packages"], "kernel-devel": "0:5.14.0-570.12.1.el9_6"}
+    installed = {**applied.packages.installed, "kernel-devel": "5.14.0-570.12.1.el9_6"}
+    here = changed(
+        applied, state={**applied.state, "packages": packages}, packages=changed(applied.packages, installed=installed)
+    )
+    assert differences(here) == ()
+
+
 def test_a_hold_that_is_gone(applied):
     found = one(changed(applied, packages=changed(applied.packages, held=("nvidia-utils",))))
     assert (found.id, found.mend) == ("hold-libnvidia-compute", "apply")

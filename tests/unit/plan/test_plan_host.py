@@ -80,7 +80,14 @@ def test_debians_older_series_does_without_the_daemon_of_the_newer_one(planner, 
 def test_another_series_of_debian_takes_the_place_of_the_installed_one(planner, host):
     """Side by side the newer one's libraries would be in force, with a module of the older one."""
     facts = host("debian12-t4-open", driver=None)
-    plain = ("nvidia-kernel-dkms", "libcuda1", "nvidia-smi", "nvidia-alternative", "libnvidia-ml1", "firmware-nvidia-gsp")
+    plain = (
+        "nvidia-kernel-dkms",
+        "libcuda1",
+        "nvidia-smi",
+        "nvidia-alternative",
+        "libnvidia-ml1",
+        "firmware-nvidia-gsp",
+    )
     installed = dict.fromkeys(plain, "535.309.01-0+deb12u1")
     packages = msgspec.structs.replace(facts.packages, installed=facts.packages.installed | installed)
     old = ("nvidia-tesla-470-kernel-dkms", "libnvidia-tesla-470-cuda1", "nvidia-tesla-470-smi")

@@ -101,11 +101,12 @@ def _rpm(host, also):
 
 
 def _versionlocks(host):
-    """Return what dnf's versionlock plugin holds: one list for dnf 4, a TOML file for dnf 5."""
+    """Return the names that dnf's versionlock plugin holds: one list of name-epoch:version-release for dnf 4, TOML for dnf 5."""
     held = []
     for path in ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list"):
         text = host.read(path, "packages.held") or ""
-        held += [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "!"))]
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "!"))]
+        held += [re.sub(r"^(.+?)-(?:\d+:)?[^-]+-[^-]+$", r"\1", line) for line in lines]
     held += re.findall(r'^name\s*=\s*"([^"]+)"', host.read("/etc/dnf/versionlock.toml", "packages.held") or "", re.MULTILINE)
     return sorted(set(held))
 
