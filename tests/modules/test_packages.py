@@ -353,3 +353,18 @@ def test_pins_are_read_from_a_requirements_file() -> None:
         "# x",
     ]
     assert venv.pins(lines) == {"cupy-cuda12x": "13.4.0", "torch": "2.6.0+cu124"}
+
+
+class TestLastWords:
+    def test_whole_lines_each_once_and_the_last_ones_where_there_is_no_room(self) -> None:
+        lines = ["Get:1 ok", "E: first", "E: first", *(f"E: {number} " + "x" * 350 for number in range(4))]
+        told = transaction._last_words(lines)
+        assert told.startswith("E: 2 ")
+        assert [piece[:4] for piece in told.split(" | ")] == ["E: 2", "E: 3"]
+
+    def test_where_no_line_says_why_the_end_is_told(self) -> None:
+        assert transaction._last_words(["one", "two"]) == "one | two"
+
+    def test_the_name_of_a_distribution_is_not_a_mirror_that_moved(self) -> None:
+        line = "Get:1 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64 nvidia-smi"
+        assert not any(word in line for word in transaction._MIRROR_MOVED)

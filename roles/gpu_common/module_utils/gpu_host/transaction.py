@@ -293,4 +293,10 @@ class Transaction(object):
 def _last_words(tail):
     """Return the lines in which a package manager says why."""
     telling = [line for line in tail if line.startswith(("E:", "Error", "dpkg: error", " nvidia", "Failed")) or "error" in line.lower()]
-    return " | ".join((telling or tail)[-6:])[-900:]
+    lines = []
+    for line in (telling or tail)[-6:]:
+        if line not in lines:
+            lines.append(line[:400])
+    while len(lines) > 1 and sum(map(len, lines)) > 900:
+        del lines[0]
+    return " | ".join(lines)
