@@ -10,10 +10,10 @@ GPUSETUP = "/opt/gpusetup-controller/bin/gpusetup"
 INVENTORY = "/etc/gpusetup/drift here.ini"
 
 
-@pytest.fixture
-def machine(lab_hosts, lab_repositories):
+@pytest.fixture(scope="module")
+def machine(lab_hosts_module, lab_repositories):
     """A machine that came up by itself, and so has gpusetup."""
-    (host,) = lab_hosts(flavour="debian12-cloud", machine="t4")
+    (host,) = lab_hosts_module(flavour="debian12-cloud", machine="t4")
     first_boot(host, user_data(serve_bundle(), lab_repositories))
     end = wait_for_end(host)
     assert end["state"] == "done", end
