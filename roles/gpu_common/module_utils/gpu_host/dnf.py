@@ -232,6 +232,8 @@ class Dnf(object):
                 code, text, error = process.output(["dnf", "-y", "-q"] + self.options + words, self.env, 300)
                 if code:
                     raise HostFailure("GS-465", "dnf {} failed".format(" ".join(words)), "", (error or text).strip()[-800:])
+            if not item["stream"] and os.path.exists(_module_file(item["module"])):
+                os.unlink(_module_file(item["module"]))  # what a reset leaves says nothing, and was not there before
             changed.append("{}:{}".format(item["module"], item["stream"] or "(default)"))
         return changed
 
@@ -240,16 +242,19 @@ class Dnf(object):
         return [{"module": module, "stream": self._enabled_stream(module)} for module in modules]
 
     def _enabled_stream(self, module):
-        path = "/etc/dnf/modules.d/{}.module".format(module)
-        if not os.path.exists(path):
+        if not os.path.exists(_module_file(module)):
             return None
-        with open(path) as stream:
+        with open(_module_file(module)) as stream:
             fields = dict(re.findall(r"^(\w+)=(.*)$", stream.read(), re.MULTILINE))
         return fields.get("stream") if fields.get("state") == "enabled" else None
 
     def automatic_upgrades(self, names):
         """Return no file: dnf-automatic respects the version locks."""
         return {}
+
+
+def _module_file(module):
+    return "/etc/dnf/modules.d/{}.module".format(module)
 
 
 def parse(text):
