@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpusetup.plan.offers import Offers
 
 __all__ = [
+    "PINNING",
     "BranchNames",
     "Context",
     "DriverPackages",
