@@ -50,10 +50,8 @@ def main() -> int:
             shutil.copy(source, bare.path("/etc/apt/sources.list.d"))
         bare.ssh("apt-get", "-q", "update")
         started = time.monotonic()
-        bare.ssh(
-            "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "--no-install-recommends", "install", *exact,
-            timeout=3600,
-        )  # fmt: skip
+        install = ("apt-get", "-q", "-y", "--no-install-recommends", "install", *exact)
+        bare.ssh("env", "DEBIAN_FRONTEND=noninteractive", *install, timeout=3600)
         plain = time.monotonic() - started
     finally:
         fleet.down(names)

@@ -123,7 +123,9 @@ def test_a_broken_rpm_database_is_a_problem(machine):
 
 
 def test_version_locks_of_both_dnfs(machine):
-    machine.put("/etc/dnf/plugins/versionlock.list", "# a comment\nnvidia-kmod-common-3:580.142-1.el9.*\n!excluded-0:1.*\n")
+    machine.put(
+        "/etc/dnf/plugins/versionlock.list", "# a comment\nnvidia-kmod-common-3:580.142-1.el9.*\n!excluded-0:1.*\n"
+    )
     machine.put("/etc/dnf/versionlock.toml", 'version = "1.0"\n[[packages]]\nname = "nvidia-driver"\n')
     assert rpm(machine)["held"] == ["nvidia-driver", "nvidia-kmod-common"]
 
