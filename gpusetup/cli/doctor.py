@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Find the cause."""
-    asked, arguments.inventory = _asked(arguments)
-    inventory = arguments.inventory
+    asked, inventory = _asked(arguments)
+    arguments.inventory = inventory  # one name, as every command that opens a session has it
     chosen = [
         name
         for name, given in (

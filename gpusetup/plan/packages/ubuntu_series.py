@@ -11,15 +11,17 @@ if TYPE_CHECKING:
 
 __all__ = ["graphics", "graphics_patterns", "of_other_series"]
 
-_GRAPHICS = ("libnvidia-gl", "libnvidia-decode", "libnvidia-encode", "libnvidia-extra", "libnvidia-fbc1")
+_GRAPHICS = (
+    "libnvidia-gl", "libnvidia-decode", "libnvidia-encode", "libnvidia-extra", "libnvidia-fbc1",
+    "xserver-xorg-video-nvidia",
+)  # fmt: skip
 """What a desktop has besides; it stays, in the new series."""
 _STEMS = (
     *_GRAPHICS, "libnvidia-compute", "libnvidia-cfg1", "nvidia-utils", "nvidia-compute-utils", "nvidia-kernel-common",
     "nvidia-kernel-source", "nvidia-dkms", "nvidia-headless-no-dkms", "nvidia-headless", "nvidia-driver",
-    "xserver-xorg-video-nvidia",
 )  # fmt: skip
 _SERIES = r"(-\d{3}(?:-server)?)"
-_PREBUILT = rf"(linux-(?:modules|objects|signatures)-nvidia){_SERIES}(?:-open)?-[\w.+-]+"
+_PREBUILT = rf"linux-(?:modules|objects|signatures)-nvidia{_SERIES}(?:-open)?-[\w.+-]+"
 """Behind the flavour stands the kernel."""
 _NAME = re.compile(rf"(?:({'|'.join(_STEMS)}){_SERIES}?(?:-open)?|{_PREBUILT})")
 
@@ -30,7 +32,7 @@ def of_other_series(context: Context, series: str) -> tuple[str, ...]:
     Ubuntu's archive and NVIDIA's repository say differently what excludes what: alone, apt finds no way between them.
     """
     found = ((name, _NAME.fullmatch(name)) for name in context.facts.packages.installed)
-    return tuple(sorted(name for name, match in found if match and (match.group(2) or match.group(4) or "") != series))
+    return tuple(sorted(name for name, match in found if match and (match.group(2) or match.group(3) or "") != series))
 
 
 def graphics_patterns(context: Context) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def test_on_ubuntu_another_series_goes_as_a_whole_and_the_desktop_stays(planner,
     archive = (
         "libnvidia-compute-570-server", "nvidia-utils-570-server", "nvidia-kernel-common-570-server", "libnvidia-gl-570-server",
         "nvidia-headless-no-dkms-570-server-open", "linux-modules-nvidia-570-server-open-6.8.0-60-generic",
-        "linux-modules-nvidia-570-server-open-generic",
+        "linux-modules-nvidia-570-server-open-generic", "xserver-xorg-video-nvidia-570-server",
     )  # fmt: skip
     others = ("nvidia-settings", "libnvidia-container1", "nvidia-container-toolkit", "nvidia-prime")
     installed = dict.fromkeys(archive, "570.211.01-0ubuntu0.24.04.1") | dict.fromkeys(others, "1.20.0-1")
