@@ -33,9 +33,8 @@ def site(folder, repositories):
         "armored": repositories.armored,
     }
     stack["gpu_simulated_root"] = SIMULATED_ROOT
-    variables = (
-        work / "playbooks" / "group_vars" / "all" / "stack.json"
-    )  # ansible-pull reads no -e @FILE of the repository
+    # ansible-pull reads -e @FILE before there is a checkout.
+    variables = work / "playbooks" / "group_vars" / "all" / "stack.json"
     variables.parent.mkdir(parents=True)
     variables.write_text(json.dumps(stack))
     git = ["git", "-c", "user.name=site", "-c", "user.email=site@example.org", "-C", work]
@@ -59,17 +58,8 @@ def test_a_machine_pulls_its_stack(lab_hosts, lab_repositories, tmp_path):
     host.ssh("/opt/ansible/bin/pip", "install", "-q", "--no-index", "--find-links", "/root/wheels", "ansible-core",
              timeout=600)  # fmt: skip
     # A folder of files behind a plain web server has no shallow clones: --full.
-    pull = [
-        "/opt/ansible/bin/ansible-pull",
-        "-U",
-        url,
-        "--full",
-        "-i",
-        "localhost,",
-        "-c",
-        "local",
-        "playbooks/apply.yml",
-    ]
+    options = ("-U", url, "--full", "-i", "localhost,", "-c", "local")
+    pull = ["/opt/ansible/bin/ansible-pull", *options, "playbooks/apply.yml"]
     first = host.ssh("env", "LC_ALL=C.UTF-8", *pull, timeout=1200)
     assert "failed=0" in first.stdout, first.stdout[-2000:]
     assert packages(host)["nvidia-driver-cuda"].startswith("580.")
