@@ -11,6 +11,8 @@ import child
 HERE = os.path.dirname(os.path.abspath(__file__))
 FRAMEWORKS = ("torch", "tensorflow", "jax")
 DEADLINES = {"torch": 120, "tensorflow": 180, "jax": 180, "nvcc": 90}
+SYSTEM_NVCC, SYSTEM_HOST_COMPILER = "/usr/bin/nvcc", "/usr/bin/cuda-g++"
+"""A distribution's own toolkit, and the older g++ that it brings along because it does not know the system's."""
 
 
 class Work:
@@ -86,12 +88,13 @@ def _last_json(answer):
 
 
 def _nvcc(request):
-    """The toolkit's compiler: the named home, then the default link, then the newest by folder name."""
+    """Command of the toolkit's compiler: the named home, the default link, the newest by folder name, the distribution's own."""
     homes = [request.get("cuda_home"), "/usr/local/cuda"] + sorted(glob.glob("/usr/local/cuda-*"), reverse=True)
-    for home in homes:
-        path = os.path.join(home, "bin", "nvcc") if home else ""
-        if path and os.access(path, os.X_OK):
-            return path
+    paths = [os.path.join(home, "bin", "nvcc") for home in homes if home] + [SYSTEM_NVCC]
+    for path in paths:
+        if os.access(path, os.X_OK):
+            own = path == SYSTEM_NVCC and os.access(SYSTEM_HOST_COMPILER, os.X_OK)
+            return [path, "-ccbin", SYSTEM_HOST_COMPILER] if own else [path]
     return None
 
 
@@ -101,8 +104,9 @@ def _compile_and_run(compiler, scratch, collection):
                            if line.count(",") >= 3 and "." in line.split(",")[3]})
     program = os.path.join(scratch, "nvcc_smoke")
     options = ["-gencode=arch=compute_%s,code=sm_%s" % (number, number) for number in capabilities]
-    built = child.run([compiler, "-O1"] + options + ["-o", program, os.path.join(HERE, "nvcc_smoke.cu")], DEADLINES["nvcc"], cwd=scratch)
-    answer = {"compiler": compiler, "architectures": capabilities, "compile_seconds": built["seconds"]}
+    source = os.path.join(HERE, "nvcc_smoke.cu")
+    built = child.run(compiler + ["-O1"] + options + ["-o", program, source], DEADLINES["nvcc"], cwd=scratch)
+    answer = {"compiler": compiler[0], "architectures": capabilities, "compile_seconds": built["seconds"]}
     if built["rc"] != 0:
         answer.update({"error": "compile", "message": built["stderr"][-1500:] or built["error"] or child.ending(built["rc"])})
         return answer

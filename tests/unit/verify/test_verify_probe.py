@@ -306,3 +306,30 @@ def test_a_framework_that_is_missing_or_broken_is_an_answer(name, tmp_path):
     assert broken["error"] == "failed"
     assert "AttributeError" in broken["message"]
     assert broken["loaded"] == {}
+
+
+def _program(path: Path, words: str = "exit 0") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{words}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(probe, monkeypatch, tmp_path):
+    own = _program(tmp_path / "usr/bin/nvcc", f'echo "$@" >> {tmp_path}/called; echo "no such luck" >&2; exit 1')
+    there = os.access  # this machine may have a toolkit of its own
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path).startswith(str(tmp_path)) and there(path, mode))
+    monkeypatch.setattr(probe.frameworks, "SYSTEM_NVCC", str(own))
+    monkeypatch.setattr(probe.frameworks, "SYSTEM_HOST_COMPILER", str(tmp_path / "usr/bin/cuda-g++"))
+    named = {"cuda_home": str(tmp_path / "cuda-12.6")}
+    assert probe.frameworks._nvcc(named) == [str(own)]
+    host_compiler = str(_program(tmp_path / "usr/bin/cuda-g++"))
+    assert probe.frameworks._nvcc(named) == [str(own), "-ccbin", host_compiler]
+
+    collection = type("Collection", (), {"wait": lambda _self, _name: {"stdout": "0, GPU, Tesla T4, 7.5\n"}})()
+    answer = probe.frameworks._compile_and_run(probe.frameworks._nvcc(named), str(tmp_path), collection)
+    assert (answer["compiler"], answer["error"], answer["message"]) == (str(own), "compile", "no such luck\n")
+    assert (tmp_path / "called").read_text().startswith(f"-ccbin {host_compiler} -O1 -gencode=arch=compute_75,code=sm_75")
+
+    preferred = str(_program(tmp_path / "cuda-12.6/bin/nvcc"))
+    assert probe.frameworks._nvcc(named) == [preferred]

@@ -73,4 +73,4 @@ chroot "$root" grub-mkimage -O i386-pc -p '(hd0,msdos1)/boot/grub' -o /boot/grub
 # The first initramfs is made here, where there is no disk to ask for its driver; from then on the machine asks its own.
 echo 'MODULES=most' >"$root/etc/initramfs-tools/conf.d/lab"
 chroot "$root" update-initramfs -c -k "$kernel"
-echo 'MODULES=dep' >"$root/etc/initramfs-tools/conf.d/lab"
+printf 'MODULES=dep\nCOMPRESSLEVEL=1\n' >"$root/etc/initramfs-tools/conf.d/lab"

@@ -1,7 +1,7 @@
 """The toolkit's own path: nvcc compiles a small program for these GPUs, and it runs right on each.
 
-Judged when a toolkit is installed (/usr/local/cuda, or where the request says). The toolkit's version and the
-driver's are reported.
+Judged when a toolkit is installed: where the request says, in /usr/local/cuda, or as the distribution's own packages.
+The toolkit's version and the driver's are reported.
 
 To do: install the host compiler that this toolkit supports; name the toolkit's folder.
 """
