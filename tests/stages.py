@@ -102,7 +102,7 @@ def _needs_root(stage: str) -> Outcome | None:
 
 
 def lab() -> Outcome:
-    return _needs_root("lab") or _pytest("lab", "-m", "lab and not slow", "tests/lab")
+    return _needs_root("lab") or _pytest("lab", "-m", "lab and not slow", "--durations=12", "tests/lab")
 
 
 def lab_slow() -> Outcome:

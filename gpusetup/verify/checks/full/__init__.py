@@ -1,1 +1,1 @@
-"""Under two minutes: whether the machine is as fast as its parts allow."""
+"""Whether the machine is as fast as its parts allow."""
