@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -170,12 +171,12 @@ def outcome_of_apply(code: int, text: str, *, timed_out: bool = False) -> Outcom
     told: dict[str, Any] = next(iter(document.get("hosts", {}).values()), {})
     if told.get("state") == "nothing-to-do":
         return Outcome("nothing-to-do")
-    about = {"verified": str(told.get("verified") or ""), "simulated": bool(told.get("simulated"))}
+    about = partial(Outcome, verified=str(told.get("verified") or ""), simulated=bool(told.get("simulated")))
     if told.get("state") == "pending-reboot":
-        return Outcome("reboot", reasons=tuple(told.get("pending") or ()), **about)  # type: ignore[arg-type]
+        return about("reboot", reasons=tuple(told.get("pending") or ()))
     if code == 0 and told:
-        return Outcome("ok", **about)  # type: ignore[arg-type]
-    return Outcome("problem", _problem(code, document, told, timed_out=timed_out), **about)  # type: ignore[arg-type]
+        return about("ok")
+    return about("problem", _problem(code, document, told, timed_out=timed_out))
 
 
 def _problem(code: int, document: dict[str, Any], told: dict[str, Any], *, timed_out: bool) -> Problem:

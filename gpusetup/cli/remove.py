@@ -83,8 +83,9 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
             )  # fmt: skip
             hosts[name] = HostRemoval(state="refused", refusals=(refusal,), simulated=host.simulated)
         else:
-            state = "unchanged" if removal is None else "planned"
-            hosts[name] = HostRemoval(state=state, removal=removal, simulated=host.simulated)  # type: ignore[arg-type]
+            hosts[name] = HostRemoval(
+                state="unchanged" if removal is None else "planned", removal=removal, simulated=host.simulated
+            )
     for name, failure in facts.failures.items():
         refusal = Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
         unreachable = failure.exit == Exit.UNREACHABLE

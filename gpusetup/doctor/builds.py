@@ -85,14 +85,18 @@ def torch_build(version: str) -> TorchBuild | None:
     return None
 
 
+def code_of(build: TorchBuild, arch: str) -> ArchCode | None:
+    """Return what a build has for a processor; None when that is not known, or the build is not made for it."""
+    return next((code for name, code in (build.code or {}).items() if name == arch), None)
+
+
 def newest_torch(driver: str, capability: str | None = None, arch: str = "x86_64") -> TorchBuild | None:
     """Return the newest torch build that runs on a driver, and on a GPU when one is named."""
     fitting = [
         build
         for build in _matrix().torch.builds
         if build.status in {"stable", "lts"}
-        and build.code is not None
-        and (code := build.code.get(arch)) is not None  # type: ignore[call-overload]
+        and (code := code_of(build, arch)) is not None
         and runs(build.cuda, driver)
         and (capability is None or covers(code, capability))
     ]

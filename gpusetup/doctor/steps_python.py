@@ -61,7 +61,7 @@ def _torch(look: Look, environment: Environment) -> Outcome | None:
     shown = f"torch {build.version}+{build.variant}"
     if outcome := _needs(look, shown, build.cuda, environment.path):
         return outcome
-    code = build.code.get(look.facts.arch) if build.code else None  # type: ignore[call-overload]
+    code = builds.code_of(build, look.facts.arch)
     for capability in _capabilities(look):
         if code is not None and not builds.covers(code, capability):
             has = " ".join(f"sm_{target.replace('.', '')}" for target in code.targets)

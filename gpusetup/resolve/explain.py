@@ -105,7 +105,11 @@ def _requested(context: _Context, member: Unary) -> str:
         if bound in windows:
             text += f"; {bound} is the Windows number of Linux driver {windows[bound]}"
     if wish.variant:
-        builds = {value.build.variant for value in context.space.values["torch"] if value.version in bounds}  # type: ignore[union-attr]
+        builds = {
+            value.build.variant
+            for value in context.space.values["torch"]
+            if isinstance(value, TorchValue) and value.version in bounds
+        }
         if builds:
             return f"nobody published {wish}; torch {bounds[0]} has the builds {', '.join(sorted(builds))}"
     published = published_versions(context.space, wish.component)

@@ -126,12 +126,12 @@ def test_a_mirror_answers_503_for_a_while(machine, lab_repositories, bundle, wha
     faulty = lab_repositories.with_fault(token, "503")
     if what == "bundle":
         text = user_data(bundle, lab_repositories, source=bundle.faulty(token))
-        seen = lambda: "preparing" in status(machine)["state"]  # noqa: E731
+        state = "preparing"
     else:
         text = user_data(bundle, faulty)
-        seen = lambda: status(machine)["state"] == "retrying"  # noqa: E731
+        state = "retrying"
     first_boot(machine, text)
-    wait_until(seen, host=machine)
+    wait_until(lambda: status(machine)["state"] == state, host=machine)
     said = " ".join(status(machine)["doing"].split())[:160]
     threading.Timer(5, set_fault, (token, "")).start()
     ended_well(machine, f"the server of the {what} answers 503 for a while", said=said)

@@ -39,7 +39,7 @@ def parse_node(text: str) -> Node:
     state = re.search(r"\bState=(\S+)", text)
     reason = re.search(r"\bReason=(.*?)(?: \[\S+@\S+\])?(?= \w+=|\s*$)", text, re.MULTILINE)
     words = state.group(1).split("+") if state else []
-    names = frozenset(re.match(r"[A-Z_]*", word).group(0) for word in words)  # type: ignore[union-attr]
+    names = frozenset(re.split(r"[^A-Z_]", word, maxsplit=1)[0] for word in words)
     return Node(states=names, silent=any("*" in word for word in words), reason=reason.group(1) if reason else "")
 
 

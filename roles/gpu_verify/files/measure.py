@@ -118,7 +118,9 @@ class Team:
 
     def full(self, collection):
         """Bandwidths, rates, latencies, peers and collectives."""
-        gentle = lambda member: {"gentle": member.busy}  # noqa: E731
+        def gentle(member):
+            return {"gentle": member.busy}
+
         sections = {}
         sections["memory"] = self.together("memory", gentle, self.ready())
         sections["matrix"] = self.together("matrix", gentle, self.ready())

@@ -14,9 +14,12 @@ def module(fields: dict[str, str]) -> bytes:
     header = (
         b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 2)
     )
-    section = lambda name, kind, at, size: struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, size, 0, 0, 1, 0)  # noqa: E731
     body = header + information + names
     return (
         body + bytes(table - len(body)) + bytes(64)
-        + section(1, 1, start, len(information)) + section(10, 3, names_at, len(names))
+        + _section(1, 1, start, len(information)) + _section(10, 3, names_at, len(names))
     )  # fmt: skip
+
+
+def _section(name: int, kind: int, at: int, size: int) -> bytes:
+    return struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, size, 0, 0, 1, 0)

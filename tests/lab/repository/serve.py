@@ -5,8 +5,12 @@ from __future__ import annotations
 import http.server
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tests.lab.places import REPOSITORIES, STATE
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead, SupportsWrite
 
 FAULTS = STATE / "faults"
 WHAT = ("404", "503", "slow", "hang", "truncated", "corrupt", "wrong-key", "expired")
@@ -23,9 +27,9 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "gpusetup-lab"
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(self, *args: Any) -> None:
         self.fault = ""
-        super().__init__(*args, directory=str(REPOSITORIES), **kwargs)  # type: ignore[arg-type]
+        super().__init__(*args, directory=str(REPOSITORIES))
 
     def do_GET(self) -> None:
         self.fault = self._take_fault()
@@ -53,8 +57,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         variant = found.with_name(found.name + SIGNATURES.get(self.fault, ""))
         return str(variant if found.name in INDEX_NAMES and variant.exists() else found)
 
-    def copyfile(self, source: object, outputfile: object) -> None:
-        content = source.read()  # type: ignore[attr-defined]
+    def copyfile(self, source: SupportsRead[bytes], outputfile: SupportsWrite[bytes]) -> None:
+        content = source.read()
         if self.fault == "truncated":
             self.close_connection = True
             content = content[: len(content) // 2]
@@ -63,7 +67,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             content = content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
         step = SLOW_BYTES_PER_SECOND // 10 if self.fault == "slow" else len(content) or 1
         for start in range(0, len(content), step):
-            outputfile.write(content[start : start + step])  # type: ignore[attr-defined]
+            outputfile.write(content[start : start + step])
             if self.fault == "slow":
                 time.sleep(0.1)
 
