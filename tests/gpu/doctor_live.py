@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -174,7 +175,8 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         ctypes.CDLL("libcuda.so.1")
-        import msgspec  # noqa: F401
+        for needed in ("msgspec", "torch"):
+            importlib.import_module(needed)
     except (OSError, ImportError) as error:
         print(f"this machine cannot run it: {error}")
         return 2
