@@ -91,6 +91,7 @@ class Machine:
                 break
         self.host.faults = {}
         self.host.restore(moment)
+        self.host.until("true")
         return self.host
 
 
