@@ -2,7 +2,8 @@
 
 Two hosts one after the other, both with real systemd, apt and dpkg, and stand-in packages that compile a tiny module.
 The packages of a real driver take minutes more on both sides, so the ratio here is an upper bound; the seconds between
-are what counts. Needs root. `--real` installs Debian's own driver packages through the lab's mirror instead.
+are what counts. Needs root. `python -m bench.bootstrap_time --real` installs Debian's own driver packages through the
+lab's mirror instead.
 """
 
 from __future__ import annotations

@@ -105,15 +105,11 @@ class TestApt:
             "Inst nvidia-smi (580.1-1 NVIDIA:x [amd64]) []\n"
             "Purg other:i386 [2]\nConf libcuda1 (580.1-1 NVIDIA:x [amd64])\n"
         )
-        uris = "'http://x/a.deb' gpusetup-not-here_a.deb 1000 SHA256:1\n'http://x/b.deb' gpusetup-not-here_b.deb 234 SHA256:1\n"
-        answers = iter(
-            [
-                (0, text, ""),
-                (1, "", ""),
-                (0, uris, ""),
-                (1, "After this operation, 95.7 MB of additional disk space will be used.\n", ""),
-            ]
+        uris = (
+            "After this operation, 95.7 MB of additional disk space will be used.\n"
+            "'http://x/a.deb' gpusetup-not-here_a.deb 1000 SHA256:1\n'http://x/b.deb' gpusetup-not-here_b.deb 234 SHA256:1\n"
         )
+        answers = iter([(0, text, ""), (1, "", ""), (0, uris, "")])
         monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: next(answers))
         assert Apt().simulate([wish("nvidia-smi")], []) == {
             "install": {"nvidia-smi": "580.1-1"},

@@ -131,8 +131,11 @@ class Apt(object):
             + words
         )
 
-    def simulate(self, wishes, removals):
-        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}."""
+    def simulate(self, wishes, removals, sizes=True):
+        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}.
+
+        The sizes take apt another second or more: not everybody needs them.
+        """
         words = self.arguments(wishes, removals)
         code, text, error = process.output(self._install(words, ["-s", "-o", "Debug::NoLocking=1"]), self.env, 300)
         if code:
@@ -149,16 +152,15 @@ class Apt(object):
             match = _REMV.match(line)
             if match:
                 answer["remove"][match.group(1)] = match.group(2) or ""
-        answer.update(self._sizes(words))
+        if sizes:
+            answer.update(self._sizes(words))
         return answer
 
     def _sizes(self, words):
-        _code, text, _error = process.output(self._install(words, ["-qq", "--print-uris"]), self.env, 300)
+        _code, text, _error = process.output(self._install(words, ["--print-uris", "-o", "Debug::NoLocking=1"]), self.env, 300)
         found = [_URI.match(line) for line in text.splitlines()]
         have = self._archives()
         download = sum(int(match.group(2)) for match in found if match and match.group(1) not in have)
-        argv = [word for word in self._install(words, ["--assume-no", "-o", "Debug::NoLocking=1"]) if word != "-y"]
-        _code, text, _error = process.output(argv, self.env, 300)
         match = re.search(r"After this operation, ([\d.,]+) ([kMG]?B) (of additional disk space will be used|disk space will be freed)", text)
         disk = 0
         if match:

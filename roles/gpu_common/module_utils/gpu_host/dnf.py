@@ -127,7 +127,7 @@ class Dnf(object):
             found.append(text + ("." + wish["arch"] if wish["arch"] else ""))
         return found
 
-    def simulate(self, wishes, removals):
+    def simulate(self, wishes, removals, sizes=True):  # noqa: ARG002 - one interface for both; dnf tells them anyway
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}."""
         code, text = self._transaction(wishes, removals, ["--assumeno"], simulate=True)
         answer = parse(text)

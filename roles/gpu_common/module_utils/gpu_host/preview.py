@@ -168,6 +168,7 @@ class Preview(object):
             "Acquire::http::Timeout={}".format(self.params["timeout"] // 12 or 1),
             "Acquire::https::Timeout={}".format(self.params["timeout"] // 12 or 1),
             "Acquire::Retries=0",
+            "Acquire::Languages=none",  # translated descriptions, which nobody reads here
         ]
         return transaction.manager(self.params, options=options)
 
