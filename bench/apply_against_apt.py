@@ -70,7 +70,7 @@ def main() -> int:
 
 
 def dpkg_seconds(host: Host) -> float:
-    """Return how long dpkg worked by its own log: a difference here is the machine's, or what being watched costs it."""
+    """Return how long dpkg worked by its own log: a difference here is the machine's own."""
     lines = host.ssh("cat", "/var/log/dpkg.log").stdout.splitlines()
     first, last = (datetime.fromisoformat(" ".join(line.split()[:2])) for line in (lines[0], lines[-1]))
     return (last - first).total_seconds()
