@@ -6,17 +6,16 @@ runs those whose name holds a word and writes their rows anew. Stand-in packages
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.lab.bootstrapping import ROOT, UNIT, serve_bundle, user_data
 from tests.lab.faults.page import clean
-from tests.lab.places import HOSTS, LabError, locked
+from tests.lab.places import LabError
 from tests.lab.repository.build import ready, set_fault
 from tests.vm.boots import again, boots, wait_for_end
 from tests.vm.machine import VirtualMachine, prepare
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PAGE = ROOT / "docs" / "reference" / "vm-faults.md"
-RESULTS = HOSTS.parent / "vm-faults.json"
-"""Rows of earlier runs: a run of some faults leaves the others as they were."""
 TO_THE_END = 1800.0
 TOKEN = "vmmirror"
 FAULTS_INSIDE = "/var/lib/gpusetup-lab/faults"
@@ -230,7 +227,6 @@ def main(words: list[str]) -> int:
         rows = [one(name, machine) for name in FAULTS if not words or any(word in name for word in words)]
     finally:
         machine.host.destroy()
-    PAGE.write_text(page(kept()))
     print(f"written: {PAGE}")
     failed = [row for row in rows if row.problems]
     print(f"{len(rows)} faults, {len(rows) - len(failed)} as wanted, {len(failed)} not")
@@ -250,23 +246,27 @@ def one(name: str, machine: Machine) -> Row:
         f"{row.seconds:5.0f} s  {'NOT ' if row.problems else ''}as wanted: {name}: {row.outcome} {row.problems}",
         flush=True,
     )
-    with locked("vm-faults"):
-        found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        found[name] = asdict(row)
-        RESULTS.write_text(json.dumps(found, indent=1))
+    PAGE.write_text(page(earlier() | {name: line(row)}))
     return row
 
 
-def kept() -> list[Row]:
-    """The rows of all faults that were run, in the order of the table."""
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    return [Row(**found[name]) for name in FAULTS if name in found]
+def earlier() -> dict[str, str]:
+    """The page's own lines: a run of some faults leaves the others as they were."""
+    lines = PAGE.read_text().splitlines() if PAGE.exists() else []
+    return {name: text for text in lines for name in FAULTS if text.startswith(f"| {name} |")}
 
 
-def page(rows: list[Row]) -> str:
+def line(row: Row) -> str:
+    """A row as the page has it."""
+    verdict = "not as wanted: " + "; ".join(row.problems) if row.problems else "as wanted"
+    cells = (row.fault, row.outcome, "; then ".join(row.saw), row.reboots, row.again, verdict)
+    return "| " + " | ".join(_timeless(clean(cell)) for cell in cells) + " |"
+
+
+def page(rows: dict[str, str]) -> str:
     """The page of the docs."""
-    not_run = [name for name in FAULTS if name not in {row.fault for row in rows}]
-    failed = sum(1 for row in rows if row.problems)
+    not_run = [name for name in FAULTS if name not in rows]
+    as_wanted = sum(1 for text in rows.values() if text.endswith("| as wanted |"))
     lines = [
         "# Faults during a first boot",
         "",
@@ -276,16 +276,13 @@ def page(rows: list[Row]) -> str:
         "the harm, where the machine's disk and memory are kept. The last column is one more boot after the end: packages, settings,",
         "kernels, modules and the record are compared. A row is the last run of its fault.",
         "",
-        f"**{len(rows)} faults: {len(rows) - failed} as wanted, {failed} not."
+        f"**{len(rows)} faults: {as_wanted} as wanted, {len(rows) - as_wanted} not."
         + (f" {len(not_run)} more were not run.**" if not_run else "**"),
         "",
         "| fault | how it ended | what a person who logs in saw | reboots | one more boot | verdict |",
         "|---|---|---|---|---|---|",
+        *(rows[name] for name in FAULTS if name in rows),
     ]
-    for row in rows:
-        verdict = "not as wanted: " + "; ".join(row.problems) if row.problems else "as wanted"
-        cells = (row.fault, row.outcome, "; then ".join(row.saw), row.reboots, row.again, verdict)
-        lines.append("| " + " | ".join(_timeless(clean(cell)) for cell in cells) + " |")
     if not_run:
         lines += ["", f"Not run: {'; '.join(not_run)}."]
     return "\n".join(lines) + "\n"
