@@ -188,14 +188,17 @@ def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> 
 
 def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draft]) -> None:
     """What do they offer, then: what would this very transaction do."""
-    offers = [name for name, draft in drafts.items() if draft.stage == "offers"]
+    offers = {name: draft.ask or {} for name, draft in drafts.items() if draft.stage == "offers"}
+    fetched: dict[str, Any] = {}
     if offers:
-        answers = _preview(rollout, {name: drafts[name].ask or {} for name in offers}, "offers")
+        answers = _preview(rollout, offers, "offers")
         for name in offers:
             drafts[name] = _answered(rollout, planner, drafts[name], name, answers)
-    changes = [name for name, draft in drafts.items() if draft.stage == "transaction"]
+            fetched[name] = (answers.data(name, "gpu_preview") or {}).get("fetched", "")
+    changes = {name: draft.ask or {} for name, draft in drafts.items() if draft.stage == "transaction"}
     if changes:
-        answers = _preview(rollout, {name: drafts[name].ask or {} for name in changes}, "transaction")
+        asked = {name: {**ask, "gpu_preflight_fetched": fetched.get(name, "")} for name, ask in changes.items()}
+        answers = _preview(rollout, asked, "transaction")
         for name in changes:
             drafts[name] = _answered(rollout, planner, drafts[name], name, answers)
 

@@ -97,28 +97,55 @@ class TestWishes:
         assert transaction.resolve(Host(), [wish("other", "1")], optional=True) == []
 
 
+PLAN = """\
+Reading package lists...
+The following packages were automatically installed and are no longer required:
+   not-asked-for (1)
+The following additional packages will be installed:
+   libcuda1:i386 (1:580.1-1)
+Recommended packages:
+   | libterm-readline-perl-perl (1.0303-2.1)
+The following packages will be REMOVED:
+   other:i386* (2)
+   xserver-old (1.0)
+The following NEW packages will be installed:
+   libcuda1:i386 (1:580.1-1)
+   nvidia-smi (580.1-1)
+The following held packages will be changed:
+   libnccl2 (2.29-1 => 2.28-1+cuda13)
+The following packages will be upgraded:
+   libcuda1 (535.1-1 => 580.1-1)
+The following packages will be DOWNGRADED:
+   libnccl2 (2.29-1 => 2.28-1+cuda13)
+1 upgraded, 2 newly installed, 1 downgraded, 2 to remove and 3 not upgraded.
+Need to get 1234 B of archives.
+After this operation, 95.7 MB of additional disk space will be used.
+'http://x/a.deb' gpusetup-not-here_a.deb 1000 SHA256:1
+'http://x/b.deb' gpusetup-not-here_b.deb 234 SHA256:1
+"""
+
+
 class TestApt:
-    def test_a_simulation_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        text = (
-            "Remv xserver-old [1.0]\n"
-            "Inst libcuda1 [535.1-1] (580.1-1 NVIDIA:x [amd64])\n"
-            "Inst nvidia-smi (580.1-1 NVIDIA:x [amd64]) []\n"
-            "Purg other:i386 [2]\nConf libcuda1 (580.1-1 NVIDIA:x [amd64])\n"
-        )
-        uris = (
-            "After this operation, 95.7 MB of additional disk space will be used.\n"
-            "'http://x/a.deb' gpusetup-not-here_a.deb 1000 SHA256:1\n'http://x/b.deb' gpusetup-not-here_b.deb 234 SHA256:1\n"
-        )
-        answers = iter([(0, text, ""), (1, "", ""), (0, uris, "")])
-        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: next(answers))
+    def test_the_plan_is_read_with_its_sizes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: (0, PLAN, ""))
         assert Apt().simulate([wish("nvidia-smi")], []) == {
-            "install": {"nvidia-smi": "580.1-1"},
+            "install": {"nvidia-smi": "580.1-1", "libcuda1:i386": "1:580.1-1"},
             "upgrade": {"libcuda1": ["535.1-1", "580.1-1"]},
-            "downgrade": {},
+            "downgrade": {"libnccl2": ["2.29-1", "2.28-1+cuda13"]},
             "remove": {"xserver-old": "1.0", "other:i386": "2"},
             "download_bytes": 1234,
             "disk_bytes": 95700000,
         }
+
+    @pytest.mark.parametrize(
+        "left_out", ["   libcuda1:i386 (1:580.1-1)\n", "1 upgraded, 2 newly", "   other:i386* (2)\n"]
+    )
+    def test_a_plan_that_does_not_add_up_is_refused(self, monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
+        text = PLAN.replace(left_out, "")
+        assert text != PLAN
+        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: (0, text, ""))
+        with pytest.raises(HostFailure, match="not understood"):
+            Apt().simulate([wish("nvidia-smi")], [])
 
     def test_backports_do_not_win_because_they_are_newer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         listed = (

@@ -45,6 +45,9 @@ options:
     description: Patterns of names; answered in C(candidates) with every version that the wanted repositories offer.
     type: list
     elements: str
+  fetched:
+    description: C(fetched) of an earlier answer. Its package lists are taken over instead of fetched, if the repositories are the same.
+    type: str
 notes:
   - The other options are those of M(gpu_packages) and M(gpu_repo_source).
 author: The gpusetup authors
@@ -78,6 +81,10 @@ candidates:
   description: Versions offered for each wanted package, newest first, with their origin.
   returned: always
   type: dict
+fetched:
+  description: Folder with the package lists, which deletes itself after some minutes, for a second look.
+  returned: when O(candidates) were found
+  type: str
 resolved:
   description: The exact version of each wanted package.
   returned: when a transaction is needed
@@ -109,6 +116,7 @@ def main():
             space_mb={"type": "dict", "default": {}},
             python={"type": "str", "default": ""},
             candidates={"type": "list", "elements": "str", "default": []},
+            fetched={"type": "str", "default": ""},
         ),
         supports_check_mode=True,
     )

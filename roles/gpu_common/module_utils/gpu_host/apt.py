@@ -9,8 +9,15 @@ from . import locks, packages, process
 from .failure import HostFailure
 
 _LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
-_INST = re.compile(r"^Inst (\S+)(?: \[([^\]]+)\])? \((\S+)(.*)\)")
-_REMV = re.compile(r"^(?:Remv|Purg) (\S+)(?: \[([^\]]+)\])?")
+_SECTIONS = {
+    "The following NEW packages will be installed:": "install",
+    "The following packages will be upgraded:": "upgrade",
+    "The following packages will be DOWNGRADED:": "downgrade",
+    "The following packages will be REMOVED:": "remove",
+}
+_PACKAGE = re.compile(r"^ +(\S+?)\*? \((\S*)(?: => (\S+))?\)$")
+_COUNTS = re.compile(r"^(\d+) upgraded, (\d+) newly installed, (?:\d+ reinstalled, )?(?:(\d+) downgraded, )?(\d+) to remove and \d+ not upgraded\.$", re.MULTILINE)
+_REMV = re.compile(r"^(?:Remv|Purg) (\S+)")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ")
 _FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
 
@@ -131,33 +138,23 @@ class Apt(object):
             + words
         )
 
-    def simulate(self, wishes, removals, sizes=True):
+    def simulate(self, wishes, removals):
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}.
 
-        The sizes take apt another second or more: not everybody needs them.
+        Asked for the addresses, apt says the same as in its own simulation, which takes it three seconds more for sixty packages.
         """
         words = self.arguments(wishes, removals)
-        code, text, error = process.output(self._install(words, ["-s", "-o", "Debug::NoLocking=1"]), self.env, 300)
+        argv = self._install(words, ["--print-uris", "--verbose-versions", "-o", "Debug::NoLocking=1"])
+        code, text, error = process.output(argv, self.env, 300)
         if code:
             raise HostFailure("GS-463", "apt cannot put this set of packages together", " ".join(words), _reasons(text + error))
-        answer = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}}
-        for line in text.splitlines():
-            match = _INST.match(line)
-            if match:
-                name, old, new = match.group(1), match.group(2), match.group(3)
-                if old is None:
-                    answer["install"][name] = new
-                else:
-                    answer["downgrade" if self.older(new, old) else "upgrade"][name] = [old, new]
-            match = _REMV.match(line)
-            if match:
-                answer["remove"][match.group(1)] = match.group(2) or ""
-        if sizes:
-            answer.update(self._sizes(words))
+        answer = _plan(text)
+        if answer is None:
+            raise HostFailure("GS-463", "apt's plan for this set of packages was not understood", " ".join(words), text[-1500:])
+        answer.update(self._sizes(text))
         return answer
 
-    def _sizes(self, words):
-        _code, text, _error = process.output(self._install(words, ["--print-uris", "-o", "Debug::NoLocking=1"]), self.env, 300)
+    def _sizes(self, text):
         found = [_URI.match(line) for line in text.splitlines()]
         have = self._archives()
         download = sum(int(match.group(2)) for match in found if match and match.group(1) not in have)
@@ -171,10 +168,6 @@ class Apt(object):
     def _archives(self):
         folder = "/var/cache/apt/archives"
         return set(os.listdir(folder)) if os.path.isdir(folder) else set()
-
-    def older(self, left, right):
-        """Say whether a version is older than another, by dpkg's own order."""
-        return process.output(["dpkg", "--compare-versions", left, "lt", right], self.env)[0] == 0
 
     def transact(self, wishes, removals):
         """Install, change and remove in one transaction; return (ok, last lines)."""
@@ -276,6 +269,22 @@ def _pins(version):
             with open("/etc/apt/preferences") as own:
                 stream.write("\n" + own.read())
     return path
+
+
+def _plan(text):
+    """Read the lists that apt-get prints before it acts; None when they are not as many as it says itself."""
+    answer = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}}
+    kind = None
+    for line in text.splitlines():
+        match = _PACKAGE.match(line)
+        if match and kind:
+            name, old, new = match.groups()
+            answer[kind][name] = [old, new] if kind in ("upgrade", "downgrade") else old
+        elif not match:
+            kind = _SECTIONS.get(line)
+    said = _COUNTS.search(text)
+    kinds = ("upgrade", "install", "downgrade", "remove")
+    return answer if said and [int(count or 0) for count in said.groups()] == [len(answer[kind]) for kind in kinds] else None
 
 
 def _interrupted():

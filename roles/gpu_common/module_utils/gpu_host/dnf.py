@@ -127,7 +127,7 @@ class Dnf(object):
             found.append(text + ("." + wish["arch"] if wish["arch"] else ""))
         return found
 
-    def simulate(self, wishes, removals, sizes=True):  # noqa: ARG002 - one interface for both; dnf tells them anyway
+    def simulate(self, wishes, removals):
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}."""
         code, text = self._transaction(wishes, removals, ["--assumeno"], simulate=True)
         answer = parse(text)
@@ -165,11 +165,6 @@ class Dnf(object):
         if self._dnf5 is None:
             self._dnf5 = "dnf5" in process.output(["dnf", "--version"], self.env)[1]
         return self._dnf5
-
-    def older(self, left, right):
-        """Say whether a version is older than another, by rpm's own order."""
-        script = '%{{lua: print(rpm.vercmp("{}", "{}"))}}'.format(left, right)
-        return process.output(["rpm", "--eval", script], self.env)[1].strip() == "-1"
 
     def transact(self, wishes, removals):
         """Install, change and remove in one transaction; return (ok, last lines)."""

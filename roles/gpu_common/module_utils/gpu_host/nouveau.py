@@ -85,9 +85,9 @@ class Nouveau(object):
         answer = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
         if path is None:
             return answer
-        seen = initramfs.inspect(path, 60)
-        stale = not seen["blacklist"] if present else changed
-        if stale and (seen["nouveau"] is not False or changed):
+        # With a file just written every image is made anew: what is in it now does not matter.
+        seen = {"nouveau": None, "blacklist": None} if changed else initramfs.inspect(path, 60)
+        if changed or (present and seen["nouveau"] is not False and not seen["blacklist"]):
             answer["rebuilt"] = True
             if not self.check:
                 self._rebuild(kernel, path)

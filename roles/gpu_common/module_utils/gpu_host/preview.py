@@ -3,11 +3,10 @@
 import os
 import re
 import shutil
-import tempfile
 import time
 
 from ..gpu_probe import sources as probe_sources
-from . import files, offers, packages, process, runfile, sources, transaction
+from . import fetched, files, offers, packages, process, runfile, sources, transaction
 from .failure import HostFailure
 from .machine import Machine
 
@@ -39,16 +38,19 @@ class Preview(object):
     def run(self):
         """Return {"findings", "candidates", "transaction", "kernels", …}."""
         answer = {"candidates": {}, "transaction": None, "kernels": [], "installed": {}}
-        self.folder = tempfile.mkdtemp(prefix="gpusetup-preview-", dir="/var/tmp")
-        os.chmod(self.folder, 0o755)
+        self.folder, self.fetched = fetched.new_folder(), None
         try:
             self._look(answer)
         except HostFailure as failure:
             self.refuse("preview", failure)
         finally:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            answer["refused"] = any(item["level"] == "refuse" for item in self.findings)
+            if answer["candidates"] and not answer["refused"]:
+                fetched.leave(self.folder, answer["repository_messages"])
+                answer["fetched"] = self.folder
+            else:
+                shutil.rmtree(self.folder, ignore_errors=True)
         answer["findings"] = self.findings
-        answer["refused"] = any(item["level"] == "refuse" for item in self.findings)
         return answer
 
     def _look(self, answer):
@@ -116,7 +118,7 @@ class Preview(object):
         if any(item["level"] == "refuse" for item in self.findings):
             return None
         host = self._apt(layout) if self.params["manager"] == "apt" else self._dnf(layout)
-        trouble = host.refresh()
+        trouble = host.refresh() if self.fetched is None else self.fetched
         answer["repository_messages"] = trouble
         self._judge_trouble(trouble, ours)
         return host
@@ -140,10 +142,11 @@ class Preview(object):
             place = os.path.join(target, name)
             if not name.endswith(suffixes) or os.path.exists(place):
                 continue
-            text = files.read_text(os.path.join(origin, name))
+            path = os.path.join(origin, name)
+            text = files.read_text(path)
             kept = sources.without(name, text, self.params["replace"]) if self.params["replace"] else text
-            if kept:
-                files.write_atomically(place, kept, 0o644)
+            if kept:  # who may not read the original, for the password in an address, may not read the copy
+                files.write_atomically(place, kept, os.stat(path).st_mode & 0o777)
 
     def _apt(self, layout):
         real = sources.Layout()
@@ -154,7 +157,9 @@ class Preview(object):
         self._copy_host_sources(os.path.dirname(real.apt_list), os.path.dirname(layout.apt_list), ("sources.list",))
         self._copy_host_sources(real.apt_preferences, layout.apt_preferences, ("",))
         lists, cache = os.path.join(self.folder, "lists"), os.path.join(self.folder, "cache")
-        _link_tree("/var/lib/apt/lists", lists)
+        self.fetched = fetched.take(self.params["fetched"], self.folder, "lists")
+        if self.fetched is None:
+            _link_tree("/var/lib/apt/lists", lists)
         for folder in (os.path.join(lists, "partial"), os.path.join(cache, "archives", "partial")):
             if not os.path.isdir(folder):
                 os.makedirs(folder)
@@ -175,6 +180,7 @@ class Preview(object):
     def _dnf(self, layout):
         self._copy_host_sources(sources.Layout().dnf_repos, layout.dnf_repos, (".repo",))
         cache = os.path.join(self.folder, "cache")
+        self.fetched = fetched.take(self.params["fetched"], self.folder, "cache")
         options = [
             "--setopt=reposdir=" + layout.dnf_repos,
             "--setopt=cachedir=" + cache,

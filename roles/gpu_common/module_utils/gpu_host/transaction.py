@@ -125,7 +125,7 @@ class Transaction(object):
         exact = resolve(self.host, wishes, trouble, self.params["optional"])
         self._refuse_stubs(exact)
         self.job.tell("simulate", "checking the transaction")
-        plan = self.host.simulate(exact, removals, sizes=False)
+        plan = self.host.simulate(exact, removals)
         extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals)
         if extra:
             raise HostFailure(
