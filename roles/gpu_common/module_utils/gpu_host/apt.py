@@ -19,6 +19,7 @@ _PACKAGE = re.compile(r"^ +(\S+?)\*? \((\S*)(?: => (\S+))?\)$")
 _COUNTS = re.compile(r"^(\d+) upgraded, (\d+) newly installed, (?:\d+ reinstalled, )?(?:(\d+) downgraded, )?(\d+) to remove and \d+ not upgraded\.$", re.MULTILINE)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+)")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ")
+_OF_A_DRIVER = "*nvidia* *cuda* nv* libnv* *xnvctrl*"  # for every package there is, apt would need a second more each time
 _FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
 
 
@@ -57,16 +58,18 @@ class Apt(object):
         if code not in (0, 1):
             raise HostFailure("GS-462", "dpkg does not answer: {}".format(error.strip()))
         native = self.architecture()
-        good, bad = {}, {}
+        good, bad, held = {}, {}, []
         for line in text.splitlines():
             status, name, arch, version = line.split("\t")
             key = name if arch in (native, "all") else "{}:{}".format(name, arch)
+            if status[0] == "h":
+                held.append(key)
             if status[1] == "i":
                 good[key] = version
             elif status[1] in "UFWtH":
                 bad[key] = {"U": "unpacked", "F": "half configured", "H": "half installed"}.get(status[1], "waits for triggers")
                 good[key] = version
-        return good, bad
+        return good, bad, held
 
     def architecture(self):
         """Return dpkg's own architecture."""
@@ -74,7 +77,7 @@ class Apt(object):
 
     def held(self):
         """Return the names of held packages."""
-        return sorted(process.output(["apt-mark", "showhold"], self.env)[1].split())
+        return sorted(self._status()[2])
 
     def offered(self, names):
         """Return {name: [{"version", "from"}]}: the one that apt itself would take, then the others, newest first.
@@ -258,13 +261,13 @@ class Apt(object):
 
 
 def _pins(version):
-    """Write apt preferences under which everything that exists in a driver's exact version is taken in it.
+    """Write apt preferences under which everything of a driver that exists in its exact version is taken in it.
 
     apt alone would take the newest of each dependency and then find that they do not fit together.
     """
     handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".pref")
     with os.fdopen(handle, "w") as stream:
-        stream.write("Package: /./\nPin: version {0}-*\nPin-Priority: 1001\n\nPackage: /./\nPin: version {0}\nPin-Priority: 1001\n".format(version))
+        stream.write("Package: {}\nPin: version /^{}(-|$)/\nPin-Priority: 1001\n".format(_OF_A_DRIVER, re.escape(version)))
         if os.path.exists("/etc/apt/preferences"):
             with open("/etc/apt/preferences") as own:
                 stream.write("\n" + own.read())

@@ -31,7 +31,8 @@ def new_folder():
 def leave(folder, messages):
     """Keep a folder for the look that follows."""
     files.write_json(os.path.join(folder, _MESSAGES), messages)
-    argv = ["/bin/sh", "-c", 'sleep {}; exec rm -rf -- "$0"'.format(_DELETE_AFTER), folder]
+    wait = 'n={}; while [ $((n-=10)) -ge 0 ] && [ -d "$0" ]; do sleep 10; done; exec rm -rf -- "$0"'.format(_DELETE_AFTER)
+    argv = ["/bin/sh", "-c", wait, folder]
     nothing = subprocess.DEVNULL
     subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/")
 
