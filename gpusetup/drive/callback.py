@@ -12,6 +12,8 @@ import re
 import time
 from typing import Any
 
+from ansible import context  # type: ignore[import-untyped]
+
 from gpusetup.drive.names import check_address, check_host_name
 
 __all__ = ["EventWriter"]
@@ -49,7 +51,7 @@ class EventWriter:
             hosts[host.name] = _host_document(manager, play, host)
             if not hosts[host.name]["refused"]:
                 kept.append(host)
-        self._write("hosts", play=play.get_name(), hosts=hosts)
+        self._write("hosts", play=play.get_name(), hosts=hosts, forks=context.CLIARGS.get("forks"))
         if len(kept) < len(hosts):
             _leave_out(inventory, kept)
 

@@ -87,8 +87,14 @@ class Track:
     def __init__(self) -> None:
         self.hosts: dict[str, HostProgress] = {}
         self.tasks: dict[str, Event] = {}
+        self.forks = 0
         self.ended = False
         self.nobody = False
+
+    @property
+    def waves(self) -> int:
+        """How many times over the hosts fill the places that Ansible has for them."""
+        return -(-len(self.hosts) // self.forks) if self.hosts and self.forks else 1
 
     def take(self, event: Event) -> None:
         """Learn from one event."""
@@ -109,6 +115,7 @@ class Track:
         return self.hosts.setdefault(name, HostProgress(name))
 
     def _take_hosts(self, event: Event) -> None:
+        self.forks = int(event.get("forks") or 0)
         for name, said in event.get("hosts", {}).items():
             host = self.host(name)
             host.connection = said.get("connection", {})

@@ -94,7 +94,10 @@ def run_playbook(
     check: bool = False,
     diff: bool = False,
 ) -> PlaybookRun:
-    """Run `playbooks/NAME.yml`, on the overlay's hosts when there is one. A failed host is data, no exception."""
+    """Run `playbooks/NAME.yml`, on the overlay's hosts when there is one. A failed host is data, no exception.
+
+    The deadline is for as many hosts as Ansible works on at once: a large fleet has it several times over.
+    """
     run = session.run
     track, errors = Track(), _Errors()
     run.events.touch(mode=0o600)
@@ -135,7 +138,7 @@ def run_playbook(
                 events=run.events,
                 configured=_configured(session.environment),
             ),
-            deadline=deadline,
+            deadline=lambda: deadline * track.waves,
             on_line=line,
             on_tick=follow,
             on_interrupt=None if observer is None else lambda: observer.stopping(track),

@@ -6,6 +6,7 @@ own, so what is killed is found by walking the process tree, not by the group al
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import signal
@@ -84,7 +85,7 @@ def stream(
     argv: Sequence[str],
     *,
     env: Mapping[str, str],
-    deadline: float,
+    deadline: float | Callable[[], float],
     on_line: Callable[[Channel, str], None],
     on_tick: Callable[[], None] | None = None,
     on_interrupt: Callable[[], None] | None = None,
@@ -92,7 +93,7 @@ def stream(
     cwd: Path | None = None,
     grace: float = _GRACE,
 ) -> Finished:
-    """Run and hand over every line as it comes.
+    """Run and hand over every line as it comes. A deadline that depends on what comes is asked for time and again.
 
     The first Ctrl-C asks the process to stop and gives it `grace` seconds, the second one kills it; either way this
     returns with `interrupted` set, so that the caller can say what is where.
@@ -118,7 +119,7 @@ class _Watched:
         argv: Sequence[str],
         *,
         env: Mapping[str, str],
-        deadline: float,
+        deadline: float | Callable[[], float],
         stdin: bytes | None,
         cwd: Path | None,
         on_line: Callable[[Channel, str], None],
@@ -128,7 +129,7 @@ class _Watched:
     ) -> None:
         self.argv = tuple(argv)
         self.started = time.monotonic()
-        self.kill_at = self.started + deadline
+        self.deadline, self.patience = deadline, math.inf
         self.grace = grace
         self.on_line, self.on_tick, self.on_interrupt = on_line, on_tick, on_interrupt
         self.timed_out = self.interrupted = self.stopping = False
@@ -198,7 +199,8 @@ class _Watched:
             # A grandchild may keep a channel open for ever (an SSH master does): what is there now is all we take.
             self._drain(selector)
             return True
-        if time.monotonic() >= self.kill_at:
+        deadline = self.deadline() if callable(self.deadline) else self.deadline
+        if time.monotonic() >= min(self.started + deadline, self.patience):
             self.timed_out = self.timed_out or not self.interrupted
             self._kill()
         elif not selector.get_map():
@@ -238,7 +240,7 @@ class _Watched:
             self._kill()
             return
         self.interrupted = True
-        self.kill_at = min(self.kill_at, time.monotonic() + self.grace)
+        self.patience = time.monotonic() + self.grace
         self.family |= _descendants(self.process.pid)
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)

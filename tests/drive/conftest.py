@@ -17,8 +17,8 @@ import json, os, signal, sys, time
 events = open(os.environ["GPUSETUP_EVENTS"], "a", buffering=1)
 def tell(event, **fields):
     events.write(json.dumps({"event": event, "time": time.time(), **fields}) + "\\n")
-def hosts(*names):
-    tell("hosts", play="x", hosts={name: {"connection": {}, "variables": {}, "groups": []} for name in names})
+def hosts(*names, forks=25):
+    tell("hosts", play="x", forks=forks, hosts={name: {"connection": {}, "variables": {}, "groups": []} for name in names})
 tell("task", task="1", name="Install", action="gpu_packages", role="gpu_packages")
 """
 

@@ -40,6 +40,12 @@ def test_ansible_that_hangs_is_killed_and_says_where_each_host_was(ansible):
     assert done.track.hosts["b"].failure.task == "between tasks"
 
 
+@pytest.mark.parametrize(("forks", "waits"), [(1, True), (2, False)])
+def test_a_fleet_larger_than_what_ansible_works_on_at_once_has_the_deadline_several_times(ansible, forks, waits):
+    program = f"hosts('a', 'b', 'c', forks={forks})\ntime.sleep(5)\ntell('end', stats={{}})"
+    assert run(ansible(program), deadline=2).finished.timed_out is not waits
+
+
 def test_ansible_that_is_killed_leaves_a_verdict_per_host(ansible):
     program = (
         "hosts('a', 'b')\ntell('failed', host='a', task='1', message='no space')\nos.kill(os.getpid(), signal.SIGKILL)"
