@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["applied_id", "differences", "file_differences"]
+__all__ = ["applied_id", "differences", "file_differences", "version_of"]
 
 _ENABLED = {"enabled", "enabled-runtime", "static", "alias", "generated", "indirect"}
 _NOUVEAU_FILE = "/etc/modprobe.d/gpusetup-nouveau.conf"
@@ -70,12 +70,20 @@ def _packages(facts: HostFacts, record: dict[str, Any]) -> Iterator[Difference]:
     brought = _part(record, "brought")
     closure = {name: brought[name] for name in record.get("holds") or () if name in brought}
     for name, version in sorted((closure | _part(record, "packages")).items()):
-        now = facts.packages.installed.get(name)
         recorded = str(version).removeprefix("0:")  # how rpm says that there is no epoch
+        now = version_of(name, facts.packages.installed, recorded)
         if now != recorded:
             yield _difference(f"package-{name}", f"package {name}", recorded, now or "not installed", "apply")
     for problem in facts.packages.problems:
         yield _difference("packages", "the package database", "sound", problem, "apply")
+
+
+def version_of(name: str, installed: dict[str, str], wanted: str = "") -> str | None:
+    """Return the installed version; of several (rpm keeps kernels side by side) the wanted one, if it is there."""
+    several = [version for found, version in installed.items() if found == f"{name}-{version}"]
+    if name in installed or not several:
+        return installed.get(name)
+    return wanted if wanted in several else several[-1]
 
 
 def _holds(facts: HostFacts, record: dict[str, Any]) -> Iterator[Difference]:

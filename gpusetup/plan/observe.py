@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpusetup.model.plan import Action, ActionKind, Package
-from gpusetup.plan.drift import file_differences
+from gpusetup.plan.drift import file_differences, version_of
 from gpusetup.plan.offers import upstream
 from gpusetup.plan.preflight import key_unknown
 
@@ -43,7 +43,7 @@ class Wanted:
 
 def satisfied(package: Package, installed: dict[str, str]) -> bool:
     """Tell whether a package is installed at the version that it must have."""
-    version = installed.get(package.name)
+    version = version_of(package.name, installed, package.version)
     if version is None:
         return False
     bare = version.partition(":")[2] if ":" in version and ":" not in package.version else version

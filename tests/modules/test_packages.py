@@ -78,6 +78,7 @@ class TestWishes:
 
     def test_a_removal_must_be_allowed_or_asked_for(self) -> None:
         assert packages.forbidden(["xorg", "nvidia-old", "x"], ["nvidia-*"], ["x"]) == ["xorg"]
+        assert packages.forbidden(["x:i386", "y"], [], ["x:i386", "y:i686"]) == []
 
     def test_what_is_not_offered_is_refused_with_the_nearest(self) -> None:
         class Host:
@@ -237,6 +238,46 @@ class TestDnf:
         assert read["install"] == {"nvidia-open": "3:580.95.05-1.fc42"}
         assert list(read["upgrade"]) == ["nvidia-modprobe"]
         assert read["remove"] == {}
+
+    def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = (
+            "kernel-devel\t0:5.14.0-1.el9\tx86_64\nkernel-devel\t0:5.14.0-2.el9\tx86_64\n"
+            "nvidia-driver-libs\t3:580.1-1.el9\tx86_64\nnvidia-driver-libs\t3:580.1-1.el9\ti686\ntzdata\t0:1-1\tnoarch\n"
+        )
+        monkeypatch.setattr("ansible.module_utils.gpu_host.dnf.process.output", lambda *_a, **_k: (0, rows, ""))
+        monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
+        host = dnf.Dnf()
+        assert host.installed() == {
+            "kernel-devel-5.14.0-1.el9": "0:5.14.0-1.el9",
+            "kernel-devel-5.14.0-2.el9": "0:5.14.0-2.el9",
+            "nvidia-driver-libs": "3:580.1-1.el9",
+            "nvidia-driver-libs:i686": "3:580.1-1.el9",
+            "tzdata": "0:1-1",
+        }
+        installed = host.installed()
+        asked = [wish("kernel-devel", "5.14.0-1.el9"), wish("kernel-devel"), wish("kernel-devel", "5.14.0-9.el9")]
+        assert packages.unmet(asked, installed) == asked[2:]
+        assert packages.version_of(installed, "kernel-devel", "0:5.14.0-1.el9") == "0:5.14.0-1.el9"
+        assert packages.version_of(installed, "kernel") is None
+        assert {host.lock_name(*item) for item in installed.items()} == {"kernel-devel", "nvidia-driver-libs", "tzdata"}
+        again = [packages.listed(*item) for item in installed.items()]
+        assert host.words(again)[:4] == [
+            "kernel-devel-5.14.0-1.el9", "kernel-devel-5.14.0-2.el9", "nvidia-driver-libs-3:580.1-1.el9",
+            "nvidia-driver-libs-3:580.1-1.el9.i686",
+        ]  # fmt: skip
+
+    def test_what_goes_is_named_in_the_way_of_dnf(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        said: list[list[str]] = []
+        monkeypatch.setattr(
+            "ansible.module_utils.gpu_host.dnf.process.stream",
+            lambda argv, *_a, **_k: said.append(argv) or (0, []),  # type: ignore[func-returns-value]
+        )
+        dnf.Dnf().purge(["nvidia-driver-libs:i686", "nvidia-driver-3:580.1-1.el9"])
+        dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])
+        assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
+        assert said[1][-1] == "nvidia-driver-libs.i686"
 
     def test_words_drop_only_an_empty_epoch(self) -> None:
         assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == [

@@ -147,7 +147,7 @@ def outlook(request):
     installed = host.installed()
     wishes, removals = transaction.wanted(request, installed)
     unmet = package_sets.unmet(wishes, installed)
-    before = ["{} {}".format(package_sets.key(wish), installed.get(package_sets.key(wish), "-")) for wish in unmet]
+    before = ["{} {}".format(package_sets.key(wish), package_sets.version_of(installed, package_sets.key(wish)) or "-") for wish in unmet]
     after = ["{} {}".format(package_sets.key(wish), wish["version"] or "(newest)") for wish in unmet]
     before += ["{} {}".format(name, installed[name]) for name in removals]
     after += ["{} -".format(name) for name in removals]

@@ -118,6 +118,12 @@ def test_rpm_packages(machine):
     assert told["installed"]["kernel-core"]["version"] == "5.14.0-503.14.1.el9_5"
 
 
+def test_kernels_side_by_side_keep_their_versions(machine):
+    second = "kernel-core\t0:5.14.0-570.1.1.el9_6\tx86_64\tRocky\n"
+    names = sorted(name for name in rpm(machine, RPMS + second)["installed"] if name.startswith("kernel"))
+    assert names == ["kernel-core-5.14.0-503.14.1.el9_5", "kernel-core-5.14.0-570.1.1.el9_6"]
+
+
 def test_a_broken_rpm_database_is_a_problem(machine):
     assert "db5 error" in rpm(machine, "", 1)["problems"][0]
 

@@ -71,6 +71,18 @@ def applied(host):
     )
 
 
+def test_headers_of_a_second_kernel_beside_the_recorded_ones_are_no_difference(applied):
+    record = RECORD | {"packages": {"kernel-devel": "0:5.14.0-1.el9"}}
+    both = {f"kernel-devel-{version}": version for version in ("5.14.0-1.el9", "5.14.0-2.el9")}
+    newer = {"kernel-devel": "5.14.0-2.el9"}
+    told = []
+    for more in (both, newer):
+        installed = applied.packages.installed | more
+        facts = changed(applied, state=record, packages=changed(applied.packages, installed=installed))
+        told.append([(item.id, item.now) for item in differences(facts)])
+    assert told == [[], [("package-kernel-devel", "5.14.0-2.el9")]]
+
+
 def test_a_host_as_it_was_left_differs_in_nothing(applied):
     assert differences(applied) == ()
     assert applied_id(applied) == "20261121T010000Z-aaaaaa"

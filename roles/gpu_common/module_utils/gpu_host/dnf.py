@@ -21,6 +21,7 @@ _HEADINGS = {
 }
 _UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _ARCHES = ("x86_64", "aarch64", "noarch", "i686", "i386")
+_FOREIGN = re.compile(r":(i[3-6]86|x86_64|aarch64)$")
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 
 
@@ -49,16 +50,19 @@ class Dnf(object):
     # look
 
     def installed(self):
-        """Return {"name" ("name-version" of packages that are there more than once, such as kernels): version}."""
+        """Return {name: version}; "name:arch" of a foreign architecture, "name-version" of what is there more than once, as kernels are."""
         code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
         if code:
             raise HostFailure("GS-462", "rpm does not answer: {}".format(error.strip()))
         rows = [line.split("\t") for line in text.splitlines() if line.count("\t") == 2]
         rows = [row for row in rows if row[0] != "gpg-pubkey"]
-        names = [row[0] for row in rows]
+        native, versions = self.architecture(), {}
+        for name, version, arch in rows:
+            versions.setdefault(name if arch in (native, "noarch") else "{}:{}".format(name, arch), []).append(version)
         found = {}
-        for name, version, _arch in rows:
-            found[name if names.count(name) == 1 else "{}-{}".format(name, _plain(version))] = version
+        for name, several in versions.items():
+            for version in several:
+                found[name if len(several) == 1 else packages.one_of_several(name, version)] = version
         return found
 
     def damaged(self):
@@ -139,7 +143,7 @@ class Dnf(object):
     def _transaction(self, wishes, removals, extra, simulate=False):
         """Run one transaction; removals beside installs need dnf's script mode."""
         base = ["dnf"] + extra + self.options + ["--allowerasing"]
-        words = self.words(wishes)
+        words, removals = self.words(wishes), [_spec(name) for name in removals]
         script = None
         if removals and words and not self._is_dnf5():
             handle, script = tempfile.mkstemp(prefix="gpusetup-", suffix=".dnf")
@@ -147,10 +151,10 @@ class Dnf(object):
                 stream.write("install {}\nremove {}\nrun\n".format(" ".join(words), " ".join(removals)))
             argv = base + ["shell", script]
         elif removals and words:
-            actions = ["--action=install"] + words + ["--action=remove"] + list(removals)
+            actions = ["--action=install"] + words + ["--action=remove"] + removals
             argv = base + ["do"] + actions
         else:
-            argv = base + (["install"] + words if words else ["remove", "--noautoremove"] + list(removals))
+            argv = base + (["install"] + words if words else ["remove", "--noautoremove"] + removals)
         try:
             if simulate:
                 code, out, error = process.output(argv, self.env, 600)
@@ -173,7 +177,7 @@ class Dnf(object):
 
     def purge(self, names):
         """Take packages away; return (ok, last lines)."""
-        code, tail = process.stream(["dnf", "-y"] + self.options + ["remove", "--noautoremove"] + list(names), self.env, self._line, log=self.log)
+        code, tail = process.stream(["dnf", "-y"] + self.options + ["remove", "--noautoremove"] + [_spec(name) for name in names], self.env, self._line, log=self.log)
         return code == 0, tail
 
     def autoremovable(self, among):
@@ -196,8 +200,8 @@ class Dnf(object):
         return {}
 
     def lock_name(self, name, version):
-        """Return the name by which a package is locked: kernels are there more than once, and listed with their versions."""
-        return name[: -len(_plain(version)) - 1] if name.endswith("-" + _plain(version)) else name
+        """Return the name by which a package is locked: of all architectures and versions that are there at once."""
+        return packages.listed(name, version)["name"]
 
     def hold(self, names):
         """Lock packages at their installed version."""
@@ -291,6 +295,11 @@ def _bytes(match, group=1):
 
 def _plain(version):
     return re.sub(r"^0:", "", version)
+
+
+def _spec(name):
+    """Return a package's name as dnf takes it: with a dot before a foreign architecture."""
+    return _FOREIGN.sub(r".\1", name)
 
 
 def _locked_name(line):

@@ -13,8 +13,9 @@ def deviations(ledger, machine, request):
     host = transaction.manager({"manager": request["manager"], "network": request["network"]})
     installed = host.installed()
     for name, version in sorted(state["packages"].items()):
-        if installed.get(name) != version:
-            found.append({"what": "package " + name, "was": version, "is": installed.get(name)})
+        now = packages.version_of(installed, name, version)
+        if now != version:
+            found.append({"what": "package " + name, "was": version, "is": now})
     held = set(host.held())
     for name in state["holds"]:
         if name not in held:

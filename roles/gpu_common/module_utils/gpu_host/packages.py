@@ -62,9 +62,28 @@ def unmet(wishes, installed):
 
 def fulfilled(wish, installed):
     """Say whether a wish is installed in the wanted version."""
-    name = key(wish)
-    version = installed.get(name, installed.get(wish["name"]) if not wish["arch"] else None)
+    version = version_of(installed, key(wish), wish["version"])
     return version is not None and fits(version, wish["version"])
+
+
+def version_of(installed, name, wanted=""):
+    """Return the installed version of a package, None when there is none; of several the wanted one, if that is among them."""
+    if name in installed:
+        return installed[name]
+    several = sorted(version for found, version in installed.items() if found == one_of_several(name, version))
+    return ([version for version in several if fits(version, wanted)] or several or [None])[-1]
+
+
+def one_of_several(name, version):
+    """Return the name under which a package set lists one version of a package that is there more than once."""
+    return "{}-{}".format(name, re.sub(r"^0:", "", version))
+
+
+def listed(name, version):
+    """Return the wish for what a package set lists under a name."""
+    end = one_of_several("", version)
+    bare, _colon, arch = (name[: -len(end)] if name.endswith(end) else name).partition(":")
+    return {"name": bare, "arch": arch, "version": version}
 
 
 def key(wish):
@@ -108,4 +127,5 @@ def stub(name, version, driver_version):
 
 def forbidden(removals, may_remove, asked):
     """Return the packages that a transaction would take away although nobody allowed it."""
-    return sorted(name for name in removals if not matches(name, list(may_remove) + list(asked)))
+    globs = list(may_remove) + [name.split(":")[0] for name in asked]
+    return sorted(name for name in removals if not matches(name, globs))

@@ -60,7 +60,7 @@ class Preview(object):
         installed = plain.installed()
         wishes, removals = transaction.wanted(self.params, installed)
         todo = packages.unmet(wishes, installed)
-        answer["installed"] = dict((packages.key(wish), installed.get(packages.key(wish))) for wish in wishes)
+        answer["installed"] = dict((packages.key(wish), packages.version_of(installed, packages.key(wish), wish["version"])) for wish in wishes)
         self._sanity(plain)
         found = runfile.uninstaller(process.environment()) if self.params["driver_packages"] else None
         if found and not self.params["replace_runfile"]:

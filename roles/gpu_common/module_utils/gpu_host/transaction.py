@@ -100,7 +100,7 @@ class Transaction(object):
         self._hold(after, wishes)
         change = packages.difference(before, after)
         result = {"difference": change}
-        result["packages"] = dict((packages.key(wish), after.get(packages.key(wish), after.get(wish["name"], ""))) for wish in wishes)
+        result["packages"] = dict((packages.key(wish), packages.version_of(after, packages.key(wish), wish["version"]) or after.get(wish["name"], "")) for wish in wishes)
         result["resolved"] = dict((wish["name"], wish["version"]) for wish in resolved) if resolved else {}
         result["held"] = self.ledger.state["holds"]
         result["changed"] = bool(any(change.values()) or streams or self.held_changed)
@@ -237,7 +237,7 @@ class Transaction(object):
         """Undo in one transaction; return what is still different as text."""
         change = packages.difference(before, self.host.installed())
         old = dict(change["removed"], **dict((name, versions[0]) for name, versions in change["moved"].items()))
-        back = [{"name": name.split(":")[0], "arch": (name.split(":") + [""])[1], "version": old[name]} for name in sorted(old)]
+        back = [packages.listed(name, old[name]) for name in sorted(old)]
         new = sorted(change["installed"])
         if back:
             self.host.transact(back, new)

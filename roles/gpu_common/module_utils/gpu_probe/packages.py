@@ -88,7 +88,7 @@ _FORMAT = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{VENDOR} %{P
 def _rpm(host, also):
     answer = host.run("rpm", ["rpm", "-qa", "--qf", _FORMAT], 20)
     problems = [] if answer["rc"] == 0 else ["rpm -qa: " + (answer.get("why") or answer["err"].strip() or "failed")]
-    native, installed = host.observe("machine-rpm", lambda: os.uname()[4]), {}
+    native, found = host.observe("machine-rpm", lambda: os.uname()[4]), {}
     for line in answer["out"].splitlines():
         pieces = line.split("\t")
         if len(pieces) != 4 or not (RELEVANT.match(pieces[0]) or pieces[0] in also):
@@ -96,7 +96,11 @@ def _rpm(host, also):
         name, version, arch, maker = pieces
         key = name if arch in ("noarch", native) else name + ":" + arch
         version = version[2:] if version.startswith("0:") else version
-        installed[key] = {"version": version, "state": "installed", "origin": origin(maker.replace("(none)", ""))}
+        found.setdefault(key, []).append({"version": version, "state": "installed", "origin": origin(maker.replace("(none)", ""))})
+    installed = {}
+    for key, several in found.items():
+        for one in several:  # kernels are there more than once
+            installed[key if len(several) == 1 else "{}-{}".format(key, one["version"])] = one
     return {"manager": "dnf", "installed": installed, "held": _versionlocks(host), "problems": problems}
 
 
