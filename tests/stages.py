@@ -102,7 +102,10 @@ def _needs_root(stage: str) -> Outcome | None:
 
 
 def lab() -> Outcome:
-    return _needs_root("lab") or _pytest("lab", "-m", "lab and not slow", "--durations=12", "tests/lab")
+    """Throw-away hosts, and beside them the virtual machine, which is first because it takes longest."""
+    side_by_side = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+    wanted = ("-m", "(lab or vm) and not slow", "tests/vm", "tests/lab")
+    return _needs_root("lab") or _pytest("lab", *side_by_side, "--durations=12", *wanted)
 
 
 def lab_slow() -> Outcome:

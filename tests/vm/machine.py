@@ -31,8 +31,8 @@ PROGRAMS = {
     "mkfs.ext4": "e2fsprogs",
 }
 MEMORY_MIB = 2048
-SCALE = float(os.environ.get("GPUSETUP_VM_PATIENCE", "1"))
-"""Every deadline is multiplied by this: for machines that do other things meanwhile."""
+SCALE = float(os.environ.get("GPUSETUP_VM_PATIENCE") or os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+"""Every deadline is multiplied by this: for machines that do other things meanwhile, such as other tests."""
 STATUS = "/var/lib/gpusetup/status.json"
 
 
