@@ -8,6 +8,7 @@ import tempfile
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.lab import fleet, machine
 from tests.lab.applying import apply
@@ -15,6 +16,7 @@ from tests.lab.host import SSH_OPTIONS, Host, HostSpec
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 
 BOUND = 1.15
+ROUNDS = 2
 
 
 def main() -> int:
@@ -23,7 +25,35 @@ def main() -> int:
         print(f"skipped: {reason}")
         return 0
     machine.prepare()
-    names = [f"bench{os.getpid()}-{word}" for word in ("ours", "bare")]
+    rounds = []
+    for number in range(1, ROUNDS + 1):
+        done, bare = one_round(number)
+        print(f"round {number}: apply {done}, apt-get of the same {bare.packages} packages {bare}", flush=True)
+        rounds.append((done, bare))
+    ours, plain = (min(one.seconds for one in side) for side in zip(*rounds, strict=True))
+    ratio = ours / plain
+    verdict = "ok" if ratio <= BOUND else "MISSED"
+    print(
+        f"apply {ours:.0f} s, apt-get {plain:.0f} s, each in its better round: "
+        f"ratio {ratio:.2f} (bound {BOUND}): {verdict}"
+    )
+    return int(ratio > BOUND)
+
+
+class Measured(NamedTuple):
+    """One side of a round. What dpkg itself took differs by a tenth from run to run: so noisy is the machine."""
+
+    seconds: float
+    dpkg: float
+    packages: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.0f} s ({self.dpkg:.0f} s of them unpacking and configuring)"
+
+
+def one_round(number: int) -> tuple[Measured, Measured]:
+    """Apply to one fresh host, then install on another what came to the first."""
+    names = [f"bench{os.getpid()}-{number}-{word}" for word in ("ours", "bare")]
     ours, bare = fleet.up(
         [HostSpec(name=name, flavour="debian12-bare", machine="t4", network="mirror") for name in names]
     )
@@ -41,8 +71,7 @@ def main() -> int:
             done = apply(Path(folder), path, "--verify", "never", timeout=3600)
         outcome = done.hosts[ours.name]
         if outcome["state"] != "pending-reboot":
-            print(done.out, done.err)
-            return 1
+            raise SystemExit(f"{done.out}\n{done.err}")
         wanted = sorted({*outcome["packages"]["installed"]})
         versions = ours.ssh("dpkg-query", "-W", "-f", "${Package}=${Version}\\n").stdout.split()
         exact = [item for item in versions if item.partition("=")[0] in wanted]
@@ -54,19 +83,12 @@ def main() -> int:
         install = ("apt-get", "-q", "-y", "--no-install-recommends", "install", *exact)
         bare.ssh("env", "DEBIAN_FRONTEND=noninteractive", *install, timeout=3600)
         plain = time.monotonic() - started
-        inside = [dpkg_seconds(host) for host in (ours, bare)]
+        sides = [
+            Measured(seconds, dpkg_seconds(host), len(exact)) for seconds, host in ((done.seconds, ours), (plain, bare))
+        ]
     finally:
         fleet.down(names)
-    ratio = done.seconds / plain
-    verdict = "ok" if ratio <= BOUND else "MISSED"
-    print(
-        f"apply {done.seconds:.0f} s, apt-get of the same {len(exact)} packages {plain:.0f} s: ratio {ratio:.2f} "
-        f"(bound {BOUND}, load {os.getloadavg()[0]:.1f}), {done.operations} remote operations with polls: {verdict}"
-    )
-    print(
-        f"of these, from the first package unpacked to the last one configured: {inside[0]:.0f} s and {inside[1]:.0f} s"
-    )
-    return int(ratio > BOUND)
+    return sides[0], sides[1]
 
 
 def dpkg_seconds(host: Host) -> float:

@@ -12,7 +12,7 @@ import re
 import time
 from typing import Any
 
-from ansible import context  # type: ignore[import-untyped]
+from ansible import constants, context  # type: ignore[import-untyped]
 
 from gpusetup.drive.names import check_address, check_host_name
 
@@ -20,6 +20,7 @@ __all__ = ["EventWriter"]
 
 _OWN = "gpu_"
 _TEXT_LIMIT = 8000
+_ANSIBLES_POLL, _POLL = 0.001, 0.005
 _CONNECTION = ("ansible_host", "ansible_connection", "ansible_port")
 _ASKED = "gpusetup_"
 
@@ -33,6 +34,7 @@ class EventWriter:
         self.disabled = not path
         if path:
             _die_with_parent()
+            _ask_less_often()
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else -1
         self._started: dict[tuple[str, str], float] = {}
         self._playbook = ""
@@ -122,6 +124,12 @@ class EventWriter:
 
 
 _PR_SET_PDEATHSIG = 1
+
+
+def _ask_less_often() -> None:
+    """Ansible looks for results a thousand times a second: where it compiles a driver for minutes, that is felt."""
+    if constants.DEFAULT_INTERNAL_POLL_INTERVAL == _ANSIBLES_POLL:  # what a site says in its ansible.cfg stays
+        constants.DEFAULT_INTERNAL_POLL_INTERVAL = _POLL
 
 
 def _die_with_parent() -> None:

@@ -75,14 +75,16 @@ def main():
     request = params.plain(module)
     wait = request.pop("poll")
     job = jobs.Job(request["state_dir"], "nouveau", request)
+    seen = {}
     if module.check_mode or not job.joinable():  # while it rebuilds the initramfs the files are right already
-        result = nouveau.Nouveau(request, check=True).run()
+        result = nouveau.Nouveau(request, check=True, seen=seen).run()
         for text in result.pop("warnings"):
             module.warn(text)
         if module.check_mode or not result["changed"]:
             module.exit_json(finished=True, progress={}, **result)
     try:
-        status = job.start_or_join(lambda running: nouveau.Nouveau(request, tell=running.tell, log=running.log).run(), wait)
+        work = lambda running: nouveau.Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()  # noqa: E731
+        status = job.start_or_join(work, wait)
     except failure.HostFailure as stop:
         failure.end(module, stop, finished=True, progress={})
     progress = dict((key, status.get(key)) for key in ("step", "message", "percent"))

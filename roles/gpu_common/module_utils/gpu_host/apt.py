@@ -226,18 +226,21 @@ class Apt(object):
 
     def hold(self, names):
         """Hold packages."""
-        self._mark("hold", names)
+        self._select(dict((name, "hold") for name in names))
 
     def unhold(self, names):
-        """Release packages."""
-        self._mark("unhold", names)
+        """Release packages; one that is gone by now is not asked for again."""
+        installed = self.installed() if names else {}
+        self._select(dict((name, "install" if name in installed else "deinstall") for name in names))
 
-    def _mark(self, what, names):
-        if not names:
+    def _select(self, selections):
+        """Say it to dpkg itself: apt-mark would read all package lists first."""
+        if not selections:
             return
-        code, _text, error = process.output(["apt-mark", what] + sorted(names), self.env)
+        lines = "".join("{} {}\n".format(*item) for item in sorted(selections.items()))
+        code, _text, error = process.output(["dpkg", "--set-selections"], self.env, text=lines)
         if code:
-            raise HostFailure("GS-464", "apt-mark {} failed".format(what), ", ".join(sorted(names)), error.strip())
+            raise HostFailure("GS-464", "dpkg --set-selections failed", ", ".join(sorted(selections)), error.strip())
 
     # switch sets of versions
 

@@ -28,8 +28,8 @@ def digest(raw):
     return hashlib.sha256(raw).hexdigest()
 
 
-def write_atomically(path, content, mode=0o644):
-    """Replace a file in one step, flushed to the disk."""
+def write_atomically(path, content, mode=0o644, lasting=True):
+    """Replace a file in one step, flushed to the disk unless a power cut may take it along."""
     raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
@@ -39,14 +39,16 @@ def write_atomically(path, content, mode=0o644):
         with os.fdopen(handle, "wb") as stream:
             stream.write(raw)
             stream.flush()
-            os.fsync(stream.fileno())
+            if lasting:
+                os.fsync(stream.fileno())
         os.chmod(temporary, mode)
         os.rename(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
             os.unlink(temporary)
         raise
-    _flush_folder(folder)
+    if lasting:
+        _flush_folder(folder)
 
 
 def link_atomically(path, target):
@@ -76,6 +78,6 @@ def read_json(path):
         return None
 
 
-def write_json(path, value, mode=0o600):
+def write_json(path, value, mode=0o600, lasting=True):
     """Write a value as JSON in one step."""
-    write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n", mode)
+    write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n", mode, lasting)

@@ -1,6 +1,7 @@
 """Long steps that outlive the connection: start one detached, or join the one that runs, and read how far it is.
 
-A job is a folder in `<state>/jobs`: `status.json`, replaced in one step at every sign of progress, and `log`.
+A job is a folder in `<state>/jobs`: `status.json`, which outlives a power cut, `progress.json`, which need not, and `log`. A
+package step tells its progress a thousand times: flushed to the disk each time, it would hold up dpkg on the same disk.
 """
 
 import json
@@ -26,7 +27,7 @@ class Job(object):
         self.name = name
         self.key = files.digest(json.dumps(request, sort_keys=True))[:16]
         self.folder = os.path.join(state_folder, "jobs", "{}-{}".format(name, self.key))
-        self.status_path = os.path.join(self.folder, "status.json")
+        self.status_path, self.progress_path = _paths(self.folder)
         self.log_path = os.path.join(self.folder, "log")
         self.state = {}
 
@@ -34,10 +35,10 @@ class Job(object):
 
     def start_or_join(self, work, wait):
         """Return the status: of the job that runs or just ended, else of one started now on `work(job)`."""
-        status = files.read_json(self.status_path)
+        status = _read(self.folder)
         if _runs(status):
             return self._watch(status, wait)
-        status = files.read_json(self.status_path)  # it may have ended between the two looks
+        status = _read(self.folder)  # it may have ended between the two looks
         if _untold(status):
             return self._collect(status)
         refuse_beside_another(self.state_folder)
@@ -47,18 +48,18 @@ class Job(object):
 
     def joinable(self):
         """Say whether this very job runs, or ended and nobody has heard of it: whoever looks at the host alone would miss that."""
-        status = files.read_json(self.status_path)
-        return _runs(status) or _untold(files.read_json(self.status_path))
+        status = _read(self.folder)
+        return _runs(status) or _untold(_read(self.folder))
 
     def _watch(self, known, wait):
         """Wait for something new: the end, or another message; at most `wait` seconds."""
         began = time.time()
         while True:
-            status = files.read_json(self.status_path)
+            status = _read(self.folder)
             if status and status["state"] != "running":
                 return self._collect(status)
             if status and not alive(status):
-                status = files.read_json(self.status_path)  # it may have ended between the two looks
+                status = _read(self.folder)  # it may have ended between the two looks
                 if status and status["state"] != "running":
                     return self._collect(status)
                 raise HostFailure(
@@ -85,8 +86,9 @@ class Job(object):
         if files.read_bytes(self.log_path):
             os.rename(self.log_path, self.log_path + ".previous")
         files.write_atomically(self.log_path, "", 0o600)
-        if os.path.exists(self.status_path):
-            os.unlink(self.status_path)
+        for path in (self.status_path, self.progress_path):
+            if os.path.exists(path):
+                os.unlink(path)
         sys.stdout.flush()
         sys.stderr.flush()
         child = os.fork()
@@ -136,8 +138,9 @@ class Job(object):
         """Say how far the job is."""
         changed = (step, message, percent) != (self.state.get("step"), self.state.get("message"), self.state.get("percent"))
         if changed:
-            self.state.update({"step": step, "message": message, "percent": percent})
-            self._write()
+            progress = {"step": step, "message": message, "percent": percent, "updated": time.time()}
+            self.state.update(progress)
+            files.write_json(self.progress_path, progress, lasting=False)
 
     def log(self, text):
         """Add a line to the job's log."""
@@ -149,11 +152,24 @@ class Job(object):
         files.write_json(self.status_path, self.state)
 
 
+def _paths(folder):
+    return os.path.join(folder, "status.json"), os.path.join(folder, "progress.json")
+
+
+def _read(folder):
+    """Return a job's status, of one that runs with its latest progress; None when there is none."""
+    status_path, progress_path = _paths(folder)
+    status = files.read_json(status_path)
+    if status and status["state"] == "running":
+        status.update(files.read_json(progress_path) or {})
+    return status
+
+
 def refuse_beside_another(state_folder):
     """Refuse while any job changes this host."""
     root = os.path.join(state_folder, "jobs")
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
-        status = files.read_json(os.path.join(root, name, "status.json"))
+        status = _read(os.path.join(root, name))
         if _runs(status):
             since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
             raise HostFailure(

@@ -24,9 +24,9 @@ GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {}"
 
 
 class Nouveau(object):
-    """One host; `present` means blacklisted."""
+    """One host; `present` means blacklisted. `seen` keeps what is in which image, from a look before to the work after it."""
 
-    def __init__(self, params, check=False, tell=None, log=None):
+    def __init__(self, params, check=False, tell=None, log=None, seen=None):
         self.params = params
         self.check = check
         self.ledger = Ledger(params["state_dir"], check)
@@ -34,6 +34,7 @@ class Nouveau(object):
         self.env = process.environment()
         self.tell = tell or (lambda *_words: None)
         self.log = log
+        self.seen = {} if seen is None else seen
         self.warnings = []
 
     def run(self):
@@ -85,13 +86,14 @@ class Nouveau(object):
         answer = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
         if path is None:
             return answer
-        # With a file just written every image is made anew: what is in it now does not matter.
-        seen = {"nouveau": None, "blacklist": None} if changed else initramfs.inspect(path, 60)
-        if changed or (present and seen["nouveau"] is not False and not seen["blacklist"]):
+        seen = self._inspect(path)
+        stale = not seen["blacklist"] if present else changed
+        if stale and (seen["nouveau"] is not False or changed):
             answer["rebuilt"] = True
             if not self.check:
                 self._rebuild(kernel, path)
-                seen = initramfs.inspect(path, 60)
+                del self.seen[path]
+                seen = self._inspect(path)
         answer.update(nouveau=seen["nouveau"], blacklist=seen["blacklist"])
         if present and not self.check and seen["nouveau"] and not seen["blacklist"]:
             raise HostFailure(
@@ -102,6 +104,11 @@ class Nouveau(object):
                 "look for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it",
             )
         return answer
+
+    def _inspect(self, path):
+        if path not in self.seen:  # it takes a second or two
+            self.seen[path] = initramfs.inspect(path, 60)
+        return self.seen[path]
 
     def _rebuild(self, kernel, path):
         space = os.statvfs(os.path.dirname(path))

@@ -16,8 +16,13 @@ def look(host, patterns):
 
 
 def _apt(host, patterns):
-    wanted = ["^{}$".format(_posix(pattern)) for pattern in patterns]
-    _code, text, _error = process.output(["apt-cache"] + host.options + ["policy"] + wanted, host.env, 120)
+    # apt's own search by pattern takes a second for ten of them.
+    _code, text, _error = process.output(["apt-cache"] + host.options + ["pkgnames"], host.env, 120)
+    wanted = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
+    names = sorted(name for name in set(text.split()) if wanted.match(name))
+    if not names:
+        return {}
+    _code, text, _error = process.output(["apt-cache"] + host.options + ["policy"] + names, host.env, 120)
     found = dict((name, package["versions"]) for name, package in parse_policy(text).items() if package["candidate"])
     if not found:
         return {}
@@ -37,11 +42,6 @@ def _offer(version, fields):
         "transitional": "transitional" in summary.lower() or fields.get("Section", "").endswith("oldlibs"),
         "source": ", ".join(version["sources"]),
     }
-
-
-def _posix(pattern):
-    """Turn a glob into the extended regular expression that apt-cache takes."""
-    return "".join({"*": ".*", "?": "."}.get(letter, letter if letter in "[]" else re.escape(letter)) for letter in pattern).replace("[!", "[^")
 
 
 def _dnf(host, patterns):

@@ -90,14 +90,15 @@ def _pump(handlers):
                     handlers[handle](line.decode("utf-8", "replace").rstrip())
 
 
-def output(argv, env, seconds=120):
+def output(argv, env, seconds=120, text=None):
     """Run a short command and return (return code, stdout, stderr); a deadline ends it with return code 124."""
+    source = subprocess.DEVNULL if text is None else subprocess.PIPE
     try:
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        process = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
     except OSError as error:
         return 127, "", "{}: {}".format(argv[0], error.strerror)
     try:
-        out, err = process.communicate(timeout=seconds)
+        out, err = process.communicate(None if text is None else text.encode(), timeout=seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
