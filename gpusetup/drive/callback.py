@@ -128,7 +128,7 @@ _PR_SET_PDEATHSIG = 1
 
 def _ask_less_often() -> None:
     """Ansible looks for results a thousand times a second: where it compiles a driver for minutes, that is felt."""
-    if constants.DEFAULT_INTERNAL_POLL_INTERVAL == _ANSIBLES_POLL:  # what a site says in its ansible.cfg stays
+    if getattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", None) == _ANSIBLES_POLL:  # what a site says in its ansible.cfg stays
         constants.DEFAULT_INTERNAL_POLL_INTERVAL = _POLL
 
 
