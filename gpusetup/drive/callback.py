@@ -127,8 +127,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 def _ask_less_often() -> None:
-    """Ansible looks for results a thousand times a second: where it compiles a driver for minutes, that is felt."""
-    if getattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", None) == _ANSIBLES_POLL:  # what a site says in its ansible.cfg stays
+    """Ansible looks for results a thousand times a second: where it compiles a driver for minutes, that is felt.
+
+    What a site says in its ansible.cfg stays.
+    """
+    if getattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", None) == _ANSIBLES_POLL:
         constants.DEFAULT_INTERNAL_POLL_INTERVAL = _POLL
 
 
