@@ -20,7 +20,7 @@ __all__ = ["EventWriter"]
 
 _OWN = "gpu_"
 _TEXT_LIMIT = 8000
-_ANSIBLES_POLL, _POLL = 0.001, 0.005
+_ANSIBLES_POLL, _POLL = 0.001, 0.01
 _CONNECTION = ("ansible_host", "ansible_connection", "ansible_port")
 _ASKED = "gpusetup_"
 

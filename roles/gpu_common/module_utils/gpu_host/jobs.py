@@ -15,8 +15,8 @@ from . import files
 from .failure import HostFailure
 
 _FRESH = 3600
-_POLL = 0.2
-_LEAST = 2.0  # news alone ends a wait no sooner: hundreds of packages must not become hundreds of round trips
+_POLL, _POLL_LATER = 0.2, 0.5  # what takes ten seconds is not looked at five times a second
+_LEAST = 5.0  # news alone ends a wait no sooner: hundreds of packages must not become hundreds of round trips
 
 
 class Job(object):
@@ -73,7 +73,7 @@ class Job(object):
             if waited > wait or (news and waited > _LEAST):
                 return status or {"state": "running", "message": "starting", "percent": None, "step": "start"}
             known = known or status
-            time.sleep(_POLL)
+            time.sleep(_POLL if waited < 10 else _POLL_LATER)
 
     def _collect(self, status):
         status["collected"] = True
