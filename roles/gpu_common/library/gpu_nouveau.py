@@ -82,8 +82,11 @@ def main():
             module.warn(text)
         if module.check_mode or not result["changed"]:
             module.exit_json(finished=True, progress={}, **result)
+
+    def work(running):
+        return nouveau.Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()
+
     try:
-        work = lambda running: nouveau.Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()  # noqa: E731
         status = job.start_or_join(work, wait)
     except failure.HostFailure as stop:
         failure.end(module, stop, finished=True, progress={})
