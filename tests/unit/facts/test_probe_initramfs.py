@@ -17,11 +17,12 @@ BLACKLIST = "etc/modprobe.d/blacklist-nouveau.conf"
 
 
 def cpio(members):
-    """A newc archive with its trailer."""
+    """A newc archive with its trailer; text, not bytes, makes a symbolic link to there."""
     out = b""
-    for number, (name, content) in enumerate([*members.items(), ("TRAILER!!!", b"")], 1):
+    for number, (name, member) in enumerate([*members.items(), ("TRAILER!!!", b"")], 1):
         raw = name.encode() + b"\x00"
-        fields = [number, 0o100644, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(raw), 0]
+        content = member.encode() if isinstance(member, str) else member
+        fields = [number, 0o120777 if isinstance(member, str) else 0o100644, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(raw), 0]
         out += b"070701" + b"".join(b"%08X" % field for field in fields) + raw
         out += b"\x00" * (-len(out) % 4)
         out += content + b"\x00" * (-len(content) % 4)
@@ -91,6 +92,25 @@ def test_other_modules_and_firmware_do_not_count(tmp_path):
 def test_a_blacklist_counts_by_its_effect(tmp_path, text, expected):
     answer = initramfs.inspect(image(tmp_path, {NOUVEAU: b"ko", BLACKLIST: text}), 20)
     assert answer["blacklist"] is expected
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["link-first", "link-last"])
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        ({BLACKLIST: "../nvidia/current/nouveau.conf"}, True),
+        ({"./" + BLACKLIST: "/etc/alternatives/glx.conf", "etc/alternatives/glx.conf": "../nvidia/current/nouveau.conf"}, True),
+        ({BLACKLIST: "../nvidia/gone.conf"}, False),
+        ({BLACKLIST + ".bak": "../nvidia/current/nouveau.conf"}, False),
+        ({"etc/other/x.conf": "../nvidia/current/nouveau.conf"}, False),
+        ({BLACKLIST: "blacklist-nouveau.conf"}, False),
+    ],
+    ids=["as-debian", "by-alternative", "dangling", "backup", "elsewhere", "in-a-circle"],
+)
+def test_a_link_in_modprobe_d_counts_by_what_it_leads_to(tmp_path, links, expected, order):
+    parts = [links, {"etc/nvidia/current/nouveau.conf": b"blacklist nouveau\n"}][::order]
+    members = {NOUVEAU: b"ko", **parts[0], **parts[1]}
+    assert initramfs.inspect(image(tmp_path, members), 20)["blacklist"] is expected
 
 
 def test_a_cut_image_is_unknown_not_clean(tmp_path):

@@ -6,7 +6,9 @@ members are read as a stream and the walk ends as soon as the answer is known.
 
 import bz2
 import lzma
+import posixpath
 import re
+import stat
 import subprocess
 import threading
 import time
@@ -14,7 +16,7 @@ import zlib
 
 _BLOCK = 1 << 20
 _MODULE = re.compile(r"/(nouveau|nova[-_]core)\.ko(\.\w+)?$")
-_SETTINGS = re.compile(r"(^|/)(etc|usr/lib|lib)/modprobe\.d/[^/]+$")
+_SETTINGS = re.compile(r"(^|/)(etc|usr/lib|lib)/modprobe\.d/[^/]+\.conf$")
 BLACKLIST = re.compile(r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/bin/(?:false|true))\s*(?:#.*)?$", re.MULTILINE)
 _MAGICS = (
     (b"\x1f\x8b", "gzip"),
@@ -35,9 +37,10 @@ def inspect(path, seconds):
     """Return {"nouveau", "blacklist", "why"}; None for what could not be told."""
     answer = {"nouveau": False, "blacklist": False, "why": None}
     deadline = time.time() + seconds
+    settings = _Settings()
     try:
         with open(path, "rb", buffering=0) as handle:
-            _walk(handle, answer, deadline)
+            _walk(handle, answer, settings, deadline)
     except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError) as error:
         answer["why"] = "{}: {}".format(path, error)
         answer["nouveau"] = answer["nouveau"] or None
@@ -45,19 +48,40 @@ def inspect(path, seconds):
     return answer
 
 
-def _walk(handle, answer, deadline):
+class _Settings(object):
+    """Which files blacklist nouveau, and where links lead: Debian's own file in modprobe.d is a link to another folder."""
+
+    def __init__(self):
+        self.blacklisting, self.links = set(), {}
+
+    def note(self, name, mode, text):
+        """Take a settings file or a link to one; return whether nouveau is blacklisted as far as is known."""
+        name = posixpath.normpath(name)
+        if stat.S_ISLNK(mode):
+            self.links[name] = posixpath.normpath(posixpath.join("/", posixpath.dirname(name), text)).lstrip("/")
+        elif BLACKLIST.search(text):
+            self.blacklisting.add(name)
+        return any(self._end(name) in self.blacklisting for name in set(self.links) | self.blacklisting if _SETTINGS.search(name))
+
+    def _end(self, name):
+        for _hop in range(8):
+            name = self.links.get(name, name)
+        return name
+
+
+def _walk(handle, answer, settings, deadline):
     """Read every archive of the image, plain ones first; nothing follows the first compressed one."""
     while not (answer["nouveau"] and answer["blacklist"]):
         head = _skip_padding(handle)
         if not head:
             return
         if head.startswith((b"070701", b"070702")):
-            _members(handle.read, answer, deadline)
+            _members(handle.read, answer, settings, deadline)
             continue
         for magic, name in _MAGICS:
             if head.startswith(magic):
                 with _Unpacked(handle, name, deadline) as stream:
-                    _members(stream.read, answer, deadline)
+                    _members(stream.read, answer, settings, deadline)
                 return
         raise Unreadable("unknown compression (starts with {})".format(head.hex()))
 
@@ -77,7 +101,7 @@ def _skip_padding(handle):
             return head
 
 
-def _members(read, answer, deadline):
+def _members(read, answer, settings, deadline):
     """Walk the members of one cpio archive until its trailer."""
     while not (answer["nouveau"] and answer["blacklist"]):
         header = _exactly(read, 110)
@@ -89,16 +113,16 @@ def _members(read, answer, deadline):
             raise Unreadable("damaged archive")
         if time.time() > deadline:
             raise Unreadable("not read to its end within the time allowed")
-        size, length = int(header[54:62], 16), int(header[94:102], 16)
+        mode, size, length = int(header[14:22], 16), int(header[54:62], 16), int(header[94:102], 16)
         name = (_exactly(read, length + (-(110 + length)) % 4) or b"")[: length - 1].decode("utf-8", "replace")
         if name == "TRAILER!!!":
             return
         padded = size + (-size) % 4
         if _MODULE.search("/" + name):
             answer["nouveau"] = True
-        if size and _SETTINGS.search(name) and size < 65536:
+        if size and size < 65536 and name.endswith(".conf"):
             text = (_exactly(read, padded) or b"")[:size].decode("utf-8", "replace")
-            answer["blacklist"] = answer["blacklist"] or bool(BLACKLIST.search(text))
+            answer["blacklist"] = settings.note(name, mode, text)
             continue
         while padded:
             piece = read(min(padded, _BLOCK))
