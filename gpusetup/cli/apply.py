@@ -242,6 +242,7 @@ def _how(rollout: Rollout, name: str) -> dict[str, Any]:
         policy = "never"
     return {
         "gpu_preflight_enabled": False,
+        "gpu_packages_fetched": rollout.fetched.get(name, ""),
         "gpu_state_id": rollout.session.run.id,
         "gpu_reboot_policy": policy,
         "gpu_reboot_local": local and policy != "never",

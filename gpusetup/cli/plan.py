@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.cli.session import open_session
     from gpusetup.matrix.load import matrix
 
-    rollout = plan_hosts(arguments, open_session(arguments), matrix())
+    rollout = plan_hosts(arguments, open_session(arguments), matrix(), to_apply=False)
     plan = rollout.document()
     text = output.json_text(plan) if arguments.format == "json" else plan_text(plan, verbose=arguments.verbose)
     output.write_answer(text, arguments.out)

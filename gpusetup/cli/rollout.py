@@ -43,6 +43,8 @@ class Rollout:
     connections: dict[str, dict[str, Any]] = field(default_factory=dict)
     nodes: dict[str, str] = field(default_factory=dict)
     """What a scheduler calls a host, where its inventory says so."""
+    fetched: dict[str, str] = field(default_factory=dict)
+    """Where on a host the last look left the package lists, for what follows."""
     seconds: dict[str, float] = field(default_factory=dict)
 
     def document(self) -> Plan:
@@ -80,6 +82,7 @@ def plan_hosts(
     made: Plan | None = None,
     recorded: Callable[[str, HostFacts], dict[str, Any]] | None = None,
     only: Iterable[str] | None = None,
+    to_apply: bool = True,
 ) -> Rollout:
     """Look at every host and plan it: freely, to a lock, by a plan that was made before, or to what a record says."""
     from gpusetup.cli.wishes import settings_of_hosts
@@ -114,7 +117,7 @@ def plan_hosts(
             name: _safely(lambda n=name: _first(planner, rollout, n, made, recorded), rollout, name)
             for name in rollout.facts
         }
-    _ask_repositories(rollout, planner, drafts)
+    _ask_repositories(rollout, planner, drafts, to_apply=to_apply)
     for name, draft in drafts.items():
         rollout.plans[name] = draft.plan
     rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
@@ -186,21 +189,23 @@ def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> 
     return kept
 
 
-def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draft]) -> None:
+def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draft], *, to_apply: bool) -> None:
     """What do they offer, then: what would this very transaction do."""
-    offers = {name: draft.ask or {} for name, draft in drafts.items() if draft.stage == "offers"}
-    fetched: dict[str, Any] = {}
-    if offers:
-        answers = _preview(rollout, offers, "offers")
-        for name in offers:
-            drafts[name] = _answered(rollout, planner, drafts[name], name, answers)
-            fetched[name] = (answers.data(name, "gpu_preview") or {}).get("fetched", "")
-    changes = {name: draft.ask or {} for name, draft in drafts.items() if draft.stage == "transaction"}
-    if changes:
-        asked = {name: {**ask, "gpu_preflight_fetched": fetched.get(name, "")} for name, ask in changes.items()}
-        answers = _preview(rollout, asked, "transaction")
-        for name in changes:
-            drafts[name] = _answered(rollout, planner, drafts[name], name, answers)
+    for stage in ("offers", "transaction"):
+        asked = {
+            name: {
+                **(draft.ask or {}),
+                "gpu_preflight_fetched": rollout.fetched.pop(name, ""),
+                "gpu_preflight_keep": to_apply or stage == "offers",
+            }
+            for name, draft in drafts.items()
+            if draft.stage == stage
+        }
+        if asked:
+            answers = _preview(rollout, asked, stage)
+            for name in asked:
+                drafts[name] = _answered(rollout, planner, drafts[name], name, answers)
+                rollout.fetched[name] = (answers.data(name, "gpu_preview") or {}).get("fetched", "")
 
 
 def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: PlaybookRun) -> Draft:

@@ -1,9 +1,12 @@
-"""The lists that one preview fetched are taken over by the next one only if it asks the same repositories."""
+"""The lists that one look fetched are taken over by what follows only if it asks the same repositories."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +14,7 @@ import pytest
 from ansible.module_utils.gpu_host import fetched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SOURCE = "etc/apt/sources.list.d/gpusetup-cuda.sources"
 
@@ -45,39 +48,135 @@ def second(left: Path) -> Iterator[Path]:
     (folder / "etc/apt/preferences.d").mkdir()
     (folder / "etc/apt/preferences.d/pins").write_text("Pin: only here\n")
     yield folder
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_the_same_repositories_and_fewer_need_no_second_fetch(left: Path, second: Path) -> None:
-    assert fetched.take(str(left), str(second), "lists") == ["W: old"]
-    assert (second / "lists" / "a.example_Packages").exists()
-    assert not left.exists()
-    assert fetched.take(str(left), str(second), "lists") is None
+    assert fetched.take(str(left), str(second)) == ["W: old"]
+    assert (left / "lists" / "a.example_Packages").exists()
+    found = sorted(path.name for path in (left / "etc").rglob("*") if path.is_file())
+    assert found == ["gpusetup-cuda.sources", "pins"]
+    assert str(second) not in (left / SOURCE).read_text()
+    assert f"Signed-By: {left}/etc/apt/keyrings" in (left / SOURCE).read_text()
+    assert not second.exists()
 
 
 def test_another_address_or_one_more_is_fetched(left: Path, second: Path) -> None:
     (second / "etc/apt/sources.list").write_text("deb https://b.example x main\n")
-    assert fetched.take(str(left), str(second), "lists") is None
+    assert fetched.take(str(left), str(second)) is None
     (left / "etc/apt/sources.list").write_text("deb https://c.example x main\n")
-    assert fetched.take(str(left), str(second), "lists") is None
+    assert fetched.take(str(left), str(second)) is None
     assert left.exists()
     (left / "etc/apt/sources.list").write_text("deb https://b.example x main\n")
-    assert fetched.take(str(left), str(second), "lists") == ["W: old"]
+    assert fetched.take(str(left), str(second)) == ["W: old"]
 
 
 def test_what_is_old_or_elsewhere_or_not_ours_is_left_alone(left: Path, second: Path, tmp_path: Path) -> None:
     link = tmp_path / "gpusetup-preview-link"
     link.symlink_to(left)
     for path in ("", "/etc", str(left / "lists"), str(tmp_path / "gpusetup-preview-..") + "/lists", str(link)):
-        assert fetched.take(path, str(second), "lists") is None
+        assert fetched.take(path, str(second)) is None
     os.utime(left / "messages.json", (0, 0))
-    assert fetched.take(str(left), str(second), "lists") is None
+    assert fetched.take(str(left), str(second)) is None
     os.utime(left / "messages.json")
     if os.geteuid() == 0:
         os.chown(left, 1, -1)
-        assert fetched.take(str(left), str(second), "lists") is None
+        assert fetched.take(str(left), str(second)) is None
         os.chown(left, 0, -1)
-    assert fetched.take(str(left), str(second), "lists") == ["W: old"]
+    assert fetched.take(str(left), str(second)) == ["W: old"]
+
+
+@pytest.fixture
+def host(left: Path, tmp_path: Path) -> Path:
+    """A host with the sources that were looked at, and older lists."""
+    (left / "messages.json").write_text("[]")
+    (left / "lists" / "partial").mkdir()
+    (left / "lists" / "a.example_InRelease").write_text("new")
+    (left / "etc/apt/preferences.d").mkdir()
+    (left / "etc/apt/preferences.d/pins").write_text("Pin: nothing that is fetched\n")
+    root = tmp_path / "host"
+    (root / "etc/apt").mkdir(parents=True)
+    shutil.copytree(left / "etc/apt/sources.list.d", root / "etc/apt/sources.list.d")
+    (root / SOURCE).write_text((left / SOURCE).read_text().replace(str(left), ""))
+    (root / "etc/apt/sources.list.d/notes.txt").write_text("apt does not read this")
+    lists = root / "var/lib/apt/lists"
+    (lists / "partial").mkdir(parents=True)
+    (lists / "a.example_InRelease").write_text("old")
+    (lists / "a.example_Translation-en").write_text("stays")
+    return root
+
+
+def test_apt_is_given_the_lists_of_a_look(left: Path, host: Path) -> None:
+    assert fetched.hand_over(str(left), str(host))
+    lists = host / "var/lib/apt/lists"
+    assert sorted(path.name for path in lists.iterdir()) == [
+        "a.example_InRelease", "a.example_Packages", "a.example_Translation-en", "lock", "partial",
+    ]  # fmt: skip
+    assert (lists / "a.example_InRelease").read_text() == "new"
+    assert not left.exists()
+    assert not fetched.hand_over(str(left), str(host))
+
+
+def test_lists_on_another_file_system_are_copied(left: Path, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = os.rename
+
+    def within(origin: str, target: str) -> None:
+        if origin.startswith(str(left)):
+            raise OSError(errno.EXDEV, "another device")
+        rename(origin, target)
+
+    monkeypatch.setattr(os, "rename", within)
+    assert fetched.hand_over(str(left), str(host))
+    assert (host / "var/lib/apt/lists/a.example_InRelease").read_text() == "new"
+    assert not list((host / "var/lib/apt/lists/partial").iterdir())
+
+
+def trouble(left: Path, host: Path) -> None:
+    del host
+    (left / "messages.json").write_text('["W: one repository did not answer"]')
+
+
+def one_more(left: Path, host: Path) -> None:
+    del left
+    (host / "etc/apt/sources.list").write_text("deb https://b.example x main\n")
+
+
+def one_less(left: Path, host: Path) -> None:
+    del left
+    (host / "etc/apt/sources.list.d/needless.sources").unlink()
+
+
+def another_key(left: Path, host: Path) -> None:
+    for root, key in ((left, b"\x99looked"), (host, b"\x99here")):
+        (root / "etc/apt/keyrings").mkdir()
+        (root / "etc/apt/keyrings/cuda.pgp").write_bytes(key)
+
+
+def no_lists(left: Path, host: Path) -> None:
+    del left
+    shutil.rmtree(host / "var/lib/apt/lists")
+
+
+@pytest.mark.parametrize("change", [trouble, one_more, one_less, another_key, no_lists])
+def test_apt_fetches_itself_after_trouble_or_from_elsewhere(
+    left: Path, host: Path, change: Callable[[Path, Path], None]
+) -> None:
+    change(left, host)
+    assert not fetched.hand_over(str(left), str(host))
+    assert left.exists()
+
+
+def test_apt_fetches_itself_while_somebody_updates_the_lists(left: Path, host: Path) -> None:
+    lock = host / "var/lib/apt/lists/lock"
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as somebody:
+        assert somebody.stdout is not None
+        somebody.stdout.readline()
+        assert not fetched.hand_over(str(left), str(host))
+        somebody.communicate()
+    assert fetched.hand_over(str(left), str(host))
 
 
 def test_what_nobody_takes_deletes_itself(left: Path) -> None:

@@ -82,6 +82,9 @@ options:
     description: Kernels for which the module must be there; empty is the one that boots next.
     type: list
     elements: str
+  fetched:
+    description: C(fetched) of a look just before. apt is given its package lists instead of fetching them, if the sources are the same.
+    type: str
   poll:
     description: Longest wait of one call in seconds.
     type: int
@@ -159,18 +162,18 @@ def outlook(request):
 def main():
     """Answer Ansible."""
     module = AnsibleModule(
-        argument_spec=params.spec(params.TRANSACTION, poll={"type": "int", "default": 10}),
+        argument_spec=params.spec(params.TRANSACTION, poll={"type": "int", "default": 10}, fetched={"type": "str", "default": ""}),
         supports_check_mode=True,
     )
     request = params.plain(module)
-    wait = request.pop("poll")
+    wait, fetched = request.pop("poll"), request.pop("fetched")  # whoever looked anew still joins the job that runs
     try:
         package_sets.merge(request["packages"])
         if module.check_mode:
             changed, diff = outlook(request)
             module.exit_json(changed=changed, finished=True, diff=diff, progress={})
         job = jobs.Job(request["state_dir"], "packages", request)
-        status = job.start_or_join(lambda running: transaction.Transaction(running, request).run(), wait)
+        status = job.start_or_join(lambda running: transaction.Transaction(running, request, fetched).run(), wait)
     except failure.HostFailure as stop:
         failure.end(module, stop, finished=True, progress={})
     progress = dict((key, status.get(key)) for key in ("step", "message", "percent"))

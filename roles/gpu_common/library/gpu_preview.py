@@ -48,6 +48,10 @@ options:
   fetched:
     description: C(fetched) of an earlier answer. Its package lists are taken over instead of fetched, if the repositories are the same.
     type: str
+  keep:
+    description: Keep the package lists for what follows, another look or the transaction.
+    type: bool
+    default: false
 notes:
   - The other options are those of M(gpu_packages) and M(gpu_repo_source).
 author: The gpusetup authors
@@ -82,8 +86,8 @@ candidates:
   returned: always
   type: dict
 fetched:
-  description: Folder with the package lists, which deletes itself after some minutes, for a second look.
-  returned: when O(candidates) were found
+  description: Folder with the package lists, which deletes itself after some minutes.
+  returned: with O(keep), when repositories were asked and nothing was refused
   type: str
 resolved:
   description: The exact version of each wanted package.
@@ -117,6 +121,7 @@ def main():
             python={"type": "str", "default": ""},
             candidates={"type": "list", "elements": "str", "default": []},
             fetched={"type": "str", "default": ""},
+            keep={"type": "bool", "default": False},
         ),
         supports_check_mode=True,
     )

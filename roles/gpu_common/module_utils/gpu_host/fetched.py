@@ -1,9 +1,11 @@
-"""What one preview fetched, for the next one: its folder stays for some minutes, then it deletes itself.
+"""What one look fetched, for what follows it: its folder stays for some minutes, then it deletes itself.
 
-Two looks belong together: what do the repositories offer, then what would this very transaction do. The second one need not
-fetch the lists again, if it asks the same repositories.
+Three steps ask the same repositories one after the other: what do they offer, what would this very transaction do, then the
+transaction. The second goes on in the folder of the first, and apt is given the lists of the second instead of fetching them.
 """
 
+import errno
+import fcntl
 import os
 import re
 import shutil
@@ -12,13 +14,13 @@ import subprocess
 import tempfile
 import time
 
-from . import files
+from . import files, sources
 
 PLACE = "/var/tmp"  # noqa: S108 - the folder in it has a name that nobody can foresee, and its owner is looked at
 _USE_WITHIN, _DELETE_AFTER = 300, 600
 _NAME = re.compile(r"^gpusetup-preview-\w+$")
 _MESSAGES = "messages.json"
-_NOT_FETCHED_BY = "etc/apt/preferences.d"
+_NOT_FETCHED_BY = "/etc/apt/preferences.d/"
 
 
 def new_folder():
@@ -37,11 +39,57 @@ def leave(folder, messages):
     subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/")
 
 
-def take(left, folder, part):
-    """Move what was fetched, `part` of a folder, into another preview's folder; return the messages of that time, None when it cannot be used.
+def take(left, folder):
+    """Go on in the folder of an earlier look, with the sources in `folder`; return the messages of that time, None when it cannot be used.
 
-    It can when every address and key here is there too: the files below etc/ are compared.
+    It can when every address and key here is there too: the files below etc/ are compared. It stays where it is, for apt's
+    caches name it.
     """
+    messages = _messages(left)
+    if messages is None or not _same(left, folder, _asked(folder)):
+        return None
+    for path in _below(os.path.join(folder, "etc")):
+        text = files.read_text(path)
+        if folder in text:
+            files.write_atomically(path, text.replace(folder, left), os.stat(path).st_mode & 0o777)
+    shutil.rmtree(os.path.join(left, "etc"))
+    os.rename(os.path.join(folder, "etc"), os.path.join(left, "etc"))
+    shutil.rmtree(folder)
+    return messages
+
+
+def hand_over(left, root="/"):
+    """Give apt the lists of a look that met no trouble, if the host's sources are those of the look now; say whether it has them."""
+    root = root.rstrip("/")
+    if _messages(left) != [] or _sources(left) != _sources(root) or not _same(left, root, _asked(left)):
+        return False
+    lists, target = os.path.join(left, "lists"), root + "/var/lib/apt/lists"
+    try:
+        with open(os.path.join(target, "lock"), "a") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # What vouches for the others goes last: after a cut apt sees old lists, and fetches what is new.
+            for name in sorted(os.listdir(lists), key=lambda name: (name.endswith("Release"), name)):
+                if name != "lock" and os.path.isfile(os.path.join(lists, name)):
+                    _move(os.path.join(lists, name), target, name)
+    except OSError:  # somebody else updates them, or they are not kept here
+        return False
+    shutil.rmtree(left, ignore_errors=True)
+    return True
+
+
+def _move(path, target, name):
+    try:
+        os.rename(path, os.path.join(target, name))
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        half = os.path.join(target, "partial", name)
+        shutil.copy2(path, half)
+        os.rename(half, os.path.join(target, name))
+
+
+def _messages(left):
+    """Return what a look left to say, None when its folder is not ours, is too old or is gone."""
     try:
         if os.path.dirname(left) != PLACE or not _NAME.match(os.path.basename(left)):
             return None
@@ -50,23 +98,32 @@ def take(left, folder, part):
             return None
         if time.time() - os.stat(os.path.join(left, _MESSAGES)).st_mtime > _USE_WITHIN:
             return None
-        messages = files.read_json(os.path.join(left, _MESSAGES))
-        if messages is None or not all(_same(left, folder, path) for path in _sources(folder)):
-            return None
-        os.rename(os.path.join(left, part), os.path.join(folder, part))
     except OSError:
         return None
-    shutil.rmtree(left, ignore_errors=True)
-    return messages
+    return files.read_json(os.path.join(left, _MESSAGES))
 
 
-def _sources(folder):
-    for base, _folders, names in os.walk(os.path.join(folder, "etc")):
-        if base != os.path.join(folder, _NOT_FETCHED_BY):
-            for name in names:
-                yield os.path.join(base, name)
+def _asked(root):
+    """Return what a look asked with, addresses and keys, as the files are called on a host."""
+    found = [path[len(root) :] for path in _below(os.path.join(root, "etc"))]
+    return [path for path in found if not path.startswith(_NOT_FETCHED_BY)]
 
 
-def _same(left, folder, path):
-    there = files.read_text(left + path[len(folder) :])
-    return there is not None and there.replace(left, "") == files.read_text(path).replace(folder, "")
+def _sources(root):
+    """Return the files that tell apt what to fetch, as they are called on a host."""
+    layout = sources.Layout(root + "/")
+    parts = [path for path in _below(layout.apt_sources) if path.endswith((".list", ".sources"))]
+    return [path[len(root) :] for path in parts + [layout.apt_list] if os.path.exists(path)]
+
+
+def _below(folder):
+    return sorted(os.path.join(base, name) for base, _folders, names in os.walk(folder) for name in names)
+
+
+def _same(left, root, paths):
+    """Say whether files of a look are those below another root; each may name its own root."""
+    for path in paths:
+        there, here = files.read_text(left + path), files.read_text(root + path)
+        if there is None or here is None or there.replace(left, "") != (here.replace(root, "") if root else here):
+            return False
+    return True

@@ -45,7 +45,9 @@ class Preview(object):
             self.refuse("preview", failure)
         finally:
             answer["refused"] = any(item["level"] == "refuse" for item in self.findings)
-            if answer["candidates"] and not answer["refused"]:
+            # What follows a look at candidates is another look; a transaction can be given the lists of apt alone.
+            useful = "repository_messages" in answer and (answer["candidates"] or self.params["manager"] == "apt")
+            if self.params["keep"] and useful and not answer["refused"]:
                 fetched.leave(self.folder, answer["repository_messages"])
                 answer["fetched"] = self.folder
             else:
@@ -148,6 +150,14 @@ class Preview(object):
             if kept:  # who may not read the original, for the password in an address, may not read the copy
                 files.write_atomically(place, kept, os.stat(path).st_mode & 0o777)
 
+    def _go_on(self, layout):
+        """Take the folder of the look before, where the sources are the same; return where they lie now."""
+        self.fetched = fetched.take(self.params["fetched"], self.folder)
+        if self.fetched is None:
+            return layout
+        self.folder = self.params["fetched"]
+        return sources.Layout(self.folder)
+
     def _apt(self, layout):
         real = sources.Layout()
         for folder in (layout.apt_sources, layout.apt_preferences):
@@ -156,8 +166,8 @@ class Preview(object):
         self._copy_host_sources(real.apt_sources, layout.apt_sources, (".list", ".sources"))
         self._copy_host_sources(os.path.dirname(real.apt_list), os.path.dirname(layout.apt_list), ("sources.list",))
         self._copy_host_sources(real.apt_preferences, layout.apt_preferences, ("",))
+        layout = self._go_on(layout)
         lists, cache = os.path.join(self.folder, "lists"), os.path.join(self.folder, "cache")
-        self.fetched = fetched.take(self.params["fetched"], self.folder, "lists")
         if self.fetched is None:
             _link_tree("/var/lib/apt/lists", lists)
         for folder in (os.path.join(lists, "partial"), os.path.join(cache, "archives", "partial")):
@@ -179,8 +189,8 @@ class Preview(object):
 
     def _dnf(self, layout):
         self._copy_host_sources(sources.Layout().dnf_repos, layout.dnf_repos, (".repo",))
+        layout = self._go_on(layout)
         cache = os.path.join(self.folder, "cache")
-        self.fetched = fetched.take(self.params["fetched"], self.folder, "cache")
         options = [
             "--setopt=reposdir=" + layout.dnf_repos,
             "--setopt=cachedir=" + cache,

@@ -3,7 +3,7 @@
 import os
 import time
 
-from . import dkms, files, locks, packages, process, runfile, services
+from . import dkms, fetched, files, locks, packages, process, runfile, services
 from .apt import Apt
 from .dnf import Dnf
 from .failure import HostFailure
@@ -55,9 +55,10 @@ def resolve(host, wishes, trouble=(), optional=False):
 class Transaction(object):
     """The work of one job."""
 
-    def __init__(self, job, params):
+    def __init__(self, job, params, looked=""):
         self.job = job
         self.params = params
+        self.looked = looked
         self.host = manager(params, tell=job.tell, log=job.log)
         self.ledger = Ledger(params["state_dir"])
         self.machine = Machine(params["simulated_root"])
@@ -119,7 +120,7 @@ class Transaction(object):
         return kept or installed
 
     def _change(self, wishes, removals, before):
-        trouble = self.host.refresh()
+        trouble = [] if self.params["manager"] == "apt" and fetched.hand_over(self.looked) else self.host.refresh()
         for line in trouble:
             self.job.log("refresh: " + line)
         exact = resolve(self.host, wishes, trouble, self.params["optional"])
