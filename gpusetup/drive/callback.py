@@ -20,7 +20,7 @@ __all__ = ["EventWriter"]
 
 _OWN = "gpu_"
 _TEXT_LIMIT = 8000
-_ANSIBLES_POLL, _POLL = 0.001, 0.01
+_ANSIBLES_OWN, _AT_FIRST, _IN_A_LONG_STEP = 0.001, 0.002, 0.05
 _CONNECTION = ("ansible_host", "ansible_connection", "ansible_port")
 _ASKED = "gpusetup_"
 
@@ -34,7 +34,7 @@ class EventWriter:
         self.disabled = not path
         if path:
             _die_with_parent()
-            _ask_less_often()
+        self._may_ask_less = getattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", None) == _ANSIBLES_OWN
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else -1
         self._started: dict[tuple[str, str], float] = {}
         self._playbook = ""
@@ -59,6 +59,7 @@ class EventWriter:
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: Any = False) -> None:  # noqa: ARG002
         self._write("task", task=_text(task._uuid), **_task_document(task))
+        self._look_for_results_every(_AT_FIRST)
 
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
         self._write("task", task=_text(task._uuid), handler=True, **_task_document(task))
@@ -92,6 +93,15 @@ class EventWriter:
 
     def v2_runner_retry(self, result: Any) -> None:
         self._result("retry", result, ends=False)
+        self._look_for_results_every(_IN_A_LONG_STEP)
+
+    def _look_for_results_every(self, seconds: float) -> None:
+        """Ansible does a thousand times a second: where it compiles a driver for minutes, that is felt.
+
+        What a site says in its ansible.cfg stays.
+        """
+        if self._may_ask_less:
+            constants.DEFAULT_INTERNAL_POLL_INTERVAL = seconds
 
     # --- writing ------------------------------------------------------------------------------------------------
 
@@ -124,15 +134,6 @@ class EventWriter:
 
 
 _PR_SET_PDEATHSIG = 1
-
-
-def _ask_less_often() -> None:
-    """Ansible looks for results a thousand times a second: where it compiles a driver for minutes, that is felt.
-
-    What a site says in its ansible.cfg stays.
-    """
-    if getattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", None) == _ANSIBLES_POLL:
-        constants.DEFAULT_INTERNAL_POLL_INTERVAL = _POLL
 
 
 def _die_with_parent() -> None:

@@ -48,12 +48,13 @@ def take(left, folder):
     messages = _messages(left)
     if messages is None or not _same(left, folder, _asked(folder)):
         return None
+    kept = _asked(folder)  # as they are: apt would make its caches anew for a file that is newer than they are
+    for path in _below(os.path.join(left, "etc")):
+        if path[len(left) :] not in kept:
+            os.unlink(path)
     for path in _below(os.path.join(folder, "etc")):
-        text = files.read_text(path)
-        if folder in text:
-            files.write_atomically(path, text.replace(folder, left), os.stat(path).st_mode & 0o777)
-    shutil.rmtree(os.path.join(left, "etc"))
-    os.rename(os.path.join(folder, "etc"), os.path.join(left, "etc"))
+        if path[len(folder) :] not in kept:
+            files.write_atomically(left + path[len(folder) :], files.read_bytes(path), os.stat(path).st_mode & 0o777)
     shutil.rmtree(folder)
     return messages
 
