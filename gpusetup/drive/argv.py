@@ -78,7 +78,7 @@ def ansible_environment(
     `configured` are the (section, key) pairs of the ansible.cfg in force: an environment variable would silence them.
     """
     environment = {name: value for name, value in outside.items() if name not in _DROPPED}
-    for (section, key), (name, value) in _PREFERRED.items():
+    for (section, key), (name, value) in (_PREFERRED | _sockets(outside, configured)).items():
         if (section, key) not in configured:
             environment.setdefault(name, value)
     environment |= {
@@ -111,6 +111,27 @@ _PREFERRED = {
     ("defaults", "timeout"): ("ANSIBLE_TIMEOUT", "20"),
     ("defaults", "interpreter_python"): ("ANSIBLE_PYTHON_INTERPRETER", "auto_silent"),
 }
+
+_SOCKET_FOLDER = 75
+"""Longest folder of a control socket: the kernel takes 107 letters, SSH adds a name and then a temporary one to it."""
+
+
+def _sockets(
+    outside: Mapping[str, str], configured: frozenset[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """Below a home with a very long path SSH could not share connections, and every host would be unreachable."""
+    if "ANSIBLE_SSH_CONTROL_PATH_DIR" in outside or ("ssh_connection", "control_path_dir") in configured:
+        return {}
+    folder = outside.get("ANSIBLE_HOME") or f"{outside.get('HOME', '')}/.ansible"
+    if len(f"{folder}/cp") <= _SOCKET_FOLDER:
+        return {}
+    runtime = outside.get("XDG_RUNTIME_DIR", "")
+    if 0 < len(runtime) <= _SOCKET_FOLDER:
+        return {("ssh_connection", "control_path_dir"): ("ANSIBLE_SSH_CONTROL_PATH_DIR", runtime)}
+    name, arguments = _PREFERRED["ssh_connection", "ssh_args"]
+    alone = arguments.replace("-o ControlMaster=auto -o ControlPersist=60s ", "")
+    return {("ssh_connection", "ssh_args"): (name, alone)}
+
 
 _DROPPED = frozenset({"PYTHONHOME", "PYTHONSTARTUP", "PYTHONWARNINGS", "ANSIBLE_LOG_PATH", "ANSIBLE_FORCE_COLOR"})
 

@@ -46,6 +46,23 @@ def test_what_a_person_configured_stands(tmp_path):
     assert "ANSIBLE_PIPELINING" not in kept
 
 
+def test_a_home_with_a_very_long_path_does_not_make_hosts_unreachable(tmp_path):
+    places = {"content": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "e"}
+    usual = ansible_environment({"HOME": "/home/somebody"}, **places)
+    assert "ControlMaster=auto" in usual["ANSIBLE_SSH_ARGS"]
+    assert "ANSIBLE_SSH_CONTROL_PATH_DIR" not in usual
+    home = "/home/" + "x" * 90
+    assert (
+        ansible_environment({"HOME": home, "XDG_RUNTIME_DIR": "/run/user/7"}, **places)["ANSIBLE_SSH_CONTROL_PATH_DIR"]
+        == "/run/user/7"
+    )
+    alone = ansible_environment({"HOME": home}, **places)["ANSIBLE_SSH_ARGS"]
+    assert "Control" not in alone
+    assert "ServerAliveInterval" in alone
+    theirs = frozenset({("ssh_connection", "control_path_dir")})
+    assert "ControlMaster" in ansible_environment({"HOME": home}, **places, configured=theirs)["ANSIBLE_SSH_ARGS"]
+
+
 @pytest.mark.parametrize(
     "name", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "a/b", "../x", "a'b", "", "a\nb", "{{ x }}", "a`b`", "x" * 300]
 )

@@ -22,7 +22,21 @@ def cpio(members):
     for number, (name, member) in enumerate([*members.items(), ("TRAILER!!!", b"")], 1):
         raw = name.encode() + b"\x00"
         content = member.encode() if isinstance(member, str) else member
-        fields = [number, 0o120777 if isinstance(member, str) else 0o100644, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(raw), 0]
+        fields = [
+            number,
+            0o120777 if isinstance(member, str) else 0o100644,
+            0,
+            0,
+            1,
+            0,
+            len(content),
+            0,
+            0,
+            0,
+            0,
+            len(raw),
+            0,
+        ]
         out += b"070701" + b"".join(b"%08X" % field for field in fields) + raw
         out += b"\x00" * (-len(out) % 4)
         out += content + b"\x00" * (-len(content) % 4)
@@ -99,7 +113,13 @@ def test_a_blacklist_counts_by_its_effect(tmp_path, text, expected):
     ("links", "expected"),
     [
         ({BLACKLIST: "../nvidia/current/nouveau.conf"}, True),
-        ({"./" + BLACKLIST: "/etc/alternatives/glx.conf", "etc/alternatives/glx.conf": "../nvidia/current/nouveau.conf"}, True),
+        (
+            {
+                "./" + BLACKLIST: "/etc/alternatives/glx.conf",
+                "etc/alternatives/glx.conf": "../nvidia/current/nouveau.conf",
+            },
+            True,
+        ),
         ({BLACKLIST: "../nvidia/gone.conf"}, False),
         ({BLACKLIST + ".bak": "../nvidia/current/nouveau.conf"}, False),
         ({"etc/other/x.conf": "../nvidia/current/nouveau.conf"}, False),

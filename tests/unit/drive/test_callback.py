@@ -1,0 +1,62 @@
+"""The part that lives in Ansible's process: how often Ansible looks for results, short steps and long ones."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible import constants  # type: ignore[import-untyped]
+
+from gpusetup.drive import callback
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASK = SimpleNamespace(
+    _uuid="1",
+    action="gpu_packages",
+    name="One transaction",
+    no_log=False,
+    get_name=lambda: "One transaction",
+    _role=None,
+)
+AGAIN = SimpleNamespace(
+    host=SimpleNamespace(get_name=lambda: "h1"), task=TASK, result={"finished": False, "_ansible_no_log": False}
+)
+
+
+def interval() -> float:
+    """Return the time between two looks of Ansible for results."""
+    return constants.DEFAULT_INTERNAL_POLL_INTERVAL
+
+
+@pytest.fixture
+def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(of_the_site: float) -> callback.EventWriter:
+        monkeypatch.setattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", of_the_site, raising=False)
+        monkeypatch.setenv("GPUSETUP_EVENTS", str(tmp_path / "events.jsonl"))
+        monkeypatch.setattr(callback, "_die_with_parent", lambda: None)  # the parent here is who runs the tests
+        return callback.EventWriter()
+
+    return make
+
+
+def test_a_long_step_is_looked_at_less_often_and_the_next_one_briskly(writer: Any, tmp_path: Path) -> None:
+    events = writer(0.001)
+    events.v2_playbook_on_task_start(TASK)
+    at_first = interval()
+    events.v2_runner_retry(AGAIN)
+    assert interval() >= 10 * at_first
+    events.v2_playbook_on_task_start(TASK)
+    assert interval() == at_first
+    told = [json.loads(line)["event"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert told == ["task", "retry", "task"]
+
+
+def test_what_a_site_says_in_its_settings_stays(writer: Any) -> None:
+    events = writer(0.3)
+    events.v2_playbook_on_task_start(TASK)
+    events.v2_runner_retry(AGAIN)
+    assert interval() == 0.3
