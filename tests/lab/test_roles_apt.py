@@ -82,7 +82,8 @@ def test_from_nothing_up_down_and_back(
         assert version in host.ssh("nvidia-smi").stdout
         assert packages(host)["libcuda1"].startswith(version)
         assert (flavour == "open") == ("nvidia-kernel-open-dkms" in packages(host))
-        assert play("apply", inventory, wanted).changed == {host.name: 0}
+        again = play("apply", inventory, wanted)
+        assert again.changed == {host.name: 0}, again.text
 
     host.path("/etc/modprobe.d/gpusetup-nouveau.conf").write_text("# edited\n")
     mended = play("apply", inventory, nvidia_on_debian(lab_repositories, **cuda))

@@ -13,6 +13,7 @@ from ansible.module_utils.gpu_host.apt import Apt
 from ansible.module_utils.gpu_host.failure import HostFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -108,7 +109,8 @@ Recommended packages:
    | libterm-readline-perl-perl (1.0303-2.1)
 The following packages will be REMOVED:
    other:i386* (2)
-   xserver-old (1.0)
+   replaced*
+   xserver-old (1.5)
 The following NEW packages will be installed:
    libcuda1:i386 (1:580.1-1)
    nvidia-smi (580.1-1)
@@ -118,7 +120,7 @@ The following packages will be upgraded:
    libcuda1 (535.1-1 => 580.1-1)
 The following packages will be DOWNGRADED:
    libnccl2 (2.29-1 => 2.28-1+cuda13)
-1 upgraded, 2 newly installed, 1 downgraded, 2 to remove and 3 not upgraded.
+1 upgraded, 2 newly installed, 1 downgraded, 3 to remove and 3 not upgraded.
 Need to get 1234 B of archives.
 After this operation, 95.7 MB of additional disk space will be used.
 'http://x/a.deb' gpusetup-not-here_a.deb 1000 SHA256:1
@@ -126,14 +128,23 @@ After this operation, 95.7 MB of additional disk space will be used.
 """
 
 
+INSTALLED = "ii \tother\ti386\t2\nii \treplaced\tamd64\t4\nii \txserver-old\tall\t1.0\n"
+
+
+def apt_says(plan: str) -> Callable[..., tuple[int, str, str]]:
+    """Answer as apt-get and dpkg would."""
+    answers = {"apt-get": plan, "dpkg-query": INSTALLED, "dpkg": "amd64\n"}
+    return lambda argv, *_a, **_k: (0, answers[argv[0]], "")
+
+
 class TestApt:
     def test_the_plan_is_read_with_its_sizes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: (0, PLAN, ""))
+        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", apt_says(PLAN))
         assert Apt().simulate([wish("nvidia-smi")], []) == {
             "install": {"nvidia-smi": "580.1-1", "libcuda1:i386": "1:580.1-1"},
             "upgrade": {"libcuda1": ["535.1-1", "580.1-1"]},
             "downgrade": {"libnccl2": ["2.29-1", "2.28-1+cuda13"]},
-            "remove": {"xserver-old": "1.0", "other:i386": "2"},
+            "remove": {"xserver-old": "1.0", "other:i386": "2", "replaced": "4"},
             "download_bytes": 1234,
             "disk_bytes": 95700000,
         }
@@ -144,7 +155,7 @@ class TestApt:
     def test_a_plan_that_does_not_add_up_is_refused(self, monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
         text = PLAN.replace(left_out, "")
         assert text != PLAN
-        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: (0, text, ""))
+        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", apt_says(text))
         with pytest.raises(HostFailure, match="not understood"):
             Apt().simulate([wish("nvidia-smi")], [])
 

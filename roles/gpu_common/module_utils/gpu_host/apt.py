@@ -15,7 +15,7 @@ _SECTIONS = {
     "The following packages will be DOWNGRADED:": "downgrade",
     "The following packages will be REMOVED:": "remove",
 }
-_PACKAGE = re.compile(r"^ +(\S+?)\*? \((\S*)(?: => (\S+))?\)$")
+_PACKAGE = re.compile(r"^ +(\S+?)\*?(?: \((\S*)(?: => (\S+))?\))?$")
 _COUNTS = re.compile(r"^(\d+) upgraded, (\d+) newly installed, (?:\d+ reinstalled, )?(?:(\d+) downgraded, )?(\d+) to remove and \d+ not upgraded\.$", re.MULTILINE)
 _REMV = re.compile(r"^(?:Remv|Purg) (\S+)")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ")
@@ -154,6 +154,9 @@ class Apt(object):
         answer = _plan(text)
         if answer is None:
             raise HostFailure("GS-463", "apt's plan for this set of packages was not understood", " ".join(words), text[-1500:])
+        if answer["remove"]:  # apt names the version that it would have taken instead, or none
+            installed = self.installed()
+            answer["remove"] = dict((name, installed.get(name, "")) for name in answer["remove"])
         answer.update(self._sizes(text))
         return answer
 
