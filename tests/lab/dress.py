@@ -81,9 +81,8 @@ def _boot_tools(root: Path, *, with_grub: bool) -> None:
         **({"update-grub": ("usr/sbin/update-grub", 0o755)} if with_grub else {"grubby": ("usr/sbin/grubby", 0o755)}),
     }
     for name, (place, mode) in files.items():
-        (root / place).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(SOURCE / "dressing" / name, root / place)
-        (root / place).chmod(mode)
+        # By a process of its own: a program that this one writes is "busy" while a process that another thread starts has it open.
+        run(["install", "-D", f"--mode={mode:o}", SOURCE / "dressing" / name, root / place])
     wanted = root / "etc/systemd/system/sysinit.target.wants"
     wanted.mkdir(exist_ok=True)
     (wanted / "gpusetup-lab-simulated-boot.service").symlink_to("../gpusetup-lab-simulated-boot.service")

@@ -64,7 +64,7 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(
         + host.ssh(
             "sh",
             "-c",
-            f"unmkinitramfs /boot/initrd.img-{kernel} /tmp/i && cat $(find /tmp/i -path '*modprobe.d*' -type f)",
+            f"unmkinitramfs /boot/initrd.img-{kernel} /tmp/i && cat $(find -L /tmp/i -path '*modprobe.d*' -type f)",
         ).stdout
     )
     held = host.ssh("apt-mark", "showhold").stdout.split()
