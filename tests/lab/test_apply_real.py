@@ -67,6 +67,9 @@ def test_debian_12_from_a_fresh_image_to_a_second_run_that_changes_nothing(
             f"unmkinitramfs /boot/initrd.img-{kernel} /tmp/i && cat $(find -L /tmp/i -path '*modprobe.d*' -type f)",
         ).stdout
     )
+    log = host.ssh("sh", "-c", "cat /var/lib/gpusetup/jobs/packages-*/log").stdout
+    assert "$ apt-get" in log
+    assert "apt-get -q update" not in log, "the lists of the look are not fetched once more"
     held = host.ssh("apt-mark", "showhold").stdout.split()
     assert {"nvidia-kernel-dkms", "libcuda1", "nvidia-smi"} <= set(held) or driver["module"] == "open"
     cupy = host.ssh("/opt/gpusetup/bin/python", "-c", "import cupy; print(cupy.__version__)").stdout.strip()
