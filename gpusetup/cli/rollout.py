@@ -195,7 +195,7 @@ def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draf
         asked = {
             name: {
                 **(draft.ask or {}),
-                "gpu_preflight_fetched": rollout.fetched.pop(name, ""),
+                "gpu_preflight_fetched": rollout.fetched.get(name, ""),
                 "gpu_preflight_keep": to_apply or stage == "offers",
             }
             for name, draft in drafts.items()

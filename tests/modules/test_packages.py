@@ -150,7 +150,7 @@ class TestApt:
         }
 
     @pytest.mark.parametrize(
-        "left_out", ["   libcuda1:i386 (1:580.1-1)\n", "1 upgraded, 2 newly", "   other:i386* (2)\n"]
+        "left_out", ["   libcuda1:i386 (1:580.1-1)\n", "1 upgraded, 2 newly", "   other:i386* (2)\n", " (1:580.1-1)"]
     )
     def test_a_plan_that_does_not_add_up_is_refused(self, monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
         text = PLAN.replace(left_out, "")

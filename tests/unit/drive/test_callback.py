@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible import constants  # type: ignore[import-untyped]
 
 from gpusetup.drive import callback
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+constants = importlib.import_module("ansible.constants")
 TASK = SimpleNamespace(
     _uuid="1",
     action="gpu_packages",

@@ -22,21 +22,8 @@ def cpio(members):
     for number, (name, member) in enumerate([*members.items(), ("TRAILER!!!", b"")], 1):
         raw = name.encode() + b"\x00"
         content = member.encode() if isinstance(member, str) else member
-        fields = [
-            number,
-            0o120777 if isinstance(member, str) else 0o100644,
-            0,
-            0,
-            1,
-            0,
-            len(content),
-            0,
-            0,
-            0,
-            0,
-            len(raw),
-            0,
-        ]
+        mode = 0o120777 if isinstance(member, str) else 0o100644
+        fields = [number, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(raw), 0]
         out += b"070701" + b"".join(b"%08X" % field for field in fields) + raw
         out += b"\x00" * (-len(out) % 4)
         out += content + b"\x00" * (-len(content) % 4)

@@ -286,7 +286,7 @@ def _plan(text):
     kind = None
     for line in text.splitlines():
         match = _PACKAGE.match(line)
-        if match and kind:
+        if match and kind and (match.group(2) or kind == "remove"):
             name, old, new = match.groups()
             answer[kind][name] = [old, new] if kind in ("upgrade", "downgrade") else old
         elif not match:

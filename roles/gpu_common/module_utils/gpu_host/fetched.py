@@ -45,16 +45,18 @@ def take(left, folder):
     It can when every address and key here is there too: the files below etc/ are compared. It stays where it is, for apt's
     caches name it.
     """
-    messages = _messages(left)
-    if messages is None or not _same(left, folder, _asked(folder)):
+    messages, asked = _messages(left), _asked(folder)
+    if messages is None or not _same(left, folder, asked):
         return None
-    kept = _asked(folder)  # as they are: apt would make its caches anew for a file that is newer than they are
-    for path in _below(os.path.join(left, "etc")):
-        if path[len(left) :] not in kept:
-            os.unlink(path)
-    for path in _below(os.path.join(folder, "etc")):
-        if path[len(folder) :] not in kept:
-            files.write_atomically(left + path[len(folder) :], files.read_bytes(path), os.stat(path).st_mode & 0o777)
+    try:  # what was asked with stays as it is: apt would make its caches anew for a file that is newer than they are
+        for path in _below(os.path.join(left, "etc")):
+            if path[len(left) :] not in asked:
+                os.unlink(path)
+        for path in _below(os.path.join(folder, "etc")):
+            if path[len(folder) :] not in asked:
+                files.write_atomically(left + path[len(folder) :], files.read_bytes(path), os.stat(path).st_mode & 0o777)
+    except OSError:
+        return None
     shutil.rmtree(folder)
     return messages
 
