@@ -1,4 +1,8 @@
-"""Where playbooks and roles are: relative to this package, never to the current directory."""
+"""Where the Ansible collection is: relative to this package, never to the current directory.
+
+The wheel carries it in the layout that Ansible looks for; in a checkout the repository itself is the collection, and
+a link below `.collections` gives it that layout.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,33 @@ from pathlib import Path
 
 from gpusetup.errors import BadInputError
 
-__all__ = ["content_path"]
+__all__ = ["COLLECTION", "collections_path", "content_path"]
+
+COLLECTION = "gpusetup.stack"
+_INSIDE = Path("ansible_collections", *COLLECTION.split("."))
 
 
 def content_path() -> Path:
-    """Return the folder that holds `playbooks/` and `roles/`: the override, the wheel's copy or the source tree."""
+    """Return the folder of the collection: it holds `playbooks/`, `roles/` and `plugins/`."""
+    return collections_path() / _INSIDE
+
+
+def collections_path() -> Path:
+    """Return what Ansible calls a collections path: the override, the wheel's copy or the source tree's link."""
     override = os.environ.get("GPUSETUP_CONTENT")
     if override:
-        folder = Path(override).absolute()
-        if (folder / "playbooks").is_dir() and (folder / "roles").is_dir():
-            return folder
+        named = Path(override).absolute()
+        for folder in (named, named / ".collections"):
+            if _whole(folder):
+                return folder
         raise BadInputError(
             "GS-101",
-            f"GPUSETUP_CONTENT names {folder}, which holds no playbooks and roles",
-            hint="unset GPUSETUP_CONTENT, or point it at a folder with playbooks/ and roles/",
+            f"GPUSETUP_CONTENT names {named}, which does not hold the collection {COLLECTION}",
+            hint=f"unset GPUSETUP_CONTENT, or point it at a checkout or a folder with {_INSIDE}",
         )
     package = Path(__file__).resolve().parent
-    for folder in (package / "_content", package.parent):
-        if (folder / "playbooks").is_dir() and (folder / "roles").is_dir():
+    for folder in (package / "_content", package.parent / ".collections"):
+        if _whole(folder):
             return folder
     raise BadInputError(
         "GS-102",
@@ -32,3 +45,7 @@ def content_path() -> Path:
         note=f"looked beside {package}",
         hint="install gpusetup again, or set GPUSETUP_CONTENT to a checkout",
     )
+
+
+def _whole(folder: Path) -> bool:
+    return all((folder / _INSIDE / part).is_dir() for part in ("playbooks", "roles", "plugins"))

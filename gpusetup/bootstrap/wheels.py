@@ -36,7 +36,7 @@ _NOT_IN_A_WHEEL = {"INSTALLER", "REQUESTED", "direct_url.json", "RECORD", "uv_ca
 
 def own_wheel(folder: Path) -> Path:
     """Put gpusetup's own wheel into a folder: built where this runs from source, else packed again as installed."""
-    source = content.content_path()
+    source = content.content_path().resolve()
     if (source / "pyproject.toml").is_file() and (source / "gpusetup").is_dir():
         return _built(source, folder)
     return _repacked(folder)

@@ -1,7 +1,8 @@
-"""Print where the playbooks and roles are, for people who use them with ansible-playbook.
+"""Print where the Ansible collection is, for people who use it with ansible-playbook.
 
 examples:
-  ansible-playbook -i inventory.ini -e @vars.json "$(gpusetup content path)/playbooks/apply.yml"
+  export ANSIBLE_COLLECTIONS_PATH="$(gpusetup content collections)"
+  ansible-playbook -i inventory.ini -e @vars.json gpusetup.stack.apply
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.cli.options import add_output
 from gpusetup.cli.output import json_text, write_answer
-from gpusetup.content import content_path
+from gpusetup.content import collections_path, content_path
 from gpusetup.errors import Exit
 
 if TYPE_CHECKING:
@@ -18,16 +19,22 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
+_PLACES = {"path": content_path, "collections": collections_path}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("what", choices=("path",), help="the folder that holds playbooks/ and roles/")
+    parser.add_argument(
+        "what",
+        choices=_PLACES,
+        help="path: the folder with playbooks/, roles/ and plugins/; collections: what ANSIBLE_COLLECTIONS_PATH wants",
+    )
     add_output(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Print the folder."""
-    folder = str(content_path())
+    folder = str(_PLACES[arguments.what]())
     document = {"schema": "gpusetup/content/1", "ok": True, "path": folder}
     write_answer(json_text(document) if arguments.format == "json" else folder, arguments.out)
     return Exit.DONE

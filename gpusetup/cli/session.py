@@ -18,7 +18,7 @@ __all__ = ["open_session"]
 
 def open_session(arguments: argparse.Namespace) -> Session:
     """Return the session that `options.add_inventory` describes; passwords are asked for here, before any work."""
-    from gpusetup.content import content_path
+    from gpusetup.content import collections_path
     from gpusetup.drive.argv import Reach
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.rundir import new_run, state_home
@@ -37,7 +37,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
     )
     return Session(
         run=new_run(state_home(os.environ)),
-        content=content_path(),
+        collections=collections_path(),
         reach=reach,
         environment=dict(os.environ),
         become_password=become,

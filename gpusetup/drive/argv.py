@@ -32,7 +32,7 @@ class Reach:
 
 
 def playbook_argv(
-    playbook: Path,
+    playbook: str,
     reach: Reach,
     *,
     inventories: Sequence[Path | str],
@@ -62,13 +62,13 @@ def playbook_argv(
     argv += ["--diff"] if diff else []
     argv += [f"--extra-vars={value}" for value in reach.extra_vars]
     argv += [f"--extra-vars=@{variables}"] if variables is not None else []
-    return [*argv, *reach.passthrough, str(playbook)]
+    return [*argv, *reach.passthrough, playbook]
 
 
 def ansible_environment(
     outside: Mapping[str, str],
     *,
-    content: Path,
+    collections: Path,
     package: Path,
     events: Path,
     configured: frozenset[tuple[str, str]] = frozenset(),
@@ -82,9 +82,7 @@ def ansible_environment(
         if (section, key) not in configured:
             environment.setdefault(name, value)
     environment |= {
-        "ANSIBLE_ROLES_PATH": _path(content / "roles", outside.get("ANSIBLE_ROLES_PATH")),
-        "ANSIBLE_LIBRARY": _path(content / "roles/gpu_common/library", outside.get("ANSIBLE_LIBRARY")),
-        "ANSIBLE_MODULE_UTILS": _path(content / "roles/gpu_common/module_utils", outside.get("ANSIBLE_MODULE_UTILS")),
+        "ANSIBLE_COLLECTIONS_PATH": _path(collections, outside.get("ANSIBLE_COLLECTIONS_PATH")),
         "ANSIBLE_CALLBACK_PLUGINS": _path(package / "callback_plugins", outside.get("ANSIBLE_CALLBACK_PLUGINS")),
         "ANSIBLE_CALLBACKS_ENABLED": _list("gpusetup_events", outside.get("ANSIBLE_CALLBACKS_ENABLED")),
         "ANSIBLE_STDOUT_CALLBACK": "default",

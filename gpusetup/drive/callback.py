@@ -159,15 +159,20 @@ def _name(task: Any) -> str:
 
 
 def _own(task: Any) -> bool:
-    return str(task.action).rpartition(".")[2].startswith(_OWN)
+    return _bare(task.action).startswith(_OWN)
+
+
+def _bare(name: Any) -> str:
+    """Return a name without its collection."""
+    return str(name).rpartition(".")[2]
 
 
 def _task_document(task: Any) -> dict[str, Any]:
     role = getattr(task, "_role", None)
     return {
         "name": _name(task),
-        "action": _text(task.action),
-        "role": _text(role.get_name()) if role else "",
+        "action": _bare(task.action),
+        "role": _bare(role.get_name()) if role else "",
     }
 
 

@@ -128,7 +128,7 @@ class Track:
     def _take_host(self, kind: str, event: Event, host: HostProgress) -> None:
         task = self.tasks.get(str(event.get("task")), {})
         name = str(event.get("name") or task.get("name", ""))
-        action = str(task.get("action", "")).rpartition(".")[2]
+        action = str(task.get("action", ""))
         if kind == "begin":
             host.task, host.task_since, host.detail = name, float(event.get("time", 0.0)), ""
             return

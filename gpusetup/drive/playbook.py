@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from gpusetup.content import COLLECTION
 from gpusetup.drive.argv import Reach, ansible_environment, playbook_argv
 from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
@@ -45,7 +46,7 @@ class Session:
     """What every playbook of one run shares."""
 
     run: RunDirectory
-    content: Path
+    collections: Path
     reach: Reach
     environment: Mapping[str, str]
     become_password: str | None = field(default=None, repr=False)
@@ -94,7 +95,7 @@ def run_playbook(
     check: bool = False,
     diff: bool = False,
 ) -> PlaybookRun:
-    """Run `playbooks/NAME.yml`, on the overlay's hosts when there is one. A failed host is data, no exception.
+    """Run the playbook NAME, on the overlay's hosts when there is one. A failed host is data, no exception.
 
     The deadline is for as many hosts as Ansible works on at once: a large fleet has it several times over.
     """
@@ -117,7 +118,7 @@ def run_playbook(
 
     with ExitStack() as stack:
         argv = playbook_argv(
-            session.content / "playbooks" / f"{name}.yml",
+            f"{COLLECTION}.{name}",
             session.reach,
             inventories=[*session.inventories(), *([overlay] if overlay is not None else [])],
             become_password=stack.enter_context(password_pipe(run.path, "become", session.become_password)),
@@ -133,7 +134,7 @@ def run_playbook(
             env={"GPUSETUP_PID": str(os.getpid())}
             | ansible_environment(
                 session.environment,
-                content=session.content,
+                collections=session.collections,
                 package=_PACKAGE,
                 events=run.events,
                 configured=_configured(session.environment),

@@ -20,7 +20,7 @@ _NAME = "gpusetup_host_probe"
 def load(part: str = "") -> ModuleType | Any:
     """Return the probe package, or one of its modules."""
     if _NAME not in sys.modules:
-        folder = content_path() / "roles" / "gpu_common" / "module_utils" / "gpu_probe"
+        folder = content_path() / "plugins" / "module_utils" / "gpu_probe"
         spec = importlib.util.spec_from_file_location(
             _NAME, folder / "__init__.py", submodule_search_locations=[str(folder)]
         )

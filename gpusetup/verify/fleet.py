@@ -112,7 +112,7 @@ def _between_hosts(session: Session, ask: Ask, plan: dict[str, dict[str, Any]], 
         "gpu_verify_token": secrets.token_hex(16),
         "gpusetup_verify_group": list(plan),
     }
-    run = run_playbook(together, "verify-between", deadline=900 + _REACHING, variables=variables)
+    run = run_playbook(together, "verify_between", deadline=900 + _REACHING, variables=variables)
     if run.interrupted:
         raise KeyboardInterrupt
     for name in plan:

@@ -19,8 +19,8 @@ __all__ = ["observe_here", "probe_path"]
 
 
 def probe_path() -> Path:
-    """Return the probe's entry, the same file that the role copies to other machines."""
-    return content_path() / "roles/gpu_verify/files/observe.py"
+    """Return the probe's entry, the same file that the action plugin sends to other machines."""
+    return content_path() / "plugins/module_utils/gpu_measure/observe.py"
 
 
 def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:

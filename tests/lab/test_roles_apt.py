@@ -43,11 +43,14 @@ def test_from_nothing_up_down_and_back(
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     inventory = lab_inventory([host])
     cuda = {
-        "gpu_cuda_packages": [package("cuda-toolkit-12-9", "12.9.*"), package("cuda-toolkit-13-0", "13.0.*")],
+        "gpu_cuda_packages": [
+            package("cuda-toolkit-12-9", "12.9.*"),
+            package("cuda-toolkit-13-0", "13.0.*"),
+            package("libnccl2", "2.27.3-1+cuda12.9"),
+            package("libcudnn9-cuda-12", "9.10.2.21-1"),
+        ],
         "gpu_cuda_roots": [{"version": release, "path": f"/usr/local/cuda-{release}"} for release in ("12.9", "13.0")],
         "gpu_cuda_default": "12.9",
-        "gpu_nccl_packages": [package("libnccl2", "2.27.3-1+cuda12.9")],
-        "gpu_cudnn_packages": [package("libcudnn9-cuda-12", "9.10.2.21-1")],
     }
     packages_before, files_before = packages(host), files_below(host, *CONFIGURATION)
 

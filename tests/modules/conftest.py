@@ -2,27 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-import types
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-CONTENT = Path(__file__).resolve().parents[2] / "roles" / "gpu_common"
-sys.path.insert(0, str(CONTENT / "library"))
-
-
-def _beside_ansible() -> None:
-    """Make ansible.module_utils also look below roles/gpu_common/module_utils."""
-    import ansible.module_utils as package
-
-    place = str(CONTENT / "module_utils")
-    if isinstance(package, types.ModuleType) and place not in package.__path__:
-        package.__path__.append(place)
-
-
-_beside_ansible()
 
 
 class Exit(Exception):  # noqa: N818 - it is how a module ends

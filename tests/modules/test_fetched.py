@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible.module_utils.gpu_host import fetched
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

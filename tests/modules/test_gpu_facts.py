@@ -11,19 +11,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpusetup.content import content_path
+from gpusetup.content import collections_path, content_path
 from gpusetup.facts import probe
 from gpusetup.model.symptoms import Symptoms
 
-MODULE = content_path() / "roles/gpu_common/library/gpu_facts.py"
-UTILS = content_path() / "roles/gpu_common/module_utils"
+MODULES = content_path() / "plugins/modules"
+PROBE = content_path() / "plugins/module_utils/gpu_probe"
 HOSTS = Path(__file__).parents[1] / "hosts"
 CAPTURE = HOSTS / "ubuntu24.04-h200x8-keep/root"
 
 
 def program(*arguments, python=sys.executable):
     return subprocess.run(
-        [python, str(MODULE), *arguments],
+        [python, str(PROBE), *arguments],
         capture_output=True,
         text=True,
         timeout=60,
@@ -35,15 +35,25 @@ def ansible(arguments, *extra, tmp_path):
     """Run the module through Ansible itself, on this machine, and return its answer."""
     environment = {
         **os.environ,
-        "ANSIBLE_LIBRARY": str(MODULE.parent),
-        "ANSIBLE_MODULE_UTILS": str(UTILS),
+        "ANSIBLE_COLLECTIONS_PATH": str(collections_path()),
         "ANSIBLE_LOCALHOST_WARNING": "0",
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
         "ANSIBLE_HOME": str(tmp_path / "ansible"),
         "ANSIBLE_STDOUT_CALLBACK": "minimal",
         "ANSIBLE_NOCOLOR": "1",
     }
-    command = [sys.executable, "-m", "ansible", "adhoc", "localhost", "-c", "local", "-m", "gpu_facts", *extra]
+    command = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "adhoc",
+        "localhost",
+        "-c",
+        "local",
+        "-m",
+        "gpusetup.stack.gpu_facts",
+        *extra,
+    ]
     command += ["-e", f"ansible_python_interpreter={sys.executable}", "-a", json.dumps(arguments)]
     done = subprocess.run(
         command,
@@ -130,7 +140,7 @@ def test_old_pythons_of_targets_give_the_same_answer(version):
     python = old_pythons()[version]
     if python is None:
         pytest.skip(f"no Python {version} here")
-    sources = [MODULE, *sorted(UTILS.rglob("*.py"))]
+    sources = [*sorted(MODULES.glob("*.py")), *sorted(PROBE.parent.rglob("*.py"))]
     check = "import sys\nfor path in sys.argv[1:]: compile(open(path, encoding='utf-8').read(), path, 'exec')"
     compiled = subprocess.run([python, "-c", check, *map(str, sources)], stderr=subprocess.PIPE, text=True, check=False)
     assert compiled.returncode == 0, compiled.stderr
@@ -144,13 +154,12 @@ def test_old_pythons_of_targets_give_the_same_answer(version):
 def test_only_the_standard_library_is_imported():
     import ast
 
-    allowed = set(sys.stdlib_module_names) | {"ansible", "gpu_probe"}
-    for path in [MODULE, *sorted((UTILS / "gpu_probe").glob("*.py"))]:
+    for path in sorted(PROBE.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module]
-            assert {name.split(".")[0] for name in names} <= allowed, f"{path}: {names}"
+            assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names), f"{path}: {names}"
 
 
 def test_a_driver_that_hangs_does_not_hang_the_probe(tmp_path, monkeypatch):

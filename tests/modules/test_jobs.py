@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.gpu_host import files, jobs
-from ansible.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, jobs
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 
 def until_over(job: jobs.Job, work: Any) -> dict[str, Any]:

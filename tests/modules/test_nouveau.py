@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import gpu_nouveau
 import pytest
-from ansible.module_utils.gpu_host import jobs, lifecycle
-from ansible.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, lifecycle
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 
 class Slow:

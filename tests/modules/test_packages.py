@@ -8,9 +8,18 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.gpu_host import dkms, dnf, kernel_module, locks, packages, services, transaction, venv
-from ansible.module_utils.gpu_host.apt import Apt
-from ansible.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    dkms,
+    dnf,
+    kernel_module,
+    locks,
+    packages,
+    services,
+    transaction,
+    venv,
+)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +148,9 @@ def apt_says(plan: str) -> Callable[..., tuple[int, str, str]]:
 
 class TestApt:
     def test_the_plan_is_read_with_its_sizes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", apt_says(PLAN))
+        monkeypatch.setattr(
+            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt.process.output", apt_says(PLAN)
+        )
         assert Apt().simulate([wish("nvidia-smi")], []) == {
             "install": {"nvidia-smi": "580.1-1", "libcuda1:i386": "1:580.1-1"},
             "upgrade": {"libcuda1": ["535.1-1", "580.1-1"]},
@@ -155,7 +166,9 @@ class TestApt:
     def test_a_plan_that_does_not_add_up_is_refused(self, monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
         text = PLAN.replace(left_out, "")
         assert text != PLAN
-        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", apt_says(text))
+        monkeypatch.setattr(
+            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt.process.output", apt_says(text)
+        )
         with pytest.raises(HostFailure, match="not understood"):
             Apt().simulate([wish("nvidia-smi")], [])
 
@@ -170,13 +183,19 @@ class TestApt:
             "     6.1.192-2 500\n        500 http://x bookworm-security/main amd64 Packages\n"
         )
         answers = iter([(0, listed, ""), (0, policy, "")] * 2)
-        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: next(answers))
+        monkeypatch.setattr(
+            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt.process.output",
+            lambda *_a, **_k: next(answers),
+        )
         assert transaction.resolve(Apt(), [wish("headers")]) == [wish("headers", "6.1.192-2")]
         assert transaction.resolve(Apt(), [wish("headers", "6.12.*")]) == [wish("headers", "6.12.95-1~bpo12+1")]
 
     def test_why_apt_will_not_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         said = "The following packages have unmet dependencies:\n nvidia : Depends: libcuda1 (= 1) but 2 is to be installed\nE: Unable to correct problems\n"
-        monkeypatch.setattr("ansible.module_utils.gpu_host.apt.process.output", lambda *_a, **_k: (100, said, ""))
+        monkeypatch.setattr(
+            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt.process.output",
+            lambda *_a, **_k: (100, said, ""),
+        )
         with pytest.raises(HostFailure, match="cannot put") as caught:
             Apt().simulate([wish("nvidia")], [])
         assert "Depends: libcuda1 (= 1)" in caught.value.fields["note"]
@@ -257,7 +276,10 @@ class TestDnf:
             "kernel-devel\t0:5.14.0-1.el9\tx86_64\nkernel-devel\t0:5.14.0-2.el9\tx86_64\n"
             "nvidia-driver-libs\t3:580.1-1.el9\tx86_64\nnvidia-driver-libs\t3:580.1-1.el9\ti686\ntzdata\t0:1-1\tnoarch\n"
         )
-        monkeypatch.setattr("ansible.module_utils.gpu_host.dnf.process.output", lambda *_a, **_k: (0, rows, ""))
+        monkeypatch.setattr(
+            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf.process.output",
+            lambda *_a, **_k: (0, rows, ""),
+        )
         monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
         host = dnf.Dnf()
         assert host.installed() == {
@@ -282,7 +304,7 @@ class TestDnf:
     def test_what_goes_is_named_in_the_way_of_dnf(self, monkeypatch: pytest.MonkeyPatch) -> None:
         said: list[list[str]] = []
         monkeypatch.setattr(
-            "ansible.module_utils.gpu_host.dnf.process.stream",
+            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf.process.stream",
             lambda argv, *_a, **_k: said.append(argv) or (0, []),  # type: ignore[func-returns-value]
         )
         dnf.Dnf().purge(["nvidia-driver-libs:i686", "nvidia-driver-3:580.1-1.el9"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import gpu_reboot_need
 import pytest
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need
 
 WANTED = {"host": {"state_dir": "/var/lib/gpusetup"}, "version": "580.95.05", "flavour": "open", "kernels": ["6.1"]}
 

@@ -6,8 +6,8 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.gpu_host import fetch, openpgp, sources
-from ansible.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetch, openpgp, sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible.module_utils.gpu_host import process, signing
-from ansible.module_utils.gpu_host.failure import HostFailure
-from ansible.module_utils.gpu_probe import LiveHost, firmware
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, signing
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import LiveHost, firmware
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import gpu_venv
 import pytest
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_venv
 
 
 def wheel(folder: Path, name: str, version: str) -> None:
@@ -84,7 +84,7 @@ def test_a_folder_that_is_not_ours_is_refused(run_module: Any, wanted: dict[str,
 def test_a_password_in_an_address_is_never_told() -> None:
     from types import SimpleNamespace
 
-    from ansible.module_utils.gpu_host import params
+    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
 
     host = {"state_dir": "", "simulated_root": "", "proxy": "http://p:other-secret@x:1", "no_proxy": [], "ca_file": ""}
     lines = ["--index-url https://me:planted-secret@example.org/simple"]

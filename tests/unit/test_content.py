@@ -1,4 +1,4 @@
-"""Playbooks and roles are found relative to the package, never to the current directory."""
+"""The collection is found relative to the package, never to the current directory."""
 
 from __future__ import annotations
 
@@ -8,23 +8,33 @@ import pytest
 
 import gpusetup
 from gpusetup import content
-from gpusetup.content import content_path
+from gpusetup.content import collections_path, content_path
 from gpusetup.errors import BadInputError
 
 SOURCE = Path(gpusetup.__file__).resolve().parent.parent
 
 
+def a_collection(folder: Path) -> Path:
+    for part in ("playbooks", "roles", "plugins"):
+        (folder / "ansible_collections/gpusetup/stack" / part).mkdir(parents=True)
+    return folder
+
+
 def test_the_source_tree_serves_itself(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("GPUSETUP_CONTENT", raising=False)
     monkeypatch.chdir(tmp_path)
-    assert content_path() == SOURCE
+    assert content_path().resolve() == SOURCE
+    assert collections_path() == SOURCE / ".collections"
 
 
 def test_the_override_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("playbooks", "roles"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setenv("GPUSETUP_CONTENT", str(tmp_path))
-    assert content_path() == tmp_path
+    monkeypatch.setenv("GPUSETUP_CONTENT", str(a_collection(tmp_path)))
+    assert content_path() == tmp_path / "ansible_collections/gpusetup/stack"
+
+
+def test_the_override_may_be_a_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSETUP_CONTENT", str(SOURCE))
+    assert content_path().resolve() == SOURCE
 
 
 def test_an_override_without_content_is_bad_input(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -35,11 +45,10 @@ def test_an_override_without_content_is_bad_input(monkeypatch: pytest.MonkeyPatc
 
 def test_a_wheel_carries_a_copy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     package = tmp_path / "gpusetup"
-    for name in ("playbooks", "roles"):
-        (package / "_content" / name).mkdir(parents=True)
+    a_collection(package / "_content")
     monkeypatch.delenv("GPUSETUP_CONTENT", raising=False)
     monkeypatch.setattr(content, "__file__", str(package / "content.py"))
-    assert content_path() == package / "_content"
+    assert collections_path() == package / "_content"
 
 
 def test_nothing_anywhere_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,12 +19,12 @@ from gpusetup.errors import BadInputError, PreflightError
 def test_the_arguments_are_what_ansible_takes():
     reach = Reach(limit="gpu", forks=9, user="admin", private_key="/k", extra_vars=("a=1",), passthrough=("--diff",))
     argv = playbook_argv(
-        Path("/c/apply.yml"), reach, inventories=["-x.ini", Path("/o")], variables=Path("/v.json"), check=True
+        "gpusetup.stack.apply", reach, inventories=["-x.ini", Path("/o")], variables=Path("/v.json"), check=True
     )
     assert argv[:4] == [sys.executable, "-m", "ansible", "playbook"]
     assert argv[4:] == [
         "--inventory=-x.ini", "--inventory=/o", "--limit=gpu", "--forks=9", "--user=admin", "--private-key=/k",
-        "--check", "--extra-vars=a=1", "--extra-vars=@/v.json", "--diff", "/c/apply.yml",
+        "--check", "--extra-vars=a=1", "--extra-vars=@/v.json", "--diff", "gpusetup.stack.apply",
     ]  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def test_our_selection_wins_over_the_persons_limit():
 
 
 def test_what_a_person_configured_stands(tmp_path):
-    places = {"content": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "e"}
+    places = {"collections": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "e"}
     plain = ansible_environment({"PATH": "/bin"}, **places)
     assert plain["ANSIBLE_PIPELINING"] == "1"
     assert "ANSIBLE_HOST_KEY_CHECKING" not in plain
@@ -47,7 +47,7 @@ def test_what_a_person_configured_stands(tmp_path):
 
 
 def test_a_home_with_a_very_long_path_does_not_make_hosts_unreachable(tmp_path):
-    places = {"content": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "e"}
+    places = {"collections": tmp_path, "package": tmp_path / "gpusetup", "events": tmp_path / "e"}
     usual = ansible_environment({"HOME": "/home/somebody"}, **places)
     assert "ControlMaster=auto" in usual["ANSIBLE_SSH_ARGS"]
     assert "ANSIBLE_SSH_CONTROL_PATH_DIR" not in usual

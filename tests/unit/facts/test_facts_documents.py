@@ -104,7 +104,7 @@ def test_an_almost_empty_root_is_still_told(tmp_path):
 
 def test_the_probe_is_loaded_once_from_the_roles():
     assert probe.load() is probe.load()
-    assert "roles/gpu_common/module_utils/gpu_probe" in probe.load().__file__
+    assert "plugins/module_utils/gpu_probe" in probe.load().__file__
 
 
 def test_this_machine():

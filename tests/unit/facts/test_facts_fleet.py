@@ -73,8 +73,8 @@ def test_captures_travel_beside_the_facts(answers):
 def test_the_playbook_asks_with_our_module_once():
     import yaml
 
-    from gpusetup.content import content_path
+    from gpusetup.content import COLLECTION, content_path
 
     (play,) = yaml.safe_load((content_path() / "playbooks/facts.yml").read_text())
     assert play["gather_facts"] is False
-    assert [fleet.ACTION in task for task in play["tasks"]] == [True]
+    assert [f"{COLLECTION}.{fleet.ACTION}" in task for task in play["tasks"]] == [True]

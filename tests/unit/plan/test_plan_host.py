@@ -205,7 +205,8 @@ def test_libraries_come_from_the_same_repository_and_python_from_the_index(plann
     minor = ".".join(plan.stack.cuda.version.split(".")[:2])
     assert plan.variables["gpu_cuda_packages"][0]["name"] == f"cuda-toolkit-{minor.replace('.', '-')}"
     assert plan.variables["gpu_cuda_default"] == minor
-    assert plan.variables["gpu_nccl_packages"][0]["version"].endswith(f"+cuda{minor}")
+    (nccl,) = [package for package in plan.variables["gpu_cuda_packages"] if package["name"] == "libnccl2"]
+    assert nccl["version"].endswith(f"+cuda{minor}")
     (requirement,) = plan.variables["gpu_python_requirements"]
     assert requirement.startswith(plan.stack.cupy.package + "==")
 
@@ -223,8 +224,7 @@ def test_libraries_are_ones_that_the_repository_really_has(planner, host, nvidia
     older = planned(planner, facts, Settings(), only(nvidia_ubuntu, newest))
     assert nv(older.stack.cuda.version) < nv(every.stack.cuda.version)
     for plan in (every, older):
-        for group in ("cuda", "cudnn", "nccl"):
-            (package,) = plan.variables[f"gpu_{group}_packages"]
+        for group, package in zip(("cuda", "cudnn", "nccl"), plan.variables["gpu_cuda_packages"], strict=True):
             offered = [item["version"] for item in nvidia_ubuntu["candidates"][package["name"]]]
             assert package["version"] in offered
             assert package["version"].startswith(getattr(plan.stack, group).version)

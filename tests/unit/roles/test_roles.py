@@ -15,8 +15,8 @@ ROLES = sorted(path.parent.parent for path in (ROOT / "roles").glob("*/meta/argu
 MINE = [role for role in ROLES if role.name != "gpu_verify"]
 TASKS = sorted((ROOT / "roles").glob("*/tasks/*.yml"))
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
-MODULES = sorted((ROOT / "roles/gpu_common/library").glob("*.py"))
-ON_TARGETS = MODULES + sorted((ROOT / "roles/gpu_common/module_utils").rglob("*.py"))
+MODULES = sorted((ROOT / "plugins/modules").glob("*.py"))
+ON_TARGETS = MODULES + sorted((ROOT / "plugins/module_utils").rglob("*.py"))
 
 
 def load(path: Path) -> Any:
@@ -57,9 +57,7 @@ def test_the_reference_names_no_variable_that_is_not_there() -> None:
         if (role / "defaults/main.yml").exists()
         for name in load(role / "defaults/main.yml") or {}
     }
-    named = set(re.findall(r"^\| `(gpu_\w+)` \|", text, re.MULTILINE)) | set(
-        re.findall(r"`(gpu_(?:cudnn|nccl)_packages)`", text)
-    )
+    named = set(re.findall(r"^\| `(gpu_\w+)` \|", text, re.MULTILINE))
     assert named <= known
 
 
@@ -109,7 +107,7 @@ def test_modules_are_documented_and_accept_check_mode(path: Path) -> None:
     assert "supports_check_mode=True" in path.read_text()
 
 
-@pytest.mark.parametrize("path", ON_TARGETS, ids=lambda path: str(path.relative_to(ROOT / "roles")))
+@pytest.mark.parametrize("path", ON_TARGETS, ids=lambda path: str(path.relative_to(ROOT / "plugins")))
 def test_what_runs_on_hosts_is_python_3_6_and_small(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 6))
     assert len(path.read_text().splitlines()) < 400

@@ -122,9 +122,10 @@ def test_observations_can_be_judged_again(tmp_path):
 
 
 def test_a_probe_that_cannot_be_started_is_explained(monkeypatch, capsys, tmp_path):
-    (tmp_path / "playbooks").mkdir()
-    files = tmp_path / "roles/gpu_verify/files"
-    files.mkdir(parents=True)
+    collection = tmp_path / "ansible_collections/gpusetup/stack"
+    for part in ("playbooks", "roles", "plugins/module_utils/gpu_measure"):
+        (collection / part).mkdir(parents=True)
+    files = collection / "plugins/module_utils/gpu_measure"
     (files / "observe.py").write_text("raise SystemExit('broken on purpose')", encoding="utf-8")
     monkeypatch.setenv("GPUSETUP_CONTENT", str(tmp_path))
     assert main(["verify", "--level", "quick"]) == 8

@@ -20,7 +20,7 @@ def session(tmp_path):
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.rundir import new_run
 
-    return Session(run=new_run(tmp_path), content=tmp_path, reach=Reach(inventory="hosts.ini", forks=1), environment={})
+    return Session(run=new_run(tmp_path), collections=tmp_path, reach=Reach(inventory="hosts.ini", forks=1), environment={})
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_two_gpu_hosts_are_measured_against_each_other(session, playbooks):
     )
     found = observe_fleet(session, Ask(level="full"))
     name, variables, forks = asked[1]
-    assert name == "verify-between"
+    assert name == "verify_between"
     assert forks == 2, "all of them at the same moment"
     assert variables["gpusetup_verify_group"] == ["gpu1", "gpu2"]
     assert len(variables["gpu_verify_token"]) >= 32

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-FILES = Path(__file__).resolve().parents[3] / "roles/gpu_verify/files"
+FILES = Path(__file__).resolve().parents[3] / "plugins/module_utils/gpu_measure"
 
 STAND_IN = """
 import json, os, signal, sys, time

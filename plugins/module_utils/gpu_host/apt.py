@@ -1,0 +1,344 @@
+"""apt and dpkg: look, simulate, change. Only command-line tools, so that it works on every release."""
+
+import os
+import re
+import tempfile
+
+from ..gpu_probe.candidates import parse_policy
+from . import locks, packages, process
+from .failure import HostFailure
+
+_LOCKS = (
+    "/var/lib/dpkg/lock-frontend",
+    "/var/lib/dpkg/lock",
+    "/var/lib/apt/lists/lock",
+    "/var/cache/apt/archives/lock",
+)
+_SECTIONS = {
+    "The following NEW packages will be installed:": "install",
+    "The following packages will be upgraded:": "upgrade",
+    "The following packages will be DOWNGRADED:": "downgrade",
+    "The following packages will be REMOVED:": "remove",
+}
+_PACKAGE = re.compile(r"^ +(\S+?)\*?(?: \((\S*)(?: => (\S+))?\))?$")
+_COUNTS = re.compile(
+    r"^(\d+) upgraded, (\d+) newly installed, (?:\d+ reinstalled, )?(?:(\d+) downgraded, )?(\d+) to remove and \d+ not upgraded\.$",
+    re.MULTILINE,
+)
+_REMV = re.compile(r"^(?:Remv|Purg) (\S+)")
+_URI = re.compile(r"^'[^']+' (\S+) (\d+) ")
+_OF_A_DRIVER = (
+    "*nvidia* *cuda* nv* libnv* *xnvctrl*"  # for every package there is, apt would need a second more each time
+)
+_FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
+
+
+class Apt:
+    """One host's apt. `options` are apt's own `-o` settings: a preview points them to a folder of its own."""
+
+    name = "apt"
+
+    def __init__(self, network=None, options=(), tell=None, log=None, recommends=False, together=""):
+        self.env = process.environment(network)
+        trust = ["Acquire::https::CaInfo=" + network["ca_file"]] if network and network.get("ca_file") else []
+        self.options = [piece for item in list(options) + trust for piece in ("-o", item)]
+        self.pins = _pins(together) if together else None
+        self.tell = tell or (lambda *_words: None)
+        self.log = log
+        self.recommends = recommends
+
+    def close(self):
+        """Forget the pins of this transaction."""
+        if self.pins and os.path.exists(self.pins):
+            os.unlink(self.pins)
+
+    # look
+
+    def installed(self):
+        """Return {"name" or "name:arch" of a foreign architecture: version} of installed packages."""
+        return self._status()[0]
+
+    def damaged(self):
+        """Return the packages that dpkg has half done."""
+        return self._status()[1]
+
+    def _status(self):
+        fields = "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n"
+        code, text, error = process.output(["dpkg-query", "-W", "-f", fields], self.env)
+        if code not in (0, 1):
+            raise HostFailure("GS-462", f"dpkg does not answer: {error.strip()}")
+        native = self.architecture()
+        good, bad, held = {}, {}, []
+        for line in text.splitlines():
+            status, name, arch, version = line.split("\t")
+            key = name if arch in (native, "all") else f"{name}:{arch}"
+            if status[0] == "h":
+                held.append(key)
+            if status[1] == "i":
+                good[key] = version
+            elif status[1] in "UFWtH":
+                bad[key] = {"U": "unpacked", "F": "half configured", "H": "half installed"}.get(
+                    status[1], "waits for triggers"
+                )
+                good[key] = version
+        return good, bad, held
+
+    def architecture(self):
+        """Return dpkg's own architecture."""
+        return process.output(["dpkg", "--print-architecture"], self.env)[1].strip()
+
+    def held(self):
+        """Return the names of held packages."""
+        return sorted(self._status()[2])
+
+    def offered(self, names):
+        """Return {name: [{"version", "from"}]}: the one that apt itself would take, then the others, newest first.
+
+        Backports are newer and yet not what apt takes unasked: they would bring another kernel with its headers.
+        """
+        found = {name: [] for name in names}
+        if not names:
+            return found
+        _code, text, _error = process.output(["apt-cache", *self.options, "madison", *sorted(names)], self.env)
+        for line in text.splitlines():
+            pieces = [piece.strip() for piece in line.split("|")]
+            if len(pieces) == 3 and pieces[0] in found and not pieces[2].endswith("Sources"):
+                found[pieces[0]].append({"version": pieces[1], "from": pieces[2]})
+        _code, text, _error = process.output(["apt-cache", *self.options, "policy", *sorted(names)], self.env)
+        for name, package in parse_policy(text).items():
+            if package["candidate"] and name in found:
+                found[name].sort(key=lambda offer: offer["version"] != package["candidate"])
+        return found
+
+    def description(self, name, version):
+        """Return the first line of a package's description."""
+        _code, text, _error = process.output(["apt-cache", *self.options, "show", f"{name}={version}"], self.env)
+        match = re.search(r"^Description(?:-\w+)?: (.*)$", text, re.MULTILINE)
+        return match.group(1) if match else ""
+
+    def lock_holder(self):
+        """Return who holds one of the locks, None when all are free."""
+        for path in _LOCKS:
+            found = locks.holder(path)
+            if found:
+                return found
+        return None
+
+    # change
+
+    def refresh(self):
+        """Fetch the lists; return what went wrong as lines. Our own repositories are judged by what they then offer."""
+        self.tell("refresh", "fetching package lists")
+        argv = ["apt-get", "-q", *self.options, "update"]
+        code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
+        trouble = [line for line in tail if _FETCH_TROUBLE.match(line) and not line.startswith("N:")]
+        return trouble if code or trouble else []
+
+    def arguments(self, wishes, removals):
+        """Return wishes and removals as apt-get's own words."""
+        words = []
+        for wish in wishes:
+            words.append(packages.key(wish) + ("=" + wish["version"] if wish["version"] else ""))
+        return words + [name + "-" for name in removals]
+
+    def _install(self, words, extra=()):
+        return (
+            ["apt-get", "-q", "-y"]
+            + self.options
+            + list(extra)
+            + (["-o", "Dir::Etc::preferences=" + self.pins] if self.pins else [])
+            + ["-o", "APT::Install-Recommends={}".format("true" if self.recommends else "false")]
+            + [
+                "-o",
+                "Dpkg::Options::=--force-confdef",
+                "-o",
+                "Dpkg::Options::=--force-confold",
+                "-o",
+                "DPkg::Lock::Timeout=120",
+            ]
+            + ["--allow-downgrades", "--allow-change-held-packages", "--ignore-hold", "--purge", "install"]
+            + words
+        )
+
+    def simulate(self, wishes, removals):
+        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}.
+
+        Asked for the addresses, apt says the same as in its own simulation, which takes it three seconds more for sixty packages.
+        """
+        words = self.arguments(wishes, removals)
+        argv = self._install(words, ["--print-uris", "--verbose-versions", "-o", "Debug::NoLocking=1"])
+        code, text, error = process.output(argv, self.env, 300)
+        if code:
+            raise HostFailure(
+                "GS-463", "apt cannot put this set of packages together", " ".join(words), _reasons(text + error)
+            )
+        answer = _plan(text)
+        if answer is None:
+            raise HostFailure(
+                "GS-463", "apt's plan for this set of packages was not understood", " ".join(words), text[-1500:]
+            )
+        if answer["remove"]:  # apt names the version that it would have taken instead, or none
+            installed = self.installed()
+            answer["remove"] = {name: installed.get(name, "") for name in answer["remove"]}
+        answer.update(self._sizes(text))
+        return answer
+
+    def _sizes(self, text):
+        found = [_URI.match(line) for line in text.splitlines()]
+        have = self._archives()
+        download = sum(int(match.group(2)) for match in found if match and match.group(1) not in have)
+        match = re.search(
+            r"After this operation, ([\d.,]+) ([kMG]?B) (of additional disk space will be used|disk space will be freed)",
+            text,
+        )
+        disk = 0
+        if match:
+            unit = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[match.group(2)]
+            disk = int(float(match.group(1).replace(",", "")) * unit) * (1 if "additional" in match.group(3) else -1)
+        return {"download_bytes": download, "disk_bytes": disk}
+
+    def _archives(self):
+        folder = "/var/cache/apt/archives"
+        return set(os.listdir(folder)) if os.path.isdir(folder) else set()
+
+    def transact(self, wishes, removals):
+        """Install, change and remove in one transaction; return (ok, last lines)."""
+        return self._run(self._install(self.arguments(wishes, removals), ["-o", "APT::Status-Fd={fd}"]))
+
+    def purge(self, names):
+        """Take packages away with their configuration; return (ok, last lines)."""
+        argv = ["apt-get", "-q", "-y", *self.options, "--allow-change-held-packages", "purge", *list(names)]
+        return self._run([*argv[:3], "-o", "APT::Status-Fd={fd}", *argv[3:]])
+
+    def autoremovable(self, among):
+        """Return the packages of a set that nothing needs any more."""
+        _code, text, _error = process.output(["apt-get", "-s", "-q", *self.options, "autoremove"], self.env, 300)
+        found = [match.group(1).split(":")[0] for match in (_REMV.match(line) for line in text.splitlines()) if match]
+        return [name for name in found if name in among]
+
+    def _run(self, argv):
+        code, tail = process.stream(argv, self.env, self._line, self._progress, self.log)
+        return code == 0, tail
+
+    def _line(self, line):
+        match = re.match(r"^(?:Building (?:initial )?module\b.*|Setting up (\S+).*|update-initramfs: .*)$", line)
+        if match:
+            self.tell("install", line[:120])
+
+    def _progress(self, line):
+        kind, _, rest = line.partition(":")
+        pieces = rest.split(":", 2)
+        if kind not in ("dlstatus", "pmstatus") or len(pieces) < 3:
+            return
+        try:
+            percent = int(float(pieces[1]))
+        except ValueError:
+            return
+        self.tell("download" if kind == "dlstatus" else "install", pieces[2].strip()[:120], percent)
+
+    def repair(self):
+        """Finish what an earlier, interrupted dpkg left; return the packages that are still damaged."""
+        if not self.damaged() and not _interrupted():
+            return {}
+        self.tell("repair", "finishing an interrupted package installation")
+        argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
+        process.stream(argv, self.env, lambda _line: None, log=self.log)
+        if self.damaged():
+            process.stream(
+                ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", "--fix-broken", "install"],
+                self.env,
+                lambda _line: None,
+                log=self.log,
+            )
+        return self.damaged()
+
+    def lock_name(self, name, _version):
+        """Return the name by which a package is held."""
+        return name
+
+    def hold(self, names):
+        """Hold packages."""
+        self._select(dict.fromkeys(names, "hold"))
+
+    def unhold(self, names):
+        """Release packages; one that is gone by now is not asked for again."""
+        installed = self.installed() if names else {}
+        self._select({name: "install" if name in installed else "deinstall" for name in names})
+
+    def _select(self, selections):
+        """Say it to dpkg itself: apt-mark would read all package lists first."""
+        if not selections:
+            return
+        lines = "".join("{} {}\n".format(*item) for item in sorted(selections.items()))
+        code, _text, error = process.output(["dpkg", "--set-selections"], self.env, text=lines)
+        if code:
+            raise HostFailure("GS-464", "dpkg --set-selections failed", ", ".join(sorted(selections)), error.strip())
+
+    # switch sets of versions
+
+    def streams(self, wanted):
+        """Module streams exist only for dnf."""
+        if wanted:
+            raise HostFailure("GS-461", "module streams were asked for, but this host uses apt")
+        return []
+
+    def enabled_streams(self, _modules):
+        """Module streams exist only for dnf."""
+        return []
+
+    def automatic_upgrades(self, names):
+        """Return the file that keeps automatic upgrades away from packages, as {path: content}."""
+        lines = ["// Written by gpusetup: the GPU stack moves only as a whole."]
+        lines.append("Unattended-Upgrade::Package-Blacklist {")
+        lines += ['  "^{}$";'.format(re.sub(r"([.+])", r"\\\1", name.split(":")[0])) for name in sorted(names)]
+        lines.append("};")
+        return {"/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades": "\n".join(lines) + "\n"}
+
+
+def _pins(version):
+    """Write apt preferences under which everything of a driver that exists in its exact version is taken in it.
+
+    apt alone would take the newest of each dependency and then find that they do not fit together.
+    """
+    handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".pref")
+    with os.fdopen(handle, "w") as stream:
+        stream.write(f"Package: {_OF_A_DRIVER}\nPin: version /^{re.escape(version)}(-|$)/\nPin-Priority: 1001\n")
+        if os.path.exists("/etc/apt/preferences"):
+            with open("/etc/apt/preferences") as own:
+                stream.write("\n" + own.read())
+    return path
+
+
+def _plan(text):
+    """Read the lists that apt-get prints before it acts; None when they are not as many as it says itself."""
+    answer = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}}
+    kind = None
+    for line in text.splitlines():
+        match = _PACKAGE.match(line)
+        if match and kind and (match.group(2) or kind == "remove"):
+            name, old, new = match.groups()
+            answer[kind][name] = [old, new] if kind in ("upgrade", "downgrade") else old
+        elif not match:
+            kind = _SECTIONS.get(line)
+    said = _COUNTS.search(text)
+    kinds = ("upgrade", "install", "downgrade", "remove")
+    return (
+        answer
+        if said and [int(count or 0) for count in said.groups()] == [len(answer[kind]) for kind in kinds]
+        else None
+    )
+
+
+def _interrupted():
+    folder = "/var/lib/dpkg/updates"
+    return bool(os.path.isdir(folder) and os.listdir(folder))
+
+
+def _reasons(text):
+    """Return the lines in which apt says why not."""
+    keep = [
+        line.strip()
+        for line in text.splitlines()
+        if re.match(r"^(E: |W: | .*(Depends|Conflicts|Breaks|PreDepends):)", line)
+    ]
+    return "; ".join(keep)[:1500]

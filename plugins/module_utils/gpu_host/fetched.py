@@ -1,0 +1,134 @@
+"""What one look fetched, for what follows it: its folder stays for some minutes, then it deletes itself.
+
+Three steps ask the same repositories one after the other: what do they offer, what would this very transaction do, then the
+transaction. The second goes on in the folder of the first, and apt is given the lists of the second instead of fetching them.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import time
+
+from . import files, sources
+
+PLACE = "/var/tmp"
+_USE_WITHIN, _DELETE_AFTER = 300, 600
+_NAME = re.compile(r"^gpusetup-preview-\w+$")
+_MESSAGES = "messages.json"
+_NOT_FETCHED_BY = "/etc/apt/preferences.d/"
+
+
+def new_folder():
+    """Make a folder for one preview."""
+    folder = tempfile.mkdtemp(prefix="gpusetup-preview-", dir=PLACE)
+    os.chmod(folder, 0o755)  # apt fetches as a user of its own
+    return folder
+
+
+def leave(folder, messages):
+    """Keep a folder for the look that follows."""
+    files.write_json(os.path.join(folder, _MESSAGES), messages)
+    wait = f'n={_DELETE_AFTER}; while [ $((n-=10)) -ge 0 ] && [ -d "$0" ]; do sleep 10; done; exec rm -rf -- "$0"'
+    argv = ["/bin/sh", "-c", wait, folder]
+    nothing = subprocess.DEVNULL
+    subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/")
+
+
+def take(left, folder):
+    """Go on in the folder of an earlier look, with the sources in `folder`; return the messages of that time, None when it cannot be used.
+
+    It can when every address and key here is there too: the files below etc/ are compared. It stays where it is, for apt's
+    caches name it.
+    """
+    messages, asked = _messages(left), _asked(folder)
+    if messages is None or not _same(left, folder, asked):
+        return None
+    try:  # what was asked with stays as it is: apt would make its caches anew for a file that is newer than they are
+        for path in _below(os.path.join(left, "etc")):
+            if path[len(left) :] not in asked:
+                os.unlink(path)
+        for path in _below(os.path.join(folder, "etc")):
+            if path[len(folder) :] not in asked:
+                files.write_atomically(
+                    left + path[len(folder) :], files.read_bytes(path), os.stat(path).st_mode & 0o777
+                )
+    except OSError:
+        return None
+    shutil.rmtree(folder)
+    return messages
+
+
+def hand_over(left, root="/"):
+    """Give apt the lists of a look that met no trouble, if the host's sources are those of the look now; say whether it has them."""
+    root = root.rstrip("/")
+    if _messages(left) != [] or _sources(left) != _sources(root) or not _same(left, root, _asked(left)):
+        return False
+    lists, target = os.path.join(left, "lists"), root + "/var/lib/apt/lists"
+    try:
+        with open(os.path.join(target, "lock"), "a") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # What vouches for the others goes last: after a cut apt sees old lists, and fetches what is new.
+            for name in sorted(os.listdir(lists), key=lambda name: (name.endswith("Release"), name)):
+                if name != "lock" and os.path.isfile(os.path.join(lists, name)):
+                    _move(os.path.join(lists, name), target, name)
+    except OSError:  # somebody else updates them, or they are not kept here
+        return False
+    shutil.rmtree(left, ignore_errors=True)
+    return True
+
+
+def _move(path, target, name):
+    try:
+        os.rename(path, os.path.join(target, name))
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        half = os.path.join(target, "partial", name)
+        shutil.copy2(path, half)
+        os.rename(half, os.path.join(target, name))
+
+
+def _messages(left):
+    """Return what a look left to say, None when its folder is not ours, is too old or is gone."""
+    try:
+        if os.path.dirname(left) != PLACE or not _NAME.match(os.path.basename(left)):
+            return None
+        found = os.lstat(left)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return None
+        if time.time() - os.stat(os.path.join(left, _MESSAGES)).st_mtime > _USE_WITHIN:
+            return None
+    except OSError:
+        return None
+    return files.read_json(os.path.join(left, _MESSAGES))
+
+
+def _asked(root):
+    """Return what a look asked with, addresses and keys, as the files are called on a host."""
+    found = [path[len(root) :] for path in _below(os.path.join(root, "etc"))]
+    return [path for path in found if not path.startswith(_NOT_FETCHED_BY)]
+
+
+def _sources(root):
+    """Return the files that tell apt what to fetch, as they are called on a host."""
+    layout = sources.Layout(root + "/")
+    parts = [path for path in _below(layout.apt_sources) if path.endswith((".list", ".sources"))]
+    return [path[len(root) :] for path in [*parts, layout.apt_list] if os.path.exists(path)]
+
+
+def _below(folder):
+    return sorted(os.path.join(base, name) for base, _folders, names in os.walk(folder) for name in names)
+
+
+def _same(left, root, paths):
+    """Say whether files of a look are those below another root; each may name its own root."""
+    for path in paths:
+        there, here = files.read_text(left + path), files.read_text(root + path)
+        if there is None or here is None or there.replace(left, "") != (here.replace(root, "") if root else here):
+            return False
+    return True

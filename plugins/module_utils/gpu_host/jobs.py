@@ -1,0 +1,233 @@
+"""Long steps that outlive the connection: start one detached, or join the one that runs, and read how far it is.
+
+A job is a folder in `<state>/jobs`: `status.json`, which outlives a power cut, `progress.json`, which need not, and `log`. A
+package step tells its progress a thousand times: flushed to the disk each time, it would hold up dpkg on the same disk.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+
+from . import files
+from .failure import HostFailure
+
+_FRESH = 3600
+_POLL, _POLL_LATER = 0.2, 0.5  # what takes ten seconds is not looked at five times a second
+_LEAST = 5.0  # news alone ends a wait no sooner: hundreds of packages must not become hundreds of round trips
+
+
+class Job:
+    """One named job with one exact request; the same request joins it, another one is refused while it runs."""
+
+    def __init__(self, state_folder, name, request):
+        self.state_folder = state_folder
+        self.name = name
+        self.key = files.digest(json.dumps(request, sort_keys=True))[:16]
+        self.folder = os.path.join(state_folder, "jobs", f"{name}-{self.key}")
+        self.status_path, self.progress_path = _paths(self.folder)
+        self.log_path = os.path.join(self.folder, "log")
+        self.state = {}
+
+    # on the caller's side
+
+    def start_or_join(self, work, wait):
+        """Return the status: of the job that runs or just ended, else of one started now on `work(job)`."""
+        status = _read(self.folder)
+        if _runs(status):
+            return self._watch(status, wait)
+        status = _read(self.folder)  # it may have ended between the two looks
+        if _untold(status):
+            return self._collect(status)
+        refuse_beside_another(self.state_folder)
+        interrupted = bool(status and status["state"] == "running")
+        self._start(work, interrupted)
+        return self._watch(None, wait)
+
+    def joinable(self):
+        """Say whether this very job runs, or ended and nobody has heard of it: whoever looks at the host alone would miss that."""
+        status = _read(self.folder)
+        return _runs(status) or _untold(_read(self.folder))
+
+    def _watch(self, known, wait):
+        """Wait for something new: the end, or another message; at most `wait` seconds."""
+        began = time.time()
+        while True:
+            status = _read(self.folder)
+            if status and status["state"] != "running":
+                return self._collect(status)
+            if status and not alive(status):
+                status = _read(self.folder)  # it may have ended between the two looks
+                if status and status["state"] != "running":
+                    return self._collect(status)
+                raise HostFailure(
+                    "GS-451",
+                    "a long step ended without a word: it was killed, or the machine ran out of memory",
+                    self.log_path,
+                    hint="the same command starts it again and mends what it left",
+                )
+            news = status and known and status["message"] != known["message"]
+            waited = time.time() - began
+            if waited > wait or (news and waited > _LEAST):
+                return status or {"state": "running", "message": "starting", "percent": None, "step": "start"}
+            known = known or status
+            time.sleep(_POLL if waited < 10 else _POLL_LATER)
+
+    def _collect(self, status):
+        status["collected"] = True
+        files.write_json(self.status_path, status)
+        return status
+
+    def _start(self, work, interrupted):
+        if not os.path.isdir(self.folder):
+            os.makedirs(self.folder, 0o700)
+        if files.read_bytes(self.log_path):
+            os.rename(self.log_path, self.log_path + ".previous")
+        files.write_atomically(self.log_path, "", 0o600)
+        for path in (self.status_path, self.progress_path):
+            if os.path.exists(path):
+                os.unlink(path)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        self._detached(work, interrupted)
+
+    # on the job's side
+
+    def _detached(self, work, interrupted):
+        code = 1
+        try:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            _redirect(self.log_path)
+            os.chdir("/")
+            self.state = {
+                "state": "running",
+                "pid": os.getpid(),
+                "born": _born(os.getpid()),
+                "boot": _boot_id(),
+                "started": time.time(),
+                "interrupted": interrupted,
+                "step": "start",
+                "message": "starting",
+                "percent": None,
+            }
+            self._write()
+            try:
+                result = work(self)
+                self.state.update({"state": "done", "result": result, "percent": 100, "message": "done"})
+                code = 0
+            except HostFailure as failure:
+                self.state.update(
+                    {"state": "failed", "failure": failure.as_dict(), "result": getattr(failure, "result", {})}
+                )
+            except Exception as error:  # the job has nobody above it who could tell
+                traceback.print_exc()
+                failure = HostFailure("GS-450", f"a bug in gpusetup: {error!r}", self.log_path)
+                self.state.update({"state": "failed", "failure": failure.as_dict(), "result": {}})
+            self._write()
+        finally:
+            os._exit(code)
+
+    def tell(self, step, message, percent=None):
+        """Say how far the job is."""
+        changed = (step, message, percent) != (
+            self.state.get("step"),
+            self.state.get("message"),
+            self.state.get("percent"),
+        )
+        if changed:
+            progress = {"step": step, "message": message, "percent": percent, "updated": time.time()}
+            self.state.update(progress)
+            files.write_json(self.progress_path, progress, lasting=False)
+
+    def log(self, text):
+        """Add a line to the job's log."""
+        with open(self.log_path, "a") as stream:
+            stream.write(text.rstrip("\n") + "\n")
+
+    def _write(self):
+        self.state["updated"] = time.time()
+        files.write_json(self.status_path, self.state)
+
+
+def _paths(folder):
+    return os.path.join(folder, "status.json"), os.path.join(folder, "progress.json")
+
+
+def _read(folder):
+    """Return a job's status, of one that runs with its latest progress; None when there is none."""
+    status_path, progress_path = _paths(folder)
+    status = files.read_json(status_path)
+    if status and status["state"] == "running":
+        status.update(files.read_json(progress_path) or {})
+    return status
+
+
+def refuse_beside_another(state_folder):
+    """Refuse while any job changes this host."""
+    root = os.path.join(state_folder, "jobs")
+    for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
+        status = _read(os.path.join(root, name))
+        if _runs(status):
+            since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
+            raise HostFailure(
+                "GS-452",
+                "gpusetup is already changing this host",
+                "job {}, process {}, since {}: {}".format(name, status["pid"], since, status["message"]),
+                hint="wait for it, or repeat the command that started it to follow it",
+            )
+
+
+def _runs(status):
+    return bool(status and status["state"] == "running" and alive(status))
+
+
+def _untold(status):
+    """Say whether a job ended lately and nobody has fetched its answer."""
+    return bool(
+        status
+        and status["state"] in ("done", "failed")
+        and not status.get("collected")
+        and time.time() - status["updated"] < _FRESH
+    )
+
+
+def alive(status):
+    """Say whether the process that wrote a status still runs, in this boot."""
+    return status.get("boot") == _boot_id() and _born(status.get("pid")) == status.get("born") is not None
+
+
+def _born(pid):
+    """Return a process's start time in ticks, None when it is over: with the pid it names one process."""
+    try:
+        with open(f"/proc/{pid}/stat") as stream:
+            fields = stream.read().rsplit(")", 1)[1].split()
+        return None if fields[0] in "ZX" else fields[19]
+    except (OSError, IndexError):
+        return None
+
+
+def _boot_id():
+    return (files.read_text("/proc/sys/kernel/random/boot_id") or "").strip()
+
+
+def _redirect(log_path):
+    source = os.open(os.devnull, os.O_RDONLY)
+    sink = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(source, 0)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
+    try:
+        highest = os.sysconf("SC_OPEN_MAX")
+    except ValueError:
+        highest = 1024
+    os.closerange(3, min(highest, 4096))

@@ -1,0 +1,220 @@
+"""One apply from its beginning to its record; and what removal has to undo."""
+
+import json
+import os
+import shutil
+
+from . import drift, files, jobs, kernel_module, nouveau, process, services, transaction
+from .ledger import Ledger, now
+from .machine import Machine
+
+
+class Lifecycle:
+    """The state of one host."""
+
+    def __init__(self, request, check=False):
+        self.request = request
+        self.check = check
+        self.ledger = Ledger(request["state_dir"], check)
+        self.machine = Machine(request["simulated_root"])
+        self.digest = files.digest(json.dumps(request["wanted"], sort_keys=True))
+
+    def _manager(self):
+        return transaction.manager({"manager": self.request["manager"], "network": self.request["network"]})
+
+    def begin(self):
+        """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
+        state = self.ledger.state
+        finished = state["apply"].get("finished") and state["expect"].get("digest") == self.digest
+        found = drift.deviations(self.ledger, self.machine, self.request) if finished else []
+        if finished and not found:
+            told = self._told("unchanged", {}, [])
+            return {
+                "changed": False,
+                "converged": True,
+                "deviations": [],
+                "id": state["apply"]["id"],
+                "resumed": False,
+                "gpu_result": told,
+            }
+        resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
+        if not resumed:
+            jobs.refuse_beside_another(
+                self.ledger.folder
+            )  # another controller's apply: not even a file of it is touched
+        identity = self.request["id"] or (state["apply"]["id"] if resumed else f"{now()}-{self.digest[:6]}")
+        if not self.check:
+            host = self._manager()
+            self._keep_baseline(host)
+            if not resumed:
+                before = {"packages": host.installed(), "held": host.held()}
+                last = state["apply"] if state["apply"].get("finished") else state["apply"].get("last")
+                state["apply"] = {
+                    "id": identity,
+                    "digest": self.digest,
+                    "started": now(),
+                    "finished": None,
+                    "last": last,
+                }
+                files.write_json(os.path.join(self.ledger.folder, "before.json"), before)
+            self.ledger.save()
+        return {"changed": False, "converged": False, "deviations": found, "id": identity, "resumed": resumed}
+
+    def _keep_baseline(self, host):
+        path = os.path.join(self.ledger.folder, "baseline.json")
+        if not os.path.exists(path):
+            self.ledger.save()
+            record = {
+                "time": now(),
+                "packages": host.installed(),
+                "held": host.held(),
+                "kernel": self.machine.kernels()["running"],
+            }
+            files.write_json(path, record)
+
+    def finish(self):
+        """Record the apply: what is expected from now on, and the history."""
+        state, request = self.ledger.state, self.request
+        wanted = request["wanted"]
+        reasons = kernel_module.reboot_reasons(
+            self.machine, request["driver_version"], request["driver_module"], request["kernels"]
+        )
+        state["expect"] = {
+            "digest": self.digest,
+            "driver_version": request["driver_version"],
+            "driver_module": request["driver_module"],
+            "kernels": request["kernels"],
+            "python": request["python"],
+            "nouveau_image": nouveau.image_stamp(self.machine) if wanted.get("nouveau") else None,
+        }
+        host = self._manager()
+        before = files.read_json(os.path.join(self.ledger.folder, "before.json")) or {"packages": {}, "held": []}
+        identity = state["apply"].get("id") or f"{now()}-{self.digest[:6]}"
+        record = {
+            "schema": "gpusetup/history/1",
+            "id": identity,
+            "started": state["apply"].get("started"),
+            "finished": now(),
+            "lock": request["lock"],
+            "wanted": wanted,
+            "before": before,
+            "after": {"packages": host.installed(), "held": host.held()},
+            "holds": state["holds"],
+            "files": {path: entry["sha256"] for path, entry in state["files"].items()},
+            "kernel": self.machine.kernels()["running"],
+            "python": request["python"],
+            "pending": reasons,
+            "simulated": self.machine.simulated is not None,
+            "verified": None,
+        }
+        state["apply"] = dict(state["apply"], id=identity, digest=self.digest, finished=now(), last=None)
+        state["lock"], state["verified"] = request["lock"], None
+        if request["lock"]:
+            files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
+        self.ledger.save()
+        self.ledger.write_history(record, request["keep"])
+        change = transaction.packages.difference(before["packages"], record["after"]["packages"])
+        return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
+
+    def verified(self):
+        """Keep what the verification found, with what it was found for, so that it need not be repeated."""
+        state, request = self.ledger.state, self.request
+        state["verified"] = dict(request["verified"], time=now())
+        if request["lock"]:
+            state["lock"] = request["lock"]
+        self.ledger.save()
+        path = os.path.join(self.ledger.folder, "history", str(state["apply"].get("id")) + ".json")
+        record = files.read_json(path)
+        if record is not None and not self.check:
+            files.write_json(path, dict(record, verified=state["verified"]))
+
+    def _told(self, outcome, change, reasons):
+        """Return what the play tells about this host."""
+        return {
+            "state": outcome,
+            "history_id": self.ledger.state["apply"].get("id"),
+            "packages": change,
+            "holds": self.ledger.state["holds"],
+            "files": sorted(self.ledger.state["files"]),
+            "reboot": {"needed": bool(reasons), "reasons": reasons},
+            "simulated": self.machine.simulated is not None,
+        }
+
+    def revert(self):
+        """After a failure: bring back the files that this apply changed."""
+        return self.ledger.revert_apply()
+
+    def history(self):
+        """Return the applies on record, as much of each as a choice among them needs."""
+        apply, past = self.ledger.state["apply"], []
+        for record in self.ledger.history():
+            after = (record.get("after") or {}).get("packages") or {}
+            asked = sorted({wish["name"] for wish in (record.get("wanted") or {}).get("packages") or ()})
+            kept = {key: record.get(key) for key in ("id", "finished", "lock", "verified", "simulated")}
+            past.append(dict(kept, packages={name: after[name] for name in asked if name in after}))
+        return {"current": apply.get("id", "") if apply.get("finished") else "", "history": past}
+
+    # removal
+
+    def removal(self):
+        """Return what must go, come back and be freed so that the host is as before the first apply."""
+        installed = self._manager().installed()
+        state = self.ledger.state
+        back = dict(state["taken"], **{name: version for name, version in state["moved"].items() if name in installed})
+        return {
+            "known": os.path.exists(self.ledger.path),
+            "remove": sorted(name for name in state["brought"] if name in installed),
+            "restore": [
+                {"name": name.split(":")[0], "arch": ([*name.split(":"), ""])[1], "version": back[name]}
+                for name in sorted(back)
+            ],
+            "holds": state["holds"],
+            "files": sorted(state["files"]),
+            "services": sorted(state["services"]),
+            "links": sorted(state["links"]),
+            "python": (state["expect"].get("python") or {}).get("path"),
+        }
+
+    def stop_services(self):
+        """Before packages go: units and module streams back to what they were."""
+        changed = services.take_down(self.ledger, process.environment(), self.check)
+        streams = [
+            {"module": module, "stream": stream} for module, stream in sorted(self.ledger.state["streams"].items())
+        ]
+        if streams and not self.check:
+            changed += self._manager().streams(streams)
+            self.ledger.state["streams"] = {}
+        self.ledger.save()
+        return changed
+
+    def clean(self):
+        """After the packages are gone: files, links, the Python environment, the record itself; then compare with the baseline."""
+        jobs.refuse_beside_another(self.ledger.folder)  # it would write its progress into a record that is gone
+        gone = [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
+        gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
+        python = self.ledger.state["expect"].get("python") or {}
+        if python.get("path") and not python.get("adopted") and os.path.islink(python["path"]):
+            gone.append(python["path"])
+            if not self.check:
+                stem, folder = ".{}-".format(os.path.basename(python["path"])), os.path.dirname(python["path"])
+                os.unlink(python["path"])
+                for name in os.listdir(folder):
+                    if name.startswith(stem):
+                        shutil.rmtree(os.path.join(folder, name))
+        if gone and not self.check:
+            process.output(["ldconfig"], process.environment())
+        left = self._left_over()
+        if not self.check and os.path.isdir(self.ledger.folder):
+            shutil.rmtree(self.ledger.folder)
+        return {"changed": bool(gone), "restored": gone, "left_over": left}
+
+    def _left_over(self):
+        baseline = files.read_json(os.path.join(self.ledger.folder, "baseline.json"))
+        if baseline is None:
+            return {}
+        now_there = self._manager().installed()
+        return {
+            kind: names
+            for kind, names in transaction.packages.difference(baseline["packages"], now_there).items()
+            if names
+        }

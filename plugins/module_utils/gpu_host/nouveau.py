@@ -1,0 +1,156 @@
+"""Keep nouveau off the GPU: modprobe.d, kernel command line, initramfs of the kernels that count; proven afterwards."""
+
+import os
+import re
+import shutil
+
+from ..gpu_probe import initramfs
+from . import files, process
+from .failure import HostFailure
+from .ledger import Ledger
+from .machine import Machine
+
+MODPROBE = "/etc/modprobe.d/gpusetup-nouveau.conf"
+GRUB_DROP_IN = "/etc/default/grub.d/gpusetup-nouveau.cfg"
+ARGUMENT = "modprobe.blacklist=nouveau,nova_core"
+_CONTENT = """# Written by gpusetup: the NVIDIA driver and nouveau cannot share a GPU.
+blacklist nouveau
+blacklist nova_core
+options nouveau modeset=0
+"""
+_GRUB = f"""# Written by gpusetup.
+GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {ARGUMENT}"
+"""
+
+
+class Nouveau:
+    """One host; `present` means blacklisted. `seen` keeps what is in which image, from a look before to the work after it."""
+
+    def __init__(self, params, check=False, tell=None, log=None, seen=None):
+        self.params = params
+        self.check = check
+        self.ledger = Ledger(params["state_dir"], check)
+        self.machine = Machine(params["simulated_root"])
+        self.env = process.environment()
+        self.tell = tell or (lambda *_words: None)
+        self.log = log
+        self.seen = {} if seen is None else seen
+        self.warnings = []
+
+    def run(self):
+        """Do it; return {"changed", "initramfs", …}."""
+        present = self.params["state"] == "present"
+        changed = self.ledger.write(MODPROBE, _CONTENT) if present else self.ledger.restore(MODPROBE)
+        argued = self._argument(present and self.params["kernel_argument"])
+        images = [
+            self._image(kernel, present, changed) for kernel in self.machine.wanted_kernels(self.params["kernels"])
+        ]
+        return {
+            "changed": bool(changed or argued or any(image["rebuilt"] for image in images)),
+            "initramfs": images,
+            "loaded": "nouveau" in self.machine.loaded(),
+            "warnings": self.warnings,
+            "diff": self.ledger.diffs,
+        }
+
+    # kernel command line
+
+    def _argument(self, wanted):
+        if os.path.isdir("/etc/default/grub.d") or (
+            shutil.which("update-grub", path=self.env["PATH"]) and os.path.exists("/etc/default/grub")
+        ):
+            changed = self.ledger.write(GRUB_DROP_IN, _GRUB) if wanted else self.ledger.restore(GRUB_DROP_IN)
+            if changed and not self.check:
+                self._command(["update-grub"])
+            return changed
+        if shutil.which("grubby", path=self.env["PATH"]):
+            return self._grubby(wanted)
+        if wanted:
+            self.warnings.append(
+                "no boot loader that can be configured here: nouveau is kept out by modprobe.d and the initramfs alone"
+            )
+        return False
+
+    def _grubby(self, wanted):
+        _code, text, _error = process.output(["grubby", "--info=ALL"], self.env)
+        entries = re.findall(r"^args=(.*)$", text, re.MULTILINE)
+        there = bool(entries) and all(ARGUMENT in entry for entry in entries)
+        mine = ARGUMENT in self.ledger.state["arguments"]
+        if there == wanted or not (wanted or mine) or not entries:
+            return False
+        if self.check:
+            return True
+        self._command(["grubby", "--update-kernel=ALL", ("--args=" if wanted else "--remove-args=") + ARGUMENT])
+        self.ledger.state["arguments"] = [ARGUMENT] if wanted else []
+        self.ledger.save()
+        return True
+
+    # initramfs
+
+    def _image(self, kernel, present, changed):
+        path = next(
+            (item for item in ("/boot/initrd.img-" + kernel, f"/boot/initramfs-{kernel}.img") if os.path.exists(item)),
+            None,
+        )
+        answer = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
+        if path is None:
+            return answer
+        seen = self._inspect(path)
+        stale = not seen["blacklist"] if present else changed
+        if stale and (seen["nouveau"] is not False or changed):
+            answer["rebuilt"] = True
+            if not self.check:
+                self._rebuild(kernel, path)
+                del self.seen[path]
+                seen = self._inspect(path)
+        answer.update(nouveau=seen["nouveau"], blacklist=seen["blacklist"])
+        if present and not self.check and seen["nouveau"] and not seen["blacklist"]:
+            raise HostFailure(
+                "GS-481",
+                "nouveau would still start from the initramfs of the kernel that boots next",
+                path,
+                "it carries nouveau and no blacklist, although it was rebuilt",
+                "look for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it",
+            )
+        return answer
+
+    def _inspect(self, path):
+        if path not in self.seen:  # it takes a second or two
+            self.seen[path] = initramfs.inspect(path, 60)
+        return self.seen[path]
+
+    def _rebuild(self, kernel, path):
+        space = os.statvfs(os.path.dirname(path))
+        if space.f_bavail * space.f_frsize < os.path.getsize(path) + (8 << 20):
+            free = space.f_bavail * space.f_frsize >> 20
+            raise HostFailure(
+                "GS-472",
+                "/boot has no room to rebuild the initramfs",
+                path,
+                f"{free} MB free, {(os.path.getsize(path) >> 20) + 8} MB are needed",
+                "remove an old kernel; the old initramfs is untouched",
+            )
+        self.tell("initramfs", "rebuilding the initramfs of " + kernel)
+        if shutil.which("update-initramfs", path=self.env["PATH"]):
+            self._command(["update-initramfs", "-u", "-k", kernel])
+        elif shutil.which("dracut", path=self.env["PATH"]):
+            self._command(["dracut", "--force", "--kver", kernel, path])
+        else:
+            raise HostFailure(
+                "GS-481", "there is no tool to rebuild the initramfs", path, hint="install initramfs-tools or dracut"
+            )
+
+    def _command(self, argv):
+        code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
+        if code:
+            raise HostFailure("GS-482", f"{argv[0]} failed", " ".join(argv), " | ".join(tail[-5:]))
+
+
+def image_stamp(machine):
+    """Return what identifies the initramfs of the kernel that boots next, so that an unchanged one is not read again."""
+    kernel = machine.kernels()["next"]
+    for path in ("/boot/initrd.img-" + kernel, f"/boot/initramfs-{kernel}.img"):
+        if os.path.exists(path):
+            found = os.stat(path)
+            return f"{path}:{found.st_size}:{int(found.st_mtime)}"
+    return f"{kernel}: none"

@@ -1,0 +1,105 @@
+"""Read OpenPGP public key files without gpg: which primary keys are in them, by full fingerprint (RFC 4880, RFC 9580)."""
+
+import base64
+import hashlib
+import re
+import struct
+
+_ARMOR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
+_PUBLIC_KEY = 6
+
+
+class BadKey(ValueError):
+    """The data is no OpenPGP public key."""
+
+
+def binary(raw):
+    """Return the key without ASCII armour: what apt's .gpg files hold."""
+    blocks = _ARMOR.findall(raw)
+    if not blocks:
+        if raw[:1] and ord(raw[:1]) & 0x80:
+            return raw
+        raise BadKey("it is neither an armoured nor a binary OpenPGP key")
+    return b"".join(_dearmor(block) for block in blocks)
+
+
+def _dearmor(block):
+    """Decode one armoured block: headers end at the first empty line, the checksum starts with `=`."""
+    lines = [line.strip() for line in block.splitlines()]
+    if b"" in lines:
+        lines = lines[lines.index(b"") + 1 :]
+    body = b"".join(line for line in lines if line and not line.startswith(b"=") and b":" not in line)
+    try:
+        return base64.b64decode(body, validate=True)
+    except ValueError:
+        raise BadKey("its ASCII armour is damaged")
+
+
+def armored(raw):
+    """Return the key with ASCII armour, as rpm wants it."""
+    if _ARMOR.search(raw):
+        return raw
+    text = base64.b64encode(binary(raw))
+    lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    return b"\n".join(
+        [b"-----BEGIN PGP PUBLIC KEY BLOCK-----", b"", *lines, b"-----END PGP PUBLIC KEY BLOCK-----", b""]
+    )
+
+
+def fingerprints(raw):
+    """Return the full fingerprints of every primary key, upper case, in the file's order."""
+    found = [_fingerprint(body) for tag, body in _packets(binary(raw)) if tag == _PUBLIC_KEY]
+    if not found:
+        raise BadKey("it holds no primary key")
+    return found
+
+
+def _fingerprint(body):
+    version = ord(body[:1])
+    if version == 4:
+        return hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body).hexdigest().upper()
+    if version in (5, 6):
+        lead = b"\x9a" if version == 5 else b"\x9b"
+        return hashlib.sha256(lead + struct.pack(">I", len(body)) + body).hexdigest().upper()
+    raise BadKey(f"it holds a key of version {version}, which is too old to be trusted")
+
+
+def _packets(raw):
+    """Yield (tag, body) of every packet."""
+    at = 0
+    while at < len(raw):
+        first = ord(raw[at : at + 1])
+        if not first & 0x80:
+            raise BadKey(f"it is damaged at byte {at}")
+        if first & 0x40:
+            tag = first & 0x3F
+            length, at = _new_length(raw, at + 1)
+        else:
+            tag = (first >> 2) & 0x0F
+            length, at = _old_length(raw, at + 1, first & 3)
+        if length is None or at + length > len(raw):
+            raise BadKey("it ends too early")
+        yield tag, raw[at : at + length]
+        at += length
+
+
+def _new_length(raw, at):
+    first = ord(raw[at : at + 1] or b"\xff")
+    if first < 192:
+        return first, at + 1
+    if first < 224:
+        second = ord(raw[at + 1 : at + 2] or b"\0")
+        return ((first - 192) << 8) + second + 192, at + 2
+    if first == 255 and len(raw) >= at + 5:
+        return struct.unpack(">I", raw[at + 1 : at + 5])[0], at + 5
+    return None, at
+
+
+def _old_length(raw, at, kind):
+    if kind == 3:
+        return len(raw) - at, at
+    size = 1 << kind
+    piece = raw[at : at + size]
+    if len(piece) != size:
+        return None, at
+    return int.from_bytes(piece, "big"), at + size

@@ -1,0 +1,129 @@
+"""Argument specifications that several modules share, and their translation into plain parameters."""
+
+import re
+
+_LIST = {"type": "list", "elements": "str", "default": []}
+_TEXT = {"type": "str", "default": ""}
+
+_HOST = {
+    "state_dir": {"type": "path", "default": "/var/lib/gpusetup"},
+    "simulated_root": _TEXT,
+    "proxy": _TEXT,
+    "no_proxy": _LIST,
+    "ca_file": _TEXT,
+}
+COMMON = {"host": {"type": "dict", "options": _HOST, "apply_defaults": True}}
+PACKAGE = {
+    "type": "list",
+    "elements": "dict",
+    "default": [],
+    "options": {"name": {"type": "str", "required": True}, "version": _TEXT, "arch": _TEXT},
+}
+TRANSACTION = {
+    "manager": {"type": "str", "required": True, "choices": ["apt", "dnf"]},
+    "packages": PACKAGE,
+    "remove": _LIST,
+    "may_remove": _LIST,
+    "hold": _LIST,
+    "free": _LIST,
+    "streams": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {"module": {"type": "str", "required": True}, "stream": {"type": "str", "required": True}},
+    },
+    "replace_runfile": {"type": "bool", "default": False},
+    "optional": {"type": "bool", "default": False},
+    "recommends": {"type": "bool", "default": False},
+    "lock_timeout": {"type": "int", "default": 600},
+    "auto_upgrades_block": {"type": "bool", "default": True},
+    "driver_packages": _LIST,
+    "driver_version": _TEXT,
+    "driver_module": {"type": "str", "default": "", "choices": ["", "open", "proprietary"]},
+    "kernels": _LIST,
+}
+SOURCES = {
+    "sources": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "name": {"type": "str", "required": True},
+            "kind": {"type": "str", "required": True, "choices": ["apt", "dnf"]},
+            "description": _TEXT,
+            "uris": _LIST,
+            "like_suite": _TEXT,
+            "suites": _LIST,
+            "components": _LIST,
+            "architectures": _LIST,
+            "repo_gpgcheck": {"type": "bool", "default": True},
+            "gpgcheck": {"type": "bool", "default": True},
+            "module_hotfixes": {"type": "bool", "default": False},
+            "exclude": _LIST,
+            "priority": {"type": "int", "default": 0},
+            "key": {
+                "type": "dict",
+                "no_log": False,
+                "options": {
+                    "fingerprints": _LIST,
+                    "armored": _TEXT,
+                    "file": _TEXT,
+                    "url": _TEXT,
+                    "sha256": _TEXT,
+                    "package": {
+                        "type": "dict",
+                        "options": {
+                            "url": {"type": "str", "required": True},
+                            "sha256": {"type": "str", "required": True},
+                            "member": {"type": "str", "required": True},
+                        },
+                    },
+                },
+            },
+        },
+    },
+    "enable": _LIST,
+    "replace": _LIST,
+    "pins": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "packages": {"type": "list", "elements": "str", "required": True},
+            "origin": _TEXT,
+            "release": _TEXT,
+            "version": _TEXT,
+            "priority": {"type": "int", "required": True},
+        },
+    },
+}
+
+
+def spec(*parts, **own):
+    """Return one argument specification out of shared parts and a module's own."""
+    joined = dict(COMMON)
+    for part in parts:
+        joined.update(part)
+    joined.update(own)
+    return joined
+
+
+def _hide(module, value):
+    """Let Ansible blank every password that stands in an address, wherever it came from."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _hide(module, item)
+    elif isinstance(value, str):
+        module.no_log_values.update(re.findall(r"//[^/@\s:]*:([^/@\s]+)@", value))
+
+
+def plain(module):
+    """Return the module's parameters with those of the host beside them and the network ones joined under `network`."""
+    params = {key: value for key, value in module.params.items() if key != "host"}
+    host = module.params["host"]
+    params.update(state_dir=host["state_dir"], simulated_root=host["simulated_root"])
+    params["network"] = {"proxy": host["proxy"], "no_proxy": host["no_proxy"], "ca_file": host["ca_file"]}
+    _hide(module, module.params)
+    return params

@@ -1,0 +1,368 @@
+"""Look before touching: the wanted repositories in a throw-away folder, the exact transaction simulated, everything else checked."""
+
+import os
+import re
+import shutil
+import time
+
+from ..gpu_probe import sources as probe_sources
+from . import fetched, files, offers, packages, process, runfile, sources, transaction
+from .failure import HostFailure
+from .machine import Machine
+
+_HEADERS = re.compile(r"^(?:linux-headers-|kernel-devel|kernel-default-devel|linux-kbuild-|kernel6\.\d+-devel)")
+_KERNEL = re.compile(r"^(?:linux-image-\d|kernel-core$|kernel$|kernel6\.\d+$)")
+_DKMS_MB = 900
+_SIGNATURE = re.compile(
+    r"NO_PUBKEY|not signed|BADSIG|EXPKEYSIG|KEYEXPIRED|bad gpg|gpg.*(?:error|fail)|signature", re.IGNORECASE
+)
+
+
+class Preview:
+    """One look at one host; `run` returns plain data and never raises for something that is wrong with the host."""
+
+    def __init__(self, params):
+        self.params = params
+        self.findings = []
+        self.machine = Machine(params["simulated_root"])
+        self.folder = None
+
+    def find(self, level, identity, text, hint="", reference=""):
+        """Add a finding: refuse, warn or info."""
+        self.findings.append({"level": level, "id": identity, "text": text, "hint": hint, "reference": reference})
+
+    def refuse(self, identity, failure):
+        """Add a failure as a refusal."""
+        fields = failure.fields
+        text = "; ".join(part for part in (fields["message"], fields["context"], fields["note"]) if part)
+        self.find("refuse", identity, text, fields["hint"], fields["reference"])
+
+    def run(self):
+        """Return {"findings", "candidates", "transaction", "kernels", …}."""
+        answer = {"candidates": {}, "transaction": None, "kernels": [], "installed": {}}
+        self.folder, self.fetched = fetched.new_folder(), None
+        try:
+            self._look(answer)
+        except HostFailure as failure:
+            self.refuse("preview", failure)
+        finally:
+            answer["refused"] = any(item["level"] == "refuse" for item in self.findings)
+            # What follows a look at candidates is another look; a transaction can be given the lists of apt alone.
+            useful = "repository_messages" in answer and (answer["candidates"] or self.params["manager"] == "apt")
+            if self.params["keep"] and useful and not answer["refused"]:
+                fetched.leave(self.folder, answer["repository_messages"])
+                answer["fetched"] = self.folder
+            else:
+                shutil.rmtree(self.folder, ignore_errors=True)
+        answer["findings"] = self.findings
+        return answer
+
+    def _look(self, answer):
+        if self.machine.container() and self.params["driver_packages"]:
+            self.find(
+                "refuse",
+                "container",
+                "this is a container: it shares its host's kernel",
+                "install the driver on the host",
+                "GS-470",
+            )
+        plain = transaction.manager(dict(self.params, driver_version=""))
+        installed = plain.installed()
+        wishes, removals = transaction.wanted(self.params, installed)
+        todo = packages.unmet(wishes, installed)
+        answer["installed"] = {
+            packages.key(wish): packages.version_of(installed, packages.key(wish), wish["version"]) for wish in wishes
+        }
+        self._sanity(plain)
+        found = runfile.uninstaller(process.environment()) if self.params["driver_packages"] else None
+        if found and not self.params["replace_runfile"]:
+            hint = (
+                "set gpu_driver_replace_runfile to let its own uninstaller remove it first; that step has no way back"
+            )
+            self.find("refuse", "runfile", f"a driver from a .run file is installed ({found})", hint, "GS-474")
+        asked = self.params["candidates"]
+        host = self._repositories(answer) if todo or removals or asked else None
+        if host is not None and (wishes or removals):
+            try:
+                self._simulate(host, wishes, removals, answer)
+            finally:
+                host.close()
+        if host is not None and asked:
+            answer["candidates"] = offers.look(host, asked)
+        self._kernels(answer)
+        self._space(answer)
+        self._python(answer)
+
+    def _sanity(self, host):
+        damaged = host.damaged()
+        if damaged:
+            names = ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
+            self.find(
+                "warn", "half-installed", "half installed packages from before: " + names, "they are finished first"
+            )
+        holder = host.lock_holder()
+        if holder:
+            text = "another program uses the package manager: process {pid} ({command})".format(**holder)
+            self.find("warn", "lock", text, "apply waits for it, at most {} s".format(self.params["lock_timeout"]))
+
+    # repositories
+
+    def _repositories(self, answer):
+        """Build the throw-away state, fetch the metadata with signatures checked; None when a source is refused."""
+        layout = sources.Layout(self.folder)
+        known = probe_sources.collect(self.machine.host)
+        ours = self.params["sources"]
+        signers = set()
+        # Which stream is enabled is state of the host; the preview shows dnf the packages of all streams instead.
+        streams = bool(self.params["streams"])
+        for source in [dict(source, module_hotfixes=source.get("module_hotfixes") or streams) for source in ours]:
+            try:
+                sources.check(source)
+                key = sources.key_of(source, self.params["network"])
+                written = sources.render(source, key, layout, known)
+            except HostFailure as failure:
+                self.refuse("repository:" + str(source.get("name")), failure)
+                continue
+            for path, (content, mode) in written.items():
+                files.write_atomically(path, content, mode)
+            signers.update(path.replace(self.folder, "", 1) for path in written)
+        for path, (content, mode) in sources.preferences(self.params["pins"], layout).items():
+            files.write_atomically(path, content, mode)
+        for entry in (
+            sources.conflicts(ours, known, self.params["replace"], signers) if self.params["manager"] == "apt" else []
+        ):
+            text = "{file} already names {uri} with another key ({signed_by})".format(**entry)
+            self.find(
+                "refuse",
+                "conflicting-source",
+                text,
+                "name that address in gpu_repo_replace, or remove the file",
+                "GS-447",
+            )
+        if any(item["level"] == "refuse" for item in self.findings):
+            return None
+        host = self._apt(layout) if self.params["manager"] == "apt" else self._dnf(layout)
+        trouble = host.refresh() if self.fetched is None else self.fetched
+        answer["repository_messages"] = trouble
+        self._judge_trouble(trouble, ours)
+        return host
+
+    def _judge_trouble(self, trouble, ours):
+        addresses = [uri.rstrip("/") for source in ours for uri in source.get("uris") or []]
+        # "Err:2 ADDRESS" only announces what an E: or W: line explains.
+        for line in [line for line in trouble if not line.startswith("Err:")] or trouble:
+            about_ours = any(address in line for address in addresses) or any(source["name"] in line for source in ours)
+            if _SIGNATURE.search(line):
+                level = "refuse" if about_ours or not addresses else "warn"
+                self.find(
+                    level,
+                    "signature",
+                    line,
+                    "the repository's signature does not fit its key; nothing was changed",
+                    "GS-448",
+                )
+            elif about_ours and re.search(r"^E|Failed to fetch|[Ee]rror", line):
+                self.find("refuse", "repository", line, _repository_hint(line), "GS-449")
+            else:
+                self.find("info", "other-repository", line)
+
+    def _copy_host_sources(self, origin, target, suffixes):
+        """Copy the host's own sources, without the entries that are to be switched off; ours win over the same file name."""
+        for name in sorted(os.listdir(origin)) if os.path.isdir(origin) else []:
+            place = os.path.join(target, name)
+            if not name.endswith(suffixes) or os.path.exists(place):
+                continue
+            path = os.path.join(origin, name)
+            text = files.read_text(path)
+            kept = sources.without(name, text, self.params["replace"]) if self.params["replace"] else text
+            if kept:  # who may not read the original, for the password in an address, may not read the copy
+                files.write_atomically(place, kept, os.stat(path).st_mode & 0o777)
+
+    def _go_on(self, layout):
+        """Take the folder of the look before, where the sources are the same; return where they lie now."""
+        self.fetched = fetched.take(self.params["fetched"], self.folder)
+        if self.fetched is None:
+            return layout
+        self.folder = self.params["fetched"]
+        return sources.Layout(self.folder)
+
+    def _apt(self, layout):
+        real = sources.Layout()
+        for folder in (layout.apt_sources, layout.apt_preferences):
+            if not os.path.isdir(folder):
+                os.makedirs(folder)
+        self._copy_host_sources(real.apt_sources, layout.apt_sources, (".list", ".sources"))
+        self._copy_host_sources(os.path.dirname(real.apt_list), os.path.dirname(layout.apt_list), ("sources.list",))
+        self._copy_host_sources(real.apt_preferences, layout.apt_preferences, ("",))
+        layout = self._go_on(layout)
+        lists, cache = os.path.join(self.folder, "lists"), os.path.join(self.folder, "cache")
+        if self.fetched is None:
+            _link_tree("/var/lib/apt/lists", lists)
+        for folder in (os.path.join(lists, "partial"), os.path.join(cache, "archives", "partial")):
+            if not os.path.isdir(folder):
+                os.makedirs(folder)
+        options = [
+            "Dir::Etc::sourcelist=" + layout.apt_list,
+            "Dir::Etc::sourceparts=" + layout.apt_sources,
+            "Dir::Etc::preferencesparts=" + layout.apt_preferences,
+            "Dir::State::lists=" + lists,
+            "Dir::Cache=" + cache,
+            # A mirror that is down or does not answer is told within about a minute: apt itself tries some minutes.
+            "Acquire::http::Timeout={}".format(self.params["timeout"] // 12 or 1),
+            "Acquire::https::Timeout={}".format(self.params["timeout"] // 12 or 1),
+            "Acquire::Retries=0",
+            "Acquire::Languages=none",  # translated descriptions, which nobody reads here
+        ]
+        return transaction.manager(self.params, options=options)
+
+    def _dnf(self, layout):
+        self._copy_host_sources(sources.Layout().dnf_repos, layout.dnf_repos, (".repo",))
+        layout = self._go_on(layout)
+        cache = os.path.join(self.folder, "cache")
+        options = [
+            "--setopt=reposdir=" + layout.dnf_repos,
+            "--setopt=cachedir=" + cache,
+            "--setopt=timeout={}".format(self.params["timeout"] // 12 or 1),
+            "--setopt=retries=1",
+        ]
+        return transaction.manager(
+            self.params, options=options + ["--enablerepo=" + name for name in self.params["enable"]]
+        )
+
+    # the transaction
+
+    def _simulate(self, host, wishes, removals, answer):
+        exact = transaction.resolve(host, wishes)
+        self._stubs(host, exact)
+        plan = host.simulate(exact, removals)
+        answer["transaction"] = plan
+        answer["resolved"] = {packages.key(wish): wish["version"] for wish in exact}
+        extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals)
+        if extra:
+            hint = "name them in gpu_packages_may_remove if they may go"
+            self.find("refuse", "removal", "the transaction would also remove " + ", ".join(extra), hint, "GS-467")
+        new_kernels = sorted(name for name in plan["install"] if _KERNEL.match(name))
+        if new_kernels:
+            self.find(
+                "warn",
+                "new-kernel",
+                "the transaction brings another kernel: " + ", ".join(new_kernels),
+                "it boots next",
+            )
+        held = sorted(set(host.held()) & (set(plan["upgrade"]) | set(plan["downgrade"]) | set(plan["remove"])))
+        ours = set((files.read_json(os.path.join(self.params["state_dir"], "state.json")) or {}).get("holds") or [])
+        foreign = [name for name in held if name not in ours]
+        if foreign:
+            self.find(
+                "refuse",
+                "held",
+                "held by somebody else: " + ", ".join(foreign),
+                "release them first (apt-mark unhold)",
+                "GS-469",
+            )
+
+    def _stubs(self, host, exact):
+        names = set(self.params["driver_packages"])
+        for wish in exact:
+            if wish["name"] not in names:
+                continue
+            reason = packages.stub(wish["name"], wish["version"], self.params["driver_version"])
+            if reason:
+                said = host.description(wish["name"], wish["version"])
+                self.find(
+                    "refuse",
+                    "stub",
+                    reason + (f" ({said})" if said else ""),
+                    "ask for that branch by its own name",
+                    "GS-468",
+                )
+
+    # the machine
+
+    def _kernels(self, answer):
+        if not self.params["driver_version"]:
+            return
+        plan = answer["transaction"] or {"install": {}, "upgrade": {}}
+        arriving = list(plan["install"].items()) + [(name, new) for name, (_old, new) in plan["upgrade"].items()]
+        builds = any("dkms" in name for name, _version in arriving)
+        for kernel in self.machine.wanted_kernels(self.params["kernels"]):
+            there = self.machine.has_headers(kernel)
+            coming = any(
+                _HEADERS.match(name) and (kernel in name or version.split(":")[-1] in kernel)
+                for name, version in arriving
+            )
+            answer["kernels"].append({"kernel": kernel, "headers": there, "headers_arrive": coming, "builds": builds})
+            if builds and not there and not coming:
+                text = f"the driver is built on this host, but the headers of kernel {kernel} are neither here nor in the repositories"
+                hint = (
+                    f"install linux-headers-{kernel} (kernel-devel-{kernel}), or update the kernel, reboot and repeat"
+                )
+                self.find("refuse", "headers", text, hint, "GS-471")
+
+    def _space(self, answer):
+        plan = answer["transaction"]
+        if plan is None:
+            return
+        builds = any(item["builds"] for item in answer["kernels"])
+        needs = {
+            "/": max(0, plan["disk_bytes"]) + plan["download_bytes"] + (_DKMS_MB << 20 if builds else 0),
+            "/boot": 0,
+        }
+        for path, megabytes in self.params["space_mb"].items():
+            needs[path] = needs.get(path, 0) + (megabytes << 20)
+        rows = {}
+        for path, need in sorted(needs.items()):
+            try:
+                space = os.statvfs(path)
+                device = os.stat(path).st_dev
+            except OSError:
+                continue
+            if space.f_flag & os.ST_RDONLY:
+                text = f"{path} is mounted read-only: neither packages nor the initramfs can be written"
+                self.find(
+                    "refuse",
+                    "read-only",
+                    text,
+                    f"mount -o remount,rw {path}; the kernel's log may say why it is so",
+                    "GS-472",
+                )
+            row = rows.setdefault(device, {"path": path, "needed": 0, "free": space.f_bavail * space.f_frsize})
+            row["needed"] += need
+        answer["space"] = sorted(rows.values(), key=lambda row: row["path"])
+        for row in answer["space"]:
+            if row["free"] < row["needed"]:
+                text = "{path} has {0} MB free, {1} MB are needed".format(row["free"] >> 20, row["needed"] >> 20, **row)
+                self.find("refuse", "space", text, "make room (apt-get clean, dnf clean all, old kernels)", "GS-472")
+
+    def _python(self, answer):
+        if not self.params["python"]:
+            return
+        path = self.params["python"]
+        if not os.access(path, os.X_OK):
+            self.find(
+                "refuse",
+                "python",
+                f"there is no Python at {path}",
+                "install it or set gpu_python_interpreter",
+                "GS-473",
+            )
+
+
+def _repository_hint(line):
+    """Say where to look: an index that is too old or from the future is often a wrong clock."""
+    if re.search(r"not valid yet|expired|Valid-Until", line):
+        now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+        return f"is the clock of the host right (it says {now} UTC)? if so the mirror is not kept up to date"
+    return "check the address, the mirror and gpu_proxy"
+
+
+def _link_tree(origin, target):
+    """Give the preview the lists that are there already, so that unchanged ones are not fetched again."""
+    os.makedirs(target)
+    for name in os.listdir(origin) if os.path.isdir(origin) else []:
+        path = os.path.join(origin, name)
+        if os.path.isfile(path) and name != "lock":
+            try:
+                os.link(path, os.path.join(target, name))
+            except OSError:
+                shutil.copy2(path, os.path.join(target, name))

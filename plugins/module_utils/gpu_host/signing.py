@@ -1,0 +1,143 @@
+"""Secure Boot: which key signs modules that are built here, and its enrolment with the firmware, which only a person confirms."""
+
+import hashlib
+import os
+import random
+import re
+import subprocess
+
+from ..gpu_probe import firmware
+from . import files, process
+from .failure import HostFailure
+
+CONFIGURATION = "/etc/dkms/framework.conf.d/gpusetup-signing.conf"
+PASSWORD = "/var/lib/gpusetup/mok-password"
+_PATH = re.compile(r"^/[A-Za-z0-9_./+@:-]+$")
+# On these keys all common keyboard layouts agree: MokManager knows only the American one.
+_LETTERS = "bcdefghijklnoprstuvx"
+_LENGTH = 12
+
+
+def configuration(key, certificate):
+    """Return DKMS's configuration for a site's key; the key must be there and be root's alone."""
+    for path in (key, certificate):
+        if not _PATH.match(path) or not os.path.isfile(path):
+            raise HostFailure(
+                "GS-493",
+                f"there is no signing key or certificate at {path}",
+                hint="nothing was changed; put it there first",
+            )
+    if os.stat(key).st_mode & 0o077:
+        raise HostFailure("GS-493", f"the signing key {key} can be read by others than root", hint="chmod 600 " + key)
+    return f'# Written by gpusetup.\nmok_signing_key="{key}"\nmok_certificate="{certificate}"\n'
+
+
+def refuse_unknown(machine, certificate):
+    """Refuse a key whose modules the kernel would not take."""
+    seen = firmware.collect(machine.running_from)
+    if seen["secure_boot"] and files.digest(files.read_bytes(certificate) or b"") not in seen["enrolled_keys"]:
+        hint = (
+            "nothing was changed; enrol it (gpu_driver_enroll_key, gpusetup_secure_boot=enroll), or by hand: mokutil --import "
+            + certificate
+        )
+        raise HostFailure(
+            "GS-495", "Secure Boot is on and the firmware does not know the site's signing key", certificate, hint=hint
+        )
+
+
+def waiting(machine):
+    """Return why the kernel would refuse the module that is on disk, None when it would take it."""
+    kernel = machine.kernels()["next"]
+    found = machine.module_on_disk(kernel)
+    if found is None or not re.search(r"/(updates|extra)/", found.get("path") or ""):
+        return None
+    seen = firmware.collect(machine.running_from, machine.host)
+    if not seen["secure_boot"] or any(key["enrolled"] for key in seen["signing_keys"]):
+        return None
+    text = "Secure Boot: the key that signs the module is not enrolled; reboot with somebody at the console, who chooses Enroll MOK"
+    return text + (
+        f" and types the one-time password that `cat {PASSWORD}` shows root" if os.path.exists(PASSWORD) else ""
+    )
+
+
+class Enrolment:
+    """The request to the firmware to trust the signing key, confirmed at the next boot by the one-time password."""
+
+    def __init__(self, machine, env, check=False):
+        self.env = env
+        self.check = check
+        self.seen = firmware.collect(machine.running_from, machine.host)
+
+    def stage(self):
+        """Ask for the enrolment unless that is done or needless; return (changed, "needless", "enrolled" or "staged")."""
+        keys = self.seen["signing_keys"]
+        if not self.seen["secure_boot"]:
+            return False, "needless"
+        if any(key["enrolled"] for key in keys):
+            if os.path.exists(PASSWORD) and not self.check:
+                os.unlink(PASSWORD)
+            return False, "enrolled"
+        if not keys:
+            raise HostFailure(
+                "GS-494",
+                "no key signs the modules that are built on this host",
+                hint="does DKMS sign? See its build log: Signing key",
+            )
+        certificate = keys[0]["path"]
+        if self._is_staged(certificate):
+            return False, "staged"
+        if not self.check:
+            self._import(certificate)
+        return True, "staged"
+
+    def _is_staged(self, certificate):
+        code, text, error = process.output(["mokutil", "--list-new"], self.env, 30)
+        if code == 127:
+            raise HostFailure(
+                "GS-494",
+                "mokutil is not installed",
+                error.strip(),
+                hint="apt-get install mokutil, or dnf install mokutil",
+            )
+        digest = hashlib.sha1(
+            files.read_bytes(certificate) or b""
+        ).hexdigest()  # how mokutil names certificates, no protection
+        return digest in text.lower().replace(":", "")
+
+    def _import(self, certificate):
+        source = random.SystemRandom()
+        password = "".join(source.choice(_LETTERS) for _ in range(_LENGTH))
+        path = PASSWORD + ".hash"
+        files.write_atomically(path, _hash(password, self.env), 0o600)
+        try:
+            code, text, error = process.output(["mokutil", "--import", certificate, "--hash-file", path], self.env, 60)
+        finally:
+            os.unlink(path)
+        if code:
+            raise HostFailure(
+                "GS-494",
+                "the enrolment of the signing key could not be staged",
+                certificate,
+                (error or text).strip()[-500:],
+            )
+        files.write_atomically(PASSWORD, password + "\n", 0o600)
+
+
+def _hash(password, env):
+    """Return the password as crypt(3) with SHA-512; it goes through a pipe, never through an argument."""
+    try:
+        child = subprocess.Popen(
+            ["openssl", "passwd", "-6", "-stdin"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=env,
+        )
+        text, error = child.communicate(password.encode("ascii") + b"\n", timeout=30)
+    except (OSError, subprocess.SubprocessError) as problem:
+        raise HostFailure("GS-494", "openssl cannot hash the one-time password", str(problem), hint="install openssl")
+    if child.returncode:
+        raise HostFailure(
+            "GS-494", "openssl cannot hash the one-time password", "", error.decode("utf-8", "replace").strip()
+        )
+    return text.decode("ascii").strip() + "\n"

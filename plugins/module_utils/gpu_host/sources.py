@@ -1,0 +1,245 @@
+"""Repository definitions: check them, fetch and prove their keys, write them as deb822 or .repo files."""
+
+import os
+import re
+
+from . import fetch, files, openpgp
+from .failure import HostFailure
+
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+_WORD = re.compile(r"^[^\s\x00-\x1f]+$")
+_FINGERPRINT = re.compile(r"^(?:[0-9A-F]{40}|[0-9A-F]{64})$")
+_KEYS = ("file", "armored", "url", "package")
+
+
+class Layout:
+    """Where sources and keys are written: on the host, or below a preview's own folder."""
+
+    def __init__(self, root="/"):
+        self.apt_sources = os.path.join(root, "etc/apt/sources.list.d")
+        self.apt_list = os.path.join(root, "etc/apt/sources.list")
+        self.apt_keys = os.path.join(root, "etc/apt/keyrings")
+        self.apt_preferences = os.path.join(root, "etc/apt/preferences.d")
+        self.dnf_repos = os.path.join(root, "etc/yum.repos.d")
+        self.dnf_keys = os.path.join(root, "etc/pki/rpm-gpg")
+
+
+def check(source):
+    """Refuse a source that is not well formed; nothing of it may reach another line of a file."""
+    name = source.get("name") or ""
+    if not _NAME.match(name):
+        raise HostFailure(
+            "GS-444",
+            f"{name!r} is no name of a repository",
+            hint="use letters, digits, dot, underscore, hyphen",
+        )
+    if source.get("kind") not in ("apt", "dnf"):
+        raise HostFailure("GS-444", f"repository {name} is neither of kind apt nor dnf")
+    words = []
+    for field in ("uris", "suites", "components", "architectures", "exclude"):
+        words += source.get(field) or []
+    words += [source.get("like_suite") or "x"]
+    for word in words:
+        if not _WORD.match(word):
+            raise HostFailure("GS-444", f"repository {name} has {word!r} in it, which is no single word")
+    if re.search(r"[\x00-\x1f]", source.get("description") or ""):
+        raise HostFailure("GS-444", f"the description of repository {name} has control characters in it")
+    if not (source.get("uris") or source.get("like_suite")):
+        raise HostFailure("GS-444", f"repository {name} has no address")
+    if source["kind"] == "dnf" and source.get("gpgcheck") is False and source.get("repo_gpgcheck") is False:
+        raise HostFailure(
+            "GS-444",
+            f"repository {name} would be used without any signature",
+            hint="leave gpgcheck or repo_gpgcheck on",
+        )
+
+
+def key_of(source, network):
+    """Return the proven key of a source as binary OpenPGP, None when the host's own key is used."""
+    if source.get("like_suite"):
+        return None
+    wanted = source.get("key") or {}
+    given = [kind for kind in _KEYS if wanted.get(kind)]
+    where = "repository {}".format(source["name"])
+    if len(given) != 1:
+        raise HostFailure("GS-444", "its key must be given in exactly one way of: {}".format(", ".join(_KEYS)), where)
+    prints = [re.sub(r"\s", "", text).upper() for text in wanted.get("fingerprints") or []]
+    if not prints and given != ["package"]:
+        raise HostFailure(
+            "GS-444",
+            "its key has no fingerprint to compare with",
+            where,
+            hint="give the full fingerprint (40 hex digits)",
+        )
+    for text in prints:
+        if not _FINGERPRINT.match(text):
+            raise HostFailure(
+                "GS-444", f"{text!r} is no full fingerprint", where, hint="give all 40 (or 64) hex digits"
+            )
+    raw = _material(given[0], wanted, network, where)
+    try:
+        found, binary = openpgp.fingerprints(raw), openpgp.binary(raw)
+    except openpgp.BadKey as error:
+        raise HostFailure("GS-445", f"its signing key cannot be read: {error}", where)
+    strangers = [text for text in found if prints and text not in prints]
+    if strangers:
+        raise HostFailure(
+            "GS-445",
+            "its signing key is not the one that was expected",
+            where,
+            "expected {}, found {}".format(", ".join(prints), ", ".join(strangers)),
+            "nothing was changed; compare with what the publisher says, never accept it unseen",
+        )
+    return binary
+
+
+def _material(kind, wanted, network, where):
+    if kind == "armored":
+        return wanted["armored"].encode("ascii", "replace")
+    if kind == "file":
+        raw = files.read_bytes(wanted["file"])
+        if raw is None:
+            raise HostFailure("GS-445", "its key file {} is not on the host".format(wanted["file"]), where)
+        return raw
+    if kind == "url":
+        return fetch.fetch(wanted["url"], network, wanted.get("sha256") or "")
+    package = wanted["package"]
+    if not package.get("sha256"):
+        raise HostFailure("GS-444", "its keyring package has no digest to compare with", where)
+    return fetch.member_of_deb(fetch.fetch(package["url"], network, package["sha256"]), package["member"])
+
+
+def render(source, key, layout, known):
+    """Return {path: (content, mode)} of one source; `known` are the host's own entries (for `like_suite`)."""
+    if source["kind"] == "apt":
+        return _render_apt(source, key, layout, known)
+    return _render_dnf(source, key, layout)
+
+
+def _render_apt(source, key, layout, known):
+    written = {}
+    uris, signed_by = source.get("uris") or [], None
+    if source.get("like_suite"):
+        like = _like(source, known)
+        uris, signed_by = uris or like["uris"], like["signed_by"]
+    if key is not None:
+        signed_by = os.path.join(layout.apt_keys, source["name"] + ".gpg")
+        written[signed_by] = (key, 0o644)
+    lines = [
+        "# Written by gpusetup.",
+        "Types: deb",
+        "URIs: " + " ".join(uris),
+        "Suites: " + " ".join(source.get("suites") or ["/"]),
+    ]
+    for field, title in (("components", "Components"), ("architectures", "Architectures")):
+        if source.get(field):
+            lines.append("{}: {}".format(title, " ".join(source[field])))
+    if signed_by:
+        lines.append("Signed-By: " + signed_by)
+    written[os.path.join(layout.apt_sources, source["name"] + ".sources")] = ("\n".join(lines) + "\n", 0o644)
+    return written
+
+
+def _like(source, known):
+    """Return addresses and key of the host's own entry for a suite."""
+    own = "/{}.sources".format(source["name"])
+    fitting = [
+        entry
+        for entry in known
+        if source["like_suite"] in entry["suites"] and entry["uri"] and not entry["file"].endswith(own)
+    ]
+    if not fitting:
+        raise HostFailure(
+            "GS-446",
+            "the host has no package source for {}, whose mirror was to be used".format(source["like_suite"]),
+            "repository {}".format(source["name"]),
+            hint="give its address in `uris`",
+        )
+    signed = fitting[0]["signed_by"]
+    if signed == "(embedded key)":
+        raise HostFailure(
+            "GS-446", "the host's source for {} carries its key inside".format(source["like_suite"]), fitting[0]["file"]
+        )
+    return {"uris": sorted({entry["uri"] for entry in fitting}), "signed_by": signed}
+
+
+def _render_dnf(source, key, layout):
+    name = source["name"]
+    key_path = os.path.join(layout.dnf_keys, "RPM-GPG-KEY-" + name)
+    lines = ["# Written by gpusetup.", f"[{name}]", "name=" + (source.get("description") or name)]
+    lines += ["baseurl=" + "\n        ".join(source["uris"]), "enabled=1"]
+    lines.append("gpgcheck={:d}".format(source.get("gpgcheck") is not False))
+    lines.append("repo_gpgcheck={:d}".format(source.get("repo_gpgcheck") is not False))
+    lines.append("gpgkey=file://" + key_path)
+    if source.get("module_hotfixes"):
+        lines.append("module_hotfixes=1")
+    if source.get("exclude"):
+        lines.append("excludepkgs=" + ",".join(source["exclude"]))
+    if source.get("priority"):
+        lines.append("priority={}".format(int(source["priority"])))
+    return {
+        key_path: (openpgp.armored(key), 0o644),
+        os.path.join(layout.dnf_repos, name + ".repo"): ("\n".join(lines) + "\n", 0o644),
+    }
+
+
+def preferences(pins, layout):
+    """Return {path: (content, mode)} of apt's preferences."""
+    if not pins:
+        return {}
+    stanzas = []
+    for pin in pins:
+        rule = next((f"{kind} {pin[kind]}" for kind in ("version", "release") if pin.get(kind)), None)
+        rule = rule or 'origin "{}"'.format(pin.get("origin") or "")
+        values = [" ".join(pin["packages"]), rule, str(int(pin["priority"]))]
+        if any(re.search(r"[\x00-\x1f]", value) for value in values):
+            raise HostFailure("GS-444", "a package pin has control characters in it")
+        stanzas.append("Package: {}\nPin: {}\nPin-Priority: {}\n".format(*values))
+    path = os.path.join(layout.apt_preferences, "gpusetup")
+    return {path: ("# Written by gpusetup.\n" + "\n".join(stanzas), 0o644)}
+
+
+def conflicts(sources, known, replace, signers):
+    """Return the host's own entries for an address of ours that name another key: apt refuses both together."""
+    found = []
+    for entry in known:
+        for source in sources:
+            own = entry["file"].endswith("/{}.sources".format(source["name"])) or entry["file"].endswith(
+                "/{}.repo".format(source["name"])
+            )
+            same = _slashless(entry["uri"]) in [_slashless(uri) for uri in source.get("uris") or []]
+            same = same and bool(set(entry["suites"]) & set(source.get("suites") or ["/"]))
+            if same and not own and entry["signed_by"] not in signers and not replaced(entry, replace):
+                found.append(entry)
+    return found
+
+
+def replaced(entry, prefixes):
+    """Say whether a host's entry is to be switched off."""
+    return any(_slashless(entry["uri"]).startswith(_slashless(prefix)) for prefix in prefixes or [])
+
+
+def without(entry_file, text, prefixes):
+    """Return a sources file without the entries that are to be switched off, None when nothing of it is left."""
+    if entry_file.endswith(".list"):
+        kept = [line for line in text.splitlines(True) if not _list_line_fits(line, prefixes)]
+        rest = "".join(kept)
+        return rest if re.search(r"^\s*deb", rest, re.MULTILINE) else None
+    blocks = re.split(r"(?:\n\s*\n)" if entry_file.endswith(".sources") else r"\n(?=\[)", text)
+    field = r"^URIs:\s*(.*)$" if entry_file.endswith(".sources") else r"^baseurl\s*=\s*(.*)$"
+    kept = []
+    for block in blocks:
+        match = re.search(field, block, re.MULTILINE | re.IGNORECASE)
+        if not (match and any(replaced({"uri": uri}, prefixes) for uri in match.group(1).split())):
+            kept.append(block)
+    rest = ("\n\n" if entry_file.endswith(".sources") else "\n").join(kept)
+    return rest if re.search(field, rest, re.MULTILINE | re.IGNORECASE) else None
+
+
+def _list_line_fits(line, prefixes):
+    match = re.match(r"^\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?(\S+)", line)
+    return bool(match and replaced({"uri": match.group(1)}, prefixes))
+
+
+def _slashless(uri):
+    return uri.rstrip("/")

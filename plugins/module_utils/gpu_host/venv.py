@@ -1,0 +1,178 @@
+"""The Python environment: a new folder for each set of requirements, put in place in one step by a symbolic link."""
+
+import json
+import os
+import re
+import shutil
+
+from . import files, process
+from .failure import HostFailure
+
+_MARK = "gpusetup.json"
+_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
+_LIST = "import importlib.metadata as m, json; print(json.dumps({(d.metadata['Name'] or '').lower(): d.version for d in m.distributions()}))"
+
+
+def pins(lines):
+    """Return {name: version} of a requirements file's exact pins that hold everywhere, names as PyPI compares them."""
+    found = {}
+    for line in lines:
+        match = _PIN.match(line.strip())
+        if match and ";" not in line:
+            found[_normal(match.group(1))] = match.group(2)
+    return found
+
+
+def _normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def version_folder(path, request):
+    """Return where the environment for these requirements lives: beside the path that names it."""
+    key = files.digest(json.dumps([request["requirements"], request["interpreter"], request["find_links"]]))[:12]
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{key}")
+
+
+def problem(expected):
+    """Return why an environment is not as it was installed, None when it is; expected is {"path", "packages"}."""
+    if expected.get("adopted"):
+        return None if os.access(expected["path"], os.X_OK) else "there is no such interpreter"
+    mark = files.read_json(os.path.join(expected["path"], _MARK))
+    if mark is None or not os.access(os.path.join(expected["path"], "bin", "python"), os.X_OK):
+        return "missing"
+    if mark.get("packages") != expected["packages"]:
+        return "another set of requirements"
+    return None if listing(expected["path"]) == mark.get("listing") else "its packages were changed"
+
+
+def listing(path):
+    """Return a digest of the names and versions of what is installed in an environment."""
+    found = []
+    for folder, names, _files in os.walk(os.path.join(path, "lib")):
+        if os.path.basename(folder) == "site-packages":
+            found += [name for name in names if name.endswith((".dist-info", ".egg-info"))]
+            names[:] = []
+    return files.digest("\n".join(sorted(found)))
+
+
+def compare(interpreter, wanted, env):
+    """Return what an interpreter lacks of the wanted pins, as texts."""
+    code, text, error = process.output([interpreter, "-c", _LIST], env, 60)
+    if code:
+        raise HostFailure(
+            "GS-485", "the Python that was to be adopted does not answer", interpreter, (error or text).strip()[-500:]
+        )
+    there = {_normal(name): version for name, version in json.loads(text).items()}
+    lacking = []
+    for name, version in sorted(wanted.items()):
+        if there.get(name) != version and (there.get(name) or "").split("+")[0] != version:
+            lacking.append("{} {} (is {})".format(name, version, there.get(name) or "missing"))
+    return lacking
+
+
+class Environment:
+    """One environment to make."""
+
+    def __init__(self, request, tell=None, log=None):
+        self.request = request
+        self.path = request["path"]
+        self.folder = version_folder(self.path, request)
+        self.env = process.environment(request["network"])
+        self.tell = tell or (lambda *_words: None)
+        self.log = log
+
+    def expected(self):
+        """Return what `problem` compares with."""
+        return {"path": self.path, "packages": pins(self.request["requirements"])}
+
+    def ready(self):
+        """Say whether the path names a complete environment for these requirements."""
+        return (
+            os.path.islink(self.path)
+            and os.path.realpath(self.path) == os.path.realpath(self.folder)
+            and problem(self.expected()) is None
+        )
+
+    def make(self):
+        """Build the environment beside, then put it in place."""
+        if os.path.lexists(self.path) and not os.path.islink(self.path):
+            raise HostFailure(
+                "GS-484",
+                f"{self.path} is there and was not made by gpusetup",
+                hint="set gpu_python_path to another place",
+            )
+        if problem({"path": self.folder, "packages": pins(self.request["requirements"])}) is not None:
+            self._build()
+        before = os.readlink(self.path) if os.path.islink(self.path) else None
+        files.link_atomically(self.path, os.path.basename(self.folder))
+        self._drop_older(keep=(os.path.basename(self.folder), before))
+        return before
+
+    def _build(self):
+        if os.path.exists(self.folder):
+            shutil.rmtree(self.folder)
+        self.tell("python", "making the environment")
+        python = os.path.join(self.folder, "bin", "python")
+        try:
+            self._run(
+                [self.request["interpreter"], "-m", "venv", self.folder],
+                "install the distribution's venv package (python3-venv)",
+            )
+            os.chmod(self.folder, 0o755)
+            path = os.path.join(self.folder, "requirements.txt")
+            files.write_atomically(path, "\n".join(self.request["requirements"]) + "\n", 0o600)
+            argv = [
+                python,
+                "-m",
+                "pip",
+                "install",
+                "--disable-pip-version-check",
+                "--no-input",
+                "--progress-bar=off",
+                "--no-cache-dir",
+            ]
+            argv += ["--retries=3", "--timeout=60", "-r", path]
+            # Gigabytes are unpacked on the way: not in /tmp, which is memory on many systems.
+            self.env = dict(self.env, TMPDIR=os.path.join(self.folder, "tmp"))
+            os.mkdir(self.env["TMPDIR"], 0o700)
+            if self.request["find_links"]:
+                argv += ["--no-index", "--find-links", self.request["find_links"]]
+            self._run(argv, "check the pins, the index and the proxy; gpusetup lock --pip shows them")
+            lacking = compare(python, pins(self.request["requirements"]), self.env)
+            if lacking:
+                raise HostFailure("GS-485", "pip installed something else than asked", "", "; ".join(lacking))
+            shutil.rmtree(self.env["TMPDIR"])
+        except HostFailure:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        mark = {"packages": pins(self.request["requirements"]), "listing": listing(self.folder)}
+        files.write_json(os.path.join(self.folder, _MARK), mark, 0o644)
+
+    def _run(self, argv, hint):
+        code, tail = process.stream(argv, self.env, self._line, log=self.log)
+        if code:
+            telling = [line for line in tail if line.startswith(("ERROR", "Error"))] or tail[-4:]
+            if any("No space left on device" in line for line in telling):
+                hint = f"make room where {self.path} is; CuPy with its CUDA libraries needs some 8 GB while it is made"
+            raise HostFailure(
+                "GS-486", "the Python environment could not be made", self.path, " | ".join(telling)[-900:], hint
+            )
+
+    def _line(self, line):
+        match = re.match(
+            r"^\s*(Collecting|Downloading|Using cached|Installing collected packages|Building wheel)\b:?\s*(\S*)(.*)$",
+            line,
+        )
+        if match:
+            name = match.group(2).rsplit("/", 1)[-1]
+            self.tell(
+                "python",
+                "{} {}{}".format(match.group(1), name, match.group(3) if "(" in match.group(3) else "")[:120].strip(),
+            )
+
+    def _drop_older(self, keep):
+        """Keep the environment in use and the one before it."""
+        folder, stem = os.path.dirname(self.path), f".{os.path.basename(self.path)}-"
+        for name in os.listdir(folder):
+            if name.startswith(stem) and name not in keep:
+                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)

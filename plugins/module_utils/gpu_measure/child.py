@@ -1,0 +1,229 @@
+"""Child processes with a deadline: one-shot commands, and workers that answer JSON lines.
+
+Standard library only, Python 3.6 syntax: runs on the machine that is looked at. A broken driver can hang any program
+that opens the GPU, even beyond SIGKILL; nothing here waits for such a program longer than its deadline.
+"""
+
+import ctypes
+import json
+import os
+import queue
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+OUTPUT_LIMIT = 4 * 1024 * 1024
+STDERR_TAIL = 4000
+# Dropped from what children see: they choose devices by PCI bus id and measure the default behaviour.
+DROPPED = ("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")
+
+
+def environment(**extra):
+    """What a child gets: our own environment without DROPPED, messages untranslated; NCCL variables stay as found."""
+    env = {key: value for key, value in os.environ.items() if key not in DROPPED}
+    env.update({"LC_ALL": "C", "LANG": "C", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"})
+    path = env.get("PATH", "")
+    for folder in ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin"):
+        if folder not in path.split(":"):
+            path = path + ":" + folder if path else folder
+    env["PATH"] = path
+    env.update(extra)
+    return env
+
+
+try:
+    _PRCTL = ctypes.CDLL(None).prctl
+except (OSError, AttributeError):  # not Linux: the parent's own clean-up remains
+    _PRCTL = None
+
+
+def _die_with_parent():
+    """In the child: SIGKILL when the thread that started it ends, so start lasting children from the main thread."""
+    if _PRCTL is not None:
+        _PRCTL(1, signal.SIGKILL, 0, 0, 0)
+
+
+def kill_group(process):
+    """Kill a child and all that it started; return whether it is gone (a process stuck in the driver is not)."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except OSError:
+        pass
+    try:
+        process.wait(timeout=2)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def ending(returncode):
+    """How a child ended, in words."""
+    if returncode is None:
+        return "still running"
+    if returncode >= 0:
+        return "exit %d" % returncode
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        name = "signal %d" % -returncode
+    return f"killed by {name}"
+
+
+def run(argv, deadline, stdin=None, env=None, cwd=None):
+    """Run one command; the answer holds rc, stdout, stderr, seconds, and what went wrong, never an exception."""
+    started = time.time()
+    answer = {"argv": list(argv), "rc": None, "stdout": "", "stderr": "", "error": None, "deadline": deadline}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=env if env is not None else environment(),
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as failure:
+            answer["error"] = "missing" if failure.errno == 2 else "cannot-start"
+            answer["stderr"] = str(failure)
+            answer["seconds"] = round(time.time() - started, 3)
+            return answer
+        try:
+            if stdin is not None:
+                process.stdin.write(stdin.encode("utf-8"))
+                process.stdin.close()
+            answer["rc"] = process.wait(timeout=deadline)
+        except subprocess.TimeoutExpired:
+            answer["error"] = "timeout" if kill_group(process) else "timeout-unkillable"
+        except (OSError, ValueError):
+            kill_group(process)
+            answer["rc"] = process.returncode
+        else:
+            _sweep(process.pid)
+        answer["stdout"] = _text(out)
+        answer["stderr"] = _text(err)[-STDERR_TAIL:]
+    answer["seconds"] = round(time.time() - started, 3)
+    return answer
+
+
+def _sweep(group):
+    """End grandchildren that outlived a finished command."""
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def _text(stream):
+    stream.seek(0)
+    return stream.read(OUTPUT_LIMIT).decode("utf-8", "replace")
+
+
+class Worker:
+    """A child that reads one JSON request per line and answers one JSON line each, every answer with its deadline."""
+
+    def __init__(self, argv, env=None, cwd=None):
+        self.argv = list(argv)
+        self.failure = None
+        self._answers = queue.Queue()
+        self._stderr = tempfile.TemporaryFile()
+        self._process = None
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=env if env is not None else environment(),
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        except OSError as failure:
+            self.failure = {"error": "cannot-start", "message": str(failure)}
+            return
+        reader = threading.Thread(target=self._read)
+        reader.daemon = True
+        reader.start()
+
+    def _read(self):
+        for line in self._process.stdout:
+            try:
+                self._answers.put(json.loads(line.decode("utf-8", "replace")))
+            except ValueError:
+                continue  # a library's own print
+        self._answers.put(None)
+
+    def send(self, request):
+        """Start a piece of work; `receive` fetches its answer."""
+        if self.failure is not None:
+            return
+        try:
+            self._process.stdin.write((json.dumps(request) + "\n").encode("utf-8"))
+            self._process.stdin.flush()
+        except OSError:
+            pass  # it is gone: receive says how
+
+    def receive(self, deadline, what="the request"):
+        """Return the next answer, or an error document; a worker that missed a deadline is killed and stays dead."""
+        if self.failure is not None:
+            return dict(self.failure, note="not run: the worker had already ended")
+        try:
+            answer = self._answers.get(timeout=deadline)
+        except queue.Empty:
+            gone = kill_group(self._process)
+            self.failure = {
+                "error": "timeout" if gone else "timeout-unkillable",
+                "deadline": deadline,
+                "stderr": self._tail(),
+                "message": "no answer to {} within {:g} s; killed{}".format(
+                    what, deadline, "" if gone else ", but it stays in the driver"
+                ),
+            }
+            return dict(self.failure)
+        if answer is None:
+            try:
+                returncode = self._process.wait(timeout=2)
+            except subprocess.TimeoutExpired:
+                kill_group(self._process)
+                returncode = self._process.returncode
+            self.failure = {
+                "error": "crashed",
+                "rc": returncode,
+                "stderr": self._tail(),
+                "message": f"the worker ended during {what} ({ending(returncode)})",
+            }
+            return dict(self.failure)
+        return answer
+
+    def ask(self, request, deadline):
+        """Send and wait."""
+        self.send(request)
+        return self.receive(deadline, str(request.get("do", "the request")))
+
+    @property
+    def alive(self):
+        return self.failure is None
+
+    def close(self):
+        """Ask it to end, then make it end: nothing holds a GPU afterwards."""
+        if self._process is None:
+            return
+        try:
+            self._process.stdin.close()
+            self._process.wait(timeout=5)
+        except (OSError, subprocess.TimeoutExpired):
+            pass
+        kill_group(self._process)
+
+    def _tail(self):
+        try:
+            self._stderr.seek(0, os.SEEK_END)
+            self._stderr.seek(max(0, self._stderr.tell() - STDERR_TAIL))
+            return self._stderr.read().decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return ""

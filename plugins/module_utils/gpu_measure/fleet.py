@@ -1,0 +1,110 @@
+"""NCCL over several hosts without MPI: the first host keeps a mailbox, every host's launcher asks it for the id.
+
+The mailbox speaks one line: the caller proves that it knows the run's token (a digest over a nonce, the token itself
+never travels), and gets the id. It listens only while the measurement runs.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import socket
+import threading
+import time
+
+CONNECT_DEADLINE = 120
+
+
+def measure(team, plan):
+    """Take part as host `number` of `hosts`; plan: address, port, token, number, first, world, sizes."""
+    members = [member for member in team.ready() if member.part is None][: plan["local"]]
+    if len(members) < plan["local"]:
+        return {
+            "error": "failed",
+            "message": "%d GPUs are ready, the plan counts on %d" % (len(members), plan["local"]),
+        }
+    if plan["number"] == 0:
+        answer = members[0].worker.ask({"do": "nccl_id"}, team.deadlines["nccl_id"])
+        if "error" in answer:
+            return answer
+        identity = answer["id"]
+        box = Mailbox(None, plan["port"], plan["token"], identity, plan["hosts"] - 1)
+        try:
+            return team.collective(members, plan["sizes"], plan["first"], plan["world"], identity)
+        finally:
+            box.close()
+    try:
+        identity = fetch(plan["address"], plan["port"], plan["token"], CONNECT_DEADLINE)
+    except (OSError, ValueError) as failure:
+        return {
+            "error": "unreachable",
+            "message": "%s port %d did not hand out NCCL's id within %d s: %s"
+            % (plan["address"], plan["port"], CONNECT_DEADLINE, failure),
+        }
+    return team.collective(members, plan["sizes"], plan["first"], plan["world"], identity)
+
+
+def proof(token, nonce):
+    return hmac.new(token.encode("utf-8"), nonce.encode("utf-8"), hashlib.sha256).hexdigest()
+
+
+class Mailbox:
+    """Hands one document to whoever proves the token; on every address, since a host may not know how others call it."""
+
+    def __init__(self, host, port, token, document, readers):
+        self._token, self._document, self._left = token, document, readers
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self._socket = socket.socket(family)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(place)
+        self._socket.listen(64)
+        self.port = self._socket.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.daemon = True
+        self._thread.start()
+
+    def _serve(self):
+        while self._left > 0:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            one = threading.Thread(target=self._answer, args=(connection,))
+            one.daemon = True
+            one.start()
+
+    def _answer(self, connection):
+        """One caller; a silent one keeps nobody else waiting."""
+        with connection:
+            connection.settimeout(10)
+            try:
+                nonce = os.urandom(16).hex()
+                connection.sendall((nonce + "\n").encode("ascii"))
+                line = connection.makefile("r").readline(200).strip()
+                if hmac.compare_digest(line.encode("utf-8"), proof(self._token, nonce).encode("ascii")):
+                    connection.sendall((json.dumps(self._document) + "\n").encode("ascii"))
+                    self._left -= 1
+            except (OSError, ValueError):
+                return
+
+    def close(self):
+        self._socket.close()
+
+
+def fetch(address, port, token, deadline):
+    """Ask the mailbox until it answers or the time is over."""
+    ends = time.time() + deadline
+    while True:
+        try:
+            with socket.create_connection((address, port), timeout=5) as connection:
+                stream = connection.makefile("r")
+                nonce = stream.readline().strip()
+                connection.sendall((proof(token, nonce) + "\n").encode("ascii"))
+                line = stream.readline()
+                if not line:
+                    raise ValueError("it refused the token")
+                return json.loads(line)
+        except OSError:
+            if time.time() + 1 > ends:
+                raise
+            time.sleep(0.5)

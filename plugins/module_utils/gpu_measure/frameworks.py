@@ -1,0 +1,129 @@
+"""Checks beside the CuPy workers: PyTorch, TensorFlow, JAX and nvcc, each a process with its deadline, all at once."""
+
+import glob
+import json
+import os
+import threading
+import time
+
+import child
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FRAMEWORKS = ("torch", "tensorflow", "jax")
+DEADLINES = {"torch": 120, "tensorflow": 180, "jax": 180, "nvcc": 90}
+SYSTEM_NVCC, SYSTEM_HOST_COMPILER = "/usr/bin/nvcc", "/usr/bin/cuda-g++"
+"""A distribution's own toolkit, and the older g++ that it brings along because it does not know the system's."""
+
+
+class Work:
+    """Running framework checks."""
+
+    def __init__(self):
+        self._threads, self._answers = [], {}
+
+    def add(self, name, function, *arguments):
+        thread = threading.Thread(target=self._one, args=(name, function, *arguments))
+        thread.daemon = True
+        thread.start()
+        self._threads.append((name, thread))
+
+    def _one(self, name, function, *arguments):
+        started = time.time()
+        try:
+            answer = function(*arguments)
+        except Exception as failure:
+            answer = {"error": "failed", "message": f"{type(failure).__name__}: {failure}"}
+        answer.setdefault("seconds", round(time.time() - started, 3))
+        self._answers[name] = answer
+
+    def finish(self):
+        for name, thread in self._threads:
+            thread.join(DEADLINES.get(name, 60) + 60)
+        return dict(self._answers)
+
+
+def start(python, request, scratch, collection):
+    """Start those that are installed or asked for."""
+    work = Work()
+    if python:
+        installed = _installed(python)
+        wanted = request.get("components") or []
+        for name in FRAMEWORKS:
+            if name in installed or name in wanted:
+                work.add(name, _python_script, python, name, scratch)
+    compiler = _nvcc(request)
+    if compiler:
+        work.add("nvcc", _compile_and_run, compiler, scratch, collection)
+    return work
+
+
+def _installed(python):
+    """Package folders beside this interpreter, without starting it."""
+    root = os.path.dirname(os.path.dirname(python))
+    found = set()
+    for name in FRAMEWORKS:
+        if glob.glob(os.path.join(root, "lib*", "python3*", "*-packages", name, "__init__.py")):
+            found.add(name)
+    return found
+
+
+def _python_script(python, name, scratch):
+    answer = child.run([python, os.path.join(HERE, name + "_smoke.py")], DEADLINES[name], cwd=scratch)
+    return _last_json(answer)
+
+
+def _last_json(answer):
+    for line in reversed(answer["stdout"].splitlines()):
+        if line.startswith("{"):
+            try:
+                return json.loads(line)
+            except ValueError:
+                break
+    if answer["error"] in ("timeout", "timeout-unkillable"):
+        message = "no answer within {:g} s; killed".format(answer["deadline"])
+    else:
+        message = child.ending(answer["rc"])
+    return {
+        "error": answer["error"] or "crashed",
+        "message": message,
+        "rc": answer["rc"],
+        "deadline": answer["deadline"],
+        "stderr": answer["stderr"][-1500:],
+        "seconds": answer["seconds"],
+    }
+
+
+def _nvcc(request):
+    """Command of the toolkit's compiler: the named home, the default link, the newest by folder name, the distribution's own."""
+    homes = [request.get("cuda_home"), "/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)]
+    paths = [os.path.join(home, "bin", "nvcc") for home in homes if home] + [SYSTEM_NVCC]
+    for path in paths:
+        if os.access(path, os.X_OK):
+            own = path == SYSTEM_NVCC and os.access(SYSTEM_HOST_COMPILER, os.X_OK)
+            return [path, "-ccbin", SYSTEM_HOST_COMPILER] if own else [path]
+    return None
+
+
+def _compile_and_run(compiler, scratch, collection):
+    query = collection.wait("smi_query") or {}
+    capabilities = sorted(
+        {
+            line.split(",")[3].strip().replace(".", "")
+            for line in query.get("stdout", "").splitlines()
+            if line.count(",") >= 3 and "." in line.split(",")[3]
+        }
+    )
+    program = os.path.join(scratch, "nvcc_smoke")
+    options = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in capabilities]
+    source = os.path.join(HERE, "nvcc_smoke.cu")
+    built = child.run([*compiler, "-O1", *options, "-o", program, source], DEADLINES["nvcc"], cwd=scratch)
+    answer = {"compiler": compiler[0], "architectures": capabilities, "compile_seconds": built["seconds"]}
+    if built["rc"] != 0:
+        answer.update(
+            {"error": "compile", "message": built["stderr"][-1500:] or built["error"] or child.ending(built["rc"])}
+        )
+        return answer
+    ran = _last_json(child.run([program], 30, cwd=scratch))
+    answer.update(ran)
+    answer.setdefault("error", None)
+    return answer

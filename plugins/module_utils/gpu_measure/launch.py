@@ -1,0 +1,58 @@
+"""Kernel launch latency: one kernel a thousand times by stream and as one CUDA graph, for kernels of 1 to 50 µs."""
+
+import time
+
+import numpy
+
+LAUNCHES = 1000
+LENGTHS = (0, 1, 2, 3, 5, 10, 20, 50)  # microseconds wished for; 0: an empty kernel
+
+
+def latency(state, request):
+    """Microseconds per kernel either way; the graph's own figure is the kernel's length."""
+    gpu = state["gpu"]
+    launches = 200 if request.get("gentle") else LAUNCHES
+    with gpu.memory(256) as out:
+
+        def spin(steps):
+            gpu._module.get_function("spin")((1,), (32,), (numpy.uint64(steps), numpy.uint64(out)), stream=gpu.stream)
+
+        if gpu._module is None:
+            gpu.compile()
+        spin(1)
+        long = 200000
+        per_step = gpu.seconds(lambda: spin(long)) / long
+        rows = []
+        _row(gpu, lambda: spin(0), launches)  # the first graph of a process pays for much
+        for length in LENGTHS:
+            steps = int(length * 1e-6 / per_step)
+            rows.append(_row(gpu, lambda: spin(steps), launches))
+    return {"launches": launches, "rows": rows}
+
+
+def _row(gpu, kernel, launches):
+    for _ in range(20):
+        kernel()
+    gpu.synchronize()
+    stream = min(_wall(gpu, lambda: [kernel() for _ in range(launches)]) for _ in range(2)) / launches
+    with gpu.stream:
+        gpu.stream.begin_capture()
+        for _ in range(launches):
+            kernel()
+        graph = gpu.stream.end_capture()
+        graph.upload(stream=gpu.stream)
+        graph.launch(stream=gpu.stream)
+        gpu.synchronize()
+        graphed = min(_wall(gpu, lambda: graph.launch(stream=gpu.stream)) for _ in range(3)) / launches
+    return {
+        "stream_us": round(stream * 1e6, 2),
+        "graph_us": round(graphed * 1e6, 2),
+        "ratio": round(stream / graphed, 2),
+    }
+
+
+def _wall(gpu, work):
+    started = time.perf_counter()
+    work()
+    gpu.synchronize()
+    return time.perf_counter() - started

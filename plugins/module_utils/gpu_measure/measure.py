@@ -1,0 +1,240 @@
+"""The team of GPU workers: one process per GPU, in parallel where that disturbs nothing, one at a time where it would.
+
+A worker that crashed or hung is replaced before the next measurement, so one broken check costs that check alone.
+"""
+
+import os
+import time
+
+import child
+import collect
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Seconds within which each request must answer; a worker that misses it is killed and the deadline is named.
+DEADLINES = {
+    "hello": 60,
+    "open": 60,
+    "smoke": 60,
+    "memory": 30,
+    "pcie": 60,
+    "matrix": 60,
+    "launch": 30,
+    "peer": 180,
+    "nccl_id": 30,
+    "nccl": 120,
+}
+MIB = 1 << 20
+SIZES = (1 * MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB, 1024 * MIB, 4096 * MIB)
+LADDER = (64 * MIB, 1024 * MIB, 4096 * MIB)  # for groups smaller than all GPUs
+
+
+class Member:
+    """A worker and the GPU or MIG slice it holds."""
+
+    def __init__(self, gpu, part=None):
+        self.gpu, self.part, self.worker, self.start_failure = gpu, part, None, None
+        self.key = "%d" % gpu["index"] if part is None else "%d/%s" % (gpu["index"], part["uuid"])
+        self.busy = bool(gpu["processes"])
+        self.free_bytes = None
+
+
+class Team:
+    """All workers of a machine."""
+
+    def __init__(self, python, gpus, scratch, request):
+        self.python, self.scratch, self.request = python, scratch, request
+        self.deadlines = dict(DEADLINES, **request.get("deadlines", {}))
+        chosen = request.get("gpus")
+        self.members = []
+        for gpu in gpus:
+            if chosen is not None and gpu["index"] not in chosen:
+                continue
+            if gpu["mig"]:
+                self.members += [Member(gpu, part) for part in gpu["slices"]]
+            else:
+                self.members.append(Member(gpu))
+
+    def _boot(self, member):
+        # NCCL reads these once per process; what the machine set for NVLS, algorithm or protocol stays as found.
+        extra = {
+            "NCCL_DEBUG": "INFO",
+            "NCCL_DEBUG_SUBSYS": "INIT,NET",
+            "NCCL_DEBUG_FILE": os.path.join(self.scratch, "nccl-{}.log".format(member.gpu["index"])),
+        }
+        if member.part:
+            extra["CUDA_VISIBLE_DEVICES"] = member.part["uuid"]
+        member.worker = child.Worker(
+            [self.python, os.path.join(HERE, "worker.py")], child.environment(**extra), self.scratch
+        )
+
+    def _deadline(self, name):
+        return self.deadlines[name]
+
+    def start(self, steps=("hello", "open", "smoke")):
+        """Boot all, create contexts, run the smoke test: one process per GPU at the same time."""
+        answers = {}
+        for member in self.members:
+            self._boot(member)
+            answers[member.key] = {
+                "gpu": member.gpu["index"],
+                "slice": (member.part or {}).get("profile"),
+                "busy": member.busy,
+            }
+        for name in steps:
+            for key, answer in self.together(name, **self._arguments(name)).items():
+                answers[key][name] = answer
+                if name == "open":
+                    self._member(key).free_bytes = answer.get("free_bytes")
+                if "error" in answer and name != "smoke":
+                    self._member(key).start_failure = answer
+        return answers
+
+    def _arguments(self, name):
+        if name == "open":
+            return {"each": lambda member: {"bus_id": None if member.part else member.gpu["bus_id"]}}
+        return {"each": lambda member: {"gentle": member.busy}}
+
+    def _member(self, key):
+        return next(member for member in self.members if member.key == key)
+
+    def ready(self):
+        """Members that can measure; the dead are started anew once."""
+        fit = []
+        for member in self.members:
+            if member.start_failure is not None:
+                continue
+            if not member.worker.alive:
+                member.worker.close()
+                self._boot(member)
+                for name in ("hello", "open"):
+                    request = dict(self._arguments(name)["each"](member), do=name)
+                    answer = member.worker.ask(request, self._deadline(name))
+                    if "error" in answer:
+                        member.start_failure = answer
+                        break
+            if member.start_failure is None:
+                fit.append(member)
+        return fit
+
+    def together(self, name, each=None, members=None, deadline=None):
+        """The same request to all at once; answers by member."""
+        members = [member for member in (self.members if members is None else members) if member.start_failure is None]
+        limit = deadline or self._deadline(name)
+        ends = time.time() + limit
+        for member in members:
+            member.worker.send(dict(each(member) if each else {}, do=name))
+        answers = {}
+        for member in members:
+            answers[member.key] = member.worker.receive(max(0.1, ends - time.time()), name)
+            if answers[member.key].get("error") == "timeout":
+                answers[member.key]["deadline"] = limit
+                answers[member.key]["message"] = f"no answer to {name} within {limit:g} s; killed"
+        return answers
+
+    def in_turn(self, name, each):
+        """The same request to one after the other."""
+        return {
+            member.key: member.worker.ask(dict(each(member), do=name), self._deadline(name)) for member in self.ready()
+        }
+
+    def full(self, collection):
+        """Bandwidths, rates, latencies, peers and collectives."""
+
+        def gentle(member):
+            return {"gentle": member.busy}
+
+        sections = {}
+        sections["memory"] = self.together("memory", gentle, self.ready())
+        sections["matrix"] = self.together("matrix", gentle, self.ready())
+        sections["launch"] = self.together("launch", gentle, self.ready())
+        nodes = (collection.wait("machine") or {}).get("numa_nodes") or {"0": "0-%d" % (os.cpu_count() - 1)}
+        sections["pcie"] = self.in_turn("pcie", lambda member: {"gentle": member.busy, "nodes": nodes})
+        whole = [member for member in self.ready() if member.part is None]
+        if len(whole) > 1:
+            sections["peer"] = self.peers(whole)
+            whole = [member for member in self.ready() if member.part is None]
+            sections["nccl"] = self.collectives(whole)
+        return sections
+
+    def peers(self, members):
+        """The peer-to-peer matrix, by the first worker, which opens all devices for it."""
+        answer = members[0].worker.ask(
+            {
+                "do": "peer",
+                "bus_ids": [member.gpu["bus_id"] for member in members],
+                "gentle": any(member.busy for member in members),
+            },
+            self._deadline("peer"),
+        )
+        return dict(answer, gpus=[member.gpu["index"] for member in members])
+
+    def collectives(self, members):
+        """Groups of 2 to all GPUs; every size for the whole, three sizes for the smaller groups."""
+        results = []
+        if any(member.busy for member in members):
+            return {"groups": [], "skipped": "a GPU is in use by somebody's job"}
+        for world in range(2, len(members) + 1):
+            group = members[:world]
+            sizes = self.sizes(SIZES if world in (2, len(members)) else LADDER, group)
+            results.append(self.collective(group, sizes))
+            if any("error" in answer for answer in results[-1]["ranks"].values()):
+                break  # the next group would meet the same; its members are dead
+        return {"groups": results}
+
+    def sizes(self, wanted, members):
+        """Sizes that fit twice (what is sent, what is received) into half of the smallest free memory."""
+        free = [member.free_bytes for member in members if member.free_bytes]
+        return [size for size in wanted if not free or size <= min(free) // 4]
+
+    def collective(self, group, sizes, first=0, world=None, identity=None):
+        """One communicator over these members, as ranks `first`… of `world`."""
+        world = world or len(group)
+        if identity is None:
+            answer = group[0].worker.ask({"do": "nccl_id"}, self._deadline("nccl_id"))
+            if "error" in answer:
+                return {"world": world, "ranks": {group[0].key: answer}}
+            identity = answer["id"]
+        ranks = {member.key: first + number for number, member in enumerate(group)}
+        answers = self.together(
+            "nccl", lambda member: {"id": identity, "rank": ranks[member.key], "world": world, "sizes": sizes}, group
+        )
+        return {"world": world, "gpus": [member.gpu["index"] for member in group], "ranks": answers}
+
+    def stress(self):
+        """Work for the time that was asked, with the machine's state sampled beside it."""
+        duration = float(self.request.get("minutes", 5)) * 60
+        members = [member for member in self.ready() if not member.busy]
+        skipped = [member.key for member in self.members if member.busy]
+        if not members:
+            return {"skipped": "every GPU is in use by somebody's job or could not be opened"}
+        for member in members:
+            member.worker.send({"do": "burn", "duration": duration})
+        samples, ends = [], time.time() + duration
+        while time.time() < ends:
+            time.sleep(max(0.0, min(5.0, ends - time.time())))
+            samples.append({"at": round(time.time() - ends + duration, 1), "rows": sample()})
+        answers = {member.key: member.worker.receive(60, "burn") for member in members}
+        after = collect.Collection(("smi", "kernel_log")).finish()
+        return {"minutes": duration / 60, "workers": answers, "samples": samples, "after": after, "busy": skipped}
+
+    def close(self):
+        for member in self.members:
+            if member.worker is not None:
+                member.worker.close()
+
+
+SAMPLE_FIELDS = ("index", "temperature.gpu", "temperature.memory", "power.draw", "clocks.sm", "utilization.gpu")
+
+
+def sample():
+    """One reading of every GPU while it works; the reasons' field has had two names."""
+    for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):
+        answer = child.run(
+            ["nvidia-smi", "--query-gpu=" + ",".join((*SAMPLE_FIELDS, reasons)), "--format=csv,noheader,nounits"], 15
+        )
+        if answer["rc"] == 0:
+            names = (*SAMPLE_FIELDS, "reasons")
+            return [
+                dict(zip(names, [part.strip() for part in line.split(",")])) for line in answer["stdout"].splitlines()
+            ]
+    return [{"error": answer["error"] or answer["stderr"][-200:]}]

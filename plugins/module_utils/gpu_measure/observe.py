@@ -1,0 +1,176 @@
+"""Observe one machine: reads a request (JSON) on stdin, prints one JSON document of raw observations. Judges nothing.
+
+    echo '{"level": "smoke", "python": "/opt/gpusetup/bin/python"}' | python3 observe.py
+
+Standard library only, Python 3.6 syntax; what needs CuPy runs in workers under the interpreter that the request names.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+import collect
+import fleet
+import frameworks
+import measure
+
+SCHEMA = "gpusetup/observations/1"
+LEVELS = ("quick", "smoke", "full", "stress")
+PYTHONS = ("/opt/gpusetup/bin/python",)
+
+
+def gpus_of(smi):
+    """GPUs and MIG slices by bus id and UUID, and who else is on them, from nvidia-smi's XML."""
+    try:
+        root = xml.etree.ElementTree.fromstring(smi["stdout"])
+    except (xml.etree.ElementTree.ParseError, KeyError, TypeError):
+        return []
+    found = []
+    for index, node in enumerate(root.findall("gpu")):
+        bus = short_bus_id(node.get("id", ""))
+        processes = [
+            {
+                "pid": _text(process, "pid"),
+                "name": _text(process, "process_name"),
+                "memory": _text(process, "used_memory"),
+                "type": _text(process, "type"),
+            }
+            for process in node.findall("processes/process_info")
+        ]
+        found.append(
+            {
+                "index": index,
+                "bus_id": bus,
+                "uuid": _text(node, "uuid"),
+                "mig": _text(node, "mig_mode/current_mig") == "Enabled",
+                "slices": [],
+                "processes": [process for process in processes if process["type"] != "G"],
+                "utilization": _text(node, "utilization/gpu_util"),
+                "compute_mode": _text(node, "compute_mode"),
+            }
+        )
+    return found
+
+
+def short_bus_id(text):
+    """The kernel's form of a PCI address: nvidia-smi writes the domain with eight digits."""
+    domain, _, rest = text.lower().partition(":")
+    return f"{int(domain, 16):04x}:{rest}" if re.match(r"[0-9a-f]{8}$", domain) else text.lower()
+
+
+def mig_slices(listing, gpus):
+    """UUIDs of the MIG slices, from `nvidia-smi -L`, put to their GPUs."""
+    current = None
+    for line in listing.get("stdout", "").splitlines():
+        top = re.match(r"GPU (\d+):", line)
+        if top:
+            current = next((gpu for gpu in gpus if gpu["index"] == int(top.group(1))), None)
+        part = re.search(r"^\s+MIG (\S+).*\(UUID: (MIG-\S+)\)", line)
+        if part and current is not None:
+            current["slices"].append({"profile": part.group(1), "uuid": part.group(2)})
+
+
+def _text(node, path):
+    found = node.find(path)
+    return found.text.strip() if found is not None and found.text else None
+
+
+def interpreter(request):
+    """The Python that apply made, or the one that was named: absolute paths only."""
+    named = request.get("python")
+    for path in [named] if named else PYTHONS:
+        if os.path.isabs(path) and os.access(path, os.X_OK):
+            return {"path": path, "error": None}
+    return {"path": None, "error": "%s is not there or not executable" % (named or " or ".join(PYTHONS))}
+
+
+def observe(request):
+    """All observations of one level."""
+    started = time.time()
+    level = request.get("level", "smoke")
+    depth = LEVELS.index(level)
+    document = {"schema": SCHEMA, "level": level, "started": started, "sections": {}}
+    if request.get(
+        "simulated_root"
+    ):  # tests: a folder stands in for the machine's hardware, and there is no GPU to run on
+        document.update(
+            {"simulated": True, "gpus": [], "quick": {"pci": collect.pci_devices(request["simulated_root"])}}
+        )
+        return dict(document, seconds=round(time.time() - started, 3))
+    collection = collect.Collection()
+    scratch = tempfile.mkdtemp(prefix="gpusetup-verify-")
+    try:
+        smi = collection.wait("smi") or {}
+        gpus = gpus_of(smi)
+        if any(gpu["mig"] for gpu in gpus):
+            mig_slices(collection.wait("smi_list") or {}, gpus)
+        document["gpus"] = gpus
+        # Without nvidia-smi's answer the driver's own list still says where CUDA should find something.
+        if not gpus and depth > 0:
+            gpus = [
+                {
+                    "index": index,
+                    "bus_id": bus,
+                    "uuid": None,
+                    "mig": False,
+                    "slices": [],
+                    "processes": [],
+                    "blind": True,
+                }
+                for index, bus in enumerate(sorted(collection.wait("proc_gpus") or {}))
+            ]
+        if depth > 0 and gpus:
+            python = interpreter(request)
+            document["sections"]["interpreter"] = python
+            team = measure.Team(python["path"], gpus, scratch, request)
+            try:
+                if request.get("hosts") and python["path"]:
+                    document["sections"]["workers"] = team.start(("hello", "open"))
+                    document["sections"]["hosts"] = fleet.measure(team, request["hosts"])
+                else:
+                    document["sections"].update(on_the_gpus(team, python["path"], depth, request, scratch, collection))
+            finally:
+                team.close()
+        document.update({"quick": collection.finish(), "collector_seconds": collection.seconds})
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    document["seconds"] = round(time.time() - started, 3)
+    return document
+
+
+def on_the_gpus(team, python, depth, request, scratch, collection):
+    """Everything above `quick`; the frameworks' processes have ended before anything is measured."""
+    found = {}
+    work = frameworks.start(python, request, scratch, collection)
+    if python:
+        found["workers"] = team.start()
+    found.update(work.finish())
+    if depth > 1 and python:
+        found.update(team.full(collection))
+    if depth > 2 and python:
+        found["stress"] = team.stress()
+    return found
+
+
+def main():
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    request = json.loads(sys.stdin.read() or "{}")
+    document = observe(request)
+    answers.write(json.dumps(document))
+    answers.write("\n")
+    answers.flush()
+    os._exit(0)  # a thread that waits for a program stuck in the driver must not keep us
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""The host probe: one look at a machine, told as one document. Standard library only, Python 3.6 and newer.
+
+The same files run on targets (as the Ansible module gpu_facts) and on the controller (for its own machine and for captures).
+"""
+
+import threading
+
+from . import (
+    candidates,
+    containers,
+    drivers,
+    firmware,
+    kernels,
+    libraries,
+    modules,
+    nouveau,
+    packages,
+    pci,
+    record,
+    services,
+    sessions,
+    smi,
+    sources,
+    system,
+    virtualisation,
+)
+from .host import FolderHost, FolderRecorder, LiveHost, Recorder
+
+__all__ = ["FolderHost", "FolderRecorder", "LiveHost", "Recorder", "collect", "open_host"]
+
+
+def open_host(root="/"):
+    """Return the live machine for "/", else a folder that stands in for one."""
+    return LiveHost() if root in ("", "/") else FolderHost(root)
+
+
+def collect(host, simulated=None, with_candidates=True, pythons=()):
+    """Return the facts of a host as plain data.
+
+    `simulated` is a captured machine (a FolderHost) whose PCI devices, virtualisation and firmware stand in for this host's
+    own, and which says what kernel runs; everything else still comes from the host.
+    """
+    machine = simulated or host
+    os_release = system.os_release(host)
+    arch = system.machine(host)
+    triplet = "aarch64-linux-gnu" if arch == "aarch64" else "x86_64-linux-gnu"
+    kernel = kernels.collect(host)
+    if simulated is not None:
+        _stand_in_kernel(kernel, simulated)
+    loaded = modules.loaded(host)
+    waiting = _Waiting()
+    recorded = record.read(host)
+    installed = packages.collect(host, os_release["family"], record.names(recorded))
+    if with_candidates:
+        waiting.start("candidates", lambda: candidates.collect(host, installed["manager"], kernel["next"]))
+    waiting.start("nouveau", lambda: nouveau.collect(host, kernel, loaded))
+    nvidia_loaded = "nvidia" in loaded or host.exists("/dev/dxg")
+    waiting.start("smi", lambda: smi.collect(host, nvidia_loaded))
+    waiting.start("services", lambda: services.collect(host))
+    devices = pci.collect(machine)
+    kind = virtualisation.collect(machine)
+    firm = firmware.collect(machine, host)
+    document = {
+        "simulated": simulated is not None,
+        "os": os_release,
+        "arch": arch,
+        "kernel": kernel,
+        "boot": system.boot(host),
+        "secure_boot": firm.pop("secure_boot"),
+        "firmware": firm,
+        "virtualisation": kind,
+        "nvswitch": pci.nvswitch(machine, devices["nvswitches"]),
+        "modules": loaded,
+        "driver": drivers.collect(host, kernel, installed["installed"], triplet),
+        "dkms": drivers.dkms(host),
+        "cuda": libraries.cuda(host),
+        "cudnn": libraries.cudnn(host, installed["installed"], triplet),
+        "nccl": libraries.nccl(host, installed["installed"], triplet),
+        "containers": containers.collect(host, installed["installed"]),
+        "display": sessions.display(machine, devices["gpus"], devices["other_displays"], kind["laptop"]),
+        "processes": sessions.gpu_processes(host),
+        "pythons": system.pythons(host, pythons),
+        "interpreter": system.running_interpreter(host),
+        "disks": system.disks(host),
+        "state": recorded,
+        "packages": {
+            "manager": installed["manager"],
+            "installed": {
+                name: item["version"] for name, item in installed["installed"].items() if item["state"] == "installed"
+            },
+            "held": installed["held"],
+            "problems": installed["problems"],
+            "lock": packages.lock(host),
+            "automatic_upgrades": packages.automatic_upgrades(host),
+            "sources": sources.collect(host),
+        },
+    }
+    answers = waiting.join()
+    document["packages"]["candidates"] = answers.get("candidates")
+    document["nouveau"] = answers["nouveau"]
+    document["services"] = answers["services"]
+    document["smi"] = answers["smi"]
+    document["gpus"] = _with_smi(devices["gpus"], answers["smi"])
+    if answers["smi"]:
+        answers["smi"].pop("gpus")
+    reasons = dict(host.unreadable, **(simulated.unreadable if simulated is not None else {}))
+    document["unreadable"] = [{"field": field, "reason": reason} for field, reason in sorted(reasons.items())]
+    return document
+
+
+def _stand_in_kernel(kernel, simulated):
+    """A simulated host's kernel is one that its own root has, else the captured one; never the outer machine's."""
+    own = [item["release"] for item in kernel["installed"]]
+    captured = kernels.collect(simulated)
+    if not any(item["image"] for item in kernel["installed"]):
+        kernel["next"] = own[-1] if own else captured["next"]
+        kernel["next_basis"] = "newest headers on the host" if own else "the captured machine's kernel"
+    kernel["next_basis"] = "simulated: " + kernel["next_basis"]
+    kernel["running"] = captured["running"] if captured["running"] in own else kernel["next"]
+    kernel["compiler"] = kernels.compiler(simulated, kernel["next"]) if not own else kernel["compiler"]
+
+
+def _with_smi(gpus, told):
+    """Join what nvidia-smi says to the GPU at the same PCI address."""
+    empty = {
+        "uuid": None,
+        "reported_name": None,
+        "memory_mib": None,
+        "driver_version": None,
+        "persistence": None,
+        "mig": None,
+        "mig_pending": None,
+        "reported_capability": None,
+        "fabric": None,
+    }
+    by_address = told["gpus"] if told else {}
+    return [dict(gpu, **by_address.get(gpu["address"], empty)) for gpu in gpus]
+
+
+class _Waiting:
+    """Looks that wait for another process, done side by side."""
+
+    def __init__(self):
+        self.threads, self.answers, self.failures = [], {}, []
+
+    def start(self, name, look):
+        """Begin a look."""
+
+        def answer():
+            try:
+                self.answers[name] = look()
+            except Exception as error:  # handed on by join
+                self.failures.append(error)
+
+        thread = threading.Thread(target=answer, name=name)
+        thread.daemon = True
+        thread.start()
+        self.threads.append(thread)
+
+    def join(self):
+        """Wait for all of them; a failure is raised here."""
+        for thread in self.threads:
+            thread.join()
+        if self.failures:
+            raise self.failures[0]
+        return self.answers

@@ -1,0 +1,148 @@
+"""NVIDIA drivers that are on the host: loaded, built, in libraries, and who installed them."""
+
+import re
+
+from . import modules
+
+LIBRARY_FOLDERS = (
+    "/usr/lib/{triplet}",
+    "/usr/lib/{triplet}/nvidia/current",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/run/opengl-driver/lib",
+    "/opt/nvidia/lib64",
+)
+_UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer", "/usr/local/bin/nvidia-uninstall")
+_VERSION = re.compile(r"\d{2,3}\.\d+(?:\.\d+)?")
+# Packages whose version is the driver's own, most telling first: kernel module, then user space.
+_DRIVER_PACKAGE = re.compile(
+    r"^(?:nvidia-(?:driver|kernel|open-kernel|dkms|headless|utils|smi|open|tesla|alternative|legacy)|libcuda1|libnvidia-(?:compute|ml)|"
+    r"kmod-nvidia|akmod-nvidia|cuda-drivers|nvidia-x11-drv|xorg-x11-drv-nvidia|linux-modules-nvidia|nvidia-linux-grid)"
+)
+_NOT_A_DRIVER = re.compile(
+    r"^nvidia-(?:driver-(?:assistant|local-repo|pinning)|kernel-common|alternative|open-kernel-common|kernel-support|legacy-check)|-source|-container"
+)
+
+
+def collect(host, kernels, packages, triplet):
+    """Return the driver's state, None when no trace of one is on the host."""
+    loaded = modules.loaded_nvidia(host)
+    library = library_version(host, triplet)
+    installs = _from_packages(packages)
+    runfile = _runfile(host, packages)
+    if runfile:
+        installs.append({"origin": "runfile", "version": library, "packages": [], "uninstaller": runfile})
+    following = next(
+        (kernel["nvidia"] for kernel in kernels["installed"] if kernel["release"] == kernels["next"]), None
+    )
+    built = following or next((kernel["nvidia"] for kernel in reversed(kernels["installed"]) if kernel["nvidia"]), None)
+    if not (loaded or library or installs or built):
+        return None
+    on_disk = built["version"] if built else None
+    version = on_disk or library or next((item["version"] for item in installs if item["version"]), None)
+    version = version or (loaded or {}).get("version")
+    return {
+        "version": version,
+        "flavour": (built or {}).get("flavour") or (loaded or {}).get("flavour"),
+        "loaded": loaded,
+        "library": library,
+        "module": on_disk,
+        "mismatch": bool(loaded and loaded["version"] and library and loaded["version"] != library),
+        "origins": sorted({item["origin"] for item in installs}),
+        "installs": installs,
+    }
+
+
+def library_version(host, triplet):
+    """Return the version of the user-space driver library that programs load, None without one."""
+    for folder in LIBRARY_FOLDERS:
+        place = folder.format(triplet=triplet)
+        for stem in ("libnvidia-ml.so.", "libcuda.so."):
+            versions = [name[len(stem) :] for name in host.names(place, stem + "*.*")]
+            versions = [text for text in versions if _VERSION.match(text)]
+            if versions:
+                return sorted(versions, key=_numbers)[-1]
+    return None
+
+
+def _numbers(version):
+    return [int(piece) for piece in re.findall(r"\d+", version)]
+
+
+def _from_packages(packages):
+    """Group installed driver packages by who made them."""
+    groups = {}
+    for name, package in sorted(packages.items()):
+        bare = name.split(":")[0]
+        match = _VERSION.search(re.sub(r"^\d+:", "", package["version"]))
+        if (
+            package["state"] != "installed"
+            or not match
+            or not _DRIVER_PACKAGE.match(bare)
+            or _NOT_A_DRIVER.search(bare)
+        ):
+            continue
+        if bare.startswith(("linux-modules-nvidia", "kmod-nvidia")):
+            match = _VERSION.search(name + " " + package["version"]) if bare.startswith("kmod") else None
+        group = groups.setdefault(package["origin"], {"origin": package["origin"], "versions": [], "packages": []})
+        group["packages"].append(name)
+        if match:
+            group["versions"].append(match.group(0))
+    return [
+        {
+            "origin": group["origin"],
+            "version": max(group["versions"], key=group["versions"].count) if group["versions"] else None,
+            "packages": group["packages"],
+            "uninstaller": None,
+        }
+        for group in groups.values()
+    ]
+
+
+def _runfile(host, packages):
+    """Return the uninstaller that a .run install left, None when there is none or a package owns it."""
+    if any(re.match(r"^(nvidia-installer|nvidia-uninstall)", name) for name in packages):
+        return None
+    return next((path for path in _UNINSTALLERS if host.exists(path)), None)
+
+
+def dkms(host):
+    """Return what DKMS has for each module and kernel, read from its own tree (the command needs half a second)."""
+    found = []
+    tree = "/var/lib/dkms"
+    for module in host.names(tree):
+        if not re.match(r"^(nvidia|gdrdrv)", module):
+            continue
+        for version in host.names(tree + "/" + module):
+            place = f"{tree}/{module}/{version}"
+            if not host.exists(place + "/source"):
+                continue
+            built = False
+            for release in host.names(place):
+                if not re.match(r"^\d+\.\d+", release):
+                    continue
+                for arch in host.names(place + "/" + release):
+                    if host.kind(f"{place}/{release}/{arch}/module") != "folder":
+                        continue
+                    built = True
+                    there = _dkms_installed(host, release)
+                    found.append(
+                        {
+                            "module": module,
+                            "version": version,
+                            "kernel": release,
+                            "arch": arch,
+                            "state": "installed" if there else "built",
+                        }
+                    )
+            if not built:
+                log = place + "/build/make.log"
+                state = "failed" if host.exists(log) else "added"
+                found.append({"module": module, "version": version, "kernel": None, "arch": None, "state": state})
+    return found
+
+
+def _dkms_installed(host, release):
+    return any("/updates/dkms/" in path or "/extra/" in path for path in modules.listing(host, release))

@@ -1,0 +1,262 @@
+"""Where facts come from: a live machine, a captured root folder, or a live machine whose every answer is recorded.
+
+A fact is read through one of two doors: files below the root, or observations (an answer that is no small file: a command's
+output, free space, the members of an initramfs). A capture holds the files as files and the observations in one JSON file,
+so the same probe code gives the same facts from it.
+"""
+
+import errno
+import fnmatch
+import json
+import os
+import stat
+
+from . import commands
+
+CAPTURE_FILE = "gpusetup-capture.json"
+_FILE_LIMIT = 8 * 1024 * 1024
+_PIECE = 64 * 1024
+_DENIED = (errno.EACCES, errno.EPERM, errno.EIO)
+
+
+def _all_of(handle, limit):
+    """Read piece by piece: files below /proc/sys refuse one large read."""
+    parts, size = [], 0
+    while size < limit:
+        piece = handle.read(min(_PIECE, limit - size))
+        if not piece:
+            break
+        parts.append(piece)
+        size += len(piece)
+    return b"".join(parts)
+
+
+class LiveHost:
+    """The machine this runs on."""
+
+    live = True
+    root = "/"
+
+    def __init__(self):
+        self.unreadable = {}
+
+    def inside(self, path):
+        """Return the path to open for a path of the host."""
+        return path
+
+    def read_bytes(self, path, field=None, limit=_FILE_LIMIT):
+        """Return a file's bytes, None when it is missing or (then noted) unreadable."""
+        try:
+            with open(self.inside(path), "rb", buffering=0) as handle:
+                return _all_of(handle, limit)
+        except OSError as error:
+            self._denied(path, field, error)
+            return None
+
+    def read(self, path, field=None, keep=None):
+        """Return a file's text; `keep` reduces it to what matters, in the capture too."""
+        raw = self.read_bytes(path, field)
+        if raw is None:
+            return None
+        text = raw.decode("utf-8", "replace")
+        return keep(text) if keep else text
+
+    def value(self, path, field=None):
+        """Return the one-line content of an attribute file without blanks, None when missing or empty."""
+        text = self.read(path, field)
+        return (text.strip() or None) if text is not None else None
+
+    def names(self, folder, pattern="*", field=None):
+        """Return the sorted names in a folder that fit a pattern; an empty list when there is no such folder."""
+        try:
+            found = os.listdir(self.inside(folder))
+        except OSError as error:
+            self._denied(folder, field, error)
+            return []
+        return sorted(fnmatch.filter(found, pattern))
+
+    def link(self, path):
+        """Return the text of a symbolic link, None when the path is no link."""
+        try:
+            return os.readlink(self.inside(path))
+        except OSError:
+            return None
+
+    def kind(self, path):
+        """Return "folder", "file" or None; links are followed."""
+        try:
+            return "folder" if stat.S_ISDIR(os.stat(self.inside(path)).st_mode) else "file"
+        except OSError:
+            return None
+
+    def exists(self, path):
+        """Say whether the path is there."""
+        return self.kind(path) is not None
+
+    def observe(self, label, look):
+        """Return `look()`: an answer that a capture keeps as JSON under `label`."""
+        return look()
+
+    def run(self, label, argv, seconds=10):
+        """Return a command's answer; see commands.run."""
+        return self.observe("command:" + label, lambda: commands.run(argv, seconds))
+
+    def note(self, field, reason):
+        """Remember that a field could not be read, and why."""
+        self.unreadable.setdefault(field, reason)
+
+    def _denied(self, path, field, error):
+        if error.errno in _DENIED:
+            self.note(field or path, f"{path}: {os.strerror(error.errno)}")
+
+
+class FolderHost(LiveHost):
+    """A folder that stands in for a machine; symbolic links never lead out of it."""
+
+    live = False
+
+    def __init__(self, root):
+        super().__init__()
+        self.root = os.path.abspath(root)
+        self.observations = {}
+        self.denied = {}
+        path = os.path.join(self.root, CAPTURE_FILE)
+        if os.path.exists(path):
+            with open(path, "rb") as handle:
+                capture = json.loads(handle.read().decode("utf-8"))
+            self.observations = capture.get("observations", {})
+            self.denied = capture.get("denied", {})
+
+    def inside(self, path):
+        """Return the path below the root, following links as the machine itself would."""
+        pending = [part for part in path.split("/") if part]
+        resolved = []
+        for _hop in range(200):
+            if not pending:
+                break
+            part = pending.pop(0)
+            if part == "..":
+                resolved = resolved[:-1]
+                continue
+            if part == ".":
+                continue
+            candidate = os.path.join(self.root, *([*resolved, part]))
+            target = os.readlink(candidate) if pending and os.path.islink(candidate) else None
+            if target is None:
+                resolved.append(part)
+                continue
+            resolved = [] if target.startswith("/") else resolved
+            pending = [piece for piece in target.split("/") if piece] + pending
+        return os.path.join(self.root, *resolved)
+
+    def read_bytes(self, path, field=None, limit=_FILE_LIMIT):
+        """Return a file's bytes; a file that was unreadable when captured stays so."""
+        if path in self.denied:
+            self.note(field or path, self.denied[path])
+            return None
+        return super().read_bytes(self._followed(path), field, limit)
+
+    def names(self, folder, pattern="*", field=None):
+        """Return names in a folder; a folder that was unreadable when captured stays so."""
+        if folder in self.denied:
+            self.note(field or folder, self.denied[folder])
+            return []
+        return super().names(self._followed(folder), pattern, field)
+
+    def kind(self, path):
+        """Return "folder", "file" or None, for what a link inside the root points to."""
+        return super().kind(self._followed(path))
+
+    def observe(self, label, look):
+        """Return the recorded answer, None when the capture holds none."""
+        return self.observations.get(label)
+
+    def run(self, label, argv, seconds=10):
+        """Return the recorded answer of a command, or that there is none."""
+        recorded = self.observe("command:" + label, None)
+        return recorded or {"rc": None, "out": "", "err": "", "why": "missing"}
+
+    def _followed(self, path):
+        """Resolve a link in the last part as well, still as a path of the host."""
+        return (
+            path
+            if not os.path.islink(self.inside(path))
+            else "/" + os.path.relpath(self.inside(path + "/."), self.root)
+        )
+
+
+class _Recording:
+    """Remembers every answer of the host it is mixed with, for a capture."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.files = {}
+        self.reduced_to_nothing = set()
+        self.asked = set()
+        self.folders = set()
+        self.links = {}
+        self.refused = {}
+        self.answers = {}
+
+    def read_bytes(self, path, field=None, limit=_FILE_LIMIT):
+        """Read and remember."""
+        raw = super().read_bytes(path, field, limit)
+        if raw is not None:
+            self.files[path] = raw
+        return raw
+
+    def read(self, path, field=None, keep=None):
+        """Read and remember what was kept."""
+        text = super().read(path, field, keep)
+        if text is not None and keep:
+            self.files[path] = text.encode("utf-8")
+            if not text.strip():
+                self.reduced_to_nothing.add(path)
+        return text
+
+    def names(self, folder, pattern="*", field=None):
+        """List and remember the names that fit."""
+        found = super().names(folder, pattern, field)
+        for path in [folder] + [folder.rstrip("/") + "/" + name for name in found]:
+            self._remember(path)
+        return found
+
+    def link(self, path):
+        """Read and remember a link."""
+        target = super().link(path)
+        if target is not None:
+            self.links[path] = target
+        return target
+
+    def kind(self, path):
+        """Look and remember."""
+        self.asked.add(path)
+        return self._remember(path)
+
+    def _remember(self, path):
+        kind = super().kind(path)
+        if kind == "folder":
+            self.folders.add(path)
+        elif kind == "file":
+            self.files.setdefault(path, b"")
+        return kind
+
+    def observe(self, label, look):
+        """Look and remember the answer."""
+        answer = super().observe(label, look)
+        if answer is not None:
+            self.answers[label] = answer
+        return answer
+
+    def _denied(self, path, field, error):
+        super()._denied(path, field, error)
+        if error.errno in _DENIED:
+            self.refused[path] = f"{path}: {os.strerror(error.errno)}"
+
+
+class Recorder(_Recording, LiveHost):
+    """The machine this runs on, remembered."""
+
+
+class FolderRecorder(_Recording, FolderHost):
+    """A captured machine, captured again."""

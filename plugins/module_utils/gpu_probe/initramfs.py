@@ -1,0 +1,205 @@
+"""Look inside an initramfs: does it carry nouveau, and does it blacklist it?
+
+An image is a row of cpio archives: early ones without compression (microcode), then the main one, usually compressed. The
+members are read as a stream and the walk ends as soon as the answer is known.
+"""
+
+import bz2
+import lzma
+import posixpath
+import re
+import stat
+import subprocess
+import threading
+import time
+import zlib
+
+_BLOCK = 1 << 20
+_MODULE = re.compile(r"/(nouveau|nova[-_]core)\.ko(\.\w+)?$")
+_SETTINGS = re.compile(r"(^|/)(etc|usr/lib|lib)/modprobe\.d/[^/]+\.conf$")
+BLACKLIST = re.compile(r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/bin/(?:false|true))\s*(?:#.*)?$", re.MULTILINE)
+_MAGICS = (
+    (b"\x1f\x8b", "gzip"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"BZh", "bzip2"),
+    (b"\x02\x21\x4c\x18", "lz4"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\x5d\x00\x00", "lzma"),
+)
+
+
+class Unreadable(Exception):
+    """The image could not be read to its end; the text says why."""
+
+
+def inspect(path, seconds):
+    """Return {"nouveau", "blacklist", "why"}; None for what could not be told."""
+    answer = {"nouveau": False, "blacklist": False, "why": None}
+    deadline = time.time() + seconds
+    settings = _Settings()
+    try:
+        with open(path, "rb", buffering=0) as handle:
+            _walk(handle, answer, settings, deadline)
+    except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError) as error:
+        answer["why"] = f"{path}: {error}"
+        answer["nouveau"] = answer["nouveau"] or None
+        answer["blacklist"] = answer["blacklist"] or None
+    return answer
+
+
+class _Settings:
+    """Which files blacklist nouveau, and where links lead: Debian's own file in modprobe.d is a link to another folder."""
+
+    def __init__(self):
+        self.blacklisting, self.links = set(), {}
+
+    def note(self, name, mode, text):
+        """Take a settings file or a link to one; return whether nouveau is blacklisted as far as is known."""
+        name = posixpath.normpath(name)
+        if stat.S_ISLNK(mode):
+            self.links[name] = posixpath.normpath(posixpath.join("/", posixpath.dirname(name), text)).lstrip("/")
+        elif BLACKLIST.search(text):
+            self.blacklisting.add(name)
+        return any(
+            self._end(name) in self.blacklisting
+            for name in set(self.links) | self.blacklisting
+            if _SETTINGS.search(name)
+        )
+
+    def _end(self, name):
+        for _hop in range(8):
+            name = self.links.get(name, name)
+        return name
+
+
+def _walk(handle, answer, settings, deadline):
+    """Read every archive of the image, plain ones first; nothing follows the first compressed one."""
+    while not (answer["nouveau"] and answer["blacklist"]):
+        head = _skip_padding(handle)
+        if not head:
+            return
+        if head.startswith((b"070701", b"070702")):
+            _members(handle.read, answer, settings, deadline)
+            continue
+        for magic, name in _MAGICS:
+            if head.startswith(magic):
+                with _Unpacked(handle, name, deadline) as stream:
+                    _members(stream.read, answer, settings, deadline)
+                return
+        raise Unreadable(f"unknown compression (starts with {head.hex()})")
+
+
+def _skip_padding(handle):
+    """Go to the first byte that is no padding and return the six bytes there, leaving the position at them."""
+    while True:
+        start = handle.tell()
+        block = handle.read(4096)
+        if not block:
+            return b""
+        rest = block.lstrip(b"\x00")
+        if rest:
+            handle.seek(start + len(block) - len(rest))
+            head = handle.read(6)
+            handle.seek(start + len(block) - len(rest))
+            return head
+
+
+def _members(read, answer, settings, deadline):
+    """Walk the members of one cpio archive until its trailer."""
+    while not (answer["nouveau"] and answer["blacklist"]):
+        header = _exactly(read, 110)
+        if header is None:
+            return
+        if header[:6] not in (b"070701", b"070702"):
+            if not header.strip(b"\x00"):
+                return
+            raise Unreadable("damaged archive")
+        if time.time() > deadline:
+            raise Unreadable("not read to its end within the time allowed")
+        mode, size, length = int(header[14:22], 16), int(header[54:62], 16), int(header[94:102], 16)
+        name = (_exactly(read, length + (-(110 + length)) % 4) or b"")[: length - 1].decode("utf-8", "replace")
+        if name == "TRAILER!!!":
+            return
+        padded = size + (-size) % 4
+        if _MODULE.search("/" + name):
+            answer["nouveau"] = True
+        if size and size < 65536 and name.endswith(".conf"):
+            text = (_exactly(read, padded) or b"")[:size].decode("utf-8", "replace")
+            answer["blacklist"] = settings.note(name, mode, text)
+            continue
+        while padded:
+            piece = read(min(padded, _BLOCK))
+            if not piece:
+                raise Unreadable(f"the archive ends in the middle of {name}")
+            padded -= len(piece)
+
+
+def _exactly(read, size):
+    """Read that many bytes, None at the end."""
+    parts = []
+    while size:
+        piece = read(size)
+        if not piece:
+            return None
+        parts.append(piece)
+        size -= len(piece)
+    return b"".join(parts)
+
+
+class _Unpacked:
+    """A decompressed view of the rest of a file: the standard library where it can, else the format's own tool."""
+
+    _TOOLS = {"zstd": ["zstd", "-dcq"], "lz4": ["lz4", "-dcq"]}
+    _LIBRARY = {
+        "gzip": lambda: zlib.decompressobj(31),
+        "xz": lzma.LZMADecompressor,
+        "lzma": lzma.LZMADecompressor,
+        "bzip2": bz2.BZ2Decompressor,
+    }
+
+    def __init__(self, handle, name, deadline):
+        self.handle, self.buffer, self.offset, self.process = handle, b"", 0, None
+        if name in self._TOOLS:
+            self._start(self._TOOLS[name], deadline)
+        else:
+            self.unpacker = self._LIBRARY[name]()
+
+    def _start(self, argv, deadline):
+        """Start the tool on the file's own descriptor: unbuffered, so its position is where we stopped reading."""
+        try:
+            self.process = subprocess.Popen(
+                argv,
+                stdin=self.handle.fileno(),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise Unreadable(f"{argv[0]} is needed to read it: {error.strerror}")
+        self.timer = threading.Timer(max(0.1, deadline - time.time()), self.process.kill)
+        self.timer.daemon = True
+        self.timer.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_details):
+        if self.process is not None:
+            self.timer.cancel()
+            self.process.kill()
+            self.process.stdout.close()
+            self.process.wait()
+
+    def read(self, size):
+        """Return at most that many unpacked bytes, none at the end."""
+        if self.process is not None:
+            return self.process.stdout.read(size)
+        while self.offset >= len(self.buffer):
+            raw = b"" if self.unpacker.eof else self.handle.read(_BLOCK // 4)
+            if not raw:
+                return b""
+            self.buffer, self.offset = self.unpacker.decompress(raw), 0
+        piece = self.buffer[self.offset : self.offset + size]
+        self.offset += len(piece)
+        return piece

@@ -1,0 +1,174 @@
+"""Kernels: the one that runs, the one that boots next, and what each has (image, headers, initramfs, NVIDIA module)."""
+
+import platform
+import re
+
+from . import modules
+
+_MODULE_FOLDERS = ("/lib/modules", "/usr/lib/modules")
+_INITRAMFS = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
+_IMAGES = ("/boot/vmlinuz-{}", "/boot/vmlinux-{}", "/boot/Image-{}", "/lib/modules/{}/vmlinuz")
+
+
+def collect(host):
+    """Return what the boot loader and /lib/modules say."""
+    running = host.observe("kernel", platform.release) or host.value("/proc/sys/kernel/osrelease") or "unknown"
+    cmdline = host.read("/proc/cmdline", "kernel.cmdline", keep=_only_gpu_arguments) or ""
+    installed = [describe(host, release) for release in releases(host)]
+    following, basis = next_to_boot(host, running, installed)
+    return {
+        "running": running,
+        "next": following,
+        "next_basis": basis,
+        "cmdline": gpu_arguments(cmdline),
+        "cmdline_next": gpu_arguments(configured_cmdline(host)),
+        "compiler": compiler(host, following),
+        "installed": installed,
+    }
+
+
+def releases(host):
+    """Return the kernels that have a folder of modules or headers, or an image in /boot."""
+    found = set()
+    for folder in _MODULE_FOLDERS:
+        found.update(host.names(folder))
+    for pattern in ("vmlinuz-*", "vmlinux-*"):
+        found.update(name.split("-", 1)[1] for name in host.names("/boot", pattern))
+    return sorted((name for name in found if re.match(r"^\d+\.\d+", name)), key=version_key)
+
+
+def version_key(text):
+    """Order kernel releases the way a boot menu does: numbers as numbers."""
+    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.findall(r"\d+|[a-z]+", text)]
+
+
+def describe(host, release):
+    """Return what one kernel has on this host."""
+    module = modules.find(host, release)
+    return {
+        "release": release,
+        "image": any(host.exists(path.format(release)) for path in _IMAGES),
+        "headers": has_headers(host, release),
+        "initramfs": next((path.format(release) for path in _INITRAMFS if host.exists(path.format(release))), None),
+        "nvidia": module,
+        "nouveau": modules.carries(host, release, "nouveau"),
+    }
+
+
+def has_headers(host, release):
+    """Say whether modules can be built for the kernel: its build tree has a Makefile."""
+    return any(
+        host.exists(path.format(release) + "/Makefile")
+        for path in (
+            "/lib/modules/{}/build",
+            "/usr/lib/modules/{}/build",
+            "/usr/src/linux-headers-{}",
+            "/usr/src/kernels/{}",
+        )
+    )
+
+
+def next_to_boot(host, running, installed):
+    """Return the kernel that boots next and the reason, as far as the boot loader's settings say."""
+    bootable = [kernel["release"] for kernel in installed if kernel["image"]]
+    if not bootable:
+        return running, "no kernel image in /boot: the machine is booted from outside"
+    saved = _saved_entry(host)
+    default = _grub_default(host)
+    if default not in ("", "0", "saved"):
+        saved = default
+    if saved and (default != "0" or host.names("/boot/loader/entries", "*.conf")):
+        for release in sorted(bootable, key=len, reverse=True):
+            if re.search(r"(?<![\d.])" + re.escape(release) + r"(?![\w.])", saved):
+                return release, "the boot loader's default names it"
+    return bootable[-1], "newest kernel image in /boot"
+
+
+def _saved_entry(host):
+    for path in ("/boot/grub2/grubenv", "/boot/grub/grubenv"):
+        match = re.search(r"^(?:next_entry|saved_entry)=(.+)$", host.read(path, "kernel.next") or "", re.MULTILINE)
+        if match:
+            return match.group(1).strip()
+    return None
+
+
+def _grub_default(host):
+    match = re.search(r"^\s*GRUB_DEFAULT=(.*)$", host.read("/etc/default/grub", keep=_grub_lines) or "", re.MULTILINE)
+    return match.group(1).strip().strip("\"'") if match else ""
+
+
+def configured_cmdline(host):
+    """Return the kernel arguments that the next boot gets, as configured."""
+    texts = [host.read("/etc/kernel/cmdline", keep=_only_gpu_arguments) or ""]
+    files = ["/etc/default/grub"] + [
+        "/etc/default/grub.d/" + name for name in host.names("/etc/default/grub.d", "*.cfg")
+    ]
+    for path in files:
+        texts += re.findall(
+            r"^\s*GRUB_CMDLINE_LINUX(?:_DEFAULT)?=(.*)$", host.read(path, keep=_grub_lines) or "", re.MULTILINE
+        )
+    for name in host.names("/boot/loader/entries", "*.conf", "kernel.cmdline_next"):
+        text = host.read("/boot/loader/entries/" + name, "kernel.cmdline_next", keep=_entry_lines) or ""
+        texts += re.findall(r"^options\s+(.*)$", text, re.MULTILINE)
+    return " ".join(texts)
+
+
+_ARGUMENT = re.compile(
+    r"(?:(?:rd\.driver\.blacklist|rdblacklist|modprobe\.blacklist|module_blacklist)=[\w,-]+"
+    r"|(?:nouveau|nvidia|nvidia[-_]drm|nova_core)\.\w+=\w+|nomodeset|(?:intel_|amd_)?iommu(?:\.\w+)?=[\w,]+)"
+)
+
+
+def gpu_arguments(cmdline):
+    """Return the arguments that matter to a GPU, once each, in their order."""
+    found = []
+    for match in _ARGUMENT.findall(cmdline):
+        if match not in found:
+            found.append(match)
+    return found
+
+
+def _only_gpu_arguments(text):
+    return " ".join(gpu_arguments(text))
+
+
+def _grub_lines(text):
+    """Keep of GRUB's settings the default entry and the arguments that matter to a GPU."""
+    kept = []
+    for line in text.splitlines():
+        match = re.match(r"\s*(GRUB_CMDLINE_LINUX(?:_DEFAULT)?)=", line)
+        if match:
+            kept.append(f'{match.group(1)}="{_only_gpu_arguments(line)}"')
+        elif re.match(r"\s*GRUB_DEFAULT=", line):
+            kept.append(line)
+    return "".join(line + "\n" for line in kept)
+
+
+def _entry_lines(text):
+    """Keep of a boot entry the arguments that matter to a GPU."""
+    return "".join(
+        f"options {_only_gpu_arguments(line)}\n" for line in re.findall(r"^options\s+(.*)$", text, re.MULTILINE)
+    )
+
+
+_CONFIGURATIONS = ("/boot/config-{}", "/lib/modules/{}/config", "/lib/modules/{}/build/include/config/auto.conf")
+
+
+def compiler(host, release):
+    """Return the compiler that built a kernel, such as gcc-12: from its configuration, else what the running one says."""
+    for path in _CONFIGURATIONS:
+        text = host.read(path.format(release), keep=_compiler_line)
+        if text:
+            return _compiler(text.partition("=")[2])
+    return _compiler(host.read("/proc/version") or "")
+
+
+def _compiler_line(text):
+    match = re.search(r"^CONFIG_CC_VERSION_TEXT=.*$", text, re.MULTILINE)
+    return match.group(0) if match else ""
+
+
+def _compiler(version):
+    match = re.search(r"gcc(?:-(\d+))?\s*(?:version\s+|\([^)]*\)+\s*)?(\d+)?", version)
+    major = (match.group(1) or match.group(2)) if match else None
+    return "gcc-" + major if major else None

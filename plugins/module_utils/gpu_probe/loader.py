@@ -1,0 +1,79 @@
+"""Which files the dynamic loader could take for a library: LD_LIBRARY_PATH, ld.so.cache, then the default folders."""
+
+import re
+import struct
+
+CACHE = "/etc/ld.so.cache"
+LIBRARIES = (
+    "libcuda.so.1",
+    "libcuda.so",
+    "libcudart.so.11.0",
+    "libcudart.so.12",
+    "libcudart.so.13",
+    "libnccl.so.2",
+    "libcudnn.so.8",
+    "libcudnn.so.9",
+)
+_MAGIC = b"glibc-ld.so.cache1.1"
+_HEADER = struct.Struct("<20sII B3x I 3I")
+_ENTRY = struct.Struct("<iIIIQ")
+_DEFAULT = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
+_TYPE_MASK, _ELF, _ELF_LIBC6 = 0xFF, 1, 3
+_ARCH = {"x86_64": 0x0300, "aarch64": 0x0A00}
+
+
+def collect(host, arch, library_path):
+    """Return for each library of CUDA the files that could be meant, the loader's choice first, and what they lead to."""
+    cached = parse(host.read_bytes(CACHE) or b"", arch)
+    places = [folder.rstrip("/") for folder in library_path.split(":") if folder]
+    found = {}
+    for name in LIBRARIES:
+        paths = (
+            [folder + "/" + name for folder in places]
+            + cached.get(name, [])
+            + [folder + "/" + name for folder in _DEFAULT]
+        )
+        there = [path for path in _once(paths) if host.exists(path)]
+        if there:
+            found[name] = [{"path": path, "leads_to": resolved(host, path)} for path in there]
+    return found
+
+
+def _once(paths):
+    seen = set()
+    return [path for path in paths if not (path in seen or seen.add(path))]
+
+
+def resolved(host, path):
+    """Follow symbolic links, inside the machine."""
+    for _hop in range(20):
+        target = host.link(path)
+        if not target:
+            break
+        path = target if target.startswith("/") else path.rsplit("/", 1)[0] + "/" + target
+        while "/../" in path:
+            path = re.sub(r"/[^/]+/\.\./", "/", path, count=1)
+    return path
+
+
+def parse(raw, arch="x86_64"):
+    """Return the cache's files by library name, in the loader's order; an unknown format gives nothing."""
+    begin = raw.find(_MAGIC)
+    if begin < 0 or len(raw) < begin + _HEADER.size:
+        return {}
+    raw = raw[begin:]
+    count = _HEADER.unpack_from(raw)[1]
+    found = {}
+    for index in range(min(count, (len(raw) - _HEADER.size) // _ENTRY.size)):
+        flags, key, value, _os, _hwcap = _ENTRY.unpack_from(raw, _HEADER.size + index * _ENTRY.size)
+        if flags & _TYPE_MASK not in (_ELF, _ELF_LIBC6) or flags & 0xFF00 not in (0, _ARCH.get(arch, 0)):
+            continue
+        name, path = _text(raw, key), _text(raw, value)
+        if name and path:
+            found.setdefault(name, []).append(path)
+    return found
+
+
+def _text(raw, at):
+    end = raw.find(b"\0", at, at + 4096)
+    return raw[at:end].decode("utf-8", "replace") if 0 <= at < len(raw) and end > at else ""

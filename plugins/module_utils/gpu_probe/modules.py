@@ -1,0 +1,129 @@
+"""Kernel modules: which are loaded, and what the module file on disk is (version, flavour, signer)."""
+
+import gzip
+import lzma
+import mmap
+import os
+import re
+import struct
+
+from . import commands
+
+_FOLDERS = ("/lib/modules/{}", "/usr/lib/modules/{}")
+# Debian calls its module nvidia-current; the branch packages nvidia-current-open, nvidia-tesla-535 and so on.
+_NVIDIA = re.compile(r"(?:^|/)(nvidia(?:-current|-tesla)?(?:-open)?(?:-\d+)?)\.ko(?:\.(?:gz|xz|zst))?$")
+_OPEN_LICENCE = "dual mit/gpl"
+_NVRM = re.compile(
+    r"NVRM version: NVIDIA UNIX (Open )?(?:Kernel Module for )?\S+\s+(?:Kernel Module\s+)?(\d+\.\d+(?:\.\d+)?)"
+)
+
+
+def loaded(host):
+    """Return the names of GPU modules that the kernel has loaded."""
+    text = host.read("/proc/modules", keep=_gpu_modules) or ""
+    names = [line.split(" ", 1)[0] for line in text.splitlines() if line]
+    built_in = [name for name in ("nouveau", "nova_core", "nvidia") if host.exists(f"/sys/module/{name}/initstate")]
+    return sorted(set(names) | set(built_in))
+
+
+def _gpu_modules(text):
+    return "".join(
+        line for line in text.splitlines(True) if re.match(r"(nvidia|nouveau|nova|gdrdrv|mlx5_core|ib_umad)", line)
+    )
+
+
+def loaded_nvidia(host):
+    """Return version and flavour of the loaded NVIDIA module, None when there is none."""
+    text = host.read("/proc/driver/nvidia/version") or ""
+    match = _NVRM.search(text)
+    if match:
+        return {"version": match.group(2), "flavour": "open" if match.group(1) else "proprietary"}
+    version = host.value("/sys/module/nvidia/version")
+    return {"version": version, "flavour": None} if version else None
+
+
+def find(host, release):
+    """Return the NVIDIA module on disk for a kernel: {"path", "version", "flavour", "signer"}, None without one."""
+    for path in listing(host, release):
+        if _NVIDIA.search(path):
+            details = host.observe("modinfo:" + path, lambda found=path: modinfo(host, found)) or {}
+            licence = (details.get("license") or "").lower()
+            return {
+                "path": path,
+                "version": details.get("version"),
+                "flavour": ("open" if licence == _OPEN_LICENCE else "proprietary") if licence else None,
+                "signer": details.get("signer"),
+            }
+    return None
+
+
+def carries(host, release, name):
+    """Say whether a kernel's folder has a module of that name."""
+    suffix = re.compile(rf"/{re.escape(name)}\.ko(\.\w+)?$")
+    return any(suffix.search(path) for path in listing(host, release))
+
+
+def listing(host, release):
+    """Return the paths of GPU modules of a kernel: from modules.dep, and files that a build put there since."""
+    folder = next((item.format(release) for item in _FOLDERS if host.kind(item.format(release)) == "folder"), None)
+    if folder is None:
+        return []
+    text = host.read(folder + "/modules.dep", keep=_gpu_paths) or ""
+    found = [folder + "/" + line.split(":", 1)[0] for line in text.splitlines()]
+    for place in ("updates/dkms", "extra", "updates", "kernel/drivers/video", "extra/nvidia", "kernel/nvidia-580"):
+        found += [f"{folder}/{place}/{name}" for name in host.names(folder + "/" + place, "nvidia*.ko*")]
+    return sorted({path for path in found if host.exists(path)})
+
+
+def _gpu_paths(text):
+    return "".join(
+        line.split(":", 1)[0] + ":\n"
+        for line in text.splitlines()
+        if re.search(r"/(nvidia|nouveau|nova)[^/]*\.ko", line.split(":", 1)[0])
+    )
+
+
+def modinfo(host, path):
+    """Read a module file's own description; the kernel's tools are needed only for zstd."""
+    real = host.inside(path)
+    if path.endswith(".zst") or (path.endswith(".xz") and _has_modinfo()):
+        answer = commands.run(["modinfo", real], 10)
+        if answer["rc"] != 0:
+            return None
+        return dict(re.findall(r"^(\w+):\s+(.*)$", answer["out"], re.MULTILINE))
+    try:
+        with open(real, "rb") as handle:
+            if path.endswith(".gz"):
+                return _elf_modinfo(gzip.decompress(handle.read()))
+            if path.endswith(".xz"):
+                return _elf_modinfo(lzma.decompress(handle.read()))
+            with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as image:
+                return _elf_modinfo(image)
+    except (OSError, ValueError, struct.error, lzma.LZMAError, EOFError) as error:
+        host.note("kernel.installed.nvidia", f"{path}: {error}")
+        return None
+
+
+def _has_modinfo():
+    """The kernel's own tool unpacks a large module several times faster than Python does."""
+    return os.path.exists("/sbin/modinfo") or os.path.exists("/usr/sbin/modinfo")
+
+
+def _elf_modinfo(image):
+    """Return the key=value strings of the .modinfo section of a 64-bit little-endian ELF file."""
+    if image[:5] != b"\x7fELF\x02":
+        raise ValueError("no 64-bit ELF file")
+    table, entry, count, names_at = struct.unpack_from("<Q", image, 40) + struct.unpack_from("<HHH", image, 58)
+    sections = [struct.unpack_from("<IIQQQQ", image, table + entry * index) for index in range(count)]
+    names = sections[names_at]
+    fields = {}
+    for name, _kind, _flags, _address, offset, size in sections:
+        start = names[4] + name
+        if image[start : start + 9] == b".modinfo\x00":
+            for item in bytes(image[offset : offset + size]).split(b"\x00"):
+                key, _, value = item.decode("utf-8", "replace").partition("=")
+                fields.setdefault(key, value)
+    signature = b"~Module signature appended~\n"
+    if image[len(image) - len(signature) :] == signature:
+        fields.setdefault("signer", "signed")
+    return {key: fields[key] for key in ("version", "license", "vermagic", "signer") if key in fields}

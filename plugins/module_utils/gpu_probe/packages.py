@@ -1,0 +1,196 @@
+"""Installed packages that matter to a GPU stack: versions, who made them, holds, and whether the package database is sane."""
+
+import os
+import re
+
+RELEVANT = re.compile(
+    r"^(?:nvidia|libnvidia|libcuda|cuda|libcudnn|cudnn|libnccl|nccl|kmod-nvidia|akmod-nvidia|dnf-plugin-nvidia|libnvsdm|nvlsm|"
+    r"datacenter-gpu-manager|infiniband-diags|xserver-xorg-video-nvidia|xorg-x11-drv-nvidia|glx-alternative-nvidia|firmware-nvidia|"
+    r"linux-(?:image|headers|modules|objects|signatures)-|kernel(?:$|-(?:core|devel|headers|modules))|kernel\d|libgl1-nvidia|libegl|libgles|"
+    r"dkms$|gcc(?:-\d+)?$|make$|dracut$|initramfs-tools(?:-core)?$|mokutil$|shim-signed$|grub-efi|docker|containerd|podman|cri-o$|"
+    r"unattended-upgrades$|dnf-automatic$|ubuntu-drivers-common$|python3(?:\.\d+)?(?:-venv|-apt|-pip)?$|python3-dnf|epel-release$|zstd$)"
+)
+_SANE = ("installed", "config-files", "not-installed")
+
+
+def collect(host, family, also=()):
+    """Return {"manager", "installed": {name: {...}}, "held", "problems"}; packages named in `also` matter too."""
+    if host.exists("/var/lib/dpkg/status") and family != "redhat":
+        return _dpkg(host, also)
+    if host.exists("/usr/bin/rpm") or host.exists("/var/lib/rpm") or host.exists("/usr/lib/sysimage/rpm"):
+        return _rpm(host, also)
+    host.note("packages", "neither dpkg nor rpm keeps packages here")
+    return {"manager": None, "installed": {}, "held": [], "problems": []}
+
+
+def _dpkg(host, also):
+    native = None
+    installed, held, problems = {}, [], []
+    for fields in _stanzas(
+        host.read("/var/lib/dpkg/status", "packages", keep=lambda text: reduce_status(text, also)) or ""
+    ):
+        want, flag, state = (fields.get("Status", "") + "   ").split(" ")[:3]
+        name = fields.get("Package", "")
+        if flag == "reinstreq" or (state not in _SANE and not state.startswith("triggers")):
+            problems.append("{} is {}".format(name, "broken and must be reinstalled" if flag == "reinstreq" else state))
+        if state == "not-installed" or not (RELEVANT.match(name) or name in also):
+            continue
+        arch = fields.get("Architecture", "")
+        native = native or host.observe("dpkg-architecture", _dpkg_architecture)
+        key = name if arch in ("all", native) or native is None else name + ":" + arch
+        if want == "hold":
+            held.append(key)
+        maker = fields.get("Maintainer", "") + " " + fields.get("Origin", "")
+        installed[key] = {"version": fields.get("Version", ""), "state": state, "origin": origin(maker)}
+    pending = [name for name in host.names("/var/lib/dpkg/updates") if name.isdigit()]
+    if pending:
+        problems.append("dpkg was interrupted: run dpkg --configure -a")
+    return {"manager": "apt", "installed": installed, "held": sorted(held), "problems": problems}
+
+
+def _dpkg_architecture():
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname()[4])
+
+
+def reduce_status(text, also=()):
+    """Keep of dpkg's status the packages that matter and those in a bad state, with the fields that are read."""
+    kept = []
+    for stanza in re.split(r"\n\n+", text):
+        match = re.match(r"Package: (\S+)\nStatus: \S+ (\S+) (\S+)", stanza)
+        if match and not (
+            RELEVANT.match(match.group(1))
+            or match.group(1) in also
+            or match.group(2) != "ok"
+            or match.group(3) not in _SANE
+        ):
+            continue
+        lines = re.findall(r"^(?:Package|Status|Architecture|Version|Maintainer|Origin): .*$", stanza, re.MULTILINE)
+        if lines:
+            kept.append(
+                "\n".join(
+                    re.sub(r"^(Maintainer: ).*?<?[^\s<@]*@([^>\s]+)>?.*$", r"\1maintainer@\2", line) for line in lines
+                )
+            )
+    return "\n\n".join(kept) + "\n"
+
+
+def _stanzas(text):
+    for stanza in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and not line.startswith(" "))
+        if fields:
+            yield fields
+
+
+def origin(maker):
+    """Tell from a package's maintainer or vendor who made it."""
+    text = maker.lower()
+    if "nvidia.com" in text or text.strip() in ("nvidia", "nvidia corporation"):
+        return "nvidia"
+    if "rpm fusion" in text or "rpmfusion" in text:
+        return "rpmfusion"
+    if re.search(r"negativo17|elrepo|system76|pop!_os|launchpad", text):
+        return "other"
+    return "distribution"
+
+
+_FORMAT = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{VENDOR} %{PACKAGER}\\n"
+
+
+def _rpm(host, also):
+    answer = host.run("rpm", ["rpm", "-qa", "--qf", _FORMAT], 20)
+    problems = [] if answer["rc"] == 0 else ["rpm -qa: " + (answer.get("why") or answer["err"].strip() or "failed")]
+    native, found = host.observe("machine-rpm", lambda: os.uname()[4]), {}
+    for line in answer["out"].splitlines():
+        pieces = line.split("\t")
+        if len(pieces) != 4 or not (RELEVANT.match(pieces[0]) or pieces[0] in also):
+            continue
+        name, version, arch, maker = pieces
+        key = name if arch in ("noarch", native) else name + ":" + arch
+        version = version[2:] if version.startswith("0:") else version
+        found.setdefault(key, []).append(
+            {"version": version, "state": "installed", "origin": origin(maker.replace("(none)", ""))}
+        )
+    installed = {}
+    for key, several in found.items():
+        for one in several:  # kernels are there more than once
+            installed[key if len(several) == 1 else "{}-{}".format(key, one["version"])] = one
+    return {"manager": "dnf", "installed": installed, "held": _versionlocks(host), "problems": problems}
+
+
+def _versionlocks(host):
+    """Return the names that dnf's versionlock plugin holds: one list of name-epoch:version-release for dnf 4, TOML for dnf 5."""
+    held = []
+    for path in ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list"):
+        text = host.read(path, "packages.held") or ""
+        lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "!"))]
+        held += [re.sub(r"^(.+?)-(?:\d+:)?[^-]+-[^-]+$", r"\1", line) for line in lines]
+    held += re.findall(
+        r'^name\s*=\s*"([^"]+)"', host.read("/etc/dnf/versionlock.toml", "packages.held") or "", re.MULTILINE
+    )
+    return sorted(set(held))
+
+
+_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/lib/rpm/.rpm.lock")
+_PID_FILES = ("/run/dnf.pid", "/var/run/dnf.pid", "/var/run/yum.pid")
+
+
+def lock(host):
+    """Return who works on packages now: {"file", "pid", "command"}, None when nobody does."""
+    return host.observe("package_lock", _lock_holder)
+
+
+def _lock_holder():
+    held = {}
+    try:
+        with open("/proc/locks") as handle:
+            for line in handle:
+                pieces = line.split()
+                if len(pieces) >= 6 and "->" not in pieces:
+                    held[pieces[5]] = int(pieces[4])
+    except (OSError, ValueError):
+        pass
+    for path in _LOCKS:
+        try:
+            there = os.stat(path)
+        except OSError:
+            continue
+        key = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
+        if key in held:
+            return {"file": path, "pid": held[key], "command": _command(held[key])}
+    for path in _PID_FILES:
+        try:
+            with open(path) as handle:
+                pid = int(handle.read())
+        except (OSError, ValueError):
+            continue
+        if os.path.exists(f"/proc/{pid}"):
+            return {"file": path, "pid": pid, "command": _command(pid)}
+    return None
+
+
+def _command(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as handle:
+            return handle.read().strip()
+    except OSError:
+        return None
+
+
+def automatic_upgrades(host):
+    """Return whether the host upgrades itself, and whether NVIDIA packages are left out of it."""
+    text = ""
+    for name in host.names("/etc/apt/apt.conf.d"):
+        text += host.read("/etc/apt/apt.conf.d/" + name, "packages.automatic_upgrades", keep=_upgrade_lines) or ""
+    periodic = re.search(r'APT::Periodic::Unattended-Upgrade\s+"([^"]*)"', text)
+    timers = host.names("/etc/systemd/system/timers.target.wants", "dnf*-automatic*.timer")
+    unattended = bool(periodic and periodic.group(1) not in ("", "0")) and host.exists("/usr/bin/unattended-upgrade")
+    return {
+        "enabled": unattended or bool(timers),
+        "excludes_nvidia": bool(re.search(r'^\s*"[^"]*nvidia[^"]*"\s*;', text, re.MULTILINE)),
+    }
+
+
+def _upgrade_lines(text):
+    return "".join(
+        line for line in text.splitlines(True) if re.search(r"nvidia|APT::Periodic::Unattended-Upgrade", line)
+    )

@@ -1,0 +1,42 @@
+"""The services that belong to a GPU stack, as systemd sees them."""
+
+import re
+
+_UNITS = (
+    ("fabricmanager", "nvidia-fabricmanager.service"),
+    ("persistenced", "nvidia-persistenced.service"),
+    ("imex", "nvidia-imex.service"),
+    ("gridd", "nvidia-gridd.service"),
+    ("dcgm", "nvidia-dcgm.service"),
+    ("cdi_refresh", "nvidia-cdi-refresh.path"),
+    ("display_manager", "display-manager.service"),
+)
+_FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+
+
+def collect(host):
+    """Return for each unit that exists whether it is enabled and active; systemd is asked once, and only when it runs."""
+    there = [(key, unit) for key, unit in _UNITS if any(host.exists(folder + "/" + unit) for folder in _FOLDERS)]
+    if not there:
+        return {}
+    states = {}
+    if host.exists("/run/systemd/system"):
+        argv = ["systemctl", "show", "--property=Id,Names,ActiveState,UnitFileState,LoadState"] + [
+            unit for _key, unit in there
+        ]
+        answer = host.run("services", argv, 8)
+        if answer["rc"] == 0:
+            for block in answer["out"].split("\n\n"):
+                fields = dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE))
+                for name in fields.get("Names", "").split():
+                    states[name] = fields
+        else:
+            host.note("services", "systemctl: {}".format(answer.get("why") or answer["err"].strip()))
+    return {
+        key: {
+            "unit": unit,
+            "active": states[unit].get("ActiveState") if unit in states else None,
+            "enabled": states[unit].get("UnitFileState") or None if unit in states else None,
+        }
+        for key, unit in there
+    }

@@ -1,0 +1,91 @@
+"""Package sources that the host is configured with; no credential ever leaves here."""
+
+import re
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+_NVIDIA = re.compile(r"nvidia|/cuda[-/]|libnvidia-container", re.IGNORECASE)
+_ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$")
+
+
+def collect(host):
+    """Return every enabled source as {"file", "uri", "suites", "components", "signed_by", "nvidia"}."""
+    found = []
+    parts = host.names("/etc/apt/sources.list.d", "*.list") + host.names("/etc/apt/sources.list.d", "*.sources")
+    for path in ["/etc/apt/sources.list"] + ["/etc/apt/sources.list.d/" + name for name in sorted(parts)]:
+        if path.endswith(".list"):
+            found += _list_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
+        elif path.endswith(".sources"):
+            found += _deb822_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
+    for name in host.names("/etc/yum.repos.d", "*.repo"):
+        path = "/etc/yum.repos.d/" + name
+        found += _repo_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
+    return found
+
+
+def without_secrets(text):
+    """Drop comments, passwords and user names from a sources file."""
+    kept = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("#") or re.match(r"\s*(username|password|proxy_password|sslclientkey)\s*=", line):
+            continue
+        kept.append(_CREDENTIALS.sub("", line))
+    return "\n".join(kept) + "\n"
+
+
+def _source(path, uri, suites, components, signed_by):
+    nvidia = bool(_NVIDIA.search(uri))
+    return {
+        "file": path,
+        "uri": uri,
+        "suites": suites,
+        "components": components,
+        "signed_by": signed_by,
+        "nvidia": nvidia,
+    }
+
+
+def _list_file(path, text):
+    found = []
+    for line in text.splitlines():
+        match = _ONE_LINE.match(line.strip())
+        if match and match.group(1) == "deb":
+            signed = re.search(r"signed-by=(\S+)", match.group(2) or "", re.IGNORECASE)
+            components = match.group(5).split("#")[0].split()
+            found.append(
+                _source(path, match.group(3), [match.group(4)], components, signed.group(1) if signed else None)
+            )
+    return found
+
+
+def _deb822_file(path, text):
+    found = []
+    for stanza in re.split(r"\n\s*\n", text):
+        fields, last = {}, None
+        for line in stanza.splitlines():
+            match = re.match(r"^([A-Za-z-]+):\s*(.*)$", line)
+            if match:
+                last = match.group(1).lower()
+                fields[last] = match.group(2).strip()
+            elif last and line.startswith((" ", "\t")):
+                fields[last] += " " + line.strip()
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false"):
+            continue
+        signed = fields.get("signed-by")
+        signed = "(embedded key)" if signed and "BEGIN PGP" in signed else signed
+        for uri in fields.get("uris", "").split():
+            found.append(
+                _source(path, uri, fields.get("suites", "").split(), fields.get("components", "").split(), signed)
+            )
+    return found
+
+
+def _repo_file(path, text):
+    found = []
+    for match in re.finditer(r"^\[([^\]]+)\]\s*\n((?:(?!\[).*\n?)*)", text, re.MULTILINE):
+        fields = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", match.group(2), re.MULTILINE))
+        if fields.get("enabled", "1") == "0":
+            continue
+        uri = fields.get("baseurl") or fields.get("metalink") or fields.get("mirrorlist") or ""
+        signed = fields.get("gpgkey") if fields.get("gpgcheck", "1") != "0" else None
+        found.append(_source(path, uri.split()[0] if uri else "", [match.group(1)], [], signed))
+    return found

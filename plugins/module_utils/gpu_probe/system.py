@@ -1,0 +1,181 @@
+"""The operating system, its boot, its disks and its Python interpreters."""
+
+import json
+import os
+import platform
+import re
+import sys
+
+from . import commands
+
+_FAMILIES = (
+    ("debian", ("debian", "ubuntu")),
+    ("redhat", ("rhel", "fedora", "centos", "rocky", "almalinux", "amzn", "ol", "azurelinux")),
+    ("suse", ("sles", "suse", "opensuse")),
+)
+
+
+def os_release(host):
+    """Return what /etc/os-release says, with the package family."""
+    text = host.read("/etc/os-release") or host.read("/usr/lib/os-release") or ""
+    fields = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?\s*$', text, re.MULTILINE))
+    name = fields.get("ID", "unknown")
+    like = fields.get("ID_LIKE", "").split()
+    family = "unknown"
+    for candidate, members in _FAMILIES:
+        if any(word.startswith(members) if candidate == "suse" else word in members for word in [name, *like]):
+            family = candidate
+            break
+    return {
+        "id": name,
+        "version_id": fields.get("VERSION_ID", ""),
+        "like": like,
+        "codename": fields.get("VERSION_CODENAME") or None,
+        "name": fields.get("PRETTY_NAME") or name,
+        "family": family,
+        "glibc": host.observe("glibc", _glibc),
+    }
+
+
+def _glibc():
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def machine(host):
+    """Return the processor architecture as `uname -m` names it."""
+    return host.observe("machine", platform.machine) or "unknown"
+
+
+def boot(host):
+    """Return what tells one boot from the next."""
+    uptime = host.observe("boot_time", lambda: _boot_time(host))
+    return {"id": host.value("/proc/sys/kernel/random/boot_id"), "time": uptime}
+
+
+def _boot_time(host):
+    match = re.search(r"^btime (\d+)", host.read("/proc/stat", keep=_btime_line) or "", re.MULTILINE)
+    return int(match.group(1)) if match else None
+
+
+def _btime_line(text):
+    return "".join(line for line in text.splitlines(True) if line.startswith("btime "))
+
+
+def disks(host):
+    """Return size and free bytes for ordinary users' and root's installs, per place that an install writes to."""
+    answer = host.observe("disks", _disks) or {}
+    return {place: answer[place] for place in _PLACES if place in answer}
+
+
+_PLACES = ("/", "/boot", "/usr", "/var", "/opt", "/tmp")
+
+
+def _disks():
+    places, devices = {}, {}
+    for path in _PLACES:
+        try:
+            space, device = os.statvfs(path), os.stat(path).st_dev
+        except OSError:
+            continue
+        places[path] = {
+            "total": space.f_blocks * space.f_frsize,
+            "free": space.f_bavail * space.f_frsize,
+            "writable": not space.f_flag & os.ST_RDONLY,
+            "same_as": devices.get(device),
+        }
+        devices.setdefault(device, path)
+    return places
+
+
+_FRAMEWORKS = re.compile(
+    r"^(torch|tensorflow|jax|jaxlib|cupy(?:_cuda\d+x)?|cuda_toolkit|nvidia_(?:cudnn|nccl)_cu\d+|"
+    r"nvidia_cuda_(?:runtime|nvrtc)(?:_cu\d+)?)-([^-]+)\.dist-info$"
+)
+_FRAMEWORK_FILES = tuple(
+    name + ".dist-info" for name in ("torch-*", "tensorflow-*", "jax*", "cupy*", "nvidia_*", "cuda_toolkit-*")
+)
+
+
+def pythons(host, named=()):
+    """Return the interpreters in the usual places, and those named, with the GPU frameworks that each has."""
+    found = {}
+    for folder in ("/usr/bin", "/usr/local/bin", "/opt/gpusetup/bin"):
+        for name in host.names(folder, "python3*"):
+            if not re.match(r"^python3(\.\d+)?$", name):
+                continue
+            path = folder + "/" + name
+            version = _python_version(host, path)
+            if version:
+                found.setdefault((folder, version), path)
+    for path in named:
+        version = _python_version(host, path) if path not in found.values() and host.exists(path) else None
+        if version:
+            found[os.path.dirname(path), version] = path
+    told = [_python(host, folder, version, path) for (folder, version), path in sorted(found.items())]
+    for python in told:
+        if python["path"] in named:
+            python["packages"].update(_own_answer(host, python["path"]))
+    return told
+
+
+_LIST = "import importlib.metadata as m, json; print(json.dumps([[d.metadata['Name'] or '', d.version] for d in m.distributions()]))"
+
+
+def _own_answer(host, path):
+    """Return the frameworks that an interpreter itself finds: by .pth files and inherited folders too. Only for named ones."""
+    answer = host.observe("python-packages:" + path, lambda: _frameworks(commands.run([path, "-c", _LIST], 20)))
+    return answer or {}
+
+
+def _frameworks(told):
+    try:
+        listed = json.loads(told["out"]) if told["rc"] == 0 else []
+    except ValueError:
+        return {}
+    found = {}
+    for name, version in reversed(listed):
+        if _FRAMEWORKS.match("{}-{}.dist-info".format(re.sub(r"[-_.]+", "_", name).lower(), version)):
+            found[re.sub(r"[-_.]+", "-", name).lower()] = version
+    return found
+
+
+def _python_version(host, path):
+    """python3.11 -> 3.11, through links; only a nameless interpreter is started."""
+    for _hop in range(5):
+        match = re.search(r"python(3\.\d+)$", path)
+        if match:
+            return match.group(1)
+        target = host.link(path)
+        if not target:
+            break
+        path = target if target.startswith("/") else path.rsplit("/", 1)[0] + "/" + target
+    answer = host.run("python-version:" + path, [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], 5)
+    return answer["out"].strip() if answer["rc"] == 0 else None
+
+
+def _python(host, folder, version, path):
+    prefix = folder[: -len("/bin")]
+    packages = {}
+    libraries = [prefix + "/lib/python" + version + "/site-packages"]
+    if prefix == "/usr":
+        libraries += ["/usr/lib/python3/dist-packages", "/usr/local/lib/python" + version + "/dist-packages"]
+    for library in libraries:
+        for pattern in _FRAMEWORK_FILES:
+            for name in host.names(library, pattern):
+                match = _FRAMEWORKS.match(name)
+                if match:
+                    packages.setdefault(match.group(1).replace("_", "-"), match.group(2))
+    return {
+        "path": path,
+        "version": version,
+        "ensurepip": host.exists(prefix + "/lib/python" + version + "/ensurepip"),
+        "packages": packages,
+    }
+
+
+def running_interpreter(host):
+    """Return the interpreter that runs this probe (the one Ansible found)."""
+    return host.observe("interpreter", lambda: {"path": sys.executable, "version": platform.python_version()})

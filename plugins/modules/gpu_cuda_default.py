@@ -1,0 +1,124 @@
+#!/usr/bin/python
+"""Ansible module: which CUDA is the default."""
+
+DOCUMENTATION = r"""
+module: gpu_cuda_default
+short_description: Make one of several CUDA toolkits the default
+description:
+  - C(/usr/local/cuda), C(PATH) for login shells and the dynamic linker's path name the default toolkit. Where NVIDIA's packages
+    manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  roots:
+    description: C(version) and C(path) of every toolkit.
+    type: list
+    elements: dict
+  default:
+    description: Version among O(roots); empty takes the default away.
+    type: str
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: CUDA 12.8 is the default, 12.4 stays beside it
+  gpusetup.stack.gpu_cuda_default:
+    roots:
+      - {version: "12.4", path: /usr/local/cuda-12.4}
+      - {version: "12.8", path: /usr/local/cuda-12.8}
+    default: "12.8"
+"""
+
+RETURN = r"""
+path:
+  description: The default toolkit's folder.
+  returned: always
+  type: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+LINK = "/usr/local/cuda"
+PROFILE = "/etc/profile.d/gpusetup-cuda.sh"
+LINKER = "/etc/ld.so.conf.d/gpusetup-cuda.conf"
+_SHELL = """# Written by gpusetup: CUDA {version} for login shells.
+case ":$PATH:" in
+  *:/usr/local/cuda/bin:*) ;;
+  *) export PATH="/usr/local/cuda/bin:$PATH" ;;
+esac
+"""
+
+
+def chosen(roots, default, check):
+    """Return the default toolkit, None without one."""
+    if not default:
+        return None
+    root = next((item for item in roots if item["version"] == default), None)
+    if root is None:
+        known = ", ".join(item["version"] for item in roots)
+        raise HostFailure(
+            "GS-489", "CUDA {} cannot be the default: it is not among {}".format(default, known or "no toolkits")
+        )
+    if not os.path.isdir(root["path"]) and not check:
+        raise HostFailure(
+            "GS-489", "CUDA {} is not at {}".format(default, root["path"]), hint="is its package in gpu_cuda_packages?"
+        )
+    return root
+
+
+def set_link(ledger, root, env):
+    """Let /usr/local/cuda name the default toolkit; return whether that changed something."""
+    managed = os.path.islink(LINK) and os.readlink(LINK).startswith("/etc/alternatives/")
+    if not managed:
+        return ledger.link(LINK, root["path"] if root else None)
+    if root is None or os.path.realpath(LINK) == os.path.realpath(root["path"]):
+        return False
+    if not ledger.check:
+        code, _out, error = process.output(
+            ["update-alternatives", "--set", os.path.basename(os.readlink(LINK)), root["path"]], env
+        )
+        if code:
+            raise HostFailure("GS-489", f"the alternative for {LINK} could not be set", root["path"], error.strip())
+    return True
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            roots={
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {"version": {"type": "str", "required": True}, "path": {"type": "path", "required": True}},
+            },
+            default={"type": "str", "default": ""},
+        ),
+        supports_check_mode=True,
+    )
+    ledger, env = Ledger(module.params["host"]["state_dir"], module.check_mode), process.environment()
+    try:
+        root = chosen(module.params["roots"], module.params["default"], module.check_mode)
+        changed = set_link(ledger, root, env)
+        libraries = None
+        if root:
+            changed = ledger.write(PROFILE, _SHELL.format(version=root["version"])) or changed
+            libraries = ledger.write(LINKER, f"# Written by gpusetup.\n{LINK}/lib64\n")
+        else:
+            changed = ledger.restore(PROFILE) or changed
+            libraries = ledger.restore(LINKER)
+        if (libraries or changed) and not module.check_mode:
+            process.output(["ldconfig"], env)
+    except failure.HostFailure as stop:
+        failure.end(module, stop)
+    module.exit_json(changed=bool(changed or libraries), path=root["path"] if root else "", diff=ledger.diffs)
+
+
+if __name__ == "__main__":
+    main()

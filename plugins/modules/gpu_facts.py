@@ -1,0 +1,105 @@
+#!/usr/bin/python
+"""Ansible module: tell what a host is, as far as a GPU stack cares. One round trip, nothing is changed."""
+
+DOCUMENTATION = r"""
+module: gpu_facts
+short_description: Tell what a host is, as far as an NVIDIA GPU stack cares
+description:
+  - Reads GPUs on PCI (no driver needed), NVSwitch, operating system, kernels, Secure Boot, nouveau, drivers of every origin,
+    CUDA, cuDNN, NCCL, containers, packages, candidates in the configured repositories, disks, Python and virtualisation.
+  - Changes nothing; runs in check mode as always. Each external command has a deadline, so a broken driver cannot hang it.
+  - What could not be read is listed with the reason in C(unreadable).
+options:
+  simulated_root:
+    description:
+      - A folder on the host that holds a captured machine. PCI devices, virtualisation, firmware and the kernel to build for
+        are taken from it, everything else from the host itself; the answer then says C(simulated=true).
+    type: path
+  candidates:
+    description: Also ask the package manager's local indexes for the packages that it could install.
+    type: bool
+    default: true
+  record:
+    description: Also return a redacted capture of the host (see C(capture)).
+    type: bool
+    default: false
+  symptoms:
+    description:
+      - Also return what C(gpusetup doctor) asks beside the facts (the kernel's messages, logs of module builds, device files,
+        the loader's choices, Python environments, the environment's GPU part), without passwords, tokens and keys.
+    type: bool
+    default: false
+  pythons:
+    description: Interpreters outside the usual places to look at too.
+    type: list
+    elements: path
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Look at the host
+  gpusetup.stack.gpu_facts:
+  register: __gpu_facts
+"""
+
+RETURN = r"""
+facts:
+  description: The host's facts, as in the document gpusetup/facts/1 under C(hosts.NAME).
+  returned: always
+  type: dict
+capture:
+  description: Files, links and observations of a redacted miniature root; bytes are base64.
+  returned: when record is true
+  type: dict
+symptoms:
+  description: What a diagnosis asks of the host beside its facts.
+  returned: when symptoms is true
+  type: dict
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils import gpu_probe
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import capture as gpu_capture
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import symptoms as gpu_symptoms
+
+
+def look(simulated_root, candidates, record, pythons, symptoms):
+    """Return (facts, capture or None, symptoms or None) of this host, or of one whose devices come from a capture."""
+    host = gpu_probe.Recorder() if record else gpu_probe.LiveHost()
+    simulated = gpu_probe.FolderHost(simulated_root) if simulated_root else None
+    facts = gpu_probe.collect(host, simulated, candidates, pythons)
+    seen = gpu_symptoms.collect(host, facts, gpu_symptoms.surroundings(host)) if symptoms else None
+    return facts, gpu_capture.pack(host) if record else None, seen
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec={
+            "simulated_root": {"type": "path"},
+            "candidates": {"type": "bool", "default": True},
+            "record": {"type": "bool", "default": False},
+            "symptoms": {"type": "bool", "default": False},
+            "pythons": {"type": "list", "elements": "path", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    simulated_root = module.params["simulated_root"] or None
+    if simulated_root and not os.path.isdir(os.path.join(simulated_root, "sys")):
+        module.fail_json(msg=f"simulated_root {simulated_root} holds no captured machine (it has no folder sys)")
+    if simulated_root and module.params["record"]:
+        module.fail_json(msg="a simulated host cannot be captured: its devices are a capture already")
+    given = {name: module.params[name] for name in ("candidates", "record", "pythons", "symptoms")}
+    facts, capture, symptoms = look(simulated_root, **given)
+    result = {"changed": False, "facts": facts}
+    if capture is not None:
+        result["capture"] = capture
+    if symptoms is not None:
+        result["symptoms"] = symptoms
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+#!/usr/bin/python
+"""Ansible module: the nvidia module of the running kernel."""
+
+DOCUMENTATION = r"""
+module: gpu_kernel_module
+short_description: Configure the nvidia module and load it, or replace the loaded one, when nothing uses it
+description:
+  - Writes module options and the list of modules to load at boot.
+  - Loads the module, or unloads an older one and loads the new, only when no process and no display uses the GPU; services of
+    the driver itself are stopped and started again. Otherwise it tells why a reboot is needed. It never kills a process.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  options:
+    description: Module options.
+    type: dict
+  load:
+    description: Modules to load at boot.
+    type: list
+    elements: str
+  version:
+    description: NVIDIA's version that must run; empty configures only.
+    type: str
+  flavour:
+    description: Flavour that must run.
+    type: str
+  kernels:
+    description: Kernels that the driver was installed for.
+    type: list
+    elements: str
+  reload:
+    description: Load or replace the module now, when nothing uses it.
+    type: bool
+    default: true
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Load the driver
+  gpusetup.stack.gpu_kernel_module:
+    version: 580.95.05
+    flavour: open
+  register: loaded
+"""
+
+RETURN = r"""
+reboot_reasons:
+  description: Why the host must be rebooted before the wanted driver runs; empty when it runs.
+  returned: always
+  type: list
+  elements: str
+obstacle:
+  description: Why the module could not be loaded or replaced without a reboot.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, kernel_module, params
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
+
+
+def configure(ledger, options, load):
+    """Write the configuration; return whether it changed."""
+    changed = False
+    for path, content in kernel_module.configuration(options, load).items():
+        wrote = ledger.write(path, content) if content else ledger.restore(path)
+        changed = wrote or changed
+    return changed
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            options={"type": "dict", "default": {}},
+            load={"type": "list", "elements": "str", "default": []},
+            version={"type": "str", "default": ""},
+            flavour={"type": "str", "default": ""},
+            kernels={"type": "list", "elements": "str", "default": []},
+            reload={"type": "bool", "default": True},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.plain(module)
+    ledger, machine = Ledger(request["state_dir"], module.check_mode), Machine(request["simulated_root"])
+    wish = (request["version"], request["flavour"], request["kernels"])
+    obstacle = ""
+    try:
+        changed = configure(ledger, request["options"], request["load"])
+        reasons = kernel_module.reboot_reasons(machine, *wish)
+        if reasons and request["reload"]:
+            loader = kernel_module.Loader(machine)
+            obstacle = loader.obstacle(request["version"], request["kernels"]) or ""
+            if not obstacle:
+                changed = True
+                if not module.check_mode:
+                    obstacle = loader.load() or ""
+                    reasons = kernel_module.reboot_reasons(Machine(request["simulated_root"]), *wish)
+    except failure.HostFailure as stop:
+        failure.end(module, stop)
+    module.exit_json(changed=changed, reboot_reasons=reasons, obstacle=obstacle, diff=ledger.diffs)
+
+
+if __name__ == "__main__":
+    main()

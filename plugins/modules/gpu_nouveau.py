@@ -1,0 +1,98 @@
+#!/usr/bin/python
+"""Ansible module: keep nouveau off the GPU."""
+
+DOCUMENTATION = r"""
+module: gpu_nouveau
+short_description: Keep nouveau off the GPU, in modprobe.d, on the kernel command line and in the initramfs that boots next
+description:
+  - Rebuilds the initramfs only of kernels whose image would still start nouveau, checks that C(/boot) has room first, and
+    reads the image afterwards as proof.
+  - Runs detached; repeat the call until C(finished) is true.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  state:
+    description: C(present) keeps nouveau away, C(absent) undoes it.
+    type: str
+    default: present
+    choices: [present, absent]
+  kernel_argument:
+    description: Also on the kernel command line.
+    type: bool
+    default: true
+  kernels:
+    description: Kernels whose initramfs counts; empty is the one that boots next.
+    type: list
+    elements: str
+  poll:
+    description: Longest wait of one call in seconds.
+    type: int
+    default: 10
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Keep nouveau off the GPU
+  gpusetup.stack.gpu_nouveau:
+  register: nouveau
+  until: nouveau.finished
+  retries: 100
+  delay: 0
+"""
+
+RETURN = r"""
+initramfs:
+  description: For each kernel the image, whether it was rebuilt, and whether it carries nouveau and a blacklist.
+  returned: when finished
+  type: list
+  elements: dict
+loaded:
+  description: Whether nouveau is loaded now.
+  returned: when finished
+  type: bool
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, nouveau, params
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            state={"type": "str", "default": "present", "choices": ["present", "absent"]},
+            kernel_argument={"type": "bool", "default": True},
+            kernels={"type": "list", "elements": "str", "default": []},
+            poll={"type": "int", "default": 10},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.plain(module)
+    wait = request.pop("poll")
+    job = jobs.Job(request["state_dir"], "nouveau", request)
+    seen = {}
+    if module.check_mode or not job.joinable():  # while it rebuilds the initramfs the files are right already
+        result = nouveau.Nouveau(request, check=True, seen=seen).run()
+        for text in result.pop("warnings"):
+            module.warn(text)
+        if module.check_mode or not result["changed"]:
+            module.exit_json(finished=True, progress={}, **result)
+
+    def work(running):
+        return nouveau.Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()
+
+    try:
+        status = job.start_or_join(work, wait)
+    except failure.HostFailure as stop:
+        failure.end(module, stop, finished=True, progress={})
+    progress = {key: status.get(key) for key in ("step", "message", "percent")}
+    if status["state"] == "failed":
+        failure.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
+    result = dict(status.get("result") or {"changed": False})
+    result.pop("warnings", None)
+    module.exit_json(finished=status["state"] == "done", progress=progress, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+#!/usr/bin/python
+"""Ansible module: one package transaction, detached, proven, held; or the host stays as it was."""
+
+DOCUMENTATION = r"""
+module: gpu_packages
+short_description: Bring a host to an exact set of packages in one transaction
+description:
+  - Waits for the package manager's lock and names who holds it, finishes an interrupted dpkg, refreshes the lists, refuses
+    transitional packages and removals that nobody allowed, installs, changes and removes in one transaction.
+  - Proves that the kernel module is there (the module file, not what DKMS says). A build that fails brings the packages back
+    to what they were and returns the compiler's first error.
+  - Runs detached. A cut connection does not stop it; the same call joins it. Repeat the call until C(finished) is true.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  manager:
+    description: The host's package manager.
+    type: str
+    required: true
+    choices: [apt, dnf]
+  packages:
+    description: Packages with exact versions, or version prefixes that end in C(*).
+    type: list
+    elements: dict
+  remove:
+    description: Patterns of packages that must not be installed; a wanted package is never matched.
+    type: list
+    elements: str
+  may_remove:
+    description: Patterns of packages that the transaction may take away as a consequence.
+    type: list
+    elements: str
+  hold:
+    description: Patterns of installed packages to hold afterwards, together with those asked for by name; empty holds nothing.
+    type: list
+    elements: str
+  free:
+    description: Names among the packages that are not held (compilers, headers, the distribution's Python).
+    type: list
+    elements: str
+  streams:
+    description: DNF module streams, C(module) and C(stream).
+    type: list
+    elements: dict
+  replace_runfile:
+    description: Let the uninstaller of a .run installation remove it before the transaction; that step has no way back.
+    type: bool
+    default: false
+  optional:
+    description: Leave out wanted packages that the repositories no longer offer (removal), instead of refusing.
+    type: bool
+    default: false
+  recommends:
+    description: Install recommended packages too.
+    type: bool
+    default: false
+  lock_timeout:
+    description: Seconds to wait for the package manager's lock.
+    type: int
+    default: 600
+  auto_upgrades_block:
+    description: Keep automatic upgrades away from the held packages.
+    type: bool
+    default: true
+  driver_packages:
+    description: Names among the packages that carry the driver; a transitional one of another branch is refused.
+    type: list
+    elements: str
+  driver_version:
+    description: NVIDIA's version that the module on disk must have; empty when no driver is wanted.
+    type: str
+  driver_module:
+    description: Flavour that the module on disk must have.
+    type: str
+    choices: ["", open, proprietary]
+  kernels:
+    description: Kernels for which the module must be there; empty is the one that boots next.
+    type: list
+    elements: str
+  fetched:
+    description: C(fetched) of a look just before. apt is given its package lists instead of fetching them, if the sources are the same.
+    type: str
+  poll:
+    description: Longest wait of one call in seconds.
+    type: int
+    default: 10
+attributes:
+  check_mode:
+    support: full
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Bring the host to the exact packages
+  gpusetup.stack.gpu_packages:
+    manager: apt
+    packages:
+      - {name: nvidia-driver, version: 535.309.01-1~deb12u1}
+    driver_version: 535.309.01
+    driver_packages: [nvidia-driver]
+    hold: ["*nvidia*", libcuda1]
+  register: done
+  until: done.finished
+  retries: 700
+  delay: 0
+"""
+
+RETURN = r"""
+finished:
+  description: Whether the transaction has ended; repeat the call while it is false.
+  returned: always
+  type: bool
+progress:
+  description: C(step), C(message), C(percent) of a running transaction.
+  returned: always
+  type: dict
+difference:
+  description: C(installed), C(removed), C(moved) packages, from the whole set before and after.
+  returned: when finished
+  type: dict
+packages:
+  description: The wanted packages in their installed versions.
+  returned: when finished
+  type: dict
+held:
+  description: Packages that gpusetup holds.
+  returned: when finished
+  type: list
+  elements: str
+build:
+  description: The compiler's first error and the end of the build log.
+  returned: when a kernel module build failed
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, transaction
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import packages as package_sets
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+
+def outlook(request):
+    """Return (changed, diff) of a transaction without running it."""
+    host = transaction.manager(dict(request, driver_version=""))
+    installed = host.installed()
+    wishes, removals = transaction.wanted(request, installed)
+    unmet = package_sets.unmet(wishes, installed)
+    before = [
+        "{} {}".format(package_sets.key(wish), package_sets.version_of(installed, package_sets.key(wish)) or "-")
+        for wish in unmet
+    ]
+    after = ["{} {}".format(package_sets.key(wish), wish["version"] or "(newest)") for wish in unmet]
+    before += [f"{name} {installed[name]}" for name in removals]
+    after += [f"{name} -" for name in removals]
+    released = (
+        sorted(set(Ledger(request["state_dir"]).state["holds"]) & set(host.held())) if not request["hold"] else []
+    )
+    diff = {
+        "before_header": "packages",
+        "after_header": "packages",
+        "before": "\n".join([*before, ""]),
+        "after": "\n".join([*after, ""]),
+    }
+    return bool(unmet or removals or released), diff
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            params.TRANSACTION, poll={"type": "int", "default": 10}, fetched={"type": "str", "default": ""}
+        ),
+        supports_check_mode=True,
+    )
+    request = params.plain(module)
+    wait, fetched = request.pop("poll"), request.pop("fetched")  # whoever looked anew still joins the job that runs
+    try:
+        package_sets.merge(request["packages"])
+        if module.check_mode:
+            changed, diff = outlook(request)
+            module.exit_json(changed=changed, finished=True, diff=diff, progress={})
+        job = jobs.Job(request["state_dir"], "packages", request)
+        status = job.start_or_join(lambda running: transaction.Transaction(running, request, fetched).run(), wait)
+    except failure.HostFailure as stop:
+        failure.end(module, stop, finished=True, progress={})
+    progress = {key: status.get(key) for key in ("step", "message", "percent")}
+    if status["state"] == "failed":
+        failure.end(module, status["failure"], finished=True, progress=progress, log=job.log_path, **status["result"])
+    result = status.get("result") or {"changed": False}
+    module.exit_json(finished=status["state"] == "done", progress=progress, log=job.log_path, **result)
+
+
+if __name__ == "__main__":
+    main()

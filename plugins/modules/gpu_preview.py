@@ -1,0 +1,138 @@
+#!/usr/bin/python
+"""Ansible module: look before touching."""
+
+DOCUMENTATION = r"""
+module: gpu_preview
+short_description: Simulate a package transaction against repositories that are not configured yet
+description:
+  - Fetches the metadata of the wanted repositories, with signature checking, into a throw-away folder; nothing of the host's own
+    package manager state is touched.
+  - Looks the exact candidates up, simulates the exact transaction, and checks what else would stop it (half installed
+    packages, locks, headers for the kernel that will run, space, transitional packages, conflicting sources, foreign holds).
+  - Never changes anything and never fails for something that is wrong with the host. It returns findings; O(refuse=true) turns
+    findings of level C(refuse) into a failure.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  refuse:
+    description: Fail when there is a finding of level C(refuse).
+    type: bool
+    default: false
+  packages:
+    description: Exact packages wanted, see the role variables.
+    type: list
+    elements: dict
+  sources:
+    description: Repositories wanted, see the role variables.
+    type: list
+    elements: dict
+  timeout:
+    description: Seconds that the repositories have to answer.
+    type: int
+    default: 300
+  space_mb:
+    description: Megabytes that must stay free, by path.
+    type: dict
+  python:
+    description: Interpreter that must be there.
+    type: str
+  candidates:
+    description: Patterns of names; answered in C(candidates) with every version that the wanted repositories offer.
+    type: list
+    elements: str
+  fetched:
+    description: C(fetched) of an earlier answer. Its package lists are taken over instead of fetched, if the repositories are the same.
+    type: str
+  keep:
+    description: Keep the package lists for what follows, another look or the transaction.
+    type: bool
+    default: false
+notes:
+  - The other options are those of M(gpu_packages) and M(gpu_repo_source).
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Look before touching
+  gpusetup.stack.gpu_preview:
+    manager: apt
+    packages:
+      - {name: nvidia-driver, version: "535.309.01-*"}
+    sources: "{{ gpu_repo_sources }}"
+  register: gpu_preview
+"""
+
+RETURN = r"""
+findings:
+  description: What was noticed, each with C(level) (refuse, warn, info), C(id), C(text), C(hint), C(reference).
+  returned: always
+  type: list
+  elements: dict
+refused:
+  description: Whether a finding forbids the transaction.
+  returned: always
+  type: bool
+transaction:
+  description: C(install), C(upgrade), C(downgrade), C(remove), C(download_bytes), C(disk_bytes); null when nothing is to do.
+  returned: always
+  type: dict
+candidates:
+  description: Versions offered for each wanted package, newest first, with their origin.
+  returned: always
+  type: dict
+fetched:
+  description: Folder with the package lists, which deletes itself after some minutes.
+  returned: with O(keep), when repositories were asked and nothing was refused
+  type: str
+resolved:
+  description: The exact version of each wanted package.
+  returned: when a transaction is needed
+  type: dict
+kernels:
+  description: For each kernel whether headers are there or arrive and whether a module is built.
+  returned: always
+  type: list
+  elements: dict
+space:
+  description: Per file system, bytes needed and free.
+  returned: when a transaction is needed
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, preview
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            params.TRANSACTION,
+            params.SOURCES,
+            refuse={"type": "bool", "default": False},
+            timeout={"type": "int", "default": 300},
+            space_mb={"type": "dict", "default": {}},
+            python={"type": "str", "default": ""},
+            candidates={"type": "list", "elements": "str", "default": []},
+            fetched={"type": "str", "default": ""},
+            keep={"type": "bool", "default": False},
+        ),
+        supports_check_mode=True,
+    )
+    answer = preview.Preview(params.plain(module)).run()
+    refused = [item for item in answer["findings"] if item["level"] == "refuse"]
+    if module.params["refuse"] and refused:
+        text = "; ".join(item["text"] for item in refused)
+        hints = "; ".join(sorted({item["hint"] for item in refused if item["hint"]}))
+        stop = failure.HostFailure(
+            refused[0]["reference"] or "GS-474", "refused before any change: " + text, hint=hints
+        )
+        answer.pop("candidates")
+        failure.end(module, stop, changed=False, **answer)
+    module.exit_json(changed=False, **answer)
+
+
+if __name__ == "__main__":
+    main()

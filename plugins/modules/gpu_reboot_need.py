@@ -1,0 +1,104 @@
+#!/usr/bin/python
+"""Ansible module: does this host need a reboot, and is now a good time?"""
+
+DOCUMENTATION = r"""
+module: gpu_reboot_need
+short_description: Tell from the host's state whether the wanted driver runs, or needs a reboot first
+description:
+  - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut off is not
+    forgotten. Processes on the GPU are named. Nothing is changed.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  version:
+    description: NVIDIA's version that must run; empty needs no reboot.
+    type: str
+  flavour:
+    description: Flavour that must run.
+    type: str
+  kernels:
+    description: Kernels that the driver was installed for.
+    type: list
+    elements: str
+  after_reboot:
+    description: The host has just rebooted for it; a driver that still does not run is a failure.
+    type: bool
+    default: false
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Is a reboot needed?
+  gpusetup.stack.gpu_reboot_need:
+    version: 580.95.05
+  register: need
+"""
+
+RETURN = r"""
+needed:
+  description: Whether a reboot is needed.
+  returned: always
+  type: bool
+reasons:
+  description: Why.
+  returned: always
+  type: list
+  elements: str
+console:
+  description: Whether somebody must be at the console when it boots (the enrolment of a key is to be confirmed there).
+  returned: always
+  type: bool
+processes:
+  description: Processes that use the GPU now, C(pid) and C(command).
+  returned: always
+  type: list
+  elements: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import kernel_module, params, signing
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure, end
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import sessions
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            version={"type": "str", "default": ""},
+            flavour={"type": "str", "default": ""},
+            kernels={"type": "list", "elements": "str", "default": []},
+            after_reboot={"type": "bool", "default": False},
+        ),
+        supports_check_mode=True,
+    )
+    after, kernels = module.params["after_reboot"], module.params["kernels"]
+    machine = Machine(module.params["host"]["simulated_root"])
+    reasons = kernel_module.reboot_reasons(machine, module.params["version"], module.params["flavour"], kernels)
+    if reasons and after and not module.check_mode:
+        end(
+            module,
+            HostFailure(
+                "GS-496",
+                "the host rebooted, and the driver still does not run",
+                machine.kernels()["running"],
+                "; ".join(reasons),
+                "`gpusetup doctor` names the cause: Secure Boot that rejects the module and a module for another kernel are usual",
+            ),
+        )
+    console = bool(reasons and signing.waiting(machine))
+    users = sessions.gpu_processes(machine.host) or []
+    module.exit_json(
+        changed=False,
+        needed=bool(reasons),
+        reasons=reasons,
+        console=console,
+        processes=users,
+        kernel=machine.kernels()["running"],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+#!/usr/bin/python
+"""Ansible module: a reboot for later, and what goes on after it."""
+
+DOCUMENTATION = r"""
+module: gpu_reboot_stage
+short_description: Schedule a reboot and a unit that goes on once after it
+description:
+  - Uses C(shutdown), so that people who are logged in are told and can cancel with C(shutdown -c).
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  when:
+    description: Time as C(shutdown) takes it.
+    type: str
+    default: "+1"
+  resume:
+    description: Program and arguments to run once after the boot.
+    type: list
+    elements: str
+  message:
+    description: What people who are logged in read.
+    type: str
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Reboot tonight, then go on
+  gpusetup.stack.gpu_reboot_stage:
+    when: "02:30"
+    resume: [/usr/bin/gpusetup, apply]
+"""
+
+RETURN = r"""
+when:
+  description: When the host reboots.
+  returned: always
+  type: str
+"""
+
+import os
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+UNIT = "/etc/systemd/system/gpusetup-resume.service"
+_TEXT = """# Written by gpusetup: goes on once after the reboot.
+[Unit]
+Description=gpusetup goes on after a reboot
+After=network-online.target multi-user.target
+Wants=network-online.target
+ConditionPathExists={mark}
+
+[Service]
+Type=oneshot
+ExecStartPre=/bin/rm -f {mark}
+ExecStart={command}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def quoted(word):
+    """Return a word as systemd reads it back."""
+    if re.search(r"[\x00-\x1f]", word):
+        raise HostFailure("GS-491", "the command after the reboot has control characters in it")
+    return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$"))
+
+
+def stage(ledger, resume, env):
+    """Write and enable the unit that goes on."""
+    mark = os.path.join(ledger.folder, "resume")
+    ledger.write(UNIT, _TEXT.format(mark=mark, command=" ".join(quoted(word) for word in resume)))
+    files.write_atomically(mark, "", 0o600)
+    for words in (["daemon-reload"], ["enable", os.path.basename(UNIT)]):
+        process.output(["systemctl", *words], env, 60)
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            when={"type": "str", "default": "+1"},
+            resume={"type": "list", "elements": "str", "default": []},
+            message={"type": "str", "default": "gpusetup: the new GPU driver needs a reboot"},
+        ),
+        supports_check_mode=True,
+    )
+    when, env = module.params["when"], process.environment()
+    ledger = Ledger(module.params["host"]["state_dir"], module.check_mode)
+    try:
+        if not re.match(r"^(?:\+\d{1,4}|\d{1,2}:\d{2})$", when):
+            raise HostFailure("GS-491", f"{when!r} is no time for a reboot", hint="give +MINUTES or HH:MM")
+        if not module.check_mode:
+            if module.params["resume"]:
+                stage(ledger, module.params["resume"], env)
+            code, _out, error = process.output(["shutdown", "-r", when, module.params["message"]], env, 30)
+            if code:
+                raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
+    except failure.HostFailure as stop:
+        failure.end(module, stop)
+    module.exit_json(changed=True, when=when)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+#!/usr/bin/python
+"""Ansible module: package repositories with proven keys."""
+
+DOCUMENTATION = r"""
+module: gpu_repo_source
+short_description: Have exactly these repositories, each with a key that was proven by its full fingerprint
+description:
+  - Writes deb822 sources with C(Signed-By) or C(.repo) files with C(gpgkey); every key is compared with its full fingerprint
+    first, and one wrong key means that nothing at all is written.
+  - Other entries for the same address can be switched off; M(gpu_state) brings them back on removal.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  sources:
+    description: The repositories, see the role variables.
+    type: list
+    elements: dict
+  enable:
+    description: Identifiers of dnf repositories that are configured but off.
+    type: list
+    elements: str
+  replace:
+    description: Address prefixes whose other entries are switched off.
+    type: list
+    elements: str
+  pins:
+    description: apt preferences.
+    type: list
+    elements: dict
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: NVIDIA's repository
+  gpusetup.stack.gpu_repo_source:
+    sources: "{{ gpu_repo_sources }}"
+"""
+
+RETURN = r"""
+written:
+  description: Files that were written or taken away.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import os
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import LiveHost
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import sources as probe_sources
+
+
+def definitions(request):
+    """Return {path: (content, mode)}: every source checked and every key proven before anything is written."""
+    layout, known, wanted = sources.Layout(), probe_sources.collect(LiveHost()), {}
+    for source in request["sources"]:
+        sources.check(source)
+        wanted.update(sources.render(source, sources.key_of(source, request["network"]), layout, known))
+    wanted.update(sources.preferences(request["pins"], layout))
+    return wanted
+
+
+def switched_off(request, wanted):
+    """Return {path: new content or None} of the host's own files that name a replaced address."""
+    layout, found = sources.Layout(), {}
+    places = [layout.apt_list]
+    for folder in (layout.apt_sources, layout.dnf_repos):
+        places += [os.path.join(folder, name) for name in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
+    for path in places:
+        text = files.read_text(path) if path.endswith((".list", ".sources", ".repo")) and path not in wanted else None
+        if text and request["replace"]:
+            kept = sources.without(path, text, request["replace"])
+            if kept != text:
+                found[path] = kept
+    return found
+
+
+def enabled(request):
+    """Return {path: new content} that switch configured dnf repositories on."""
+    folder, found = sources.Layout().dnf_repos, {}
+    missing = set(request["enable"])
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        text = files.read_text(os.path.join(folder, name)) or ""
+        for identity in request["enable"]:
+            block = re.search(rf"^\[{re.escape(identity)}\]\s*\n(?:(?!\[).*\n?)*", text, re.MULTILINE)
+            if block:
+                missing.discard(identity)
+                on = re.sub(r"^enabled\s*=.*$", "enabled=1", block.group(0), flags=re.MULTILINE)
+                if on != block.group(0):
+                    found[os.path.join(folder, name)] = text.replace(block.group(0), on)
+                    text = found[os.path.join(folder, name)]
+    if missing:
+        raise failure.HostFailure(
+            "GS-446",
+            "this host has no repository {}".format(", ".join(sorted(missing))),
+            hint="on RHEL register it first: subscription-manager register; subscription-manager repos --enable …",
+        )
+    return found
+
+
+def obsolete(ledger, wanted):
+    """Return our own source, key and preference files that nobody wants any more."""
+    layout = sources.Layout()
+    folders = (layout.apt_sources, layout.apt_keys, layout.dnf_repos, layout.dnf_keys)
+    mine = [
+        path
+        for path, entry in ledger.state["files"].items()
+        if entry.get("original") is None and entry.get("present", True)
+    ]
+    mine = [
+        path
+        for path in mine
+        if os.path.dirname(path) in folders or path == os.path.join(layout.apt_preferences, "gpusetup")
+    ]
+    return sorted(path for path in mine if path not in wanted)
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(argument_spec=params.spec(params.SOURCES), supports_check_mode=True)
+    request = params.plain(module)
+    ledger = Ledger(request["state_dir"], module.check_mode)
+    written = []
+    try:
+        wanted = definitions(request)
+        changes = dict(switched_off(request, wanted), **enabled(request))
+        for path in sorted(wanted):
+            content, mode = wanted[path]
+            if ledger.write(path, content, mode):
+                written.append(path)
+        for path, content in sorted(changes.items()):
+            if ledger.write(path, content) if content is not None else ledger.delete(path):
+                written.append(path)
+        for path in obsolete(ledger, wanted):
+            if ledger.restore(path):
+                written.append(path)
+    except failure.HostFailure as stop:
+        failure.end(module, stop)
+    module.exit_json(changed=bool(written), written=written, diff=ledger.diffs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+#!/usr/bin/python
+"""Ansible module: services of the stack."""
+
+DOCUMENTATION = r"""
+module: gpu_service
+short_description: Enable and start services, remembering what they were
+description:
+  - One call for several units. What they were before is recorded, so that removal brings it back. A unit that does not start is
+    a failure with the last lines of its journal.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  names:
+    description: Units.
+    type: list
+    elements: str
+    required: true
+  start:
+    description: Start them now; false enables them for the next boot (the driver is not loaded yet).
+    type: bool
+    default: true
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Keep the driver initialised
+  gpusetup.stack.gpu_service:
+    names: [nvidia-persistenced]
+"""
+
+RETURN = r"""
+units:
+  description: The units' state.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process, services
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            names={"type": "list", "elements": "str", "required": True},
+            start={"type": "bool", "default": True},
+        ),
+        supports_check_mode=True,
+    )
+    ledger, env = Ledger(module.params["host"]["state_dir"], module.check_mode), process.environment()
+    try:
+        changed = services.bring_up(ledger, module.params["names"], module.params["start"], env, module.check_mode)
+        ledger.save()
+        units = services.look([services.full_name(name) for name in module.params["names"]], env)
+    except failure.HostFailure as stop:
+        failure.end(module, stop)
+    module.exit_json(changed=changed, units=units)
+
+
+if __name__ == "__main__":
+    main()

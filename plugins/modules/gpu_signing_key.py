@@ -1,0 +1,86 @@
+#!/usr/bin/python
+"""Ansible module: the key that signs kernel modules under Secure Boot."""
+
+DOCUMENTATION = r"""
+module: gpu_signing_key
+short_description: Choose the key that signs modules built on this host, and ask the firmware to trust it
+description:
+  - C(configure) makes DKMS sign with a site's own key; without one, DKMS goes on with the key that it makes for itself.
+  - C(enroll) stages the enrolment of the key that DKMS signs with, when Secure Boot is on and the firmware does not know it.
+    Somebody at the console confirms it at the next boot by a one-time password, which is kept in a file for root alone, never
+    printed or logged. An enrolment that was not confirmed is gone after that boot; the next call stages it anew.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  mode:
+    description: What to do.
+    type: str
+    required: true
+    choices: [configure, enroll]
+  key:
+    description: Path of the site's private key on the host; empty is DKMS's own.
+    type: str
+  certificate:
+    description: Path of its certificate in DER form.
+    type: str
+  enroll:
+    description: The key will be enrolled; otherwise C(configure) refuses one that the firmware does not know.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Sign with the site's key
+  gpusetup.stack.gpu_signing_key:
+    mode: configure
+    key: /etc/pki/site/module.key
+    certificate: /etc/pki/site/module.der
+"""
+
+RETURN = r"""
+state:
+  description: Of an enrolment, C(needless), C(enrolled) or C(staged).
+  returned: when enrolling
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process, signing
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            mode={"type": "str", "required": True, "choices": ["configure", "enroll"]},
+            key={"type": "str", "default": "", "no_log": False},
+            certificate={"type": "str", "default": ""},
+            enroll={"type": "bool", "default": False},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.plain(module)
+    ledger = Ledger(request["state_dir"], module.check_mode)
+    try:
+        if request["mode"] == "configure":
+            wanted = signing.configuration(request["key"], request["certificate"]) if request["key"] else None
+            if wanted and not request["enroll"]:
+                signing.refuse_unknown(Machine(request["simulated_root"]), request["certificate"])
+            changed = ledger.write(signing.CONFIGURATION, wanted) if wanted else ledger.restore(signing.CONFIGURATION)
+            module.exit_json(changed=changed, diff=ledger.diffs)
+        enrolment = signing.Enrolment(Machine(request["simulated_root"]), process.environment(), module.check_mode)
+        changed, state = enrolment.stage()
+    except failure.HostFailure as stop:
+        failure.end(module, stop)
+    module.exit_json(changed=changed, state=state)
+
+
+if __name__ == "__main__":
+    main()

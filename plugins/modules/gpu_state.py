@@ -1,0 +1,156 @@
+#!/usr/bin/python
+"""Ansible module: the record of what gpusetup did to a host."""
+
+DOCUMENTATION = r"""
+module: gpu_state
+short_description: Open, record, revert and undo an apply
+description:
+  - Keeps C(state.json), the history and the originals of changed files below O(state_dir), written in one step each.
+  - C(begin) tells in one look whether the host is still exactly what the last finished apply left and was asked for the same;
+    a play can end there.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  mode:
+    description:
+      - C(begin) opens an apply, C(finish) records it, C(revert) brings back the files that a failed one changed,
+        C(verified) keeps what the verification found.
+      - C(verified) keeps what the verification of this apply found.
+      - C(history) tells the applies on record.
+      - C(removal) tells what removal has to do, C(stop) brings services back to what they were, C(clean) files, links and the
+        Python environment, and forgets the host.
+    type: str
+    required: true
+    choices: [begin, finish, verified, revert, history, removal, stop, clean]
+  wanted:
+    description: Everything that was asked for; its digest tells whether two applies want the same.
+    type: dict
+  verified:
+    description: What the verification found, for C(verified).
+    type: dict
+  lock:
+    description: The lock, recorded as it is.
+    type: dict
+  verified:
+    description: What the verification found, for C(verified).
+    type: dict
+  id:
+    description: Identifier of this apply.
+    type: str
+  keep:
+    description: How many applies the history keeps.
+    type: int
+    default: 10
+  python:
+    description: C(path), C(packages), C(adopted) of the Python environment, when there is one.
+    type: dict
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Is there anything to do?
+  gpusetup.stack.gpu_state:
+    mode: begin
+    manager: apt
+    wanted: "{{ __gpu_common_wanted }}"
+  register: begun
+"""
+
+RETURN = r"""
+converged:
+  description: The host is as wanted and nothing moved since.
+  returned: for begin
+  type: bool
+deviations:
+  description: What is no longer as the last apply left it.
+  returned: for begin
+  type: list
+  elements: dict
+gpu_result:
+  description: C(state) (done, unchanged, pending-reboot), C(packages), C(holds), C(files), C(reboot), C(history_id).
+  returned: for finish, and for begin of a converged host
+  type: dict
+history:
+  description: The applies on record, oldest first, each with C(id), C(finished), C(lock), C(packages), C(verified), C(simulated).
+  returned: for history
+  type: list
+  elements: dict
+current:
+  description: The apply that the host stands on; empty when there is none, or when one has not finished.
+  returned: for history
+  type: str
+known:
+  description: Whether there is a record of anything done here.
+  returned: for removal
+  type: bool
+remove:
+  description: Packages that gpusetup brought.
+  returned: for removal
+  type: list
+  elements: str
+left_over:
+  description: Differences to the package set before the first apply.
+  returned: for clean
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, lifecycle, params
+
+
+def act(state, mode):
+    """Return the result of one mode."""
+    if mode == "begin":
+        return state.begin()
+    if mode == "finish":
+        return dict(state.finish() if not state.check else {}, changed=False)
+    if mode == "verified":
+        state.verified()
+        return {"changed": False}
+    if mode == "revert":
+        restored = state.revert()
+        return {"changed": bool(restored), "restored": restored}
+    if mode == "history":
+        return dict(state.history(), changed=False)
+    if mode == "removal":  # a host without a record has nothing to undo
+        return dict(state.removal(), changed=False)
+    if mode == "stop":
+        stopped = state.stop_services()
+        return {"changed": bool(stopped), "stopped": stopped}
+    return state.clean()
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            mode={
+                "type": "str",
+                "required": True,
+                "choices": ["begin", "finish", "verified", "revert", "history", "removal", "stop", "clean"],
+            },
+            manager={"type": "str", "required": True, "choices": ["apt", "dnf"]},
+            wanted={"type": "dict", "default": {}},
+            lock={"type": "dict", "default": {}},
+            verified={"type": "dict", "default": {}},
+            id={"type": "str", "default": ""},
+            keep={"type": "int", "default": 10},
+            python={"type": "dict"},
+            remove={"type": "list", "elements": "str", "default": []},
+            driver_version={"type": "str", "default": ""},
+            driver_module={"type": "str", "default": ""},
+            kernels={"type": "list", "elements": "str", "default": []},
+        ),
+        supports_check_mode=True,
+    )
+    try:
+        state = lifecycle.Lifecycle(params.plain(module), module.check_mode)
+        result = act(state, module.params["mode"])
+    except failure.HostFailure as stop:
+        failure.end(module, stop)
+    module.exit_json(diff=state.ledger.diffs, **result)
+
+
+if __name__ == "__main__":
+    main()

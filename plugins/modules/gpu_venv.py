@@ -1,0 +1,132 @@
+#!/usr/bin/python
+"""Ansible module: the Python environment of the stack."""
+
+DOCUMENTATION = r"""
+module: gpu_venv
+short_description: Have a virtual environment with exactly these requirements, or adopt an interpreter that has them
+description:
+  - Each set of requirements gets a folder of its own, built beside the one in use; O(path) is a symbolic link that is switched
+    in one step once pip is done and the versions were compared. A failure leaves the old environment in use.
+  - Runs detached; repeat the call until C(finished) is true.
+options:
+  host:
+    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
+    type: dict
+  path:
+    description: The link that names the environment.
+    type: path
+    default: /opt/gpusetup
+  interpreter:
+    description: Python to make it from.
+    type: str
+    default: /usr/bin/python3
+  requirements:
+    description: Lines of a requirements file, index lines and hashes included.
+    type: list
+    elements: str
+  find_links:
+    description: Folder of wheels to use instead of any index.
+    type: str
+  adopt:
+    description: Existing interpreter to compare with the pins instead of making an environment.
+    type: str
+  poll:
+    description: Longest wait of one call in seconds.
+    type: int
+    default: 10
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: CuPy
+  gpusetup.stack.gpu_venv:
+    requirements: ["cupy-cuda12x==13.4.0"]
+  register: environment
+  until: environment.finished
+  retries: 700
+  delay: 0
+"""
+
+RETURN = r"""
+python:
+  description: C(path), C(packages) and C(adopted), for M(gpu_state).
+  returned: when finished
+  type: dict
+interpreter:
+  description: The Python to run programs with.
+  returned: when finished
+  type: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, process, venv
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+
+
+def adopt(module, request):
+    """Compare an existing interpreter with the pins."""
+    lacking = venv.compare(
+        request["adopt"], venv.pins(request["requirements"]), process.environment(request["network"])
+    )
+    if lacking:
+        raise HostFailure(
+            "GS-485",
+            "the Python that was to be adopted is not what was asked for",
+            request["adopt"],
+            "; ".join(lacking),
+            "name another interpreter, or leave gpu_python_adopt empty to get an own environment",
+        )
+    python = {"path": request["adopt"], "packages": venv.pins(request["requirements"]), "adopted": True}
+    module.exit_json(changed=False, finished=True, progress={}, python=python, interpreter=request["adopt"])
+
+
+def build(request, running):
+    """Make the environment; return the module's result."""
+    environment = venv.Environment(request, running.tell, running.log)
+    environment.make()
+    return dict(described(environment), changed=True)
+
+
+def described(environment):
+    """Return what the module answers about an environment."""
+    return {"python": environment.expected(), "interpreter": os.path.join(environment.path, "bin", "python")}
+
+
+def main():
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            path={"type": "path", "default": "/opt/gpusetup"},
+            interpreter={"type": "str", "default": "/usr/bin/python3"},
+            requirements={"type": "list", "elements": "str", "default": []},
+            find_links={"type": "str", "default": ""},
+            adopt={"type": "str", "default": ""},
+            poll={"type": "int", "default": 10},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.plain(module)
+    wait = request.pop("poll")
+    try:
+        if request["adopt"]:
+            adopt(module, request)
+        environment = venv.Environment(request)
+        job = jobs.Job(request["state_dir"], "python", request)
+        ready = environment.ready() and not job.joinable()
+        if ready or module.check_mode:
+            module.exit_json(changed=not ready, finished=True, progress={}, **described(environment))
+        status = job.start_or_join(lambda running: build(request, running), wait)
+    except failure.HostFailure as stop:
+        failure.end(module, stop, finished=True, progress={})
+    progress = {key: status.get(key) for key in ("step", "message", "percent")}
+    if status["state"] == "failed":
+        failure.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
+    module.exit_json(
+        finished=status["state"] == "done", progress=progress, **(status.get("result") or {"changed": False})
+    )
+
+
+if __name__ == "__main__":
+    main()

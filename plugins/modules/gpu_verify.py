@@ -1,0 +1,178 @@
+#!/usr/bin/python
+"""Ansible module: unpack the probe that came with the call, run it, return its document. Judges and changes nothing."""
+
+DOCUMENTATION = r"""
+module: gpu_verify
+short_description: Observe and measure a host's GPUs
+description:
+  - The action plugin of the same name sends the probe along and judges what comes back, so that one round trip is enough.
+  - Every program that the probe starts has a deadline, and so has the probe.
+options:
+  level:
+    description: How deep to look.
+    type: str
+    default: smoke
+    choices: [quick, smoke, full, stress]
+  python:
+    description: Absolute path of the interpreter that holds CuPy.
+    type: str
+    default: ""
+  cuda_home:
+    description: Folder of the CUDA toolkit.
+    type: str
+    default: ""
+  gpus:
+    description: Indexes of the GPUs to run on; empty means all.
+    type: list
+    elements: int
+    default: []
+  minutes:
+    description: How long the level C(stress) works.
+    type: float
+    default: 5
+  components:
+    description: Frameworks that are part of the stack.
+    type: list
+    elements: str
+    default: []
+  hosts:
+    description: This host's part in a measurement over several hosts.
+    type: dict
+    default: {}
+  token:
+    description: What hosts of such a measurement prove to each other.
+    type: str
+    default: ""
+  simulated_root:
+    description: A folder on the host that holds a captured machine; nothing is then run on a GPU.
+    type: str
+    default: ""
+  fail:
+    description: Whether a failed check fails the task (judged by the action plugin).
+    type: bool
+    default: true
+  bundle:
+    description: The probe's files, by name; filled in by the action plugin.
+    type: dict
+    default: {}
+author: The gpusetup authors
+"""
+
+EXAMPLES = r"""
+- name: Prove that the stack works
+  gpusetup.stack.gpu_verify:
+    level: smoke
+"""
+
+RETURN = r"""
+observations:
+  description: The probe's document, C(gpusetup/observations/1).
+  returned: always
+  type: dict
+results:
+  description: Verdicts, when the controller can judge.
+  returned: when gpusetup is importable in Ansible's Python
+  type: list
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from ansible.module_utils.basic import AnsibleModule
+
+DEADLINES = {"quick": 90, "smoke": 420, "full": 1500, "stress": 1500}
+SPEC = {
+    "level": {"type": "str", "default": "smoke", "choices": ["quick", "smoke", "full", "stress"]},
+    "python": {"type": "str", "default": ""},
+    "cuda_home": {"type": "str", "default": ""},
+    "gpus": {"type": "list", "elements": "int", "default": []},
+    "minutes": {"type": "float", "default": 5},
+    "components": {"type": "list", "elements": "str", "default": []},
+    "hosts": {"type": "dict", "default": {}},
+    "token": {"type": "str", "default": "", "no_log": True},
+    "simulated_root": {"type": "str", "default": ""},
+    "fail": {"type": "bool", "default": True},
+    "bundle": {"type": "dict", "default": {}},
+}
+
+
+def request(parameters):
+    """What the probe reads on standard input."""
+    asked = {"level": parameters["level"], "minutes": parameters["minutes"], "components": parameters["components"]}
+    for name in ("python", "cuda_home", "gpus", "simulated_root"):
+        if parameters[name]:
+            asked[name] = parameters[name]
+    if parameters["hosts"]:
+        asked["hosts"] = dict(parameters["hosts"], token=parameters["token"])
+    return asked
+
+
+def unpack(bundle, folder):
+    """Write the probe's files; only plain names."""
+    for name, text in bundle.items():
+        if os.path.basename(name) != name:
+            raise ValueError(f"no plain file name: {name!r}")
+        with open(os.path.join(folder, name), "wb") as target:
+            target.write(text.encode("utf-8"))
+
+
+def run(folder, asked, deadline):
+    """Run the probe; return (document, why there is none)."""
+    process = subprocess.Popen(
+        [sys.executable, os.path.join(folder, "observe.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    killed = []
+
+    def kill():
+        killed.append(True)
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+
+    timer = threading.Timer(deadline, kill)
+    timer.daemon = True
+    timer.start()
+    out, err = process.communicate(json.dumps(asked).encode("utf-8"))
+    timer.cancel()
+    if killed:
+        return None, "the probe was killed after %d s" % deadline
+    try:
+        return json.loads(out.decode("utf-8", "replace").strip().splitlines()[-1]), None
+    except (ValueError, IndexError):
+        return None, "the probe ended with {}: {}".format(process.returncode, err.decode("utf-8", "replace")[-800:])
+
+
+def main():
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    # The bundle need not come back.
+    shown = {name: value for name, value in module.params.items() if name not in ("bundle", "token")}
+    invocation = {"module_args": shown}
+    if module.params["simulated_root"] and not os.path.isdir(os.path.join(module.params["simulated_root"], "sys")):
+        module.fail_json(
+            msg="simulated_root {} holds no captured machine".format(module.params["simulated_root"]),
+            invocation=invocation,
+        )
+    try:
+        unpack(module.params["bundle"], module.tmpdir)
+    except (OSError, ValueError) as failure:
+        module.fail_json(msg=f"cannot unpack the probe: {failure}", invocation=invocation)
+    deadline = DEADLINES[module.params["level"]]
+    if module.params["level"] == "stress":
+        deadline += 60 * module.params["minutes"]
+    document, problem = run(module.tmpdir, request(module.params), deadline)
+    if problem:
+        module.fail_json(msg=problem, invocation=invocation)
+    module.exit_json(changed=False, observations=document, invocation=invocation)
+
+
+if __name__ == "__main__":
+    main()
