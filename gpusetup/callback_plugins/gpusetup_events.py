@@ -1,6 +1,6 @@
 """Ansible's events as JSON lines: an adapter over `gpusetup.drive.callback` (Ansible runs in our interpreter)."""
 
-from ansible.plugins.callback import CallbackBase  # type: ignore[import-untyped]
+from ansible.plugins.callback import CallbackBase
 
 from gpusetup.drive.callback import EventWriter
 

@@ -12,7 +12,7 @@ import re
 import time
 from typing import Any
 
-from ansible import constants, context  # type: ignore[import-untyped]
+from ansible import constants, context
 
 from gpusetup.drive.names import check_address, check_host_name
 
@@ -194,7 +194,7 @@ def _host_document(manager: Any, play: Any, host: Any) -> dict[str, Any]:
     problem = ""
     refused = check_host_name(host.name)
     if wanted:
-        from ansible.template import Templar  # type: ignore[import-untyped]
+        from ansible.template import Templar
 
         templar = Templar(loader=manager._loader, variables=variables)
         for name, value in wanted.items():
