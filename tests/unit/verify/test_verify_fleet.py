@@ -20,7 +20,9 @@ def session(tmp_path):
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.rundir import new_run
 
-    return Session(run=new_run(tmp_path), collections=tmp_path, reach=Reach(inventory="hosts.ini", forks=1), environment={})
+    return Session(
+        run=new_run(tmp_path), collections=tmp_path, reach=Reach(inventory="hosts.ini", forks=1), environment={}
+    )
 
 
 @pytest.fixture
