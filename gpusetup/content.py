@@ -7,13 +7,19 @@ a link below `.collections` gives it that layout.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
 
-__all__ = ["COLLECTION", "collections_path", "content_path"]
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["COLLECTION", "collections_path", "content_path", "host_code"]
 
 COLLECTION = "gpusetup.stack"
+_HOST_CODE = "gpusetup_host_code"
 _INSIDE = Path("ansible_collections", *COLLECTION.split("."))
 
 
@@ -45,6 +51,19 @@ def collections_path() -> Path:
         note=f"looked beside {package}",
         hint="install gpusetup again, or set GPUSETUP_CONTENT to a checkout",
     )
+
+
+def host_code(name: str) -> ModuleType | Any:
+    """Return a module that hosts run (`gpu_judge.versions`), loaded from the same file."""
+    import importlib
+
+    if _HOST_CODE not in sys.modules:
+        from types import ModuleType
+
+        package = ModuleType(_HOST_CODE)
+        package.__path__ = [str(content_path() / "plugins" / "module_utils")]
+        sys.modules[_HOST_CODE] = package
+    return importlib.import_module(f"{_HOST_CODE}.{name}")
 
 
 def _whole(folder: Path) -> bool:

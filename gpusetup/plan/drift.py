@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.lifecycle import Difference, Mend
-from gpusetup.plan.offers import upstream
+from gpusetup.plan.judge import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["applied_id", "differences", "file_differences", "version_of"]
+__all__ = ["applied_id", "differences", "file_differences"]
 
 _ENABLED = {"enabled", "enabled-runtime", "static", "alias", "generated", "indirect"}
 _NOUVEAU_FILE = "/etc/modprobe.d/gpusetup-nouveau.conf"
@@ -70,20 +70,12 @@ def _packages(facts: HostFacts, record: dict[str, Any]) -> Iterator[Difference]:
     brought = _part(record, "brought")
     closure = {name: brought[name] for name in record.get("holds") or () if name in brought}
     for name, version in sorted((closure | _part(record, "packages")).items()):
-        recorded = str(version).removeprefix("0:")  # how rpm says that there is no epoch
-        now = version_of(name, facts.packages.installed, recorded)
+        recorded = versions.bare(str(version))
+        now = versions.version_of(facts.packages.installed, name, recorded)
         if now != recorded:
             yield _difference(f"package-{name}", f"package {name}", recorded, now or "not installed", "apply")
     for problem in facts.packages.problems:
         yield _difference("packages", "the package database", "sound", problem, "apply")
-
-
-def version_of(name: str, installed: dict[str, str], wanted: str = "") -> str | None:
-    """Return the installed version; of several (rpm keeps kernels side by side) the wanted one, if it is there."""
-    several = [version for found, version in installed.items() if found == f"{name}-{version}"]
-    if name in installed or not several:
-        return installed.get(name)
-    return wanted if wanted in several else several[-1]
 
 
 def _holds(facts: HostFacts, record: dict[str, Any]) -> Iterator[Difference]:
@@ -141,7 +133,12 @@ def _fabric(facts: HostFacts, record: dict[str, Any]) -> Iterator[Difference]:
     version = _part(record, "expect").get("driver_version")
     known = _part(record, "packages")
     for name, installed in sorted(facts.packages.installed.items()):
-        if version and "fabricmanager" in name and name not in known and upstream(installed) not in {"", version}:
+        if (
+            version
+            and "fabricmanager" in name
+            and name not in known
+            and versions.upstream(installed) not in {"", version}
+        ):
             yield _difference(f"fabric-{name}", f"package {name}", f"{version}, as the driver", installed, "apply")
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpusetup.model.plan import Action, ActionKind, Package
-from gpusetup.plan.drift import file_differences, version_of
-from gpusetup.plan.offers import upstream
+from gpusetup.plan.drift import file_differences
+from gpusetup.plan.judge import versions
 from gpusetup.plan.preflight import key_unknown
 
 if TYPE_CHECKING:
@@ -41,18 +41,14 @@ class Wanted:
     """Libraries that neither packages nor wheels would bring."""
 
 
-def satisfied(package: Package, installed: dict[str, str]) -> bool:
-    """Tell whether a package is installed at the version that it must have."""
-    version = version_of(package.name, installed, package.version)
-    if version is None:
-        return False
-    bare = version.partition(":")[2] if ":" in version and ":" not in package.version else version
-    return not package.version or fnmatch.fnmatchcase(bare, package.version) or package.version == version
-
-
 def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:
     """Return what is not installed at its version."""
     return tuple(package for package in packages.wanted() if not satisfied(package, installed))
+
+
+def satisfied(package: Package, installed: dict[str, str]) -> bool:
+    """Tell whether a package is installed at the version that it must have."""
+    return versions.satisfied(installed, package.name, package.version)
 
 
 def removals(packages: PackageSet, installed: dict[str, str]) -> tuple[str, ...]:
@@ -160,7 +156,7 @@ def _kind(packages: Iterable[Package], installed: dict[str, str]) -> ActionKind:
         return "install"
     from gpusetup.versions import nv
 
-    old, new = upstream(installed[moved[0].name]), upstream(moved[0].version)
+    old, new = versions.upstream(installed[moved[0].name]), versions.upstream(moved[0].version)
     return "downgrade" if old and new and nv(new) < nv(old) else "upgrade"
 
 
@@ -177,8 +173,8 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     named = {package.name for package in (*packages.driver, *packages.fabric)}
     recorded = {name for name in (facts.state or {}).get("holds") or () if name in installed}
     wanted = {package.name for package in packages.wanted()}
-    obsolete = {name for name in recorded - wanted if not _matches(name, packages.hold)}
-    kernel = {name for name in installed if _is_kernel(name) and _matches(name, packages.hold)}
+    obsolete = {name for name in recorded - wanted if not versions.matches(name, packages.hold)}
+    kernel = {name for name in installed if _is_kernel(name) and versions.matches(name, packages.hold)}
     why = "an unattended upgrade must not move libraries under a loaded module"
     if (named | recorded) - obsolete - kernel - held:
         yield _action("hold", "driver", "the driver and everything that belongs to it", why)
@@ -186,10 +182,6 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
         yield _action("hold", "kernel", "the kernel and what brings the next one", "gpusetup_hold_kernel asks for it")
     if obsolete & held:
         yield _action("hold", "release", f"no longer {' '.join(sorted(obsolete & held))}", "nobody asks for it now")
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name.partition(":")[0], pattern) for pattern in patterns)
 
 
 def _is_kernel(name: str) -> bool:

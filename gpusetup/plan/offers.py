@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from gpusetup.model.plan import Package
+from gpusetup.plan.judge import versions
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import Candidate
 
-__all__ = ["Offer", "Offers", "from_candidates", "from_preview", "upstream"]
-
-_UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")
+__all__ = ["Offer", "Offers", "from_candidates", "from_preview"]
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -45,11 +43,11 @@ class Offers:
 
     def has(self, name: str, version: str = "") -> bool:
         """Tell whether a package is really offered, at this upstream version if one is given."""
-        return any(not version or upstream(offer.version) == version for offer in self._real(name))
+        return any(not version or versions.upstream(offer.version) == version for offer in self._real(name))
 
     def upstreams(self, name: str) -> list[str]:
         """The upstream versions of a package, newest first."""
-        return list(dict.fromkeys(filter(None, (upstream(offer.version) for offer in self._real(name)))))
+        return list(dict.fromkeys(filter(None, (versions.upstream(offer.version) for offer in self._real(name)))))
 
     def versions(self, name: str) -> list[str]:
         """The full versions of a package, newest first."""
@@ -58,7 +56,7 @@ class Offers:
     def exact(self, name: str, version: str) -> Package:
         """Return the package at this upstream version: the newest revision offered, else whatever revision comes."""
         for offer in self._real(name):
-            if upstream(offer.version) == version:
+            if versions.upstream(offer.version) == version:
                 return Package(name=name, version=offer.version)
         return Package(name=name, version=f"{version}-*")
 
@@ -76,12 +74,6 @@ class Offers:
 
     def _real(self, name: str) -> tuple[Offer, ...]:
         return tuple(offer for offer in self.packages.get(name, ()) if not offer.transitional)
-
-
-def upstream(version: str) -> str:
-    """Return NVIDIA's version in a package's: 535.309.01 of 535.309.01-0+deb12u1, 580.95.05 of 3:580.95.05-1.el9."""
-    match = _UPSTREAM.match(version)
-    return match.group(1) if match else ""
 
 
 def from_candidates(candidates: dict[str, Candidate] | None) -> Offers:
@@ -109,7 +101,7 @@ def from_preview(answer: dict[str, Any] | None) -> Offers:
     if not answer or not isinstance(answer.get("candidates"), dict):
         return Offers(None)
     packages = {}
-    for name, versions in answer["candidates"].items():
+    for name, offered in answer["candidates"].items():
         packages[str(name)] = tuple(
             Offer(
                 version=str(item["version"]),
@@ -117,7 +109,7 @@ def from_preview(answer: dict[str, Any] | None) -> Offers:
                 transitional=bool(item.get("transitional")),
                 source=str(item.get("source", "")),
             )
-            for item in versions
+            for item in offered
         )
     return Offers(packages)
 

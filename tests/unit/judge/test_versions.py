@@ -1,0 +1,67 @@
+"""Does an installed version fit a wanted one: apt's, rpm's and vendors' spellings, patterns, epochs."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
+from hypothesis import given
+from hypothesis import strategies as some
+
+VERSION = some.from_regex(r"([0-9]:)?[0-9]{1,3}(\.[0-9]{1,3}){0,2}(-[0-9]([a-z~+.][0-9]){0,2})?", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "fits"),
+    [
+        ("535.309.01-1~deb12u1", "535.309.01-1~deb12u1", True),
+        ("535.309.01-1~deb12u1", "535.309.01-*", True),
+        ("535.309.010-1", "535.309.01-*", False),
+        ("2.32.3-1+cuda13.4", "2.32.3-*+cuda13.4*", True),
+        ("2.32.3-1+cuda13.40", "2.32.3-*+cuda13.4", False),
+        ("2.32.3-1+cuda12.9", "2.32.3-*+cuda13.4*", False),
+        ("0:2.32.3-1+cuda13.4", "2.32.3-*+cuda13.4*", True),
+        ("3:580.95.05-1.el9", "580.95.05-1.el9", True),
+        ("3:580.95.05-1.el9", "580.95.05-*", True),
+        ("3:580.95.05-1.el9", "3:580.95.05-*", True),
+        ("2:580.95.05-1.el9", "3:580.95.05-*", False),
+        ("580.95.05-1.el9", "3:580.95.05-*", False),
+        ("0:13.0.0-1", "13.0.0-1", True),
+        ("13.0.0-1", "0:13.0.0-1", True),
+        ("1.2", "", True),
+        ("1.2", "1.3", False),
+        ("1.2", "1.2.*", False),
+    ],
+)
+def test_a_version_fits_or_not(version: str, wanted: str, fits: bool) -> None:
+    assert versions.fits(version, wanted) is fits
+
+
+@given(VERSION)
+def test_a_version_fits_itself_and_every_shortening_of_itself(version: str) -> None:
+    assert versions.fits(version, version)
+    plain = version.partition(":")[2] or version
+    for cut in range(len(plain) + 1):
+        assert versions.fits(version, plain[:cut] + "*")
+        assert versions.fits(version, plain[:cut] + "*" + plain[cut:])
+
+
+@given(VERSION, VERSION)
+def test_without_a_star_only_the_same_version_fits(version: str, wanted: str) -> None:
+    if versions.fits(version, wanted):
+        assert wanted.rpartition(":")[2] == version.rpartition(":")[2]
+
+
+def test_of_a_package_that_is_there_twice_the_wanted_version_is_told() -> None:
+    installed = {"kernel-devel-5.14.0-1.el9": "0:5.14.0-1.el9", "kernel-devel-5.14.0-2.el9": "0:5.14.0-2.el9", "a": "1"}
+    assert versions.version_of(installed, "kernel-devel", "5.14.0-1.el9") == "0:5.14.0-1.el9"
+    assert versions.version_of(installed, "kernel-devel", "5.14.0-9.el9") == "0:5.14.0-2.el9"
+    assert versions.version_of(installed, "kernel") is None
+    assert versions.satisfied(installed, "kernel-devel", "5.14.0-1.el9")
+    assert not versions.satisfied(installed, "kernel-devel", "5.14.0-9.el9")
+    assert versions.satisfied(installed, "a")
+    assert not versions.satisfied(installed, "b")
+
+
+def test_a_foreign_architecture_is_named_behind_a_colon() -> None:
+    assert versions.matches("libcuda1:i386", ["libcuda*"])
+    assert not versions.matches("xorg", ["libcuda*"])
