@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from os.path import basename
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.platforms import GpuFile
@@ -14,17 +14,28 @@ from gpusetup.model.release import CudaFile, DriverFile, TorchFile
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.matrix.load import Matrix
-
 __all__ = ["check_references"]
+
+
+class Known(Protocol):
+    """What other files name: driver branches, architectures and CUDA minors, loaded when they are asked for."""
+
+    @property
+    def driver(self) -> DriverFile:
+        """Driver branches and architectures."""
+
+    @property
+    def cuda(self) -> CudaFile:
+        """CUDA releases."""
+
 
 Dangling = tuple[str, str]
 """The path of the field, and what it names in vain."""
 
 
-def check_references(matrix: Matrix, file: MatrixFile, path: str) -> None:
+def check_references(known: Known, file: MatrixFile, path: str) -> None:
     """Raise for the first field that names what is not there."""
-    for field, what in (*_day(file), *_sources(file), *_inside(file), *_across(matrix, file)):
+    for field, what in (*_day(file), *_sources(file), *_inside(file), *_across(known, file)):
         raise BadInputError(
             "GS-206",
             f"the matrix file {basename(path)} names {what}, which is not there",  # noqa: PTH119 - as in load.py
@@ -69,19 +80,19 @@ def _inside(file: MatrixFile) -> Iterator[Dangling]:
                 yield f"builds[{index}].version", f"the torch release {build.version}"
 
 
-def _across(matrix: Matrix, file: MatrixFile) -> Iterator[Dangling]:
+def _across(known: Known, file: MatrixFile) -> Iterator[Dangling]:
     if isinstance(file, CudaFile):
-        branches = {branch.branch for branch in matrix.driver.branches}
+        branches = {branch.branch for branch in known.driver.branches}
         for index, release in enumerate(file.releases):
             if release.driver_branch not in branches:
                 yield f"releases[{index}].driver_branch", f"the driver branch {release.driver_branch}"
     if isinstance(file, GpuFile):
-        known = {(row.name, cc) for row in matrix.driver.architectures for cc in row.capabilities}
+        pairs = {(row.name, cc) for row in known.driver.architectures for cc in row.capabilities}
         for index, gpu in enumerate(file.gpus):
-            if (gpu.arch, gpu.cc) not in known:
+            if (gpu.arch, gpu.cc) not in pairs:
                 yield f"gpus[{index}].arch", f"the architecture {gpu.arch} with capability {gpu.cc}"
     if isinstance(file, TorchFile):
-        minors = {release.minor for release in matrix.cuda.releases}
+        minors = {release.minor for release in known.cuda.releases}
         for index, build in enumerate(file.builds):
             if build.code is not None and build.cuda not in minors:
                 yield f"builds[{index}].cuda", f"CUDA {build.cuda}"

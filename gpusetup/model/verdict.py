@@ -9,7 +9,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Curve", "Curves", "Grid", "Item", "Level", "Result", "Verdict", "levels_up_to", "worst"]
+__all__ = ["Curve", "Curves", "Finding", "Grid", "Item", "Level", "Result", "Verdict", "levels_up_to", "worst"]
 
 Verdict = Literal["pass", "warn", "fail", "skip", "unsupported"]
 Level = Literal["quick", "smoke", "full", "stress"]
@@ -73,6 +73,19 @@ class Curves(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag=
     x_log: bool = False
     x_bytes: bool = False
     y_log: bool = False
+
+
+class Finding(Struct, frozen=True):
+    """What a check concludes."""
+
+    verdict: Verdict
+    text: str
+    measured: Figure = None
+    expected: Figure = None
+    limit: Figure = None
+    unit: str = ""
+    items: tuple[Item, ...] = ()
+    figures: tuple[Grid | Curves, ...] = ()
 
 
 class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

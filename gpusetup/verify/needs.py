@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.verify.registry import Finding
+from gpusetup.model.verdict import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,6 @@
-"""The registry of checks: one small file each below `checks/<level>/`, found by being there.
+"""The registry of checks: small files below `checks/<level>/`, found by being there.
+
+A file holds one check, or a table of checks that differ in the part of one measurement that they judge.
 
 A check judges observations and never runs anything. What it needs is named; when that is missing the check says so
 and is skipped: a check that could not run is never a pass.
@@ -11,33 +13,19 @@ import pkgutil
 import sys
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from gpusetup.model.verdict import Figure, Item, Level, Result, Verdict, worst
+from gpusetup.model.verdict import Finding, Item, Level, Result, worst
+from gpusetup.verify.needs import missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpusetup.model.verdict import Curves, Grid
     from gpusetup.verify.machine import Machine
 
-__all__ = ["Check", "Finding", "check", "checks", "find", "from_items"]
+__all__ = ["Check", "Row", "check", "checks", "find", "from_items", "table"]
 
 LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a check concludes."""
-
-    verdict: Verdict
-    text: str
-    measured: Figure = None
-    expected: Figure = None
-    limit: Figure = None
-    unit: str = ""
-    items: tuple[Item, ...] = ()
-    figures: tuple[Grid | Curves, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,8 +43,6 @@ class Check:
 
     def run(self, machine: Machine) -> Result:
         """Judge, unless something that is needed is missing."""
-        from gpusetup.verify.needs import missing
-
         lacking = missing(self.needs, machine)
         finding = lacking if lacking is not None else self.judge(machine)
         return Result(
@@ -83,14 +69,48 @@ def check(
     """Register the decorated function; its level is the folder of its file, its page the file's docstring."""
 
     def register(judge: Callable[[Machine], Finding]) -> Callable[[Machine], Finding]:
-        module = sys.modules[judge.__module__]
-        level = judge.__module__.split(".")[-2]
-        if level not in LEVELS:
-            raise ValueError(f"{judge.__module__} is not below checks/<level>/")
-        _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, (module.__doc__ or "").strip())
+        level, page = _place(judge.__module__)
+        _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, page)
         return judge
 
     return register
+
+
+class Row(NamedTuple):
+    """One check of a table: what its page begins with, and the part of the measurement that it judges."""
+
+    id: str
+    title: str
+    says: str
+    part: str
+
+
+def table(
+    judge: Callable[[Machine, str], Finding],
+    rows: tuple[Row, ...],
+    *,
+    needs: tuple[str, ...],
+    seconds: Callable[[Machine], float],
+) -> None:
+    """Register checks that differ in the part they judge only: their pages share the rest of the file's docstring."""
+    level, page = _place(judge.__module__)
+    shared = page.partition("\n")[2]
+    for row in rows:
+        _FOUND[row.id] = Check(
+            row.id, level, row.title, needs, seconds, _of_part(judge, row.part), f"{row.says}\n{shared}"
+        )
+
+
+def _of_part(judge: Callable[[Machine, str], Finding], part: str) -> Callable[[Machine], Finding]:
+    return lambda machine: judge(machine, part)
+
+
+def _place(module: str) -> tuple[Level, str]:
+    """Return the level and the docstring of a check's file."""
+    level = next((level for level in LEVELS if level == module.split(".")[-2]), None)
+    if level is None:
+        raise ValueError(f"{module} is not below checks/<level>/")
+    return level, (sys.modules[module].__doc__ or "").strip()
 
 
 @cache

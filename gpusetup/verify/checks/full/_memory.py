@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Item
+from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.checks.full import _bandwidth
 from gpusetup.verify.expected import memory
 from gpusetup.verify.figures import bounded
-from gpusetup.verify.registry import Finding, from_items
+from gpusetup.verify.registry import from_items
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine

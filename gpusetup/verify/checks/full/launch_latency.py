@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.verdict import Curve, Curves, Item
+from gpusetup.model.verdict import Curve, Curves, Finding, Item
 from gpusetup.verify.checks.full import _bandwidth
 from gpusetup.verify.expected import setting
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine

@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.verify.checks.full import _memory
-from gpusetup.verify.registry import Finding, check
+from gpusetup.verify.registry import check
 
 if TYPE_CHECKING:
+    from gpusetup.model.verdict import Finding
     from gpusetup.verify.machine import Machine
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Curve, Curves, Item
-from gpusetup.verify.checks.full import _nccl
+from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.verify.checks.full import nccl
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -35,10 +35,10 @@ def judge(machine: Machine) -> Finding:
         return Finding("skip", "one host: there is no second GPU host to talk to")
     if "error" in section:
         return Finding("fail", explain(section))
-    items, curves, best = _nccl.rank_failures(section), [], ""
+    items, curves, best = nccl.rank_failures(section), [], ""
     for name in ("all_reduce", "all_gather", "reduce_scatter"):
         points = []
-        for size, wrong, passes in _nccl.results(section, name):
+        for size, wrong, passes in nccl.results(section, name):
             subject = f"{name.replace('_', '-')}, {size / 2**20:.0f} MiB"
             items.append(
                 Item(

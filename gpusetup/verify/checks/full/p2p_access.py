@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Grid, Item, Verdict
-from gpusetup.verify.checks.full import _peer
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.model.verdict import Finding, Grid, Item, Verdict
+from gpusetup.verify.checks.full import p2p
+from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check("p2p.access", "Peers reach each other", needs=("gpu", "pairs"), seconds=_peer.seconds)
+@check("p2p.access", "Peers reach each other", needs=("gpu", "pairs"), seconds=p2p.seconds)
 def judge(machine: Machine) -> Finding:
     """Judge access and data of every pair."""
-    problem = _peer.problem(machine)
+    problem = p2p.problem(machine)
     if problem is not None:
         return problem
     peer = machine.sections["peer"]
@@ -34,7 +34,7 @@ def judge(machine: Machine) -> Finding:
         for j in range(len(names)):
             if i == j:
                 continue
-            subject, way, wrong = f"{names[i]} → {names[j]}", _peer.topology(machine, i, j), peer["wrong"][i][j]
+            subject, way, wrong = f"{names[i]} → {names[j]}", p2p.topology(machine, i, j), peer["wrong"][i][j]
             if wrong:
                 items.append(
                     Item(

@@ -18,7 +18,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpusetup.verify.registry import Finding, check
+from gpusetup.model.verdict import Finding
+from gpusetup.verify.registry import check
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine

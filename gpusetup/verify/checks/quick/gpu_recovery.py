@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Item
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine

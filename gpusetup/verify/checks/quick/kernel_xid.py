@@ -13,8 +13,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Item
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.xid import meaning
 
 if TYPE_CHECKING:

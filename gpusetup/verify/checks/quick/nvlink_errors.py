@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Item
+from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.expected import setting
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.smi import nvlink_errors
 
 if TYPE_CHECKING:

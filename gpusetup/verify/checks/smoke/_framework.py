@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.verdict import Item, Verdict
+from gpusetup.model.verdict import Finding, Item, Verdict
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import Finding
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine

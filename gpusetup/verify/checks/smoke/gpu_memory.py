@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.verify.checks.smoke import _part
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
+    from gpusetup.model.verdict import Finding
     from gpusetup.verify.machine import Machine
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.model.verdict import Finding
 from gpusetup.verify.checks.smoke import _framework
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Item
+from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.checks.stress import _burn
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Item
+from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.checks.quick.kernel_xid import XID
 from gpusetup.verify.checks.stress import _burn
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.smi import parse_gpus
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Curve, Curves, Item
+from gpusetup.model.verdict import Curve, Curves, Finding, Item
 from gpusetup.verify.checks.stress import _burn
 from gpusetup.verify.expected import setting
-from gpusetup.verify.registry import Finding, check, from_items
+from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine

@@ -1,16 +1,24 @@
-"""NCCL collectives, whichever it is."""
+"""NCCL collectives over 2 to all GPUs, one check for each.
+
+One process per GPU without MPI; sizes and bus bandwidth are counted as nccl-tests counts them. Expected is the link
+bandwidth of one GPU times what the algorithm reaches for this number of GPUs and message size; the algorithm (NVLS
+or ring) is what NCCL says it set up. Messages of 1 GiB and more can fail, smaller ones warn. Wrong elements always
+fail.
+
+To do: see nvlink.links, p2p.access, fabric.state; look for NCCL_ variables that were left behind.
+"""
 
 from __future__ import annotations
 
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.verdict import Curve, Curves, Item
-from gpusetup.verify.checks.full import _pcie
+from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.verify.checks.full import pcie
 from gpusetup.verify.expected import collective, expectations
 from gpusetup.verify.figures import bounded
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import Finding, from_items
+from gpusetup.verify.registry import Row, from_items, table
 
 if TYPE_CHECKING:
     from gpusetup.verify.expected import Bound
@@ -60,13 +68,13 @@ def _bound(machine: Machine, group: Group, name: str, size: int) -> tuple[Bound 
         return collective(
             name, group["world"], size, min(bandwidths), nvls=nvls, nvlink=True
         ), "NVLS" if nvls else "ring"
-    host = _pcie.bound_of(machine, str(group["gpus"][0]), "pcie.h2d")
+    host = pcie.bound_of(machine, str(group["gpus"][0]), "pcie.h2d")
     return (
         collective(name, group["world"], size, host.theory, nvls=False, nvlink=False) if host else None
     ), "ring over PCI Express"
 
 
-def judge(machine: Machine, name: str) -> Finding:
+def judge(machine: Machine, part: str) -> Finding:
     """Judge one collective over every group and size."""
     section = machine.sections.get("nccl")
     if not isinstance(section, dict):
@@ -79,9 +87,9 @@ def judge(machine: Machine, name: str) -> Finding:
     for group in section.get("groups", []):
         items += rank_failures(group)
         points, guide = [], []
-        for size, wrong, passes in results(group, name):
+        for size, wrong, passes in results(group, part):
             subject = f"{group['world']} GPUs, {_bytes(size)}"
-            bound, algorithm = _bound(machine, group, name, size)
+            bound, algorithm = _bound(machine, group, part, size)
             if wrong:
                 items.append(
                     Item(
@@ -99,7 +107,7 @@ def judge(machine: Machine, name: str) -> Finding:
             curves.append(Curve(name=f"{group['world']} GPUs", points=tuple(points)))
         if guide and group["world"] == max(found["world"] for found in section["groups"]):
             curves.append(Curve(name=f"expected, {group['world']} GPUs", points=tuple(guide), expected=True))
-    title = name.replace("_", "-")
+    title = part.replace("_", "-")
     figure = Curves(
         title=f"NCCL {title}",
         x_label="message size",
@@ -126,3 +134,20 @@ def _bytes(size: int) -> str:
         if size >= scale * 0.99:
             return f"{size / scale:.3g} {unit}"
     return f"{size} B"
+
+
+table(
+    judge,
+    tuple(
+        Row(
+            f"nccl.{name}",
+            f"NCCL {name} at full speed",
+            f"NCCL {name} over 2 to all GPUs, messages of 1 MiB to 4 GiB: "
+            "bus bandwidth, and every element of every result.",
+            name.replace("-", "_"),
+        )
+        for name in ("all-gather", "all-reduce", "reduce-scatter")
+    ),
+    needs=("gpu", "pairs"),
+    seconds=seconds,
+)

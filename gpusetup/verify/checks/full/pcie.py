@@ -1,14 +1,20 @@
-"""Host link bandwidth, in either direction."""
+"""Host link bandwidth, one check for each direction.
+
+Expected is the link's bandwidth (lanes and rate of the generation it can run at). The best node is judged; a node
+that is far slower than the best is shown, since it is usual between sockets. Two passes; the better one counts.
+
+To do: see pcie.link; look at the IOMMU, at BIOS settings of the memory and at the slot.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Item
+from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.checks.full import _bandwidth
 from gpusetup.verify.expected import pcie
 from gpusetup.verify.figures import bounded
-from gpusetup.verify.registry import Finding, from_items
+from gpusetup.verify.registry import Row, from_items, table
 
 if TYPE_CHECKING:
     from gpusetup.verify.expected import Bound
@@ -34,7 +40,7 @@ def bound_of(machine: Machine, key: str, figure: str) -> Bound | None:
     )
 
 
-def judge(machine: Machine, way: str) -> Finding:
+def judge(machine: Machine, part: str) -> Finding:
     """Judge the best node of every GPU."""
     items, slowest = _bandwidth.failed(machine, "pcie"), []
     for key, answer in _bandwidth.sound(machine, "pcie"):
@@ -49,12 +55,14 @@ def judge(machine: Machine, way: str) -> Finding:
         if wrong:
             items.append(Item(subject=subject, verdict="fail", text=f"{wrong} words arrived wrong"))
             continue
-        best = max(measured, key=lambda node: max(measured[node][way]))
+        best = max(measured, key=lambda node: max(measured[node][part]))
         busy = bool(machine.workers.get(key, {}).get("busy"))
-        items.append(bounded(subject, measured[best][way], bound_of(machine, key, f"pcie.{way}"), "GB/s", gentle=busy))
-        slowest.append(max(measured[best][way]))
+        items.append(
+            bounded(subject, measured[best][part], bound_of(machine, key, f"pcie.{part}"), "GB/s", gentle=busy)
+        )
+        slowest.append(max(measured[best][part]))
         if len(measured) > 1:
-            items += [_node(subject, node, found[way], node == best) for node, found in measured.items()]
+            items += [_node(subject, node, found[part], node == best) for node, found in measured.items()]
     nodes = max((len(answer.get("nodes", {})) for _, answer in _bandwidth.sound(machine, "pcie")), default=0)
     text = f"{min(slowest, default=0):.1f} GB/s and more on every GPU" + (
         f", best of {nodes} NUMA nodes" if nodes > 1 else ""
@@ -66,3 +74,22 @@ def _node(subject: str, node: str, passes: list[float], best: bool) -> Item:
     """One NUMA node's figure, shown and not judged: only the best one is the link's."""
     text = f"{max(passes):.1f} GB/s" + (", the best" if best else "")
     return Item(subject=f"{subject}, memory of node {node}", verdict="pass", text=text)
+
+
+table(
+    judge,
+    tuple(
+        Row(
+            f"pcie.{part}",
+            f"{title} at full speed",
+            f"{way}, from every NUMA node, one GPU at a time; the data is checked.",
+            part,
+        )
+        for part, title, way in (
+            ("d2h", "Device to host", "The device to pinned host memory"),
+            ("h2d", "Host to device", "Pinned host memory to the device"),
+        )
+    ),
+    needs=("gpu", "python", "context"),
+    seconds=seconds,
+)

@@ -1,15 +1,22 @@
-"""The peer-to-peer matrix in every direction of use."""
+"""The peer-to-peer matrix, one check for each direction of use.
+
+Expected is the sum of the NVLinks' rates between the two; over PCI Express it is the link's bandwidth, and low
+figures are a warning only, since sockets and switches between decide. One pair at a time; two passes, the better
+one counts.
+
+To do: see nvlink.links and p2p.access; compare the row and the column of the GPU that is slow.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Grid
-from gpusetup.verify.checks.full import _pcie
+from gpusetup.model.verdict import Finding, Grid
+from gpusetup.verify.checks.full import pcie
 from gpusetup.verify.expected import link
 from gpusetup.verify.figures import bounded
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import Finding, from_items
+from gpusetup.verify.registry import Row, from_items, table
 
 if TYPE_CHECKING:
     from gpusetup.verify.expected import Bound
@@ -49,10 +56,10 @@ def _bound(machine: Machine, i: int, j: int, figure: str) -> tuple[Bound | None,
         links, bandwidth = min(ends)
         if links:
             return link(figure, bandwidth, round(bandwidth / links, 3)), True
-    return _pcie.bound_of(machine, str(gpus[i]), "p2p.pcie"), False
+    return pcie.bound_of(machine, str(gpus[i]), "p2p.pcie"), False
 
 
-def judge(machine: Machine, way: str) -> Finding:
+def judge(machine: Machine, part: str) -> Finding:
     """Judge one kind of copy over every pair: `write`, `read` or `both`."""
     missing = problem(machine)
     if missing is not None:
@@ -64,11 +71,11 @@ def judge(machine: Machine, way: str) -> Finding:
     for i in range(len(names)):
         row: list[float | None] = []
         for j in range(len(names)):
-            passes = peer[way][i][j]
+            passes = peer[part][i][j]
             row.append(max(passes) if passes else None)
-            if passes and (way != "both" or i < j):
-                arrow = "↔" if way == "both" else "→" if way == "write" else "←"
-                bound, nvlink = _bound(machine, i, j, f"p2p.{way}")
+            if passes and (part != "both" or i < j):
+                arrow = "↔" if part == "both" else "→" if part == "write" else "←"
+                bound, nvlink = _bound(machine, i, j, f"p2p.{part}")
                 bounds.append(bound)
                 items.append(
                     bounded(f"{names[i]} {arrow} {names[j]}", passes, bound, "GB/s", gentle=gentle, may_fail=nvlink)
@@ -78,7 +85,7 @@ def judge(machine: Machine, way: str) -> Finding:
     first = next((bound for bound in bounds if bound is not None), None)
     titles = {"write": "Peer write", "read": "Peer read", "both": "Peer copies, both ways at once"}
     grid = Grid(
-        title=titles[way],
+        title=titles[part],
         unit="GB/s",
         rows=names,
         columns=names,
@@ -92,3 +99,18 @@ def judge(machine: Machine, way: str) -> Finding:
     return Finding(
         finding.verdict, finding.text, finding.measured, finding.expected, finding.limit, "GB/s", finding.items, (grid,)
     )
+
+
+table(
+    judge,
+    tuple(
+        Row(f"p2p.{part}", f"Peer{title}", f"The peer-to-peer matrix, {says} of GPUs.", part)
+        for part, title, says in (
+            ("both", "s at full speed both ways", "written in both directions at once: the sum of the two, every pair"),
+            ("read", " reads at full speed", "read by the destination's copy engine: every ordered pair"),
+            ("write", " writes at full speed", "written by the source's copy engine: every ordered pair"),
+        )
+    ),
+    needs=("gpu", "pairs"),
+    seconds=seconds,
+)

@@ -1,0 +1,90 @@
+"""Matrix rates, one check for each number format.
+
+Expected is multiprocessors x highest clock x operations per clock of the architecture x what cuBLAS usually reaches
+under the power limit. Eight whole columns of the result are compared with double precision. Short bursts with
+pauses: what minutes of it do is the matter of `--level stress`. Two passes; the better one counts.
+
+To do: see gpu.power and gpu.throttle; compare with the GPU beside it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.checks.full import _bandwidth
+from gpusetup.verify.expected import matrix_rate
+from gpusetup.verify.figures import bounded
+from gpusetup.verify.registry import Row, from_items, table
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+__all__ = ["judge", "seconds"]
+
+
+def seconds(machine: Machine) -> float:
+    """All formats are measured together."""
+    return _bandwidth.seconds(machine, "matrix")
+
+
+def judge(machine: Machine, part: str) -> Finding:
+    """Judge one format on every GPU."""
+    items, rates = _bandwidth.failed(machine, "matrix"), []
+    for key, answer in _bandwidth.sound(machine, "matrix"):
+        subject, found = _bandwidth.label(key), answer["formats"].get(part, {"error": "not measured"})
+        if "error" in found:
+            refused = (
+                "NOT_SUPPORTED" in found["error"]
+                or "ARCH_MISMATCH" in found["error"]
+                or "INVALID_VALUE" in found["error"]
+            )
+            items.append(
+                Item(subject=subject, verdict="unsupported" if refused else "fail", text=str(found["error"])[:160])
+            )
+        elif not found["deviation"] <= found["limit"]:  # NaN is never below
+            items.append(
+                Item(
+                    subject=subject,
+                    verdict="fail",
+                    text=f"the product is off by {found['deviation']}, {found['limit']} is rounding",
+                )
+            )
+        elif "/" in key:
+            items.append(
+                Item(
+                    subject=subject,
+                    verdict="unsupported",
+                    text="a MIG slice has a part of the multiprocessors",
+                    measured=max(found["tflops"]),
+                )
+            )
+        else:
+            busy = bool(machine.workers.get(key, {}).get("busy"))
+            items.append(
+                bounded(subject, found["tflops"], matrix_rate(part, machine.opened(key)), "TFLOP/s", gentle=busy)
+            )
+            rates.append(max(found["tflops"]))
+    text = f"{min(rates, default=0):.0f} TFLOP/s and more on every GPU"
+    return from_items(items, text, unit="TFLOP/s", nothing="could not run: nothing was measured")
+
+
+table(
+    judge,
+    tuple(
+        Row(
+            f"matrix.{part}",
+            f"{title} products at full speed",
+            f"Matrix rate in {words} through cuBLAS (cublasGemmEx), 8192³ on random data, all GPUs at the same time.",
+            part,
+        )
+        for part, title, words in (
+            ("bf16", "bfloat16", "bfloat16"),
+            ("fp16", "Half precision", "half precision"),
+            ("fp32", "Single precision", "single precision"),
+            ("tf32", "TF32", "TF32"),
+        )
+    ),
+    needs=("gpu", "python", "context"),
+    seconds=seconds,
+)
