@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.matrix.gpus import gpu_by_id, kind_of
 from gpusetup.matrix.load import matrix
+from gpusetup.resolve.rules import code_for, way_of
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import ArchCode, TorchBuild
+    from gpusetup.model.release import TorchBuild
 
 __all__ = [
     "branch_of",
-    "covers",
+    "compiles",
     "cuda_of_driver",
     "cuda_of_ptx",
     "demands",
@@ -54,21 +55,18 @@ def needs_driver(cuda: str) -> str | None:
     return next((row.min_driver for row in _matrix().cuda.majors if row.major == nv(cuda).major), None)
 
 
+def compiles(cuda: str, driver: str) -> bool:
+    """Tell whether a driver is as new as a CUDA version, and so compiles the PTX that this CUDA writes."""
+    own = cuda_of_driver(driver)
+    return own is not None and nv(own) >= nv(cuda)
+
+
 def runs(cuda: str, driver: str) -> bool:
     """Tell whether programs of this CUDA version run on a driver."""
-    own = cuda_of_driver(driver)
-    if own is not None and nv(own) >= nv(cuda):
+    if compiles(cuda, driver):
         return True
     floor = needs_driver(cuda)
     return floor is not None and nv(driver) >= nv(floor)
-
-
-def covers(code: ArchCode, capability: str) -> bool:
-    """Tell whether a build has code for a GPU: its own major and a minor not above it, or PTX not above it."""
-    wanted = nv(capability)
-    if any(nv(target).major == wanted.major and nv(target) <= wanted for target in code.targets):
-        return True
-    return any(nv(target) <= wanted for target in code.ptx)
 
 
 def _last(branch: int) -> str:
@@ -85,20 +83,15 @@ def torch_build(version: str) -> TorchBuild | None:
     return None
 
 
-def code_of(build: TorchBuild, arch: str) -> ArchCode | None:
-    """Return what a build has for a processor; None when that is not known, or the build is not made for it."""
-    return next((code for name, code in (build.code or {}).items() if name == arch), None)
-
-
 def newest_torch(driver: str, capability: str | None = None, arch: str = "x86_64") -> TorchBuild | None:
     """Return the newest torch build that runs on a driver, and on a GPU when one is named."""
     fitting = [
         build
         for build in _matrix().torch.builds
         if build.status in {"stable", "lts"}
-        and (code := code_of(build, arch)) is not None
+        and (code := build.code_on(arch)) is not None
         and runs(build.cuda, driver)
-        and (capability is None or covers(code, capability))
+        and (capability is None or way_of(code.targets, code.ptx, capability, jit=compiles(build.cuda, driver)))
     ]
     return max(fitting, key=lambda build: (nv(build.version), nv(build.cuda)), default=None)
 
@@ -177,7 +170,7 @@ def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:
     if toolkit and chains:
         lines.append(f"CUDA {chains[0].minor} to {chains[-1].minor} compile for it.")
     builds = [row for row in _matrix().torch.builds if row.status in {"stable", "lts"} and row.code]
-    builds = [row for row in builds if row.code and any(covers(code, capability) for code in row.code.values())]
+    builds = [row for row in builds if row.code and any(code_for(code, capability) for code in row.code.values())]
     if builds and not toolkit:
         first = min(builds, key=lambda row: nv(row.version))
         last = max(builds, key=lambda row: (nv(row.version), nv(row.cuda)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.doctor import builds
 from gpusetup.doctor.look import Look, Outcome, cause, fine
+from gpusetup.resolve.rules import way_of
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -61,9 +62,10 @@ def _torch(look: Look, environment: Environment) -> Outcome | None:
     shown = f"torch {build.version}+{build.variant}"
     if outcome := _needs(look, shown, build.cuda, environment.path):
         return outcome
-    code = builds.code_of(build, look.facts.arch)
+    code = build.code_on(look.facts.arch)
     for capability in _capabilities(look):
-        if code is not None and not builds.covers(code, capability):
+        jit = look.driver is None or builds.compiles(build.cuda, look.driver)
+        if code is not None and way_of(code.targets, code.ptx, capability, jit=jit) is None:
             has = " ".join(f"sm_{target.replace('.', '')}" for target in code.targets)
             lines = [f"{environment.path}: {shown} has code for {has}", f"GPU: sm_{capability.replace('.', '')}"]
             return cause("no-kernel-image", f"{shown} has no code for this GPU", *lines, capability=capability)

@@ -200,6 +200,10 @@ class TorchBuild(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nccl: Version | None = None
     libs_confidence: Confidence = "vendor"
 
+    def code_on(self, arch: str) -> ArchCode | None:
+        """Return what the build has for a processor; None when that is not known, or it is not made for it."""
+        return next((code for name, code in (self.code or {}).items() if name == arch), None)
+
 
 class TorchRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What all builds of a torch release share."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from gpusetup.model.release import ArchCode
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, NcclValue, TensorflowValue, TorchValue, Value
 from gpusetup.resolve.space import FRAMEWORKS
@@ -12,6 +11,7 @@ from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
+    from gpusetup.model.release import ArchCode
     from gpusetup.resolve.space import Space
 
 __all__ = ["add_hardware", "code_of", "nccl_runs"]
@@ -89,15 +89,13 @@ def nccl_runs(value: NcclValue, cc: str) -> bool:
         for build in value.release.builds
         if build.targets and rules.major(build.cuda) == rules.major(value.build.cuda)
     ]
-    return not builds or any(
-        rules.code_for(ArchCode(targets=build.targets, ptx=build.ptx), cc) is not None for build in builds
-    )
+    return not builds or any(rules.way_of(build.targets, build.ptx, cc) is not None for build in builds)
 
 
 def code_of(space: Space, value: Value) -> ArchCode | None:
     """Return the GPU code inside a framework's wheel for this host's CPU."""
     if isinstance(value, TorchValue):
-        return (value.build.code or {}).get(cast("Any", space.arch))
+        return value.build.code_on(space.arch)
     return value.release.code if isinstance(value, TensorflowValue | JaxValue) else None
 
 

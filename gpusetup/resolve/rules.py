@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FIRST_WITH_MINOR_COMPATIBILITY",
     "CudaNeed",
+    "Way",
     "code_for",
     "compat_bases",
     "cudnn_row_covers",
@@ -33,6 +34,7 @@ __all__ = [
     "pins_agree",
     "relation",
     "toolkit_targets",
+    "way_of",
     "window_fits",
 ]
 
@@ -40,6 +42,7 @@ CudaNeed = tuple[str, int, str]
 """What a CUDA runtime asks of the driver: its minor, its own branch, the driver that its release notes list."""
 
 FIRST_WITH_MINOR_COMPATIBILITY = 11
+Way = Literal["sass", "ptx"]
 
 
 @lru_cache(maxsize=4096)
@@ -94,19 +97,34 @@ def relation(matrix: Matrix, driver: DriverValue, need: CudaNeed, *, forward: bo
     return None
 
 
-def code_for(code: ArchCode | None, cc: str) -> str | None:
-    """Return how a build runs on a GPU: `sass` (a cubin of the same major, not newer), `ptx` (upwards), or None."""
-    return None if code is None else _way(code.targets, code.ptx, cc)
+def code_for(code: ArchCode | None, cc: str) -> Way | None:
+    """Return how a build runs on a GPU, None when it does not."""
+    return None if code is None else way_of(code.targets, code.ptx, cc)
 
 
 @lru_cache(maxsize=4096)
-def _way(targets: tuple[str, ...], ptx: tuple[str, ...], cc: str) -> str | None:
+def way_of(targets: tuple[str, ...], ptx: tuple[str, ...], cc: str, *, jit: bool = True) -> Way | None:
+    """Return how code runs on a GPU: `sass` (a cubin), `ptx` (compiled by the driver at the first start), or None.
+
+    A cubin runs on its own major, from its own minor up; PTX goes upwards over majors. Code for `9.0a` runs on 9.0
+    alone, code for `10.0f` within its family: on 10.0 and later minors; that holds for cubins and for PTX. Without
+    `jit` the driver is older than the CUDA that wrote the PTX, and refuses it.
+    """
     gpu = nv(cc).minor
-    if any(nv(target).minor[0] == gpu[0] and nv(target).minor[1] <= gpu[1] for target in targets):
+    if any(_runs(target, gpu, upwards=False) for target in targets):
         return "sass"
-    if any(nv(target).minor <= gpu for target in ptx):
+    if jit and any(_runs(target, gpu, upwards=True) for target in ptx):
         return "ptx"
     return None
+
+
+def _runs(target: str, gpu: tuple[int, int], *, upwards: bool) -> bool:
+    made_for, suffix = nv(target.rstrip("af")).minor, target[-1:]
+    if suffix == "a":
+        return made_for == gpu
+    if suffix == "f" or not upwards:
+        return made_for[0] == gpu[0] and made_for <= gpu
+    return made_for <= gpu
 
 
 def window_fits(driver: DriverValue, gpu: GpuKind) -> bool:
@@ -130,7 +148,7 @@ def toolkit_targets(toolchain: Toolchain | None, cc: str) -> bool:
     if gpu < nv(toolchain.cc_min):
         return False
     if toolchain.targets:
-        return any(nv(target).minor[0] == gpu.minor[0] and nv(target) <= gpu for target in toolchain.targets)
+        return way_of(toolchain.targets, (), cc) is not None
     return toolchain.cc_max is None or gpu.minor[0] <= nv(toolchain.cc_max).minor[0]
 
 

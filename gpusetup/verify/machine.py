@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
 from gpusetup.verify import smi
+from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from gpusetup.model.verdict import Level
@@ -187,6 +188,11 @@ class Machine:
             versions = {match.group(1) for path in paths if (match := re.search(r"\.so\.(\d+\.\d[\d.]*)$", path))}
             found[name] = tuple(sorted(versions))
         return found
+
+    def compiles_ptx_of(self, cuda: str | None) -> bool:
+        """Tell whether the driver is as new as a build's CUDA, so that it takes its PTX; taken for granted when not known."""
+        told = re.search(r"<cuda_version>\s*(\d+\.\d+)", self.command("smi").get("stdout", ""))
+        return told is None or not cuda or nv(told[1]) >= nv(cuda)
 
     # --- workers -------------------------------------------------------------------------------------------------
 

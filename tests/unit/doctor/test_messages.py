@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from gpusetup.doctor.builds import cuda_of_driver, needs_driver, newest_torch, runs
+from gpusetup.doctor.builds import compiles, cuda_of_driver, needs_driver, newest_torch, runs
 from gpusetup.doctor.decode import api_version, bare_numbers, capability
 from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
 from gpusetup.doctor.logs import read_pieces

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpusetup.model.release import ArchCode
-from gpusetup.resolve.rules import code_for, toolkit_targets
+from gpusetup.resolve.rules import code_for, toolkit_targets, way_of
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -91,12 +91,26 @@ def test_volta_beside_hopper_takes_what_both_take(ask: Any) -> None:
         (("8.0",), ("10.0",), "9.0", None),
         ((), ("8.0",), "12.0", "ptx"),
         ((), (), "9.0", None),
+        (("9.0a",), (), "9.0", "sass"),
+        (("9.0a",), ("9.0a",), "10.0", None),
+        (("10.0a",), (), "10.3", None),
+        (("10.0f",), (), "10.3", "sass"),
+        (("10.3f",), (), "10.0", None),
+        (("10.0f",), ("10.0f",), "12.0", None),
+        ((), ("9.0a",), "9.0", "ptx"),
+        ((), ("10.0f",), "10.3", "ptx"),
     ],
 )
 def test_a_cubin_runs_upwards_within_its_major_and_ptx_upwards(
     targets: Any, ptx: Any, cc: str, way: str | None
 ) -> None:
     assert code_for(ArchCode(targets=targets, ptx=ptx), cc) == way
+
+
+def test_ptx_is_a_bridge_only_where_the_driver_compiles_it() -> None:
+    assert way_of(("9.0",), ("9.0",), "10.0", jit=True) == "ptx"
+    assert way_of(("9.0",), ("9.0",), "10.0", jit=False) is None
+    assert way_of(("9.0",), ("9.0",), "9.0", jit=False) == "sass"
 
 
 def test_no_code_runs_nowhere(shipped: Matrix) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpusetup.verify.checks.smoke.torch_build import runs
+from gpusetup.verify.checks.smoke.torch_build import served
 from gpusetup.verify.machine import Wanted
 from tests.unit.verify.verify_documents import captured, differences, results, verdicts
 
@@ -156,18 +156,31 @@ def test_torch_without_code_for_the_gpu_names_a_build_that_has_it():
 @pytest.mark.parametrize(
     ("capability", "architectures", "how"),
     [
-        ("9.0", ["sm_80", "sm_90"], "machine code"),
-        ("8.9", ["sm_80", "sm_90"], "machine code"),
+        ("9.0", ["sm_80", "sm_90"], "sass"),
+        ("8.9", ["sm_80", "sm_90"], "sass"),
         ("12.0", ["sm_80", "sm_90"], None),
-        ("12.0", ["sm_90", "compute_90"], "PTX"),
+        ("12.0", ["sm_90", "compute_90"], "ptx"),
         ("8.0", ["sm_86"], None),
-        ("10.3", ["sm_90a", "sm_100"], "machine code"),
-        ("9.0", ["sm_90a"], "machine code"),
+        ("10.3", ["sm_90a", "sm_100"], "sass"),
+        ("9.0", ["sm_90a"], "sass"),
+        ("10.3", ["sm_100a"], None),
+        ("10.3", ["sm_100f"], "sass"),
+        ("9.0", ["compute_90a"], "ptx"),
+        ("10.0", ["compute_90a"], None),
         ("7.0", ["sm_75", "compute_80"], None),
+        ("9.0", ["something else"], None),
     ],
 )
 def test_what_a_build_runs_on(capability, architectures, how):
-    assert runs(capability, architectures) == how
+    assert served(capability, architectures) == how
+
+
+@pytest.mark.parametrize(("cuda", "verdict"), [("13.0", "warn"), ("13.5", "fail"), (None, "warn")])
+def test_a_driver_refuses_ptx_that_is_newer_than_itself(cuda, verdict):
+    """Measured on an H100 with driver 580 (CUDA 13.0): PTX of CUDA 13.5 ends with error 222."""
+    document = captured("h200-x1-smoke")
+    document["sections"]["torch"] |= {"arch_list": ["sm_80", "compute_80"], "cuda": cuda}
+    assert results(document)["torch.build"].verdict == verdict
 
 
 def test_torch_that_is_a_cpu_build_or_missing():

@@ -1,7 +1,8 @@
 """This build of PyTorch holds code for every GPU here: machine code of its architecture, or PTX to compile.
 
-Machine code for X.y runs on X.z with z ≥ y and never across majors; PTX goes upwards only. A build without either
-says `no kernel image is available` at the first operation. The nearest build that works is looked up in the matrix.
+Machine code for X.y runs on X.z with z ≥ y and never across majors; PTX goes upwards only, and only on a driver that is
+as new as the build's CUDA. Code for 9.0a runs on 9.0 alone, code for 10.0f from there on within its major. A build without
+either says `no kernel image is available` at the first operation. The nearest build that works is looked up in the matrix.
 
 To do: install the build that is named.
 """
@@ -12,28 +13,26 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
+from gpusetup.resolve.rules import way_of
 from gpusetup.verify.checks.smoke import _framework
 from gpusetup.verify.registry import check, from_items
 from gpusetup.verify.suggest import torch_build
 
 if TYPE_CHECKING:
+    from gpusetup.resolve.rules import Way
     from gpusetup.verify.machine import Machine
 
 
-def runs(capability: str, architectures: list[str]) -> str | None:
-    """Return how a GPU is served: `machine code`, `PTX`, or nothing."""
-    major, minor = (int(part) for part in capability.split("."))
-    codes = [
-        match.groups() for name in architectures if (match := re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name))
-    ]
-    if any(
-        kind == "sm" and int(x) == major and int(y) <= minor and (not suffix or int(y) == minor or suffix == "f")
-        for kind, x, y, suffix in codes
-    ):
-        return "machine code"
-    if any(kind == "compute" and (int(x), int(y)) <= (major, minor) and not suffix for kind, x, y, suffix in codes):
-        return "PTX"
-    return None
+def served(capability: str, architectures: list[str], *, jit: bool = True) -> Way | None:
+    """Return how a GPU is served by what PyTorch lists: sm_90, sm_90a, compute_120."""
+    named = [match.groups() for name in architectures if (match := _ARCHITECTURE.fullmatch(name))]
+    targets = tuple(f"{major}.{minor}" for kind, major, minor in named if kind == "sm")
+    return way_of(
+        targets, tuple(f"{major}.{minor}" for kind, major, minor in named if kind != "sm"), capability, jit=jit
+    )
+
+
+_ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d[af]?)")
 
 
 @check("torch.build", "PyTorch's build fits the GPU", needs=("gpu",))
@@ -47,11 +46,12 @@ def judge(machine: Machine) -> Finding:
     if not architectures:
         return Finding("skip", "could not look: PyTorch lists architectures only when it finds a GPU (see torch.cuda)")
     version, items = answer.get("version"), []
+    jit = machine.compiles_ptx_of(answer.get("cuda"))
     for index, capability in sorted(machine.capabilities.items()):
-        how = runs(capability, architectures)
-        if how == "machine code":
+        how = served(capability, architectures, jit=jit)
+        if how == "sass":
             items.append(Item(subject=f"GPU {index}", verdict="pass", text=capability))
-        elif how == "PTX":
+        elif how == "ptx":
             items.append(
                 Item(
                     subject=f"GPU {index}",
