@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpusetup.bootstrap.trust import authorities
+from gpusetup.bootstrap.web import Unfetched, passes, session
 
 if TYPE_CHECKING:
     from gpusetup.model.status import Status
@@ -55,20 +55,17 @@ class Callback:
                 self.idle.set()
 
     def _deliver(self, status: Status) -> None:
-        import requests
-
         headers = {"Content-Type": "application/json"}
-        with suppress(OSError):
+        with suppress(OSError, UnicodeDecodeError):
             headers["Authorization"] = f"Bearer {self.token_file.read_text(encoding='ascii').strip()}"
         body = msgspec.json.encode(status)
         for attempt in range(_TRIES):
             try:
-                answer = requests.post(
-                    self.url, data=body, headers=headers, timeout=15, allow_redirects=False, verify=authorities()
-                )
-                if answer.status_code < 500 and answer.status_code != 429:
+                with session() as opened:
+                    answer = opened.post(self.url, data=body, headers=headers, timeout=15, allow_redirects=False)
+                if not passes(answer.status_code):
                     return
-            except requests.RequestException:
+            except Unfetched:
                 pass
             if self.changed.wait(self.pause * 2**attempt):
                 return

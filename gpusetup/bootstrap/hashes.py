@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +10,8 @@ import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from gpusetup.bootstrap.pip import last_words, pip
 from gpusetup.bootstrap.wheels import target_environment, target_tags
-from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError, UnreachableError
 from gpusetup.model.lock import PipHashes
 
@@ -28,10 +26,10 @@ _DEADLINE = 1800.0
 _ROUNDS = 8
 
 
-def hashes_of(pip: PipRequirements, *, python: str, arch: str) -> PipHashes:
+def hashes_of(wanted: PipRequirements, *, python: str, arch: str) -> PipHashes:
     """Return the complete lines for both sets."""
-    system = _complete(pip.system, python, arch)
-    wheels = system if pip.wheels == pip.system else _complete(pip.wheels, python, arch)
+    system = _complete(wanted.system, python, arch)
+    wheels = system if wanted.wheels == wanted.system else _complete(wanted.wheels, python, arch)
     return PipHashes(python=python, arch=arch, system=system, wheels=wheels)
 
 
@@ -93,15 +91,14 @@ def _report(lines: list[str], python: str, arch: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         wanted, answer = Path(folder) / "requirements.txt", Path(folder) / "report.json"
         wanted.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        argv = [
-            sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report",
-            str(answer), "--target", str(Path(folder) / "nowhere"), *target_tags(python, arch), "-r", str(wanted),
-        ]  # fmt: skip
-        done = run(argv, env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}, deadline=_DEADLINE)
+        done = pip(
+            "install", "--dry-run", "--ignore-installed", "--report", str(answer),
+            "--target", str(Path(folder) / "nowhere"), *target_tags(python, arch), "-r", str(wanted),
+            deadline=_DEADLINE,
+        )  # fmt: skip
         if not done.ok:
-            last = [line for line in done.err.splitlines() if line.strip() and not line.startswith("WARNING")][-6:]
             raise UnreachableError(
-                "GS-770", "the package index does not say what the Python packages need", context="\n  ".join(last),
+                "GS-770", "the package index does not say what the Python packages need", context=last_words(done),
                 hint="this step needs a Python package index; a mirror is set as for pip: PIP_INDEX_URL",
             )  # fmt: skip
         found: list[dict[str, Any]] = msgspec.json.decode(answer.read_bytes())["install"]

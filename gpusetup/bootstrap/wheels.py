@@ -6,7 +6,6 @@ import base64
 import csv
 import hashlib
 import io
-import os
 import shutil
 import sys
 import zipfile
@@ -20,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from gpusetup import content
-from gpusetup.drive.runner import run
+from gpusetup.bootstrap.pip import last_words, pip
 from gpusetup.errors import BadInputError, HostFailedError, UnreachableError
 
 if TYPE_CHECKING:
@@ -178,12 +177,9 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def _pip(*arguments: str) -> None:
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "315532800", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    argv = [sys.executable, "-m", "pip", arguments[0], "--quiet", *arguments[1:]]
-    done = run(argv, env=environment, deadline=_DEADLINE)
+    done = pip(*arguments, deadline=_DEADLINE, SOURCE_DATE_EPOCH="315532800")
     if done.ok:
         return
-    last = [line for line in done.err.splitlines() if line.strip()][-6:]
     if "No module named pip" in done.err:
         raise BadInputError(
             "GS-710", "this Python has no pip, which fetches the wheels", hint=f"{sys.executable} -m ensurepip"
@@ -191,6 +187,6 @@ def _pip(*arguments: str) -> None:
     raise UnreachableError(
         "GS-711",
         f"pip {arguments[0]} failed" + (" at its deadline" if done.timed_out else ""),
-        context="\n  ".join(last),
+        context=last_words(done),
         hint="this step needs a Python package index; a mirror is set as for pip: PIP_INDEX_URL",
     )

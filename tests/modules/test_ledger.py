@@ -126,7 +126,20 @@ def test_history_keeps_the_newest(ledger: Ledger) -> None:
     for number in range(5):
         ledger.write_history({"id": f"2026010{number}"}, keep=3)
     assert [record["id"] for record in ledger.history()] == ["20260102", "20260103", "20260104"]
-    assert Path(ledger.folder).stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_kept_is_roots_alone_and_the_status_beside_it_is_not_shut_in(ledger: Ledger, tmp_path: Path) -> None:
+    for name in ("", "history", "originals"):  # as an earlier version may have left them
+        (Path(ledger.folder) / name).mkdir(mode=0o755, parents=True, exist_ok=True)
+    changed = tmp_path / "changed"
+    changed.write_text("password")
+    ledger.write(str(changed), "new")
+    ledger.write_history({"id": "20260101"}, keep=3)
+    assert Path(ledger.folder).stat().st_mode & 0o777 == 0o711, "to pass through, not to list"
+    inside = list(Path(ledger.folder).rglob("*"))
+    assert len(inside) >= 5
+    for path in inside:
+        assert path.stat().st_mode & 0o077 == 0, path
 
 
 def test_a_damaged_state_file_is_no_crash(tmp_path: Path) -> None:

@@ -54,9 +54,12 @@ class Ledger:
         files.write_json(self.path, self.state)
 
     def _make_folder(self):
-        if not os.path.isdir(self.folder):
-            os.makedirs(self.folder, 0o700)
-        os.chmod(self.folder, 0o700)
+        """Nobody but root lists it; everybody may pass through it to `status.json`, which is for all to read."""
+        for folder, mode in (("", 0o711), ("history", 0o700), ("originals", 0o700)):
+            path = os.path.join(self.folder, folder)
+            if not os.path.isdir(path):
+                os.makedirs(path, mode)
+            os.chmod(path, mode)
 
     # files
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -12,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from msgspec.structs import replace
 
 from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin
+from gpusetup.bootstrap.record import save
 from gpusetup.model.status import Problem, Recheck
 
 if TYPE_CHECKING:
@@ -98,3 +102,32 @@ def test_what_is_no_status(tmp_path: Path, content: bytes | None, reference: str
     assert done.returncode == 3
     assert f"[{reference}]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
+def test_an_ordinary_user_reads_the_status_and_nothing_else() -> None:
+    """In the folder as an apply leaves it, as a user who owns nothing: the code is loaded before, as it may lie out of reach."""
+    code = (
+        "import os, sys\n"
+        "from gpusetup.cli.main import main\n"
+        "argv = ['status', '--file', sys.argv[1] + '/status.json']\n"
+        "main(argv)\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "code = main(argv)\n"
+        "for name in ('state.json', 'history', 'originals', '.'):\n"
+        "    try: os.listdir(p) if os.path.isdir(p := sys.argv[1] + '/' + name) else open(p)\n"
+        "    except PermissionError: continue\n"
+        "    sys.exit(name + ' can be read')\n"
+        "sys.exit(int(code))\n"
+    )
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        Path(place).chmod(0o755)
+        folder = Path(place) / "gpusetup"
+        save(DONE, folder / "status.json", Path(place) / "motd")
+        Ledger(str(folder)).write_history({"id": "20260101"}, keep=1)
+        Ledger(str(folder)).save()
+        done = subprocess.run(
+            [sys.executable, "-c", code, folder], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("done since") == 2

@@ -192,7 +192,7 @@ def test_the_first_stage_runs_nothing_with_another_digest(tmp_path: Path) -> Non
     (served / "manifest.json").write_text("{}")
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1]); import first_stage as f\n"
-        "try: f.fetch(sys.argv[2], sys.argv[3], sys.argv[4], time.time())\n"
+        "try: f.fetch(sys.argv[2], sys.argv[3], sys.argv[4], time.monotonic())\n"
         "except f.Failed as e: print(e.problem['reference'], e.problem['exit'])\n"
         "else: print('fetched')"
     )
@@ -246,6 +246,8 @@ def test_a_clone_of_a_finished_machine_begins_anew(tmp_path: Path, before: str, 
     [
         ("dnf", "3.9", "3.12", "3.12"),
         ("dnf", "3.6", "3.11", "3.11"),
+        ("dnf", "3.9", "3.12 the second time", "3.12"),
+        ("zypper", "3.6", "311", "3.11"),
         ("apt-get", "3.10", "", "3.10"),
         ("dnf", "3.9", "", None),
     ],
@@ -254,6 +256,7 @@ def test_a_python_is_found_or_installed(
     tmp_path: Path, manager: str, has: str, installs: str, found: str | None
 ) -> None:
     """The real script among stand-ins for python3 and the package manager: which Python does it take?"""
+    installs, _, late = installs.partition(" ")
     folder = tmp_path / "bin"
     folder.mkdir()
     (tmp_path / "first_stage.py").write_bytes((ROOT / "gpusetup/bootstrap/instance/first-stage").read_bytes())
@@ -263,13 +266,14 @@ def test_a_python_is_found_or_installed(
         (folder / name).chmod(0o755)
 
     program("python3", f"echo {has}")
-    made = f"{folder}/python{installs}"
+    made = f"{folder}/python{found}"
+    away = f"[ -e {folder}/asked ] || {{ : >{folder}/asked; exit 1; }}\n" if late else ""
     program(
         manager,
-        f'[ "$3" = python{installs} ] || exit 1\nprintf "#!/bin/sh\\necho {installs}\\n" >{made}; /bin/chmod 755 {made}',
+        f'[ "$3" = python{installs} ] || exit 1\n{away}printf "#!/bin/sh\\necho {found}\\n" >{made}; /bin/chmod 755 {made}',
     )
     code = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); import first_stage as f; f.tell = lambda *_: None\n"
+        "import os, sys; sys.path.insert(0, sys.argv[1]); import first_stage as f; f.tell = lambda *_: None; f.PAUSE = 0\n"
         "sets = {v + '-' + os.uname().machine: [] for v in ('3.10', '3.11', '3.12')}\n"
         "try: print(f.find_python(sets)[1].split('-')[0])\n"
         "except f.Failed as e: print(e.problem['reference'])"

@@ -1,0 +1,81 @@
+"""Fetching and reporting by HTTP: whose word is trusted, what is worth another try, and for how long."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from gpusetup.bootstrap.trust import authorities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import requests
+
+__all__ = ["Unfetched", "fetch", "passes", "session"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
+_TIMEOUT = 60.0
+_BLOCK = 1 << 10  # small: a server that drips is noticed between two of them
+
+
+class Unfetched(Exception):  # noqa: N818 - it says what there is not
+    """What was asked for did not come; the text says why."""
+
+
+@contextmanager
+def session() -> Iterator[requests.Session]:
+    """Open a session that trusts whom the machine trusts, and where whatever goes wrong on the way is an Unfetched."""
+    import requests
+    from urllib3.exceptions import HTTPError
+
+    with requests.Session() as opened:
+        opened.verify = authorities()
+        try:
+            yield opened
+        except (requests.RequestException, HTTPError, OSError) as error:
+            raise Unfetched(str(error) or type(error).__name__) from error
+
+
+def passes(status: int) -> bool:
+    """Whether an answer may be another one in a while: the server is at fault, or asks for patience.
+
+    The first stage, which cannot import this, has the same rule.
+    """
+    return status >= 500 or status in {408, 425, 429}
+
+
+def fetch(url: str, *, limit: int, patience: float, pause: float = _FIRST_PAUSE, timeout: float = _TIMEOUT) -> bytes:
+    """Return what is at an address, at most `limit` bytes of it; what does not come whole is asked for again."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return _once(url, limit, timeout, max(end, time.monotonic() + timeout))
+        except _Refused:
+            raise
+        except Unfetched:
+            if time.monotonic() + pause > end:
+                raise
+        time.sleep(pause * random.uniform(0.7, 1.3))  # noqa: S311 - spreads load, guards nothing
+        pause = min(pause * 2, _LONGEST_PAUSE)
+
+
+class _Refused(Unfetched):
+    """The server has said no: the same question gets the same answer."""
+
+
+def _once(url: str, limit: int, timeout: float, end: float) -> bytes:
+    with session() as opened, opened.get(url, timeout=timeout, stream=True) as answer:
+        if answer.status_code >= 400:
+            trouble = Unfetched if passes(answer.status_code) else _Refused
+            raise trouble(f"{answer.status_code} {answer.reason} for {url}")
+        content = b""
+        for block in answer.iter_content(_BLOCK):
+            content += block
+            if len(content) > limit:
+                raise _Refused(f"{url} has more than {limit} bytes")
+            if time.monotonic() > end:
+                raise Unfetched(f"{url} is too slow: {len(content)} bytes came in time")
+        return content

@@ -1,0 +1,218 @@
+"""Servers that break off, are slow, away or say no, asked by everything that fetches: the same rule holds everywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.server
+import io
+import os
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.bootstrap import pip as pip_program
+from gpusetup.bootstrap.config import Config
+from gpusetup.bootstrap.pull import fetch_lock
+from gpusetup.bootstrap.web import Unfetched, fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FIRST_STAGE = Path(__file__).parents[3] / "gpusetup/bootstrap/instance/first-stage"
+CONTENT = b"a lock, or a wheel" * 500
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+class Flaky(http.server.BaseHTTPRequestHandler):
+    """Answers as it was told, one word a request; the last word stays."""
+
+    protocol_version = "HTTP/1.1"
+    words: list[str]
+    asked: list[str]
+    content: dict[str, bytes]
+
+    def do_GET(self) -> None:
+        own = type(self)
+        own.asked.append(self.path)
+        word = own.words.pop(0) if len(own.words) > 1 else own.words[0]
+        body = own.content.get(self.path, CONTENT)
+        self.close_connection = True
+        if word.isdigit():
+            self.send_response(int(word))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if word == "hangs up":
+            return
+        if word == "stalls":
+            time.sleep(3)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        if word.startswith("chunked"):
+            self.send_header("Transfer-Encoding", "chunked")
+        elif word != "broken, no length":
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        half = body[: len(body) // 2]
+        if word == "chunked, broken":
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(half), half))
+        elif word == "drips":
+            for byte in body:
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                time.sleep(0.02)
+        else:
+            self.wfile.write({"whole": body, "other": b"x" * len(body)}.get(word, half))
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # the other side had enough of it
+            super().handle()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+class Site:
+    """A server and what it was asked."""
+
+    def __init__(self, handler: type[Flaky], url: str) -> None:
+        self.handler, self.url = handler, url
+
+    def says(self, *words: str) -> str:
+        self.handler.words, self.handler.asked = list(words), []
+        return f"{self.url}/x"
+
+    @property
+    def asked(self) -> int:
+        return len(self.handler.asked)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    handler = type("Handler", (Flaky,), {"words": ["whole"], "asked": [], "content": {}})
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    web.daemon_threads = True
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    yield Site(handler, f"http://127.0.0.1:{web.server_port}")
+    web.shutdown()
+    web.server_close()
+
+
+PASSING = ("broken", "chunked, broken", "hangs up", "503", "500", "429", "408")
+FINAL = ("404", "403", "401", "410")
+
+
+def first_stage(url: str, target: Path, patience: float, digest: str = DIGEST) -> str:
+    """The real script's own fetch, with pauses as short as here."""
+    text = FIRST_STAGE.read_text()
+    assert "pause = 2\n" in text
+    script = target.with_name("first_stage.py")
+    script.write_text(text.replace("pause = 2\n", "pause = 0.01\n"))
+    code = (
+        "import sys, time; sys.path.insert(0, sys.argv[1]); import first_stage as f\n"
+        "try: f.fetch(sys.argv[2], sys.argv[3], sys.argv[4], time.monotonic() + float(sys.argv[5]))\n"
+        "except f.Failed as e: print(e.problem['reference'], e.problem['exit'], e.problem['message'])\n"
+        "else: print('fetched')"
+    )
+    argv = [sys.executable, "-c", code, target.parent, url, digest, target, str(patience)]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(argv, capture_output=True, text=True, check=True, env=env, timeout=60).stdout.strip()
+
+
+@pytest.mark.parametrize("trouble", PASSING)
+def test_what_passes_is_tried_again(site: Site, tmp_path: Path, trouble: str) -> None:
+    assert fetch(site.says(trouble, trouble, "whole"), limit=1 << 20, patience=30, pause=0.01) == CONTENT
+    assert site.asked == 3
+    assert first_stage(site.says(trouble, trouble, "whole"), tmp_path / "got", 30) == "fetched"
+    assert site.asked == 3
+    assert (tmp_path / "got").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("answer", FINAL)
+def test_a_no_is_final_everywhere(site: Site, tmp_path: Path, answer: str) -> None:
+    with pytest.raises(Unfetched, match=answer):
+        fetch(site.says(answer), limit=1 << 20, patience=30, pause=0.01)
+    assert site.asked == 1
+    assert first_stage(site.says(answer), tmp_path / "got", 30).startswith("GS-731 6")
+    assert site.asked == 1
+
+
+def test_patience_ends(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(Unfetched, match="503"):
+        fetch(site.says("503"), limit=1 << 20, patience=0.2, pause=0.05)
+    assert 2 <= site.asked <= 6
+    assert first_stage(site.says("broken"), tmp_path / "got", 0.2).startswith("GS-731 6")
+    assert site.asked >= 2
+
+
+def test_a_server_that_stalls_or_drips_is_given_up(site: Site) -> None:
+    assert fetch(site.says("stalls", "whole"), limit=1 << 20, patience=30, pause=0.01, timeout=0.3) == CONTENT
+    began = time.monotonic()
+    with pytest.raises(Unfetched, match="too slow"):
+        fetch(site.says("drips"), limit=1 << 20, patience=0.1, pause=0.2, timeout=1)
+    assert time.monotonic() - began < 60, "the whole of it takes three minutes"
+
+
+def test_another_file_that_came_whole_is_final(site: Site, tmp_path: Path) -> None:
+    assert first_stage(site.says("other"), tmp_path / "got", 30).startswith("GS-732 3")
+    assert site.asked == 1
+    assert not (tmp_path / "got.part").exists()
+    assert first_stage(site.says("chunked, other", "whole"), tmp_path / "got", 30) == "fetched", "it broke off"
+
+
+def test_half_a_file_of_which_nobody_said_the_length_is_asked_for_again(site: Site, tmp_path: Path) -> None:
+    assert first_stage(site.says("broken, no length", "whole"), tmp_path / "got", 30) == "fetched"
+    assert first_stage(site.says("broken, no length"), tmp_path / "got", 0.2).startswith("GS-732 3")
+
+
+def test_more_than_anybody_expects_is_not_read(site: Site) -> None:
+    with pytest.raises(Unfetched, match="more than 100 bytes"):
+        fetch(site.says("whole"), limit=100, patience=30, pause=0.01)
+    assert site.asked == 1
+
+
+def test_the_pulled_lock_survives_a_break(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpusetup.bootstrap.web.time.sleep", lambda _: None)
+    target = tmp_path / "lock.json"
+    config = Config(source="", manifest_sha256="", lock_url=site.says("broken", "whole"), lock_sha256=DIGEST)
+    assert fetch_lock(config, target) is None
+    assert target.read_bytes() == CONTENT
+    target.unlink()
+    site.says("404")
+    problem = fetch_lock(config, target)
+    assert problem is not None
+    assert (problem.reference, problem.exit, site.asked) == ("GS-750", 6, 1)
+
+
+def _wheel() -> bytes:
+    raw = io.BytesIO()
+    with zipfile.ZipFile(raw, "w") as archive:
+        archive.writestr("thing-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1.0\n")
+        archive.writestr("thing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("thing-1.0.dist-info/RECORD", "")
+    return raw.getvalue()
+
+
+def test_pip_asks_again_for_an_index_that_breaks_off(site: Site, tmp_path: Path) -> None:
+    wheel = "thing-1.0-py3-none-any.whl"
+    page = f'<!DOCTYPE html><html><body><a href="/files/{wheel}">{wheel}</a></body></html>'.encode()
+    site.handler.content = {"/simple/thing/": page, f"/files/{wheel}": _wheel()}
+    index = {"PIP_INDEX_URL": f"{site.url}/simple", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
+    words = ("download", "--no-deps", "--no-cache-dir", "--dest", str(tmp_path), "thing")
+    site.says("broken", "whole")
+    done = pip_program.pip(*words, deadline=120, pause=0.01, **index)
+    assert done.ok, done.err
+    assert (tmp_path / wheel).exists()
+    assert site.handler.asked.count("/simple/thing/") == 2
+    site.says("404")
+    done = pip_program.pip(*words, deadline=120, pause=0.01, **index)
+    assert not done.ok
+    assert site.handler.asked.count("/simple/thing/") == 1, "what is not there is not asked for again"
+    assert "No matching distribution" in pip_program.last_words(done)
