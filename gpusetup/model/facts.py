@@ -43,6 +43,7 @@ from gpusetup.model.facts_software import (
     Library,
     LoadedModule,
     Lock,
+    ModuleUse,
     Nouveau,
     Packages,
     Process,
@@ -81,6 +82,7 @@ __all__ = [
     "LoadedModule",
     "Lock",
     "ModuleFile",
+    "ModuleUse",
     "Nouveau",
     "NvSwitch",
     "OperatingSystem",
@@ -119,6 +121,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     firmware: Firmware
     virtualisation: Virtualisation
     modules: tuple[str, ...] = ()
+    module_users: dict[str, ModuleUse] = {}
     dkms: tuple[DkmsModule, ...] = ()
     cuda: Cuda
     cudnn: tuple[Library, ...] = ()

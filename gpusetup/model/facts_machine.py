@@ -89,19 +89,23 @@ class Kernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Boot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What tells one boot from the next."""
+    """What tells one boot from the next, and one machine from another."""
 
     id: str | None
     time: int | None
+    machine: str | None = None
+    """A digest of the machine's id: two names of one machine have the same, and the same boot."""
 
 
 class PciLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The PCI Express link: now and at best."""
+    """The PCI Express link: now, at best, and what the slot can do."""
 
     width: int | None = None
     speed: str | None = None
     max_width: int | None = None
     max_speed: str | None = None
+    slot_max_width: int | None = None
+    slot_max_speed: str | None = None
 
 
 class Fabric(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -171,6 +175,8 @@ class Firmware(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     signatures_enforced: bool
     enrolled_keys: tuple[str, ...] = ()
     signing_keys: tuple[SigningKey, ...] = ()
+    password: str | None = None
+    """The file with the one-time password of an enrolment that waits for somebody at the console."""
 
 
 class Virtualisation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

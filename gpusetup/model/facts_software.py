@@ -22,6 +22,7 @@ __all__ = [
     "Library",
     "LoadedModule",
     "Lock",
+    "ModuleUse",
     "Nouveau",
     "Packages",
     "Process",
@@ -41,6 +42,13 @@ class LoadedModule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     flavour: Flavour | None
 
 
+class ModuleUse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who uses a loaded module: how many in all, and which other modules."""
+
+    references: int
+    holders: tuple[str, ...] = ()
+
+
 class DriverInstall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One driver on the host by who made it: distribution, nvidia, rpmfusion, other, runfile."""
 
@@ -57,6 +65,8 @@ class Driver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flavour: Flavour | None
     loaded: LoadedModule | None
     library: str | None
+    libraries: dict[str, tuple[str, ...]] = {}
+    """By name the versions that the dynamic loader could take; more than one is a mixture."""
     module: str | None
     """Version of the module on disk for the kernel that boots next."""
     mismatch: bool

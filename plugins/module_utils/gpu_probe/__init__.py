@@ -56,7 +56,7 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
     waiting.start("nouveau", lambda: nouveau.collect(host, kernel, loaded))
     nvidia_loaded = "nvidia" in loaded or host.exists("/dev/dxg")
     waiting.start("smi", lambda: smi.collect(host, nvidia_loaded))
-    waiting.start("services", lambda: services.collect(host))
+    waiting.start("services", lambda: services.collect(host, record.units(recorded)))
     devices = pci.collect(machine)
     kind = virtualisation.collect(machine)
     firm = firmware.collect(machine, host)
@@ -71,6 +71,7 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
         "virtualisation": kind,
         "nvswitch": pci.nvswitch(machine, devices["nvswitches"]),
         "modules": loaded,
+        "module_users": modules.users(host),
         "driver": drivers.collect(host, kernel, installed["installed"], triplet),
         "dkms": drivers.dkms(host),
         "cuda": libraries.cuda(host),

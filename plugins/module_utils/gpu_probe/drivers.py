@@ -2,7 +2,7 @@
 
 import re
 
-from . import modules
+from . import loader, modules
 
 LIBRARY_FOLDERS = (
     "/usr/lib/{triplet}",
@@ -14,6 +14,7 @@ LIBRARY_FOLDERS = (
     "/run/opengl-driver/lib",
     "/opt/nvidia/lib64",
 )
+DRIVER_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 _UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer", "/usr/local/bin/nvidia-uninstall")
 _VERSION = re.compile(r"\d{2,3}\.\d+(?:\.\d+)?")
 # Packages whose version is the driver's own, most telling first: kernel module, then user space.
@@ -48,6 +49,7 @@ def collect(host, kernels, packages, triplet):
         "flavour": (built or {}).get("flavour") or (loaded or {}).get("flavour"),
         "loaded": loaded,
         "library": library,
+        "libraries": library_versions(host, triplet),
         "module": on_disk,
         "mismatch": bool(loaded and loaded["version"] and library and loaded["version"] != library),
         "origins": sorted({item["origin"] for item in installs}),
@@ -65,6 +67,16 @@ def library_version(host, triplet):
             if versions:
                 return sorted(versions, key=_numbers)[-1]
     return None
+
+
+def library_versions(host, triplet):
+    """Return for each library that programs load the versions of the files which the loader could take for it."""
+    arch = triplet.partition("-")[0]
+    found = {}
+    for name, files in loader.collect(host, arch, "", DRIVER_LIBRARIES).items():
+        versions = {item["leads_to"].rpartition(".so.")[2] for item in files}
+        found[name] = sorted((text for text in versions if _VERSION.match(text)), key=_numbers)
+    return found
 
 
 def _numbers(version):

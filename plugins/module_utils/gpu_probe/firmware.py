@@ -8,7 +8,9 @@ _GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
 _X509 = b"\xa1\x59\xc0\xa5\xe4\x94\xa7\x4a\x87\xb5\xab\x15\x5c\x2b\xf0\x72"
 _CONFIGURED = re.compile(r"^\s*mok_certificate=[\"']?([^\"'\s$]+)", re.MULTILINE)
-_SIGNING_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+UBUNTU_KEY, DKMS_KEY = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
+_SIGNING_KEYS = (UBUNTU_KEY, DKMS_KEY)
+PASSWORD = "/var/lib/gpusetup/mok-password"
 
 
 def collect(host, disk=None):
@@ -28,6 +30,7 @@ def collect(host, disk=None):
         "signatures_enforced": host.value("/sys/module/module/parameters/sig_enforce") == "Y",
         "enrolled_keys": enrolled,
         "signing_keys": signing_keys(disk or host, enrolled),
+        "password": PASSWORD if (disk or host).exists(PASSWORD) else None,
     }
 
 

@@ -22,12 +22,12 @@ _TYPE_MASK, _ELF, _ELF_LIBC6 = 0xFF, 1, 3
 _ARCH = {"x86_64": 0x0300, "aarch64": 0x0A00}
 
 
-def collect(host, arch, library_path):
+def collect(host, arch, library_path, libraries=LIBRARIES):
     """Return for each library of CUDA the files that could be meant, the loader's choice first, and what they lead to."""
     cached = parse(host.read_bytes(CACHE) or b"", arch)
     places = [folder.rstrip("/") for folder in library_path.split(":") if folder]
     found = {}
-    for name in LIBRARIES:
+    for name in libraries:
         paths = (
             [folder + "/" + name for folder in places]
             + cached.get(name, [])

@@ -26,6 +26,17 @@ def loaded(host):
     return sorted(set(names) | set(built_in))
 
 
+def users(host):
+    """Return for each loaded GPU module how often it is used, and by which other modules."""
+    found = {}
+    for line in (host.read("/proc/modules", keep=_gpu_modules) or "").splitlines():
+        pieces = line.split()
+        if len(pieces) >= 4 and pieces[2].isdigit():
+            holders = [] if pieces[3] == "-" else [name for name in pieces[3].split(",") if name]
+            found[pieces[0]] = {"references": int(pieces[2]), "holders": holders}
+    return found
+
+
 def _gpu_modules(text):
     return "".join(
         line for line in text.splitlines(True) if re.match(r"(nvidia|nouveau|nova|gdrdrv|mlx5_core|ib_umad)", line)
@@ -70,7 +81,8 @@ def listing(host, release):
         return []
     text = host.read(folder + "/modules.dep", keep=_gpu_paths) or ""
     found = [folder + "/" + line.split(":", 1)[0] for line in text.splitlines()]
-    for place in ("updates/dkms", "extra", "updates", "kernel/drivers/video", "extra/nvidia", "kernel/nvidia-580"):
+    branches = ["kernel/" + name for name in host.names(folder + "/kernel", "nvidia-*")]
+    for place in ["updates/dkms", "extra", "updates", "kernel/drivers/video", "extra/nvidia", *branches]:
         found += [f"{folder}/{place}/{name}" for name in host.names(folder + "/" + place, "nvidia*.ko*")]
     return sorted({path for path in found if host.exists(path)})
 

@@ -1,5 +1,7 @@
 """GPUs and NVSwitches on the PCI bus, seen without any driver."""
 
+import os
+
 NVIDIA = "10de"
 _DEVICES = "/sys/bus/pci/devices"
 _DISPLAY = "03"
@@ -76,13 +78,23 @@ def _gpu(host, folder, address, klass):
         "bound": driver.rsplit("/", 1)[-1] if driver else None,
         "numa_node": _number(host.value(folder + "/numa_node")),
         "boot_display": host.value(folder + "/boot_vga") == "1",
-        "link": {
-            "width": _number(host.value(folder + "/current_link_width")),
-            "speed": host.value(folder + "/current_link_speed"),
-            "max_width": _number(host.value(folder + "/max_link_width")),
-            "max_speed": host.value(folder + "/max_link_speed"),
-        },
+        "link": dict(
+            host.observe("slot:" + address, lambda: _slot(host, folder)) or {},
+            width=_number(host.value(folder + "/current_link_width")),
+            speed=host.value(folder + "/current_link_speed"),
+            max_width=_number(host.value(folder + "/max_link_width")),
+            max_speed=host.value(folder + "/max_link_speed"),
+        ),
         "vgpu": _vgpu(host, folder, device + ":" + subsystem.split(":")[1]),
+    }
+
+
+def _slot(host, folder):
+    """Return what the slot can do that a device sits in: the bridge above it."""
+    above = os.path.dirname(os.path.realpath(host.inside(folder)))
+    return {
+        "slot_max_width": _number(host.value(above + "/max_link_width")),
+        "slot_max_speed": host.value(above + "/max_link_speed"),
     }
 
 

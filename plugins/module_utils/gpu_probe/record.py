@@ -34,6 +34,12 @@ def names(state):
     return {name for key in ("packages", "holds", "brought") for name in (state.get(key) or ())}
 
 
+def units(state):
+    """Return the units that the record speaks of."""
+    found = (state or {}).get("services")
+    return sorted(found) if isinstance(found, dict) else []
+
+
 def _digest(path):
     try:
         with open(path, "rb") as handle:

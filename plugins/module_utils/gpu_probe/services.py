@@ -14,9 +14,13 @@ _UNITS = (
 _FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 
 
-def collect(host):
-    """Return for each unit that exists whether it is enabled and active; systemd is asked once, and only when it runs."""
-    there = [(key, unit) for key, unit in _UNITS if any(host.exists(folder + "/" + unit) for folder in _FOLDERS)]
+def collect(host, also=()):
+    """Return for each unit that exists whether it is enabled and active; systemd is asked once, and only when it runs.
+
+    Units named in `also` are looked at too, under their own names.
+    """
+    units = list(_UNITS) + [(unit, unit) for unit in sorted(set(also) - {unit for _key, unit in _UNITS})]
+    there = [(key, unit) for key, unit in units if any(host.exists(folder + "/" + unit) for folder in _FOLDERS)]
     if not there:
         return {}
     states = {}

@@ -1,5 +1,6 @@
 """The operating system, its boot, its disks and its Python interpreters."""
 
+import hashlib
 import json
 import os
 import platform
@@ -50,9 +51,18 @@ def machine(host):
 
 
 def boot(host):
-    """Return what tells one boot from the next."""
+    """Return what tells one boot from the next, and one machine from another under whatever name it is reached."""
     uptime = host.observe("boot_time", lambda: _boot_time(host))
-    return {"id": host.value("/proc/sys/kernel/random/boot_id"), "time": uptime}
+    boot_id = host.value("/proc/sys/kernel/random/boot_id")
+    return {"id": boot_id, "time": uptime, "machine": _machine_id(host)}
+
+
+def _machine_id(host):
+    """Return a digest of the machine's id, which itself stays on the machine; copies of one image can have the same."""
+    known = host.value("/etc/machine-id")
+    if not known or known == "uninitialized":
+        return None
+    return hashlib.sha256(b"gpusetup:" + known.encode("utf-8")).hexdigest()[:32]
 
 
 def _boot_time(host):

@@ -7,6 +7,7 @@ import pytest
 from gpusetup.facts import probe
 
 pci, smi, kinds = probe.load("pci"), probe.load("smi"), probe.load("virtualisation")
+system, modules, services, drivers = (probe.load(part) for part in ("system", "modules", "services", "drivers"))
 
 DEVICES = "/sys/bus/pci/devices/"
 
@@ -310,3 +311,46 @@ def test_libraries_by_package_or_header(machine):
         "source": "/usr/include/cudnn_version.h",
         "package_version": None,
     }
+
+
+def test_a_machine_has_one_digest_under_whatever_name_and_never_its_id(machine_in):
+    ids = ("0123456789abcdef0123456789abcdef\n", "0123456789abcdef0123456789abcdef\n", "f" * 32)
+    told = [
+        system.boot(machine_in(str(number)).put("/etc/machine-id", text).host())["machine"]
+        for number, text in enumerate(ids)
+    ]
+    assert told[0] == told[1] != told[2]
+    assert not {text.strip() for text in ids} & set(told)
+    empty = machine_in("image").put("/etc/machine-id", "uninitialized\n")
+    assert system.boot(empty.host())["machine"] is None
+
+
+def test_who_uses_a_module_and_how_often(machine):
+    machine.put(
+        "/proc/modules",
+        "nvidia 56700928 5 nvidia_uvm,gdrdrv, Live 0x0\nnvidia_uvm 1 0 - Live 0x0\next4 1 1 - Live 0x0\n",
+    )
+    assert modules.users(machine.host()) == {
+        "nvidia": {"references": 5, "holders": ["nvidia_uvm", "gdrdrv"]},
+        "nvidia_uvm": {"references": 0, "holders": []},
+    }
+
+
+@pytest.mark.parametrize("branch", ["nvidia-580", "nvidia-590-open", "nvidia-580srv"])
+def test_a_module_of_any_branch_below_the_kernels_folder_is_found_before_depmod_ran(machine, branch):
+    path = f"/lib/modules/6.8.0-60-generic/kernel/{branch}/nvidia.ko"
+    machine.put(path).answer("modinfo:" + path, {"version": "590.48.01", "license": "Dual MIT/GPL"})
+    found = modules.find(machine.host(), "6.8.0-60-generic")
+    assert (found["path"], found["version"], found["flavour"]) == (path, "590.48.01", "open")
+
+
+def test_a_unit_that_the_record_names_is_looked_at_too(machine):
+    machine.put("/etc/systemd/system/nvidia-own.service")
+    assert list(services.collect(machine.host(), ["nvidia-own.service", "gone.service"])) == ["nvidia-own.service"]
+
+
+def test_libraries_of_two_drivers_side_by_side_are_both_told(machine):
+    folder = "/usr/lib/x86_64-linux-gnu"
+    machine.put(f"{folder}/libcuda.so.580.1.02").put("/usr/lib64/libcuda.so.570.2")
+    machine.link(f"{folder}/libcuda.so.1", "libcuda.so.580.1.02").link("/usr/lib64/libcuda.so.1", "libcuda.so.570.2")
+    assert drivers.library_versions(machine.host(), "x86_64-linux-gnu") == {"libcuda.so.1": ["570.2", "580.1.02"]}
