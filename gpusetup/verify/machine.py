@@ -190,7 +190,7 @@ class Machine:
         return found
 
     def compiles_ptx_of(self, cuda: str | None) -> bool:
-        """Tell whether the driver is as new as a build's CUDA, so that it takes its PTX; taken for granted when not known."""
+        """Tell whether the driver is as new as a build's CUDA and takes its PTX; granted when one is not known."""
         told = re.search(r"<cuda_version>\s*(\d+\.\d+)", self.command("smi").get("stdout", ""))
         return told is None or not cuda or nv(told[1]) >= nv(cuda)
 

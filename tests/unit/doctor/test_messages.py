@@ -69,6 +69,9 @@ def test_what_runs_on_a_driver():
     assert runs("11.8", "470.256.02")
     assert not runs("12.1", "470.256.02")
     assert runs("12.8", "525.60.13")
+    assert not compiles("12.8", "525.60.13"), "runs, but its PTX is newer than the driver"
+    assert compiles("13.0", "580.159.04")
+    assert not compiles("13.3", "580.159.04")
     build = newest_torch("470.256.02", "8.0")
     assert build is not None
     assert build.cuda.startswith("11.")

@@ -1,8 +1,9 @@
 """This build of PyTorch holds code for every GPU here: machine code of its architecture, or PTX to compile.
 
-Machine code for X.y runs on X.z with z ≥ y and never across majors; PTX goes upwards only, and only on a driver that is
-as new as the build's CUDA. Code for 9.0a runs on 9.0 alone, code for 10.0f from there on within its major. A build without
-either says `no kernel image is available` at the first operation. The nearest build that works is looked up in the matrix.
+Machine code for X.y runs on X.z with z ≥ y and never across majors; PTX goes upwards only, and only on a driver that
+is as new as the build's CUDA. Code for 9.0a runs on 9.0 alone, code for 10.0f from there on within its major. A build
+without either says `no kernel image is available` at the first operation. The nearest build that works is looked up in
+the matrix.
 
 To do: install the build that is named.
 """
