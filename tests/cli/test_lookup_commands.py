@@ -45,8 +45,8 @@ def document(*argv: str) -> tuple[int, Any]:
         (("resolve", "--driver", "abc"), 3, "GS-125"),
         (("resolve", "--driver", "566.03"), 3, "GS-126"),
         (("why-not", "cuda"), 3, "GS-129"),
-        (("resolve", "--out", "/nonexistent/file"), 3, "GS-103"),
-        (("resolve", "--from", "/nonexistent"), 3, "GS-305"),
+        (("resolve", "--out", "{absent}/file"), 3, "GS-103"),
+        (("resolve", "--from", "{absent}"), 3, "GS-305"),
         (("resolve", "driver==535.154.02"), 4, None),
         (("matrix", "torch==9.*"), 4, None),
         (("why-not", "cuda=13.1", "--gpu", "v100"), 4, None),
@@ -57,8 +57,8 @@ def document(*argv: str) -> tuple[int, Any]:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_exit_codes_and_documents(argv: tuple[str, ...], code: int, reference: str | None) -> None:
-    found, told = document(*argv)
+def test_exit_codes_and_documents(argv: tuple[str, ...], code: int, reference: str | None, tmp_path: Path) -> None:
+    found, told = document(*(word.replace("{absent}", str(tmp_path / "absent")) for word in argv))
     assert found == code
     assert told["ok"] is (code == 0)
     assert told["schema"].startswith("gpusetup/")

@@ -32,7 +32,7 @@ def test_a_good_run(ansible):
 
 def test_ansible_that_hangs_is_killed_and_says_where_each_host_was(ansible):
     done = run(
-        ansible("hosts('a', 'b')\ntell('begin', host='a', task='1', name='Install')\ntime.sleep(60)"), deadline=3
+        ansible("hosts('a', 'b')\ntell('begin', host='a', task='1', name='Install')\ntime.sleep(60)"), deadline=6
     )
     assert done.finished.timed_out
     assert done.track.hosts["a"].failure.task == "Install"
@@ -42,8 +42,8 @@ def test_ansible_that_hangs_is_killed_and_says_where_each_host_was(ansible):
 
 @pytest.mark.parametrize(("forks", "waits"), [(1, True), (2, False)])
 def test_a_fleet_larger_than_what_ansible_works_on_at_once_has_the_deadline_several_times(ansible, forks, waits):
-    program = f"hosts('a', 'b', 'c', forks={forks})\ntime.sleep(5)\ntell('end', stats={{}})"
-    assert run(ansible(program), deadline=2).finished.timed_out is not waits
+    program = f"hosts('a', 'b', 'c', forks={forks})\ntime.sleep(6.5)\ntell('end', stats={{}})"
+    assert run(ansible(program), deadline=3).finished.timed_out is not waits
 
 
 def test_ansible_that_is_killed_leaves_a_verdict_per_host(ansible):

@@ -24,6 +24,7 @@ from tests.lab.roots import ROOTS
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+BOOTED = "gpusetup-lab-simulated-boot.service"
 CGROUPS = [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")]
 
 # Runs as the parent of the container: systemd-nspawn leaves with 133 when the host reboots.
@@ -154,13 +155,13 @@ class Host:
         (self.folder / "parent.pid").unlink(missing_ok=True)
 
     def reboot(self, timeout: float = 180) -> None:
-        """An orderly reboot from within, until SSH answers again."""
+        """An orderly reboot from within, until SSH answers again and the simulated kernel has done its part."""
         before = self.boot_id()
         self.ssh("systemctl", "reboot", check=False)
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             try:
-                if self.boot_id() != before:
+                if self.boot_id() != before and self.ssh("systemctl", "is-active", BOOTED, check=False).returncode == 0:
                     return
             except LabError:
                 pass
@@ -205,7 +206,8 @@ class Host:
         while time.monotonic() < deadline:
             if not self.running:
                 break
-            if self.ssh("systemctl", "is-system-running", "--wait", check=False, timeout=timeout).stdout.strip():
+            state = self.ssh("systemctl", "is-system-running", "--wait", check=False, timeout=timeout).stdout.strip()
+            if state in {"running", "degraded"}:
                 return
             time.sleep(0.05)
         console = (self.folder / "console.log").read_text(errors="replace")[-1500:]
@@ -283,17 +285,8 @@ class Host:
             upper, work = disk / "upper", disk / "work"
         for folder in (upper, work, self.root):
             folder.mkdir()
-        run(
-            [
-                "mount",
-                "-t",
-                "overlay",
-                "gpusetup-lab",
-                "-o",
-                f"lowerdir={lower},upperdir={upper},workdir={work}",
-                self.root,
-            ]
-        )
+        layers = f"lowerdir={lower},upperdir={upper},workdir={work}"
+        run(["mount", "-t", "overlay", "gpusetup-lab", "-o", layers, self.root])
         for number, (mount, size) in enumerate(sorted(self.spec.disks.items())):
             if mount == "/":
                 continue

@@ -1,10 +1,13 @@
 """Bad input and bad states: a clear verdict per host, the right exit code, nothing half done, others go on."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.lab.applying import apply
+from tests.lab.harm import packages_locked
+from tests.lab.moments import package_step, until
 
 
 @pytest.fixture
@@ -105,11 +108,12 @@ def test_hostile_names_and_unknown_variables(lab_hosts, lab_inventory, wishes, t
 
 def test_apt_lock_held(lab_hosts, lab_inventory, wishes, tmp_path):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    holder = (
-        "import fcntl, time; f = open('/var/lib/dpkg/lock-frontend', 'w'); "
-        "fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(25)"
-    )
-    host.ssh("systemd-run", "--quiet", "python3", "-c", holder)
-    done = apply(tmp_path, lab_inventory([host], wishes), "--verify", "never")
+    inventory = lab_inventory([host], wishes)
+    with ThreadPoolExecutor() as pool:
+        with packages_locked(host):
+            applying = pool.submit(apply, tmp_path, inventory, "--verify", "never")
+            until(lambda: package_step(host) == "lock" or applying.done(), "waiting for the lock", 300)
+            assert not applying.done(), applying.result()
+        done = applying.result()
     assert done.code == 0, done.out
     assert done.hosts[host.name]["state"] == "done"

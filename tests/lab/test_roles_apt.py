@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.lab.harm import packages_locked
+from tests.lab.moments import installing, until
 from tests.lab.plays import files_below, nvidia_on_debian, package, packages, play
 
 if TYPE_CHECKING:
@@ -201,9 +202,7 @@ def test_a_controller_that_dies_stops_nothing_and_the_next_one_joins(
         start_new_session=True,
     )
     jobs = host.path("/var/lib/gpusetup/jobs")
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and not _installing(jobs):
-        time.sleep(0.3)
+    until(lambda: installing(host), "the package step")
     os.killpg(controller.pid, signal.SIGKILL)
     controller.wait()
     joined = play("apply", inventory, wanted)
@@ -221,20 +220,13 @@ play("apply", pathlib.Path(sys.argv[1]), json.loads(sys.argv[2]))
 """
 
 
-def _installing(jobs: Path) -> bool:
-    return any('"step": "install"' in path.read_text() for path in jobs.glob("packages-*/status.json"))
-
-
 def test_a_lock_is_waited_for_and_its_holder_named(
     lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], lab_repositories: Repositories
 ) -> None:
     (host,) = lab_hosts(flavour="debian12", machine="t4")
     inventory = lab_inventory([host])
-    hold = "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(600)"
-    with subprocess.Popen([*host.ssh_argv(), f'exec python3 -c "{hold}" another-apt']) as other:
-        time.sleep(1.5)
+    with packages_locked(host):
         done = play("apply", inventory, nvidia_on_debian(lab_repositories, gpu_packages_lock_timeout=3))
         assert done.code == 2
         assert "GS-453" in done.text
         assert "another-apt" in done.text
-        other.kill()

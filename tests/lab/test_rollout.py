@@ -5,12 +5,12 @@ import os
 import shlex
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.lab.applying import apply
+from tests.lab.moments import installing, until
 from tests.lab.plays import packages
 from tests.lab.slurm import Slurm
 
@@ -98,16 +98,12 @@ def test_two_applies_never_meet(lab_hosts, lab_inventory, wishes, tmp_path):
     other.mkdir()
     changed = inventory.with_name("other.ini")
     changed.write_text(inventory.read_text().replace("=580.*", "=570.*"))
-    jobs = host.path("/var/lib/gpusetup/jobs")
     with (
         subprocess.Popen(_command(inventory), env=_environment(tmp_path), stdout=subprocess.PIPE, text=True) as one,
         ThreadPoolExecutor() as pool,
     ):
-        until = time.monotonic() + 300
-        while not any('"step": "install"' in path.read_text() for path in jobs.glob("packages-*/status.json")):
-            assert one.poll() is None, one.communicate()
-            assert time.monotonic() < until
-            time.sleep(0.2)
+        until(lambda: installing(host) or one.poll() is not None, "the package step", 300)
+        assert one.poll() is None, one.communicate()
         elsewhere = pool.submit(apply, other, changed)
         beside = apply(tmp_path, inventory)
         assert beside.code == 5, beside.out + beside.err

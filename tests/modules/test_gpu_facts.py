@@ -171,12 +171,14 @@ def test_a_driver_that_hangs_does_not_hang_the_probe(tmp_path, monkeypatch):
     host = probe.load().LiveHost()
     began = time.monotonic()
     told = smi.collect(host, True, seconds=1)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60, "it sleeps for 300 s"
     assert (told["ok"], told["gpus"]) == (False, {})
     assert "no answer within 1 s" in told["why"]
     assert "no answer within 1 s" in host.unreadable["gpus.uuid"]
     pid = int((tmp_path / "pid").read_text())
-    time.sleep(0.2)
+    deadline = time.monotonic() + 20
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
+        time.sleep(0.05)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

@@ -48,7 +48,10 @@ def test_another_request_is_refused_while_one_runs(tmp_path: Path) -> None:
 
 def test_an_answer_nobody_fetched_is_given_once(tmp_path: Path) -> None:
     jobs.Job(str(tmp_path), "x", {}).start_or_join(lambda _job: (time.sleep(0.3), {"number": 1})[1], 0)
-    time.sleep(1)
+    told = jobs.Job(str(tmp_path), "x", {}).status_path
+    until = time.monotonic() + 20
+    while (files.read_json(told) or {}).get("state") != "done" and time.monotonic() < until:
+        time.sleep(0.05)
     again = jobs.Job(str(tmp_path), "x", {})
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 1}
     assert again.start_or_join(lambda _job: {"number": 2}, 5)["result"] == {"number": 2}

@@ -13,7 +13,7 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_nouveau
 
 
 class Slow:
-    """Writes its file at once, then takes a while, as a rebuild does."""
+    """Writes its file at once, then goes on until it is told to end, as a rebuild does in its own time."""
 
     def __init__(self, params: dict[str, Any], check: bool = False, **_more: Any) -> None:
         self.path = Path(params["state_dir"]) / "blacklist"
@@ -23,7 +23,9 @@ class Slow:
         changed = not self.path.exists()
         if not self.check:
             self.path.write_text("blacklist nouveau\n")
-            time.sleep(4)
+            until = time.monotonic() + 60
+            while not self.path.with_name("end").exists() and time.monotonic() < until:
+                time.sleep(0.05)
         return {"changed": changed, "warnings": []}
 
 
@@ -39,6 +41,7 @@ def test_a_rebuild_that_still_runs_is_waited_for(
     )
     with pytest.raises(HostFailure, match="already changing this host"):
         asked.clean()
+    (tmp_path / "end").touch()
     _failed, second = run_module(gpu_nouveau, host=host, poll=20)
     assert (second["finished"], second["changed"]) == (True, True)
     _failed, third = run_module(gpu_nouveau, host=host, poll=20)

@@ -43,7 +43,7 @@ FAULTS: dict[str, Callable[[Row], None]] = {
     "disk full: /": full("/", 2500),
     "disk full: /boot": full("/boot", 96),
     "read-only /boot": read_only_boot,
-    "dpkg lock held by another program for 40 s": lock_held,
+    "dpkg lock held by another program, let go while it waits": lock_held,
     "an interrupted dpkg from before": dpkg_interrupted,
     "the module build fails": build_fails,
     "a kernel too new for the driver's source": kernel_too_new,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from tests.lab.faults.row import Lab, Row, completes, judged
+from tests.lab.harm import packages_locked
+from tests.lab.moments import package_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,12 +41,15 @@ def read_only_boot(row: Row) -> None:
 
 def lock_held(row: Row) -> None:
     lab = Lab("lock")
-    hold = "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(40)"
     try:
-        with subprocess.Popen([*lab.host.ssh_argv(), f'exec python3 -c "{hold}"']) as other:
-            time.sleep(1.5)
-            judged(row, lab, lab.apply(), (0,))
-            other.kill()
+        with ExitStack() as held:
+            held.enter_context(packages_locked(lab.host))
+
+            def let_go(_pid: int) -> None:
+                time.sleep(10)
+                held.close()
+
+            judged(row, lab, lab.apply_until(lambda: package_step(lab.host) == "lock", let_go), (0,))
         completes(row, lab)
     finally:
         lab.close()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.lab.applying import Answer, gpusetup
 from tests.lab.host import SSH_OPTIONS, Host, HostSpec
+from tests.lab.moments import installing
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.plays import packages
 from tests.lab.repository.build import ready
@@ -124,10 +125,7 @@ class Lab:
         return sorted(self.folder.glob("state/runs/*/events.jsonl"))
 
     def installing(self) -> bool:
-        jobs = self.host.path("/var/lib/gpusetup/jobs")
-        with contextlib.suppress(OSError):
-            return any('"step": "install"' in path.read_text() for path in jobs.glob("packages-*/status.json"))
-        return False
+        return installing(self.host)
 
     def state(self) -> str:
         """What is on the host, in words."""

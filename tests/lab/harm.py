@@ -1,0 +1,31 @@
+"""Harm that a lab host takes from somebody else on it, for as long as a test wants."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.lab.host import Host
+
+_HOLD = (
+    "import fcntl, sys; lock = open('/var/lib/dpkg/lock-frontend', 'w'); "
+    "fcntl.lockf(lock, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+)
+
+
+@contextmanager
+def packages_locked(host: Host, by: str = "another-apt") -> Iterator[None]:
+    """Another program holds dpkg's lock, from the first line of the block to its last."""
+    argv = [*host.ssh_argv(), f'exec python3 -c "{_HOLD}" {by}']
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        try:
+            yield
+        finally:
+            other.stdin.close()
