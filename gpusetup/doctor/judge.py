@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from gpusetup.doctor.unwrap import one_line
 
@@ -21,8 +20,10 @@ _FAR = 1200
 _ANY_NUMBER = re.compile(r"\\d|\{[\d,]+\}|0-9|\(\?P<\w+>")
 _XID = re.compile(r"\(\?P<s?xid>")
 
-Needs: TypeAlias = "tuple[str | tuple[Needs, ...], ...]"
-"""Words that must all be there; in the place of a word several lists, of which one must be there."""
+_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
+_REPEAT = re.compile(r"(?:[*+?]|\{\d+(?:,\d*)?\})[?+]?")
+_PART = re.compile(rf"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|{_REPEAT.pattern}|.", re.DOTALL)
+"""An expression's parts: an escape, a class, a repeat, or one letter."""
 
 
 class Place:
@@ -68,13 +69,13 @@ class Expression:
         return re.compile(self._text)
 
     @cached_property
-    def _needs(self) -> Needs:
-        return _needs(self._text)
+    def _needs(self) -> tuple[tuple[str, ...], ...]:
+        return _words(self._text)
 
     def possible(self, text: str) -> bool:
         """Tell whether it could match anywhere in a text."""
         # Escapes for colours may stand inside a word.
-        return not self._text or "\x1b" in text or _there(self._needs, text)
+        return not self._needs or "\x1b" in text or any(all(word in text for word in words) for words in self._needs)
 
     def fits(self, place: Place) -> dict[str, str] | None:
         """Return the named groups when the expression matches at this place, else None."""
@@ -91,49 +92,28 @@ class Expression:
         return {name: value for name, value in found.groupdict().items() if value} if found else None
 
 
-def _there(needs: Needs, text: str) -> bool:
-    """Tell whether a text has the words without which an expression cannot match."""
-    for need in needs:
-        if isinstance(need, str):
-            if need not in text:
-                return False
-        elif not any(_there(choice, text) for choice in need):
-            return False
-    return True
+def _words(expression: str) -> tuple[tuple[str, ...], ...]:
+    """Return what every match contains: in one of the lists every word is there; none when nothing certain can be said.
 
-
-class _Node(NamedTuple):
-    """A part of an expression as `re` reads it."""
-
-    kind: str
-    value: Any
-
-
-def _needs(expression: str) -> Needs:
-    try:
-        parser = importlib.import_module("re._parser")
-    except ImportError:  # before Python 3.11
-        parser = importlib.import_module("sre_parse")
-    parsed = parser.parse(expression)
-    return () if parsed.state.flags & re.IGNORECASE else tuple(_walk(parsed))
-
-
-def _walk(parsed: Iterable[tuple[object, Any]]) -> list[str | tuple[Needs, ...]]:
-    """Collect the words between blanks that every match contains: a match may be broken at blanks only."""
-    found: list[str | tuple[Needs, ...]] = []
-    run = ""
-    for node in (_Node(str(kind), value) for kind, value in parsed):
-        if node.kind == "LITERAL":
-            run += chr(node.value)
+    Only what stands outside all groups counts. Words are cut at blanks, since a match may be broken there.
+    """
+    if _FLAGS.search(expression):
+        return ()
+    depth, choices = 0, [""]
+    for part in _PART.findall(expression):
+        if part in "()":
+            depth += 1 if part == "(" else -1
+            choices[-1] += " "
+        elif depth:
             continue
-        found += [word for word in run.split() if len(word) > 1]
-        run = ""
-        if node.kind == "SUBPATTERN" and not node.value[1] & re.IGNORECASE:
-            found += _walk(node.value[3])
-        elif node.kind in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"} and node.value[0]:
-            found += _walk(node.value[2])
-        elif node.kind == "BRANCH":
-            choices = tuple(tuple(_walk(choice)) for choice in node.value[1])
-            if all(choices):
-                found.append(choices)
-    return found + [word for word in run.split() if len(word) > 1]
+        elif part == "|":
+            choices.append("")
+        elif _REPEAT.fullmatch(part):
+            may_be_missing = part[0] in "*?" or part.startswith("{0")
+            choices[-1] = (choices[-1][:-1] if may_be_missing else choices[-1]) + " "
+        elif part[0] == "\\":
+            choices[-1] += " " if part[1].isalnum() else part[1]
+        else:
+            choices[-1] += part if len(part) == 1 and part not in ".^$" else " "
+    found = tuple(tuple(word for word in choice.split() if len(word) > 1) for choice in choices)
+    return found if all(found) else ()

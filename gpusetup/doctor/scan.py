@@ -35,8 +35,6 @@ _STAMP = re.compile(
     )*""",
     re.VERBOSE,
 )
-_SURE = 1000
-"""A pattern that takes nothing out of its line and was right so often counts from then on wherever its text stands."""
 _REMEMBERED = 100_000
 """What equal lines between lines of equal shape contain is worked out once; so many of them are kept in mind."""
 
@@ -78,7 +76,6 @@ class _Tally:
     def __init__(self) -> None:
         self._found: dict[str, Match] = {}
         self.times: Counter[str] = Counter()
-        self.confirmed: Counter[int] = Counter()
 
     def add(self, cause: str, line: int, evidence: str, groups: dict[str, str]) -> None:
         """Take a line in which a cause was recognised."""
@@ -218,13 +215,9 @@ def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], numbe
     prepared = _prepared()
     told: dict[str, dict[str, str]] = {}
     for pattern in dict.fromkeys([prepared.finds[find][0] for find in finds if prepared.finds[find][1] in line]):
-        if tally.confirmed[pattern] >= _SURE:
-            told.setdefault(prepared.causes[pattern], {})
-            continue
         groups = prepared.expressions[pattern].fits(place)
         if groups is not None and (cause := meaning(prepared.causes[pattern], groups)):
             told.setdefault(cause, {}).update(groups)
-            tally.confirmed[pattern] += not groups
     for cause, groups in told.items():
         tally.add(cause, number, _evidence(line), groups)
     return tuple(told)

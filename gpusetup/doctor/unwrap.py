@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = ["one_line", "plain"]
 
@@ -23,10 +24,10 @@ _PREFIX = re.compile(
     re.VERBOSE,
 )
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_SPACE = re.compile(r"\s+")
 _BLANKS = re.compile(r"[^\S ]|  ")
 
 
+@lru_cache(maxsize=64)  # a line stands in the windows of its neighbours too
 def plain(line: str) -> str:
     """Return the line without what the log put before it."""
     for _ in range(8):
@@ -42,4 +43,4 @@ def one_line(lines: str) -> str:
     text = _ESCAPES.sub("", lines) if "\x1b" in lines else lines
     if not _BLANKS.search(text):
         return plain(text).strip()
-    return _SPACE.sub(" ", " ".join(plain(line) for line in text.splitlines())).strip()
+    return " ".join(" ".join(plain(line) for line in text.splitlines()).split())

@@ -4,11 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpusetup.doctor.catalogue import catalogue
-from gpusetup.doctor.judge import Expression
+from gpusetup.doctor.judge import Expression, _words
 from gpusetup.doctor.literals import Literals
 from gpusetup.doctor.meanings import meaning
 from gpusetup.doctor.scan import _STAMP, scan_chunks
@@ -92,3 +93,36 @@ def test_every_occurrence_of_a_text_is_found_wherever_it_stands(texts, parts, fi
         (at, number) for number, text in enumerate(wanted) for at in range(len(log)) if log.startswith(text, at)
     )
     assert Literals(wanted).hits(log) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "needs"),
+    [
+        (r"No such device", (("No", "such", "device"),)),
+        (r"(?:could not insert|modprobe)[^\n]{0,60}nvidia[\w-]*\W{1,3} ?No such", (("nvidia", "No", "such"),)),
+        (r"nvml\.h: error|libcuda\.so", (("nvml.h:", "error"), ("libcuda.so",))),
+        (r"colou?r of x{0,2}[(]ab{2}", (("colo", "of", "ab"),)),
+        (r"device (?P<what>\d+) \(gone\)", (("device", "(gone)"),)),
+        (r"^Xid$", (("Xid",),)),
+        (r"(?i)error", ()),
+        (r"error|\d+", ()),
+        (r"(?:one|two)", ()),
+    ],
+)
+def test_the_words_that_every_match_contains(expression, needs):
+    assert _words(expression) == needs
+
+
+@pytest.mark.parametrize("text", SAMPLES)
+def test_no_expression_is_passed_over_where_it_matches(text):
+    for _, pattern in catalogue().patterns():
+        if re.search(pattern.regex, text) or re.search(pattern.regex, one_line(text)):
+            assert Expression(pattern).possible(text), pattern.regex
+
+
+def test_a_pattern_that_was_right_a_thousand_times_is_still_read():
+    """The text of a find alone says little: what surrounds it has to fit every time."""
+    right, apart = "RuntimeError: CUDA error: out of memory\n", "step\n" * 10
+    near = "".join(f"scheduler {word}: failed to allocate a name\n" for word in ("a", "b", "c"))
+    found = {match.cause: match.times for match in scan_chunks([(right * 1500 + apart + near).encode()])}
+    assert found == {"out-of-memory": 1500}
