@@ -135,19 +135,26 @@ build:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, transaction
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    failure,
+    jobs,
+    params,
+    planning,
+    transaction,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import packages as package_sets
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 
 def outlook(request):
     """Return (changed, diff) of a transaction without running it."""
-    host = transaction.manager(dict(request, driver_version=""))
+    host = planning.manager(dict(request, driver_version=""))
     installed = host.installed()
-    wishes, removals = transaction.wanted(request, installed)
+    wishes, removals = planning.wanted(request, installed, host.architecture())
     unmet = package_sets.unmet(wishes, installed)
     before = [
-        "{} {}".format(package_sets.key(wish), package_sets.version_of(installed, package_sets.key(wish)) or "-")
+        "{} {}".format(package_sets.key(wish), versions.version_of(installed, package_sets.key(wish)) or "-")
         for wish in unmet
     ]
     after = ["{} {}".format(package_sets.key(wish), wish["version"] or "(newest)") for wish in unmet]

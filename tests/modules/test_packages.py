@@ -11,15 +11,18 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     dkms,
     dnf,
+    dnf_table,
     kernel_module,
     locks,
     packages,
+    planning,
     services,
     transaction,
     venv,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,21 +56,11 @@ class TestWishes:
             packages.merge([bad])
         assert caught.value.fields["reference"] == "GS-461"
 
-    @pytest.mark.parametrize(
-        ("version", "wanted", "fits"),
-        [
-            ("535.309.01-1~deb12u1", "535.309.01-1~deb12u1", True),
-            ("535.309.01-1~deb12u1", "535.309.01-*", True),
-            ("535.309.010-1", "535.309.01-*", False),
-            ("3:580.95.05-1.el9", "580.95.05-1.el9", True),
-            ("3:580.95.05-1.el9", "580.95.05-*", True),
-            ("0:13.0.0-1", "13.0.0-1", True),
-            ("1.2", "", True),
-            ("1.2", "1.3", False),
-        ],
-    )
-    def test_fits(self, version: str, wanted: str, fits: bool) -> None:
-        assert packages.fits(version, wanted) is fits
+    def test_a_star_inside_a_version_is_a_wish(self) -> None:
+        wanted = wish("libnccl2", "2.32.3-*+cuda13.4*")
+        assert packages.merge([wanted]) == [wanted]
+        assert packages.unmet([wanted], {"libnccl2": "2.32.3-1+cuda13.4"}) == []
+        assert packages.unmet([wanted], {"libnccl2": "2.32.3-1+cuda12.9"}) == [wanted]
 
     def test_a_foreign_architecture_is_another_package(self) -> None:
         assert packages.unmet([wish("libc", "", "i386")], {"libc": "1"}) == [wish("libc", "", "i386")]
@@ -98,14 +91,14 @@ class TestWishes:
                     "other": [],
                 }
 
-        assert transaction.resolve(Host(), [wish("driver", "570.*")]) == [wish("driver", "570.1-1")]
+        assert planning.resolve(Host(), [wish("driver", "570.*")]) == [wish("driver", "570.1-1")]
         with pytest.raises(HostFailure) as caught:
-            transaction.resolve(Host(), [wish("driver", "580.95.99-1"), wish("other", "1")], ["Err: 404"])
+            planning.resolve(Host(), [wish("driver", "580.95.99-1"), wish("other", "1")], ["Err: 404"])
         text = caught.value.text()
         assert "offered: 580.95.05-1" in text
         assert "other 1 (not offered at all)" in text
         assert "Err: 404" in text
-        assert transaction.resolve(Host(), [wish("other", "1")], optional=True) == []
+        assert planning.resolve(Host(), [wish("other", "1")], optional=True) == []
 
 
 PLAN = """\
@@ -187,8 +180,8 @@ class TestApt:
             "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt.process.output",
             lambda *_a, **_k: next(answers),
         )
-        assert transaction.resolve(Apt(), [wish("headers")]) == [wish("headers", "6.1.192-2")]
-        assert transaction.resolve(Apt(), [wish("headers", "6.12.*")]) == [wish("headers", "6.12.95-1~bpo12+1")]
+        assert planning.resolve(Apt(), [wish("headers")]) == [wish("headers", "6.1.192-2")]
+        assert planning.resolve(Apt(), [wish("headers", "6.12.*")]) == [wish("headers", "6.12.95-1~bpo12+1")]
 
     def test_why_apt_will_not_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         said = "The following packages have unmet dependencies:\n nvidia : Depends: libcuda1 (= 1) but 2 is to be installed\nE: Unable to correct problems\n"
@@ -239,35 +232,50 @@ DNF5 = """\
 Package            Arch   Version            Repository      Size
 Installing:
  nvidia-open       x86_64 3:580.95.05-1.fc42 cuda         1.0 KiB
+   replacing nvidia-closed x86_64 3:570.1-1.fc42 <unknown> 1.0 KiB
+ libcuda           i686   0:1-1              cuda         1.0 KiB
 Upgrading:
  nvidia-modprobe   x86_64 3:580.95.05-1.fc42 cuda        80.0 KiB
    replacing nvidia-modprobe x86_64 3:570.1-1.fc42 cuda  80.0 KiB
 
 Transaction Summary:
- Installing:        1 package
-Total size of inbound packages is 81 KiB.
+ Installing:        2 packages
+
+Total size of inbound packages is 81 KiB. Need to download 5 KiB.
+After this operation, 3 MiB will be freed (install 81 KiB, remove 3 MiB).
+Operation aborted by the user.
 """
 
 
 class TestDnf:
     def test_the_table_of_dnf_4_is_read_with_wrapped_names(self) -> None:
-        assert dnf.parse(DNF4) == {
+        assert dnf_table.parse(DNF4, "x86_64") == {
             "install": {
                 "kmod-nvidia-open-dkms": "3:580.95.05-1.el9",
                 "a-package-with-a-name-that-does-not-fit-into-its-column": "1.0-1",
             },
             "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.el9"]},
             "downgrade": {"libnccl": ["", "2.20-1+cuda12.4"]},
-            "remove": {"nvidia-old": "3:570.1-1.el9"},
+            "remove": {"nvidia-old": "3:570.1-1.el9", "kmod-nvidia-latest-dkms": "3:570.1-1.el9"},
             "download_bytes": 18 << 20,
             "disk_bytes": 95 << 20,
         }
 
-    def test_the_table_of_dnf_5_is_read(self) -> None:
-        read = dnf.parse(DNF5)
-        assert read["install"] == {"nvidia-open": "3:580.95.05-1.fc42"}
-        assert list(read["upgrade"]) == ["nvidia-modprobe"]
-        assert read["remove"] == {}
+    def test_the_table_of_dnf_5_is_read_with_what_is_replaced_and_its_sizes(self) -> None:
+        assert dnf_table.parse(DNF5, "x86_64") == {
+            "install": {"nvidia-open": "3:580.95.05-1.fc42", "libcuda:i686": "0:1-1"},
+            "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.fc42"]},
+            "downgrade": {},
+            "remove": {"nvidia-closed": "3:570.1-1.fc42"},
+            "download_bytes": 5 << 10,
+            "disk_bytes": -3 << 20,
+        }
+
+    def test_a_newer_dnf_5_tells_the_replaced_version_on_the_same_line(self) -> None:
+        text = (
+            "Upgrading:\n nv noarch <- x86_64 0:2-1 <- 0:1-1 cuda <- t 80.0 KiB\n nw x86_64 2-1   <- 1-1 cuda 1.0 KiB\n"
+        )
+        assert dnf_table.parse(text, "x86_64")["upgrade"] == {"nv": ["", "0:2-1"], "nw": ["", "2-1"]}
 
     def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(
         self, monkeypatch: pytest.MonkeyPatch
@@ -292,8 +300,8 @@ class TestDnf:
         installed = host.installed()
         asked = [wish("kernel-devel", "5.14.0-1.el9"), wish("kernel-devel"), wish("kernel-devel", "5.14.0-9.el9")]
         assert packages.unmet(asked, installed) == asked[2:]
-        assert packages.version_of(installed, "kernel-devel", "0:5.14.0-1.el9") == "0:5.14.0-1.el9"
-        assert packages.version_of(installed, "kernel") is None
+        assert versions.version_of(installed, "kernel-devel", "0:5.14.0-1.el9") == "0:5.14.0-1.el9"
+        assert versions.version_of(installed, "kernel") is None
         assert {host.lock_name(*item) for item in installed.items()} == {"kernel-devel", "nvidia-driver-libs", "tzdata"}
         again = [packages.listed(*item) for item in installed.items()]
         assert host.words(again)[:4] == [
@@ -464,4 +472,4 @@ class TestLastWords:
 
     def test_the_name_of_a_distribution_is_not_a_mirror_that_moved(self) -> None:
         line = "Get:1 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64 nvidia-smi"
-        assert not any(word in line for word in transaction._MIRROR_MOVED)
+        assert not any(word in line for word in transaction._BROKEN_OFF)

@@ -3,10 +3,12 @@
 import os
 import re
 import tempfile
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..gpu_probe.candidates import parse_policy
 from . import locks, packages, process
 from .failure import HostFailure
+from .packages import Installed, Plan, Wish
 
 _LOCKS = (
     "/var/lib/dpkg/lock-frontend",
@@ -25,12 +27,13 @@ _COUNTS = re.compile(
     r"^(\d+) upgraded, (\d+) newly installed, (?:\d+ reinstalled, )?(?:(\d+) downgraded, )?(\d+) to remove and \d+ not upgraded\.$",
     re.MULTILINE,
 )
-_REMV = re.compile(r"^(?:Remv|Purg) (\S+)")
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ")
 _OF_A_DRIVER = (
     "*nvidia* *cuda* nv* libnv* *xnvctrl*"  # for every package there is, apt would need a second more each time
 )
 _FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
+# A download that breaks off is taken up where it stopped; a mirror that says nothing for a minute is given up.
+_PATIENCE = ("-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=60", "-o", "Acquire::https::Timeout=60")
 
 
 class Apt:
@@ -38,7 +41,15 @@ class Apt:
 
     name = "apt"
 
-    def __init__(self, network=None, options=(), tell=None, log=None, recommends=False, together=""):
+    def __init__(
+        self,
+        network: Optional[Dict[str, Any]] = None,
+        options: Iterable[str] = (),
+        tell: Optional[Callable[..., None]] = None,
+        log: Optional[Callable[[str], None]] = None,
+        recommends: bool = False,
+        together: str = "",
+    ) -> None:
         self.env = process.environment(network)
         trust = ["Acquire::https::CaInfo=" + network["ca_file"]] if network and network.get("ca_file") else []
         self.options = [piece for item in list(options) + trust for piece in ("-o", item)]
@@ -46,29 +57,38 @@ class Apt:
         self.tell = tell or (lambda *_words: None)
         self.log = log
         self.recommends = recommends
+        self.said = ""  # why the last simulation left something out
 
-    def close(self):
+    def close(self) -> None:
         """Forget the pins of this transaction."""
         if self.pins and os.path.exists(self.pins):
             os.unlink(self.pins)
 
+    def require(self) -> None:
+        """Refuse a host without the programs themselves."""
+        for name in ("apt-get", "dpkg"):
+            if process.which(name, self.env) is None:
+                raise HostFailure("GS-497", f"this host has no {name}", hint="gpu_package_manager names another one?")
+
     # look
 
-    def installed(self):
+    def installed(self) -> Installed:
         """Return {"name" or "name:arch" of a foreign architecture: version} of installed packages."""
         return self._status()[0]
 
-    def damaged(self):
+    def damaged(self) -> Dict[str, str]:
         """Return the packages that dpkg has half done."""
         return self._status()[1]
 
-    def _status(self):
+    def _status(self) -> Tuple[Installed, Dict[str, str], List[str]]:
         fields = "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n"
         code, text, error = process.output(["dpkg-query", "-W", "-f", fields], self.env)
         if code not in (0, 1):
             raise HostFailure("GS-462", f"dpkg does not answer: {error.strip()}")
         native = self.architecture()
-        good, bad, held = {}, {}, []
+        good: Installed = {}
+        bad: Dict[str, str] = {}
+        held: List[str] = []
         for line in text.splitlines():
             status, name, arch, version = line.split("\t")
             key = name if arch in (native, "all") else f"{name}:{arch}"
@@ -83,20 +103,24 @@ class Apt:
                 good[key] = version
         return good, bad, held
 
-    def architecture(self):
+    def architecture(self) -> str:
         """Return dpkg's own architecture."""
         return process.output(["dpkg", "--print-architecture"], self.env)[1].strip()
 
-    def held(self):
+    def held(self) -> List[str]:
         """Return the names of held packages."""
         return sorted(self._status()[2])
 
-    def offered(self, names):
+    def needed_to_hold(self) -> List[str]:
+        """Return nothing: dpkg holds by itself."""
+        return []
+
+    def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
         """Return {name: [{"version", "from"}]}: the one that apt itself would take, then the others, newest first.
 
         Backports are newer and yet not what apt takes unasked: they would bring another kernel with its headers.
         """
-        found = {name: [] for name in names}
+        found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
         if not names:
             return found
         _code, text, _error = process.output(["apt-cache", *self.options, "madison", *sorted(names)], self.env)
@@ -107,16 +131,17 @@ class Apt:
         _code, text, _error = process.output(["apt-cache", *self.options, "policy", *sorted(names)], self.env)
         for name, package in parse_policy(text).items():
             if package["candidate"] and name in found:
-                found[name].sort(key=lambda offer: offer["version"] != package["candidate"])
+                taken = package["candidate"]
+                found[name].sort(key=lambda offer: offer["version"] != taken)
         return found
 
-    def description(self, name, version):
+    def description(self, name: str, version: str) -> str:
         """Return the first line of a package's description."""
         _code, text, _error = process.output(["apt-cache", *self.options, "show", f"{name}={version}"], self.env)
         match = re.search(r"^Description(?:-\w+)?: (.*)$", text, re.MULTILINE)
         return match.group(1) if match else ""
 
-    def lock_holder(self):
+    def lock_holder(self) -> Optional[Dict[str, Any]]:
         """Return who holds one of the locks, None when all are free."""
         for path in _LOCKS:
             found = locks.holder(path)
@@ -126,22 +151,22 @@ class Apt:
 
     # change
 
-    def refresh(self):
+    def refresh(self) -> List[str]:
         """Fetch the lists; return what went wrong as lines. Our own repositories are judged by what they then offer."""
         self.tell("refresh", "fetching package lists")
-        argv = ["apt-get", "-q", *self.options, "update"]
+        argv = ["apt-get", "-q", *_PATIENCE, *self.options, "update"]
         code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
         trouble = [line for line in tail if _FETCH_TROUBLE.match(line) and not line.startswith("N:")]
-        return trouble if code or trouble else []
+        return trouble or (tail[-3:] if code else [])
 
-    def arguments(self, wishes, removals):
+    def arguments(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:
         """Return wishes and removals as apt-get's own words."""
         words = []
         for wish in wishes:
             words.append(packages.key(wish) + ("=" + wish["version"] if wish["version"] else ""))
         return words + [name + "-" for name in removals]
 
-    def _install(self, words, extra=()):
+    def _install(self, words: List[str], extra: Iterable[str] = ()) -> List[str]:
         return (
             ["apt-get", "-q", "-y"]
             + self.options
@@ -160,7 +185,7 @@ class Apt:
             + words
         )
 
-    def simulate(self, wishes, removals):
+    def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}.
 
         Asked for the addresses, apt says the same as in its own simulation, which takes it three seconds more for sixty packages.
@@ -172,6 +197,7 @@ class Apt:
             raise HostFailure(
                 "GS-463", "apt cannot put this set of packages together", " ".join(words), _reasons(text + error)
             )
+        self.said = _reasons(text + error)
         answer = _plan(text)
         if answer is None:
             raise HostFailure(
@@ -183,7 +209,7 @@ class Apt:
         answer.update(self._sizes(text))
         return answer
 
-    def _sizes(self, text):
+    def _sizes(self, text: str) -> Dict[str, int]:
         found = [_URI.match(line) for line in text.splitlines()]
         have = self._archives()
         download = sum(int(match.group(2)) for match in found if match and match.group(1) not in have)
@@ -197,35 +223,36 @@ class Apt:
             disk = int(float(match.group(1).replace(",", "")) * unit) * (1 if "additional" in match.group(3) else -1)
         return {"download_bytes": download, "disk_bytes": disk}
 
-    def _archives(self):
+    def _archives(self) -> Set[str]:
         folder = "/var/cache/apt/archives"
         return set(os.listdir(folder)) if os.path.isdir(folder) else set()
 
-    def transact(self, wishes, removals):
-        """Install, change and remove in one transaction; return (ok, last lines)."""
-        return self._run(self._install(self.arguments(wishes, removals), ["-o", "APT::Status-Fd={fd}"]))
+    def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
+        """Fetch what a transaction needs, and change nothing; return (ok, last lines)."""
+        return self._run(
+            self._install(self.arguments(wishes, []), ["-o", "APT::Status-Fd={fd}", "--download-only", *_PATIENCE])
+        )
 
-    def purge(self, names):
+    def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
+        """Install, change and remove in one transaction; return (ok, last lines)."""
+        extra = ["-o", "APT::Status-Fd={fd}", *_PATIENCE]
+        return self._run(self._install(self.arguments(wishes, removals), extra))
+
+    def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
         """Take packages away with their configuration; return (ok, last lines)."""
         argv = ["apt-get", "-q", "-y", *self.options, "--allow-change-held-packages", "purge", *list(names)]
         return self._run([*argv[:3], "-o", "APT::Status-Fd={fd}", *argv[3:]])
 
-    def autoremovable(self, among):
-        """Return the packages of a set that nothing needs any more."""
-        _code, text, _error = process.output(["apt-get", "-s", "-q", *self.options, "autoremove"], self.env, 300)
-        found = [match.group(1).split(":")[0] for match in (_REMV.match(line) for line in text.splitlines()) if match]
-        return [name for name in found if name in among]
-
-    def _run(self, argv):
+    def _run(self, argv: List[str]) -> Tuple[bool, List[str]]:
         code, tail = process.stream(argv, self.env, self._line, self._progress, self.log)
         return code == 0, tail
 
-    def _line(self, line):
+    def _line(self, line: str) -> None:
         match = re.match(r"^(?:Building (?:initial )?module\b.*|Setting up (\S+).*|update-initramfs: .*)$", line)
         if match:
             self.tell("install", line[:120])
 
-    def _progress(self, line):
+    def _progress(self, line: str) -> None:
         kind, _, rest = line.partition(":")
         pieces = rest.split(":", 2)
         if kind not in ("dlstatus", "pmstatus") or len(pieces) < 3:
@@ -236,7 +263,7 @@ class Apt:
             return
         self.tell("download" if kind == "dlstatus" else "install", pieces[2].strip()[:120], percent)
 
-    def repair(self):
+    def repair(self) -> Dict[str, str]:
         """Finish what an earlier, interrupted dpkg left; return the packages that are still damaged."""
         if not self.damaged() and not _interrupted():
             return {}
@@ -252,20 +279,21 @@ class Apt:
             )
         return self.damaged()
 
-    def lock_name(self, name, _version):
+    def lock_name(self, name: str, _version: str) -> str:
         """Return the name by which a package is held."""
         return name
 
-    def hold(self, names):
+    def hold(self, names: Iterable[str]) -> None:
         """Hold packages."""
         self._select(dict.fromkeys(names, "hold"))
 
-    def unhold(self, names):
+    def unhold(self, names: Iterable[str]) -> None:
         """Release packages; one that is gone by now is not asked for again."""
+        names = list(names)
         installed = self.installed() if names else {}
         self._select({name: "install" if name in installed else "deinstall" for name in names})
 
-    def _select(self, selections):
+    def _select(self, selections: Dict[str, str]) -> None:
         """Say it to dpkg itself: apt-mark would read all package lists first."""
         if not selections:
             return
@@ -276,17 +304,17 @@ class Apt:
 
     # switch sets of versions
 
-    def streams(self, wanted):
+    def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
         """Module streams exist only for dnf."""
         if wanted:
             raise HostFailure("GS-461", "module streams were asked for, but this host uses apt")
         return []
 
-    def enabled_streams(self, _modules):
+    def enabled_streams(self, _modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
         """Module streams exist only for dnf."""
         return []
 
-    def automatic_upgrades(self, names):
+    def automatic_upgrades(self, names: Iterable[str]) -> Dict[str, str]:
         """Return the file that keeps automatic upgrades away from packages, as {path: content}."""
         lines = ["// Written by gpusetup: the GPU stack moves only as a whole."]
         lines.append("Unattended-Upgrade::Package-Blacklist {")
@@ -295,7 +323,7 @@ class Apt:
         return {"/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades": "\n".join(lines) + "\n"}
 
 
-def _pins(version):
+def _pins(version: str) -> str:
     """Write apt preferences under which everything of a driver that exists in its exact version is taken in it.
 
     apt alone would take the newest of each dependency and then find that they do not fit together.
@@ -304,15 +332,15 @@ def _pins(version):
     with os.fdopen(handle, "w") as stream:
         stream.write(f"Package: {_OF_A_DRIVER}\nPin: version /^{re.escape(version)}(-|$)/\nPin-Priority: 1001\n")
         if os.path.exists("/etc/apt/preferences"):
-            with open("/etc/apt/preferences") as own:
+            with open("/etc/apt/preferences", encoding="utf-8") as own:
                 stream.write("\n" + own.read())
     return path
 
 
-def _plan(text):
+def _plan(text: str) -> Optional[Plan]:
     """Read the lists that apt-get prints before it acts; None when they are not as many as it says itself."""
-    answer = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}}
-    kind = None
+    answer: Plan = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}}
+    kind: Optional[str] = None
     for line in text.splitlines():
         match = _PACKAGE.match(line)
         if match and kind and (match.group(2) or kind == "remove"):
@@ -329,12 +357,12 @@ def _plan(text):
     )
 
 
-def _interrupted():
+def _interrupted() -> bool:
     folder = "/var/lib/dpkg/updates"
     return bool(os.path.isdir(folder) and os.listdir(folder))
 
 
-def _reasons(text):
+def _reasons(text: str) -> str:
     """Return the lines in which apt says why not."""
     keep = [
         line.strip()

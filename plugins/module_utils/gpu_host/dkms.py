@@ -3,11 +3,15 @@
 import glob
 import os
 import re
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import files
+from . import files, process
+from .failure import HostFailure
+
+_DKMS = "/usr/sbin/dkms"
 
 
-def proof(found, kernel, version, flavour):
+def proof(found: Optional[Dict[str, Any]], kernel: str, version: str, flavour: str) -> Optional[str]:
     """Return why the module file found for a kernel is not the wanted one, None when it is."""
     if found is None:
         return f"no nvidia module for kernel {kernel}"
@@ -18,24 +22,54 @@ def proof(found, kernel, version, flavour):
     return None
 
 
-def nvidia_modules(told):
+def missing(machine: Any, params: Dict[str, Any]) -> Optional[str]:
+    """Return why a kernel lacks the wanted module, None when all have it or none is wanted."""
+    if not params["driver_version"]:
+        return None
+    for kernel in machine.wanted_kernels(params["kernels"]):
+        problem = proof(machine.module_on_disk(kernel), kernel, params["driver_version"], params["driver_module"])
+        if problem:
+            return problem
+    return None
+
+
+def mend(
+    machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
+) -> None:
+    """Build the module for a kernel that lacks it although the packages are right (a kernel came later)."""
+    problem = missing(machine, params)
+    if problem is None:
+        return
+    if not os.path.exists(_DKMS):
+        raise HostFailure(
+            "GS-456",
+            "the kernel module is missing: " + problem,
+            hint="the packages are as asked; is there a module package for this kernel?",
+        )
+    for kernel in machine.wanted_kernels(params["kernels"]):
+        tell("build", "building the kernel module for " + kernel)
+        process.stream([_DKMS, "autoinstall", "-k", kernel], env, lambda _line: None, log=log)
+        # DKMS believes its own record: a module that somebody deleted is "installed" to it.
+        _code, told, _error = process.output([_DKMS, "status", "-k", kernel], env, 60)
+        for name, version in nvidia_modules(told):
+            argv = [_DKMS, "install", "--force", "-m", name, "-v", version, "-k", kernel]
+            process.stream(argv, env, lambda _line: None, log=log)
+    problem = missing(machine, params)
+    if problem:
+        raise HostFailure("GS-456", "the kernel module was not built: " + problem)
+
+
+def nvidia_modules(told: str) -> List[Tuple[str, str]]:
     """Return the (name, version) of NVIDIA's modules in what `dkms status` says."""
     return sorted(set(re.findall(r"^(nvidia[\w-]*)(?:/|, )([\w.]+)", told, re.MULTILINE)))
 
 
-def build_error(since=0.0, root="/"):
+def build_error(since: float = 0.0, root: str = "/") -> Optional[Dict[str, Any]]:
     """Return the last build error and its log: {"log", "error", "tail"}, None when no build log is newer than `since`."""
-    logs = [
-        path
-        for path in glob.glob(os.path.join(root, "var/lib/dkms/*/*/build/make.log"))
-        if os.path.getmtime(path) >= since
-    ]
-    logs += [
-        path
-        for path in glob.glob(os.path.join(root, "var/lib/dkms/*/*/*/*/log/make.log"))
-        if os.path.getmtime(path) >= since
-    ]
-    for path in sorted(logs, key=os.path.getmtime, reverse=True):
+    places = ("var/lib/dkms/*/*/build/make.log", "var/lib/dkms/*/*/*/*/log/make.log")
+    logs = [path for place in places for path in glob.glob(os.path.join(root, place))]
+    fresh = [path for path in logs if os.path.getmtime(path) >= since]
+    for path in sorted(fresh, key=os.path.getmtime, reverse=True):
         text = files.read_text(path) or ""
         errors = first_error(text)
         if errors:
@@ -43,7 +77,7 @@ def build_error(since=0.0, root="/"):
     return None
 
 
-def first_error(text):
+def first_error(text: str) -> str:
     """Return the compiler's first error, or make's when the compiler had none."""
     for pattern in (r"^.*\b(?:fatal )?error:.*$", r"^(?:ERROR|FATAL): .*$", r"^make(?:\[\d+\])?: \*\*\* .*$"):
         match = re.search(pattern, text, re.MULTILINE)

@@ -3,26 +3,21 @@
 import os
 import re
 import tempfile
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from . import locks, packages, process
+from ..gpu_judge import versions
+from ..gpu_probe import LiveHost
+from ..gpu_probe import packages as probe_packages
+from . import dnf_table, locks, packages, process
 from .failure import HostFailure
+from .packages import Installed, Plan, Wish
 
-_HEADINGS = {
-    "installing": "install",
-    "installing dependencies": "install",
-    "installing weak dependencies": "install",
-    "installing group/module packages": "install",
-    "upgrading": "upgrade",
-    "downgrading": "downgrade",
-    "reinstalling": "reinstall",
-    "removing": "remove",
-    "removing dependent packages": "remove",
-    "removing unused dependencies": "remove",
-}
-_UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-_ARCHES = ("x86_64", "aarch64", "noarch", "i686", "i386")
+_KINDS = ("install", "upgrade", "downgrade", "remove")
 _FOREIGN = re.compile(r":(i[3-6]86|x86_64|aarch64)$")
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
+_HOLDING = "dnf-command(versionlock)"  # what the package with dnf 4's plugin provides, whatever it is called
+# The tabs are in it as they are: dnf 5 takes a written \\t for two letters.
+_OFFER = "%{name}\t%{epoch}:%{version}-%{release}\t%{arch}\t%{repoid}\t%{downloadsize}\t%{summary}\\n"
 
 
 class Dnf:
@@ -30,81 +25,121 @@ class Dnf:
 
     name = "dnf"
 
-    def __init__(self, network=None, options=(), tell=None, log=None, recommends=False, together=""):
+    def __init__(
+        self,
+        network: Optional[Dict[str, Any]] = None,
+        options: Iterable[str] = (),
+        tell: Optional[Callable[..., None]] = None,
+        log: Optional[Callable[[str], None]] = None,
+        recommends: bool = False,
+        together: str = "",
+    ) -> None:
+        del together  # dnf's solver finds the versions that fit together
         self.env = process.environment(network)
         self.plain = [*list(options), f"--setopt=install_weak_deps={bool(recommends)}"]
         if network and network.get("ca_file"):
             self.plain.append("--setopt=sslcacert=" + network["ca_file"])
-        self._dnf5 = None
+        self._dnf5: Optional[bool] = None
         self.tell = tell or (lambda *_words: None)
         self.log = log
+        self.said = ""  # why the last simulation left something out
 
     @property
-    def options(self):
+    def options(self) -> List[str]:
         """Words before the command. Whether a lock forbids a change is judged from the simulation, so dnf must see past locks."""
         return self.plain + (["--setopt=disable_excludes=*"] if self._is_dnf5() else ["--disableplugin=versionlock"])
 
-    def close(self):
-        """Nothing to forget: dnf's solver finds the versions that fit together."""
+    def close(self) -> None:
+        """Nothing to forget."""
+
+    def require(self) -> None:
+        """Refuse a host without the program itself."""
+        if process.which("dnf", self.env) is None:
+            small = next((name for name in ("tdnf", "microdnf") if process.which(name, self.env)), None)
+            hint = (
+                f"{small} install -y dnf" if small else "install dnf; without it gpusetup cannot change packages here"
+            )
+            said = f"there is only {small}, which cannot do what is needed" if small else ""
+            raise HostFailure("GS-497", "this host has no dnf", note=said, hint=hint)
 
     # look
 
-    def installed(self):
+    def installed(self) -> Installed:
         """Return {name: version}; "name:arch" of a foreign architecture, "name-version" of what is there more than once, as kernels are."""
         code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
         if code:
             raise HostFailure("GS-462", f"rpm does not answer: {error.strip()}")
         rows = [line.split("\t") for line in text.splitlines() if line.count("\t") == 2]
-        rows = [row for row in rows if row[0] != "gpg-pubkey"]
-        native, versions = self.architecture(), {}
+        native = self.architecture()
+        several: Dict[str, List[str]] = {}
         for name, version, arch in rows:
-            versions.setdefault(name if arch in (native, "noarch") else f"{name}:{arch}", []).append(version)
+            if name != "gpg-pubkey":
+                several.setdefault(dnf_table.listed(name, arch, native), []).append(version)
         found = {}
-        for name, several in versions.items():
-            for version in several:
-                found[name if len(several) == 1 else packages.one_of_several(name, version)] = version
+        for name, there in several.items():
+            for version in there:
+                found[name if len(there) == 1 else versions.one_of_several(name, version)] = version
         return found
 
-    def damaged(self):
+    def damaged(self) -> Dict[str, str]:
         """Rpm has no half-done state; a damaged database is a failure of `installed`."""
         return {}
 
-    def architecture(self):
+    def architecture(self) -> str:
         """Return rpm's own architecture."""
         return os.uname()[4]
 
-    def held(self):
+    def held(self) -> List[str]:
         """Return the names of locked packages."""
-        return sorted({name for name in (_locked_name(line) for line in self._locks()) if name})
+        return probe_packages.versionlocks(LiveHost())
 
-    def _locks(self):
-        code, text, error = process.output(["dnf", "-q", "versionlock", "list"], self.env)
-        if code:
+    def needed_to_hold(self) -> List[str]:
+        """Return the packages that must be installed so that packages can be locked; refuse when none can be had."""
+        if self._is_dnf5():  # the command is built in
             return []
-        return [
-            line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "Last metadata"))
-        ]
+        code, text, error = process.output(["dnf", "-q", "versionlock", "list"], self.env)
+        if code == 0:
+            return []
+        argv = ["dnf", "-q", *self.options, "repoquery", "--whatprovides", _HOLDING, "--qf", "%{name}\\n"]
+        offered = sorted(set(process.output(argv, self.env, 300)[1].split()))
+        there = process.output(["rpm", "-q", "--whatprovides", _HOLDING], self.env)[0] == 0
+        if offered and not there:
+            return offered[:1]
+        note = "its plugin is installed, but switched off" if there else _reasons(text + error)
+        raise HostFailure(
+            "GS-464",
+            "packages cannot be held here: dnf has no command versionlock",
+            "",
+            note,
+            "nothing was changed; "
+            + (
+                "set enabled=1 in /etc/dnf/plugins/versionlock.conf and plugins=1 in /etc/dnf/dnf.conf"
+                if there
+                else "add the repository that has python3-dnf-plugin-versionlock, or hold nothing (gpu_packages_hold: [])"
+            ),
+        )
 
-    def offered(self, names):
+    def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
         """Return {name: [{"version", "from"}]}, newest first."""
-        found = {name: [] for name in names}
-        if not names:
-            return found
-        form = "%{name}\\t%{epoch}:%{version}-%{release}\\t%{arch}\\t%{repoid}\\n"
-        argv = ["dnf", "-q", *self.options, "repoquery", "--showduplicates", "--qf", form, *sorted(names)]
-        _code, text, _error = process.output(argv, self.env, 300)
-        for line in text.splitlines():
-            pieces = line.strip().split("\t")
-            if len(pieces) == 4 and pieces[0] in found and pieces[2] in (os.uname()[4], "noarch"):
-                found[pieces[0]].insert(0, {"version": pieces[1], "from": pieces[3]})
+        found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
+        for row in self.repoquery(sorted(names)) if names else []:
+            if row[0] in found:
+                found[row[0]].insert(0, {"version": row[1], "from": row[3]})
         return found
 
-    def description(self, name, version):
-        """Return a package's summary."""
-        argv = ["dnf", "-q", *self.options, "repoquery", "--qf", "%{summary}\\n", f"{name}-{_plain(version)}"]
-        return process.output(argv, self.env)[1].strip()
+    def repoquery(self, patterns: Iterable[str], extra: Iterable[str] = ()) -> List[List[str]]:
+        """Return [name, version, arch, repository, download size, summary] of what is offered, the oldest first."""
+        every = [] if self._is_dnf5() else ["--showduplicates"]
+        argv = ["dnf", "-q", *self.options, "repoquery", *every, *extra, "--qf", _OFFER, *patterns]
+        _code, text, _error = process.output(argv, self.env, 300)
+        rows = [line.strip().split("\t") for line in text.splitlines()]
+        return [row for row in rows if len(row) == 6 and row[2] in (self.architecture(), "noarch")]
 
-    def lock_holder(self):
+    def description(self, name: str, version: str) -> str:
+        """Return a package's summary."""
+        return next((row[5] for row in self.repoquery([f"{name}-{versions.bare(version)}"])), "")
+
+    def lock_holder(self) -> Optional[Dict[str, Any]]:
         """Return who holds rpm's lock or dnf's pid files, None when they are free."""
         for path in ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock"):
             found = locks.holder(path)
@@ -122,87 +157,84 @@ class Dnf:
 
     # change
 
-    def refresh(self):
+    def refresh(self) -> List[str]:
         """Fetch the lists, importing the keys that the sources name by file; return what went wrong as lines."""
         self.tell("refresh", "fetching repository metadata")
         argv = ["dnf", "-y", "--refresh", *self.options, "makecache"]
         code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
-        return (
-            [line for line in tail if re.search(r"error|fail|cannot|not signed|bad gpg|gpg", line, re.IGNORECASE)]
-            if code
-            else []
-        )
+        if code == 0:
+            return []
+        found = [line for line in tail if re.search(r"error|fail|cannot|not signed|bad gpg|gpg", line, re.IGNORECASE)]
+        return found or tail[-3:]
 
-    def words(self, wishes):
+    def words(self, wishes: Iterable[Wish]) -> List[str]:
         """Return wishes as dnf's own words."""
         found = []
         for wish in wishes:
-            text = wish["name"] + ("-" + _plain(wish["version"]) if wish["version"] else "")
+            text = wish["name"] + ("-" + versions.bare(wish["version"]) if wish["version"] else "")
             found.append(text + ("." + wish["arch"] if wish["arch"] else ""))
         return found
 
-    def simulate(self, wishes, removals):
-        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}."""
-        code, text = self._transaction(wishes, removals, ["--assumeno"], simulate=True)
-        answer = parse(text)
-        quiet = any(answer[key] for key in ("install", "upgrade", "downgrade", "remove"))
-        if not quiet and code and "Nothing to do" not in text:
+    def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:
+        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}.
+
+        Whether that is all that was asked for is another question: in script mode dnf 4 leaves out what it cannot install,
+        takes away what it can, and ends with 0.
+        """
+        argv, script = self._transaction(wishes, removals)
+        try:
+            code, out, error = process.output([argv[0], "--assumeno", *argv[1:]], self.env, 600)
+        finally:
+            _drop(script)
+        answer, self.said = dnf_table.parse(out + error, self.architecture()), _reasons(out + error)
+        if not any(answer[kind] for kind in _KINDS) and code and "Nothing to do" not in out + error:
+            said = self.said or (out + error).strip()[-800:]
             raise HostFailure(
-                "GS-463", "dnf cannot put this set of packages together", " ".join(self.words(wishes)), _reasons(text)
+                "GS-463", "dnf cannot put this set of packages together", " ".join(self.words(wishes)), said
             )
         return answer
 
-    def _transaction(self, wishes, removals, extra, simulate=False):
-        """Run one transaction; removals beside installs need dnf's script mode."""
-        base = ["dnf", *extra, *self.options, "--allowerasing"]
-        words, removals = self.words(wishes), [_spec(name) for name in removals]
-        script = None
-        if removals and words and not self._is_dnf5():
+    def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str]) -> Tuple[List[str], str]:
+        """Return the command of one transaction, and dnf 4's script, which removals beside installs need."""
+        words, gone, script = self.words(wishes), [_spec(name) for name in removals], ""
+        if gone and words and self._is_dnf5():
+            command = ["do", "--allowerasing", "--action=install", *words, "--action=remove", *gone]
+        elif gone and words:
             handle, script = tempfile.mkstemp(prefix="gpusetup-", suffix=".dnf")
             with os.fdopen(handle, "w") as stream:
-                stream.write("install {}\nremove {}\nrun\n".format(" ".join(words), " ".join(removals)))
-            argv = [*base, "shell", script]
-        elif removals and words:
-            actions = ["--action=install", *words, "--action=remove", *removals]
-            argv = [*base, "do", *actions]
+                stream.write("install {}\nremove {}\nrun\n".format(" ".join(words), " ".join(gone)))
+            command = ["--allowerasing", "shell", script]
         else:
-            argv = base + (["install", *words] if words else ["remove", "--noautoremove", *removals])
-        try:
-            if simulate:
-                code, out, error = process.output(argv, self.env, 600)
-                return code, out + error
-            code, tail = process.stream(argv, self.env, self._line, log=self.log)
-            return code, "\n".join(tail)
-        finally:
-            if script:
-                os.unlink(script)
+            command = ["install", "--allowerasing", *words] if words else ["remove", "--noautoremove", *gone]
+        return ["dnf", *self.options, *command], script
 
-    def _is_dnf5(self):
+    def _is_dnf5(self) -> bool:
         if self._dnf5 is None:
             self._dnf5 = "dnf5" in process.output(["dnf", "--version"], self.env)[1]
         return self._dnf5
 
-    def transact(self, wishes, removals):
-        """Install, change and remove in one transaction; return (ok, last lines)."""
-        code, text = self._transaction(wishes, removals, ["-y"])
-        return code == 0, text.splitlines()
+    def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
+        """Fetch what a transaction needs, and change nothing; return (ok, last lines)."""
+        return self._run(["install", "--downloadonly", "--allowerasing", *self.words(wishes)])
 
-    def purge(self, names):
-        """Take packages away; return (ok, last lines)."""
-        code, tail = process.stream(
-            ["dnf", "-y"] + self.options + ["remove", "--noautoremove"] + [_spec(name) for name in names],
-            self.env,
-            self._line,
-            log=self.log,
-        )
+    def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
+        """Install, change and remove in one transaction; return (ok, last lines). dnf 4 is always content with its script."""
+        argv, script = self._transaction(wishes, removals)
+        try:
+            code, tail = process.stream([argv[0], "-y", *argv[1:]], self.env, self._line, log=self.log)
+        finally:
+            _drop(script)
         return code == 0, tail
 
-    def autoremovable(self, among):
-        """Return the packages of a set that nothing needs any more."""
-        _code, text, _error = process.output(["dnf", "--assumeno", *self.options, "autoremove"], self.env, 300)
-        return [name for name in parse(text)["remove"] if name in among]
+    def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
+        """Take packages away; return (ok, last lines)."""
+        return self._run(["remove", "--noautoremove", *[_spec(name) for name in names]])
 
-    def _line(self, line):
+    def _run(self, words: List[str]) -> Tuple[bool, List[str]]:
+        code, tail = process.stream(["dnf", "-y", *self.options, *words], self.env, self._line, log=self.log)
+        return code == 0, tail
+
+    def _line(self, line: str) -> None:
         match = re.match(
             r"^\s*(Installing|Upgrading|Downgrading|Erasing|Removing|Running scriptlet|Verifying|Cleanup)\s*:?\s*(\S+)?.*?(\d+)/(\d+)",
             line,
@@ -217,32 +249,33 @@ class Dnf:
         if match:
             self.tell("download", match.group(3), 100 * int(match.group(1)) // int(match.group(2)))
 
-    def repair(self):
+    def repair(self) -> Dict[str, str]:
         """Rpm finishes or rolls back by itself; a transaction that was cut is reported by the next one."""
         return {}
 
-    def lock_name(self, name, version):
+    def lock_name(self, name: str, version: str) -> str:
         """Return the name by which a package is locked: of all architectures and versions that are there at once."""
         return packages.listed(name, version)["name"]
 
-    def hold(self, names):
+    def hold(self, names: Iterable[str]) -> None:
         """Lock packages at their installed version."""
         self._versionlock("add", names)
 
-    def unhold(self, names):
+    def unhold(self, names: Iterable[str]) -> None:
         """Release packages."""
         self._versionlock("delete", names)
 
-    def _versionlock(self, what, names):
+    def _versionlock(self, what: str, names: Iterable[str]) -> None:
+        names = sorted(names)
         if not names:
             return
-        code, text, error = process.output(["dnf", "-q", *self.plain, "versionlock", what, *sorted(names)], self.env)
+        code, text, error = process.output(["dnf", "-q", *self.plain, "versionlock", what, *names], self.env)
         if code:
             note = (error or text).strip()
-            hint = "install python3-dnf-plugin-versionlock" if "versionlock" in note else ""
-            raise HostFailure("GS-464", f"dnf versionlock {what} failed", ", ".join(sorted(names)), note, hint)
+            hint = f"dnf install '{_HOLDING}'" if "No such command" in note else ""
+            raise HostFailure("GS-464", f"dnf versionlock {what} failed", ", ".join(names), note, hint)
 
-    def streams(self, wanted):
+    def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
         """Enable exactly the wanted module streams (none: back to the default); return those that had to be changed."""
         changed = []
         for item in wanted:
@@ -260,81 +293,40 @@ class Dnf:
             changed.append("{}:{}".format(item["module"], item["stream"] or "(default)"))
         return changed
 
-    def enabled_streams(self, modules):
+    def enabled_streams(self, modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
         """Return what is enabled of some modules, in the form that `streams` takes."""
         return [{"module": module, "stream": self._enabled_stream(module)} for module in modules]
 
-    def _enabled_stream(self, module):
+    def _enabled_stream(self, module: str) -> Optional[str]:
         if not os.path.exists(_module_file(module)):
             return None
-        with open(_module_file(module)) as stream:
+        with open(_module_file(module), encoding="utf-8") as stream:
             fields = dict(re.findall(r"^(\w+)=(.*)$", stream.read(), re.MULTILINE))
         return fields.get("stream") if fields.get("state") == "enabled" else None
 
-    def automatic_upgrades(self, names):
+    def automatic_upgrades(self, _names: Iterable[str]) -> Dict[str, str]:
         """Return no file: dnf-automatic respects the version locks."""
         return {}
 
 
-def _module_file(module):
+def _module_file(module: str) -> str:
     return f"/etc/dnf/modules.d/{module}.module"
 
 
-def parse(text):
-    """Read dnf's transaction table: dnf 4 and dnf 5 print one headed block per kind of change."""
-    answer = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}, "download_bytes": 0, "disk_bytes": 0}
-    kind, pending = None, []
-    for line in text.splitlines():
-        stripped = line.strip()
-        if re.match(r"^Transaction Summary", stripped):
-            kind = None
-        heading = re.match(r"^([A-Z][\w/ ]+):$", line)
-        if heading:
-            kind, pending = _HEADINGS.get(heading.group(1).lower()), []
-            continue
-        size = re.match(r"^Total download size: ([\d.]+) ?(\w*)$", stripped)
-        if size:
-            answer["download_bytes"] = _bytes(size)
-        size = re.match(r"^(Installed|Freed) size: ([\d.]+) ?(\w*)$", stripped, re.IGNORECASE)
-        if size:
-            answer["disk_bytes"] = _bytes(size, 2) * (1 if size.group(1).lower() == "installed" else -1)
-        if kind is None or not stripped or stripped.startswith(("replacing", "=", "-")):
-            continue
-        pending += stripped.split()
-        at = next((index for index, word in enumerate(pending) if word in _ARCHES and index), None)
-        if at is not None and len(pending) > at + 2:
-            name, version = pending[at - 1], pending[at + 1]
-            if kind in ("install", "remove"):
-                answer[kind][name] = version
-            elif kind in ("upgrade", "downgrade"):
-                answer[kind][name] = ["", version]
-            pending = []
-    return answer
+def _drop(script: str) -> None:
+    if script:
+        os.unlink(script)
 
 
-def _bytes(match, group=1):
-    unit = match.group(group + 1).rstrip("B")
-    return int(float(match.group(group)) * _UNITS.get(unit, 1))
-
-
-def _plain(version):
-    return re.sub(r"^0:", "", version)
-
-
-def _spec(name):
+def _spec(name: str) -> str:
     """Return a package's name as dnf takes it: with a dot before a foreign architecture."""
     return _FOREIGN.sub(r".\1", name)
 
 
-def _locked_name(line):
-    match = re.match(r"^!?(.+?)-(?:\d+:)?[^-]+-[^-]+$", line)
-    return match.group(1) if match else None
-
-
-def _reasons(text):
-    keep = [
-        line.strip()
-        for line in text.splitlines()
-        if re.search(r"Error|Problem|nothing provides|No match|conflict|filtered|requires", line)
-    ]
+def _reasons(text: str) -> str:
+    keep = []
+    for line in text.splitlines():
+        telling = re.search(r"Error|Problem|nothing provides|No match|conflict|filtered|requires|No such command", line)
+        if telling and line.strip() not in keep:
+            keep.append(line.strip())
     return "; ".join(keep)[:1500]

@@ -2,7 +2,8 @@
 
 import os
 
-from . import kernel_module, nouveau, packages, transaction, venv
+from ..gpu_judge import versions
+from . import kernel_module, nouveau, planning, venv
 from .dkms import proof
 
 
@@ -10,10 +11,10 @@ def deviations(ledger, machine, request):
     """Return what is no longer as it was left: [{"what", "is", "was"}]."""
     state, found = ledger.state, []
     expect = state["expect"]
-    host = transaction.manager({"manager": request["manager"], "network": request["network"]})
+    host = planning.manager({"manager": request["manager"], "network": request["network"]})
     installed = host.installed()
     for name, version in sorted(state["packages"].items()):
-        now = packages.version_of(installed, name, version)
+        now = versions.version_of(installed, name, version)
         if now != version:
             found.append({"what": "package " + name, "was": version, "is": now})
     held = set(host.held())
@@ -22,7 +23,7 @@ def deviations(ledger, machine, request):
             found.append({"what": "hold of " + name, "was": "held", "is": "free"})
     for pattern in request["remove"]:
         for name in sorted(installed):
-            if packages.matches(name, [pattern]) and name not in state["packages"]:
+            if versions.matches(name, [pattern]) and name not in state["packages"]:
                 found.append({"what": "package " + name, "was": None, "is": installed[name]})
     for path, became in ledger.changed_files().items():
         found.append({"what": "file " + path, "was": "as written", "is": became})

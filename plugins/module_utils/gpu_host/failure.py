@@ -1,18 +1,22 @@
 """Failures that speak to a person: what happened, why, what to do."""
 
+import errno
+from typing import Any, Dict, NoReturn, Union
+
 
 class HostFailure(Exception):
     """A module cannot go on; `reference` is stable and documented in docs/reference/host-failures.md."""
 
-    def __init__(self, reference, message, context="", note="", hint=""):
+    def __init__(self, reference: str, message: str, context: str = "", note: str = "", hint: str = "") -> None:
         super().__init__(message)
         self.fields = {"reference": reference, "message": message, "context": context, "note": note, "hint": hint}
+        self.result: Dict[str, Any] = {}
 
-    def as_dict(self):
+    def as_dict(self) -> Dict[str, str]:
         """Return the failure as plain data."""
         return dict(self.fields)
 
-    def text(self):
+    def text(self) -> str:
         """Return the failure as one paragraph for Ansible's `msg`."""
         parts = ["{reference}: {message}".format(**self.fields)]
         for key, title in (("context", "at"), ("note", "note"), ("hint", "do")):
@@ -21,8 +25,25 @@ class HostFailure(Exception):
         return "\n".join(parts)
 
 
-def end(module, failure, **result):
-    """Let an Ansible module fail with a failure (a HostFailure or its plain data)."""
+def of_system(error: OSError) -> HostFailure:
+    """Return a failure of the system itself, such as a file system that is read-only, as one that speaks."""
+    where = str(error.filename or "")
+    said = error.strerror or repr(error)
+    if error.errno == errno.EROFS:
+        hint = "mount -o remount,rw that file system; the kernel's log (dmesg) may say why it is so"
+        return HostFailure("GS-472", "a file system is mounted read-only", where, said, hint)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "make room (apt-get clean, dnf clean all, old kernels), then repeat the same command"
+        return HostFailure("GS-472", "there is no room left", where, said, hint)
+    hint = "repeat the same command; if it fails again, look at that path: is it there, and may root write to it?"
+    return HostFailure("GS-498", "a file could not be read or written", where, said, hint)
+
+
+def end(module: Any, failure: Union[HostFailure, OSError, Dict[str, str]], **result: Any) -> NoReturn:
+    """Let an Ansible module fail with a failure, with its plain data, or with what the system said."""
+    if isinstance(failure, OSError):
+        failure = of_system(failure)
     if isinstance(failure, dict):
         failure = HostFailure(**failure)
     module.fail_json(msg=failure.text(), gpu_failure=failure.as_dict(), **result)
+    raise AssertionError("fail_json came back")

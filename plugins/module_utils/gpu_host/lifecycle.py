@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 
-from . import drift, files, jobs, kernel_module, nouveau, process, services, transaction
+from . import drift, files, jobs, kernel_module, nouveau, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -20,7 +20,7 @@ class Lifecycle:
         self.digest = files.digest(json.dumps(request["wanted"], sort_keys=True))
 
     def _manager(self):
-        return transaction.manager({"manager": self.request["manager"], "network": self.request["network"]})
+        return planning.manager({"manager": self.request["manager"], "network": self.request["network"]})
 
     def begin(self):
         """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
@@ -113,7 +113,7 @@ class Lifecycle:
             files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
         self.ledger.save()
         self.ledger.write_history(record, request["keep"])
-        change = transaction.packages.difference(before["packages"], record["after"]["packages"])
+        change = packages.difference(before["packages"], record["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
 
     def verified(self):
@@ -213,8 +213,4 @@ class Lifecycle:
         if baseline is None:
             return {}
         now_there = self._manager().installed()
-        return {
-            kind: names
-            for kind, names in transaction.packages.difference(baseline["packages"], now_there).items()
-            if names
-        }
+        return {kind: names for kind, names in packages.difference(baseline["packages"], now_there).items() if names}

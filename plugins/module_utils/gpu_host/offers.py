@@ -1,21 +1,26 @@
 """What the configured (or previewed) repositories offer for name patterns: every version, newest first, stubs marked."""
 
 import fnmatch
-import os
 import re
+from typing import Any, Dict, List, Sequence, Union
 
+from ..gpu_judge import versions
 from ..gpu_probe.candidates import parse_policy
 from . import process
+from .apt import Apt
+from .dnf import Dnf
+
+Offers = Dict[str, List[Dict[str, Any]]]
 
 
-def look(host, patterns):
+def look(host: Union[Apt, Dnf], patterns: Sequence[str]) -> Offers:
     """Return {name: [{"version", "size", "transitional", "source"}]} for globs over package names."""
     if not patterns:
         return {}
-    return _dnf(host, patterns) if host.name == "dnf" else _apt(host, patterns)
+    return _dnf(host, patterns) if isinstance(host, Dnf) else _apt(host, patterns)
 
 
-def _apt(host, patterns):
+def _apt(host: Apt, patterns: Sequence[str]) -> Offers:
     # apt's own search by pattern takes a second for ten of them.
     _code, text, _error = process.output(["apt-cache", *host.options, "pkgnames"], host.env, 120)
     wanted = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
@@ -32,12 +37,12 @@ def _apt(host, patterns):
         fields = dict(re.findall(r"^(Package|Version|Size|Section|Description(?:-\w+)?): (.*)$", stanza, re.MULTILINE))
         details[fields.get("Package"), fields.get("Version")] = fields
     return {
-        name: [_offer(version, details.get((name, version["version"]), {})) for version in versions]
-        for name, versions in found.items()
+        name: [_offer(version, details.get((name, version["version"]), {})) for version in several]
+        for name, several in found.items()
     }
 
 
-def _offer(version, fields):
+def _offer(version: Dict[str, Any], fields: Dict[str, str]) -> Dict[str, Any]:
     summary = next((value for key, value in fields.items() if key.startswith("Description")), "")
     return {
         "version": version["version"],
@@ -47,29 +52,18 @@ def _offer(version, fields):
     }
 
 
-def _dnf(host, patterns):
-    form = "%{name}\\t%{epoch}:%{version}-%{release}\\t%{arch}\\t%{repoid}\\t%{downloadsize}\\t%{summary}\\n"
-    base = ["dnf", "-q", *host.options, "repoquery", "--showduplicates", "--available", "--qf", form]
-    for extra in (["--disable-modular-filtering"], []):
-        code, text, _error = process.output(base + extra + list(patterns), host.env, 300)
-        if code == 0:
-            break
-    found = {}
-    for line in text.splitlines():
-        pieces = line.strip().split("\t")
-        if len(pieces) != 6 or pieces[2] not in (os.uname()[4], "noarch"):
-            continue
-        if not any(fnmatch.fnmatchcase(pieces[0], pattern) for pattern in patterns):
-            continue
-        version = pieces[1][2:] if pieces[1].startswith("0:") else pieces[1]
-        size = int(pieces[4]) if pieces[4].isdigit() else None
-        offer = {
-            "version": version,
-            "size": size,
-            "transitional": "transitional" in pieces[5].lower(),
-            "source": pieces[3],
-        }
-        found.setdefault(pieces[0], []).append(offer)
+def _dnf(host: Dnf, patterns: Sequence[str]) -> Offers:
+    rows = host.repoquery(patterns, ["--available", "--disable-modular-filtering"])
+    found: Offers = {}
+    for name, version, _arch, repository, size, summary in rows or host.repoquery(patterns, ["--available"]):
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
+            offer = {
+                "version": versions.bare(version),
+                "size": int(size) if size.isdigit() else None,
+                "transitional": "transitional" in summary.lower(),
+                "source": repository,
+            }
+            found.setdefault(name, []).append(offer)
     for offers in found.values():
         offers.sort(key=lambda offer: [int(piece) for piece in re.findall(r"\d+", offer["version"])], reverse=True)
     return found

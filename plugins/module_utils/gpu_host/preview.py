@@ -5,8 +5,9 @@ import re
 import shutil
 import time
 
+from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
-from . import fetched, files, offers, packages, process, runfile, sources, transaction
+from . import fetched, files, offers, packages, planning, process, runfile, sources
 from .failure import HostFailure
 from .machine import Machine
 
@@ -66,12 +67,13 @@ class Preview:
                 "install the driver on the host",
                 "GS-470",
             )
-        plain = transaction.manager(dict(self.params, driver_version=""))
+        plain = planning.manager(dict(self.params, driver_version=""))
+        plain.require()
         installed = plain.installed()
-        wishes, removals = transaction.wanted(self.params, installed)
+        wishes, removals = planning.wanted(self.params, installed, plain.architecture())
         todo = packages.unmet(wishes, installed)
         answer["installed"] = {
-            packages.key(wish): packages.version_of(installed, packages.key(wish), wish["version"]) for wish in wishes
+            packages.key(wish): versions.version_of(installed, packages.key(wish), wish["version"]) for wish in wishes
         }
         self._sanity(plain)
         found = runfile.uninstaller(process.environment()) if self.params["driver_packages"] else None
@@ -84,7 +86,7 @@ class Preview:
         host = self._repositories(answer) if todo or removals or asked else None
         if host is not None and (wishes or removals):
             try:
-                self._simulate(host, wishes, removals, answer)
+                self._simulate(host, wishes, removals, installed, answer)
             finally:
                 host.close()
         if host is not None and asked:
@@ -213,7 +215,7 @@ class Preview:
             "Acquire::Retries=0",
             "Acquire::Languages=none",  # translated descriptions, which nobody reads here
         ]
-        return transaction.manager(self.params, options=options)
+        return planning.manager(self.params, options=options)
 
     def _dnf(self, layout):
         self._copy_host_sources(sources.Layout().dnf_repos, layout.dnf_repos, (".repo",))
@@ -225,17 +227,17 @@ class Preview:
             "--setopt=timeout={}".format(self.params["timeout"] // 12 or 1),
             "--setopt=retries=1",
         ]
-        return transaction.manager(
+        return planning.manager(
             self.params, options=options + ["--enablerepo=" + name for name in self.params["enable"]]
         )
 
     # the transaction
 
-    def _simulate(self, host, wishes, removals, answer):
-        exact = transaction.resolve(host, wishes)
+    def _simulate(self, host, wishes, removals, installed, answer):
+        wishes = wishes + planning.needed_to_hold(host, self.params)
+        exact = planning.resolve(host, wishes, optional=self.params["optional"])
         self._stubs(host, exact)
-        plan = host.simulate(exact, removals)
-        answer["transaction"] = plan
+        answer["transaction"] = plan = planning.plan_for(host, exact, removals, installed)
         answer["resolved"] = {packages.key(wish): wish["version"] for wish in exact}
         extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals)
         if extra:
@@ -249,9 +251,8 @@ class Preview:
                 "the transaction brings another kernel: " + ", ".join(new_kernels),
                 "it boots next",
             )
-        held = sorted(set(host.held()) & (set(plan["upgrade"]) | set(plan["downgrade"]) | set(plan["remove"])))
         ours = set((files.read_json(os.path.join(self.params["state_dir"], "state.json")) or {}).get("holds") or [])
-        foreign = [name for name in held if name not in ours]
+        foreign = sorted(planning.held_and_moving(host, plan) - ours)
         if foreign:
             self.find(
                 "refuse",

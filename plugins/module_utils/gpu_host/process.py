@@ -1,8 +1,14 @@
-"""Run a package manager: no shell, every line to the job's log, lines read as they come."""
+"""Run programs on the host: no shell, a neutral language, a deadline; a grandchild that keeps a pipe open holds nobody up."""
 
+import contextlib
 import os
 import select
+import shutil
+import signal
 import subprocess
+import tempfile
+import time
+from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 _NEUTRAL = {
     "LC_ALL": "C.UTF-8",
@@ -13,9 +19,12 @@ _NEUTRAL = {
     "TERM": "dumb",
     "COLUMNS": "500",
 }
+MISSING, TIMED_OUT = 127, 124  # return codes, as a shell and timeout(1) have them
+_TICK = 0.1
+_LAST_WORDS = 1.0  # how long a program that is over is listened to, if its children go on talking
 
 
-def environment(network=None):
+def environment(network: Optional[Dict[str, Any]] = None) -> Dict[str, str]:
     """Return the environment for child processes: neutral language, the proxy and certificate authority asked for."""
     network = network or {}
     found = dict(os.environ, **_NEUTRAL)
@@ -34,73 +43,161 @@ def environment(network=None):
     return found
 
 
-def stream(argv, env, on_line, on_status=None, log=None, keep=400):
-    """Run a command to its end and return (return code, last lines).
+def which(name: str, env: Dict[str, str]) -> Optional[str]:
+    """Return where a program is, None without one."""
+    return shutil.which(name, path=env.get("PATH"))
+
+
+def stream(
+    argv: Sequence[str],
+    env: Dict[str, str],
+    on_line: Callable[[str], None],
+    on_status: Optional[Callable[[str], None]] = None,
+    log: Optional[Callable[[str], None]] = None,
+    keep: int = 400,
+) -> Tuple[int, List[str]]:
+    """Run a command to its end and return (return code, last lines); one that cannot be started says so, with 127.
 
     `on_line` gets each line of output; `on_status`, when given, each line of an extra descriptor whose number replaces
     `{fd}` in the arguments (apt's status lines).
     """
-    reader = writer = None
-    if on_status:
-        reader, writer = os.pipe()
-        argv = [item.replace("{fd}", str(writer)) for item in argv]
-    if log:
-        log("$ " + " ".join(argv))
-    process = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=env,
-        pass_fds=(writer,) if on_status else (),
-    )
-    if writer is not None:
-        os.close(writer)
-    tail = []
+    tail: List[str] = []
 
-    def keep_line(line):
+    def keep_line(line: str) -> None:
         tail.append(line)
         del tail[:-keep]
         if log:
             log(line)
         on_line(line)
 
-    handlers = {process.stdout.fileno(): keep_line}
-    if reader is not None:
-        handlers[reader] = on_status
-    _pump(handlers)
-    process.stdout.close()
-    if reader is not None:
+    reader, writer = os.pipe() if on_status else (-1, -1)
+    argv = [item.replace("{fd}", str(writer)) for item in argv]
+    if log:
+        log("$ " + " ".join(argv))
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=env,
+            pass_fds=(writer,) if on_status else (),
+        )
+    except OSError as error:
+        keep_line(_not_started(argv, error))
+        if on_status:
+            os.close(reader)
+        return MISSING, tail
+    finally:
+        if on_status:
+            os.close(writer)
+    pipe = cast("IO[bytes]", process.stdout)
+    lines = {pipe.fileno(): _Lines(keep_line)}
+    if on_status:
+        lines[reader] = _Lines(on_status)
+    _listen(process, {handle: found.take for handle, found in lines.items()})
+    for found in lines.values():
+        found.end()
+    pipe.close()
+    if on_status:
         os.close(reader)
     return process.wait(), tail
 
 
-def _pump(handlers):
-    """Hand every line of some descriptors to their handlers until all are closed."""
-    rest = dict.fromkeys(handlers, b"")
-    while rest:
-        for handle in select.select(list(rest), [], [])[0]:
+def output(
+    argv: Sequence[str], env: Dict[str, str], seconds: float = 120, text: Optional[str] = None
+) -> Tuple[int, str, str]:
+    """Run a short command and return (return code, stdout, stderr); a deadline ends it and its children with 124."""
+    code, out, error = raw(argv, env, seconds, None if text is None else text.encode("utf-8", "surrogateescape"))
+    return code, out.decode("utf-8", "replace"), error.decode("utf-8", "replace")
+
+
+def raw(
+    argv: Sequence[str], env: Dict[str, str], seconds: float = 120, data: Optional[bytes] = None
+) -> Tuple[int, bytes, bytes]:
+    """Do what `output` does, in bytes."""
+    with tempfile.TemporaryFile() as source:
+        source.write(data or b"")
+        source.seek(0)
+        try:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=source if data is not None else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=env,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return MISSING, b"", _not_started(argv, error).encode()
+    pipes = [cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)]
+    kept = [bytearray(), bytearray()]
+    in_time = _listen(process, {pipe.fileno(): piece.extend for pipe, piece in zip(pipes, kept)}, seconds)
+    for pipe in pipes:
+        pipe.close()
+    if in_time:
+        return process.wait(), bytes(kept[0]), bytes(kept[1])
+    _kill(process)
+    return TIMED_OUT, b"", f"{argv[0]} gave no answer within {seconds:g} s".encode()
+
+
+def _not_started(argv: Sequence[str], error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"{argv[0]}: there is no such program on this host"
+    return f"{argv[0]}: {error.strerror}"
+
+
+class _Lines:
+    """Cuts what comes through a pipe into lines; a carriage return ends one too."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self.on_line = on_line
+        self.rest = b""
+
+    def take(self, piece: bytes) -> None:
+        """Hand on the lines that are whole."""
+        *whole, self.rest = (self.rest + piece).replace(b"\r", b"\n").split(b"\n")
+        for line in whole:
+            if line.strip():
+                self.on_line(line.decode("utf-8", "replace").rstrip())
+
+    def end(self) -> None:
+        """Hand on what no line's end followed."""
+        self.take(b"\n")
+
+
+def _listen(
+    process: "subprocess.Popen[bytes]", takers: Dict[int, Callable[[bytes], None]], seconds: Optional[float] = None
+) -> bool:
+    """Hand over what comes through some pipes until the program is over; say whether it was within the time given.
+
+    A daemon that the program left behind may keep its pipes for ever: what is there when the program is over is all.
+    """
+    began = time.monotonic()
+    handles = set(takers)
+    over: Optional[float] = None
+    while True:
+        if over is None and process.poll() is not None:
+            over = time.monotonic()
+        if over is None and seconds is not None and time.monotonic() - began > seconds:
+            return False
+        if over is None and not handles:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_TICK)
+            continue
+        ready = select.select(list(handles), [], [], _TICK if over is None else 0)[0]
+        for handle in ready:
             piece = os.read(handle, 65536)
-            lines = (rest[handle] + piece).replace(b"\r", b"\n").split(b"\n")
-            rest[handle] = lines.pop()
-            if not piece:
-                lines.append(rest.pop(handle))
-            for line in lines:
-                if line.strip():
-                    handlers[handle](line.decode("utf-8", "replace").rstrip())
+            if piece:
+                takers[handle](piece)
+            else:
+                handles.discard(handle)
+        if over is not None and (not ready or time.monotonic() - over > _LAST_WORDS):
+            return True
 
 
-def output(argv, env, seconds=120, text=None):
-    """Run a short command and return (return code, stdout, stderr); a deadline ends it with return code 124."""
-    source = subprocess.DEVNULL if text is None else subprocess.PIPE
-    try:
-        process = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-    except OSError as error:
-        return 127, "", f"{argv[0]}: {error.strerror}"
-    try:
-        out, err = process.communicate(None if text is None else text.encode(), timeout=seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return 124, "", f"{argv[0]} gave no answer within {seconds} s"
-    return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """End a program and its children; one that is stuck in the kernel is left there."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(2)

@@ -1,147 +1,158 @@
-"""One transaction: bring a host to an exact set of packages, prove the kernel module, hold the closure; or leave it as it was."""
+"""One transaction: bring a host to an exact set of packages, prove the kernel module, hold the closure; or leave it as it was.
+
+What was there before is written down before the first change and stays until the record says what came and went: whoever
+comes after a cut, with the same wish or another, knows what this host had. What a package manager says of itself is not
+believed: after every transaction the host is asked what is there.
+"""
 
 import os
 import time
+from typing import Any, Dict, List, NoReturn, Optional, Sequence, Set, Tuple
 
-from . import dkms, fetched, files, locks, packages, process, runfile, services
-from .apt import Apt
-from .dnf import Dnf
+from ..gpu_judge import versions
+from . import dkms, fetched, files, locks, packages, planning, runfile, services
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
+from .packages import Installed, Plan, Wish
 
 # A bare 404 is in NVIDIA's own addresses: …/repos/ubuntu2404/…
-_MIRROR_MOVED = ("Hash Sum mismatch", "Failed to fetch", "Status code: 404")
-
-
-def manager(params, **extra):
-    """Return the host's package manager."""
-    kind = {"apt": Apt, "dnf": Dnf}[params["manager"]]
-    together = params.get("driver_version", "")
-    return kind(network=params["network"], recommends=params.get("recommends", False), together=together, **extra)
-
-
-def wanted(params, installed):
-    """Return (wishes, removals): what must be there, and which installed packages must go."""
-    wishes = packages.merge(params["packages"])
-    names = {wish["name"] for wish in wishes}
-    removals = sorted(
-        name for name in installed if name.split(":")[0] not in names and packages.matches(name, params["remove"])
-    )
-    return wishes, removals
-
-
-def resolve(host, wishes, trouble=(), optional=False):
-    """Return the wishes with the exact version each of them means in the repositories; refuse what is not offered."""
-    offered = host.offered(sorted({wish["name"] for wish in wishes}))
-    exact, missing = [], []
-    for wish in wishes:
-        versions = [item["version"] for item in offered.get(wish["name"], [])]
-        fitting = [version for version in versions if packages.fits(version, wish["version"])]
-        if fitting:
-            exact.append(dict(wish, version=fitting[0]))
-        else:
-            near = packages.nearest(versions, wish["version"])
-            missing.append(
-                "{} {} ({})".format(
-                    wish["name"], wish["version"], "offered: " + ", ".join(near) if near else "not offered at all"
-                )
-            )
-    if missing and not optional:
-        raise HostFailure(
-            "GS-466",
-            "the repositories do not offer what was asked for",
-            "; ".join(missing),
-            "; ".join(trouble)[:1500],
-            "nothing was changed; check gpu_repo_sources, or take one of the versions offered",
-        )
-    return exact
+_BROKEN_OFF = (
+    "Hash Sum mismatch", "Failed to fetch", "Status code: 404", "Curl error", "Error downloading packages",
+    "All mirrors were tried", "Failed to download", "Temporary failure resolving",
+)  # fmt: skip
+_AGAIN_AFTER = (5, 20)  # seconds
+_TRY_FOR = 1800
+_PLANNED = ("install", "upgrade", "downgrade", "remove")
 
 
 class Transaction:
     """The work of one job."""
 
-    def __init__(self, job, params, looked=""):
+    def __init__(self, job: Any, params: Dict[str, Any], looked: str = "") -> None:
         self.job = job
         self.params = params
         self.looked = looked
-        self.host = manager(params, tell=job.tell, log=job.log)
+        self.host = planning.manager(params, tell=job.tell, log=job.log)
         self.ledger = Ledger(params["state_dir"])
         self.machine = Machine(params["simulated_root"])
         self.held_changed = False
-        self.before, self.streams_before, self.units_before = None, [], []
-        self.before_path = os.path.join(job.folder, "before.json")
+        self.before: Optional[Installed] = None
+        self.counted: Installed = {}  # since when the record does not know yet what came and went
+        self.released: List[str] = []
+        self.streams_before: List[Dict[str, Any]] = []
+        self.units_before: List[Tuple[str, bool]] = []
+        self.before_path = os.path.join(params["state_dir"], "packages-before.json")
         self.started = time.time()
 
-    def run(self):
+    def run(self) -> Dict[str, Any]:
         """Do it and return what changed; after a failure the files that this apply wrote are brought back too."""
         try:
             return self._run()
         except HostFailure as failure:
-            failure.result = dict(getattr(failure, "result", {}), reverted_files=self.ledger.revert_apply())
-            if self.before is not None and not self._left_over():
-                self.host.streams(self.streams_before)
-                self.ledger.forget_apply()
+            failure.result = dict(failure.result, reverted_files=self.ledger.revert_apply())
+            if self.before is not None:
+                self._give_up(self.before)
             raise
         finally:
             self.host.close()
 
-    def _run(self):
+    def _run(self) -> Dict[str, Any]:
         params = self.params
+        self.host.require()
         locks.wait_until_free(self.host.lock_holder, params["lock_timeout"], self.job.tell)
+        before = self.before = self._before(self.host.installed())
         damaged = self.host.repair()
         if damaged:
-            names = ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
             raise HostFailure(
                 "GS-454",
                 "packages from before are half installed and cannot be finished",
-                names,
+                _named(damaged),
                 hint="dpkg --configure -a; apt-get -f install",
             )
         installed = self.host.installed()
-        before = self.before = self._set_before(installed)
-        wishes, removals = wanted(params, installed)
+        wishes, removals = planning.wanted(params, installed, self.host.architecture())
+        needed = planning.needed_to_hold(self.host, params)
         self.streams_before = self.host.enabled_streams([item["module"] for item in params["streams"]])
         self.units_before = self._units()
         streams = self.host.streams(params["streams"])
-        resolved = {}
-        if packages.unmet(wishes, installed) or removals or streams:
-            resolved = self._change(wishes, removals, before)
-        self._mend_modules(before)
+        exact: List[Wish] = []
+        todo = packages.unmet(wishes, installed) or removals or streams
+        if todo or needed:
+            exact = self._change((wishes if todo else []) + needed, removals, installed)
+        try:
+            dkms.mend(self.machine, params, self.host.env, self.job.tell, self.job.log)
+        except HostFailure as failure:
+            raise self._with_build_error(failure)
         after = self.host.installed()
-        self._hold(after, wishes)
+        try:
+            self._hold(after, wishes)
+        except HostFailure as failure:
+            self._roll_back(before, failure)
+        return self._recorded(before, after, wishes, exact, streams)
+
+    def _give_up(self, before: Installed) -> None:
+        """Write down what a failed try left, so that removal finds it and the next try goes on from there."""
+        now = self.host.installed()
+        change = packages.difference(self.counted, now)
+        if any(change.values()):
+            self.ledger.record_packages(change)
+        if self._left_over(before):
+            files.write_json(self.before_path, {"packages": before, "left": now})
+            return
+        self.host.streams(self.streams_before)
+        self.ledger.forget_apply()
+        os.unlink(self.before_path)
+
+    def _recorded(
+        self, before: Installed, after: Installed, wishes: List[Wish], exact: List[Wish], streams: List[str]
+    ) -> Dict[str, Any]:
+        """Write down what came of it, then forget what was there before; return both as the answer."""
         change = packages.difference(before, after)
-        result = {"difference": change}
-        result["packages"] = {
-            packages.key(wish): packages.version_of(after, packages.key(wish), wish["version"])
+        there = {
+            packages.key(wish): versions.version_of(after, packages.key(wish), wish["version"])
             or after.get(wish["name"], "")
             for wish in wishes
         }
-        result["resolved"] = {wish["name"]: wish["version"] for wish in resolved} if resolved else {}
-        result["held"] = self.ledger.state["holds"]
-        result["changed"] = bool(any(change.values()) or streams or self.held_changed)
-        self.ledger.state["packages"] = result["packages"]
+        state = self.ledger.state
+        state["packages"] = there
         for item in self.streams_before:
-            self.ledger.state["streams"].setdefault(item["module"], item["stream"])
-        self.ledger.record_packages(change)
+            state["streams"].setdefault(item["module"], item["stream"])
+        self.ledger.record_packages(packages.difference(self.counted, after))
         os.unlink(self.before_path)
-        return result
+        return {
+            "difference": change,
+            "packages": there,
+            "resolved": {wish["name"]: wish["version"] for wish in exact},
+            "held": state["holds"],
+            "changed": bool(any(change.values()) or streams or self.held_changed),
+        }
 
-    def _set_before(self, installed):
-        """Return the packages before the first try: after a power cut the host may be half way already."""
-        kept = files.read_json(self.before_path) if self.job.state.get("interrupted") else None
-        if kept is None:
-            files.write_json(self.before_path, installed)
-        return kept or installed
+    def _before(self, installed: Installed) -> Installed:
+        """Return the packages before the first try that was not finished, with what somebody else did since; keep them.
 
-    def _change(self, wishes, removals, before):
+        A try that failed has counted what it did; one that was killed has not.
+        """
+        kept = files.read_json(self.before_path)
+        before = self.counted = installed
+        if kept and kept["left"] is None:
+            before = self.counted = kept["packages"]
+        elif kept:
+            left = kept["left"]
+            since = {name for name in set(left) | set(installed) if left.get(name) != installed.get(name)}
+            before = {name: version for name, version in kept["packages"].items() if name not in since}
+            before.update({name: installed[name] for name in since if name in installed})
+        files.write_json(self.before_path, {"packages": before, "left": None})
+        return before
+
+    def _change(self, wishes: List[Wish], removals: List[str], installed: Installed) -> List[Wish]:
         trouble = [] if self.params["manager"] == "apt" and fetched.hand_over(self.looked) else self.host.refresh()
         for line in trouble:
             self.job.log("refresh: " + line)
-        exact = resolve(self.host, wishes, trouble, self.params["optional"])
+        exact = planning.resolve(self.host, wishes, trouble, self.params["optional"])
         self._refuse_stubs(exact)
         self.job.tell("simulate", "checking the transaction")
-        plan = self.host.simulate(exact, removals)
+        plan = planning.plan_for(self.host, exact, removals, installed)
         extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals)
         if extra:
             raise HostFailure(
@@ -150,43 +161,68 @@ class Transaction:
                 ", ".join(extra),
                 hint="nothing was changed; name them in gpu_packages_may_remove if they may go",
             )
-        if not any(plan[kind] for kind in ("install", "upgrade", "downgrade", "remove")):
+        if not any(plan[kind] for kind in _PLANNED):
             return exact
-        if self.params["replace_runfile"]:
-            runfile.remove(self.host.env, self.ledger, self.job.tell, self.job.log)
-        released = self._release(plan)
-        ok, tail = self.host.transact(exact, removals)
-        if not ok and any(word in line for line in tail for word in _MIRROR_MOVED):
-            self.job.tell("refresh", "the mirror changed under us: once more")
-            self.host.refresh()
-            ok, tail = self.host.transact(exact, removals)
-        if not ok and not dkms.build_error(self.started):
-            self._roll_back(
-                before,
-                released,
-                HostFailure(
+        self._take_over(plan, exact)
+        left, tail = self._transact(exact, removals)
+        problem = dkms.missing(self.machine, self.params) if not left else None
+        if left and dkms.build_error(self.started):
+            problem = "it does not compile"
+        if problem:
+            failure = HostFailure(
+                "GS-456",
+                "the kernel module was not built: " + problem,
+                self.job.log_path,
+                hint="choose another driver, or another kernel with its headers",
+            )
+        elif left:
+            note = "; ".join(part for part in (_last_words(tail), "; ".join(left)) if part)
+            failure = HostFailure(
+                "GS-455", "the package manager could not finish", self.job.log_path, note, "see the log on the host"
+            )
+        else:
+            return exact
+        return self._roll_back(self.before or {}, failure)
+
+    def _take_over(self, plan: Plan, exact: List[Wish]) -> None:
+        """Do what must precede the transaction. A .run driver goes last, when all is fetched and nothing can be refused any more."""
+        runs = self.params["replace_runfile"] and runfile.uninstaller(self.host.env)
+        if runs:
+            ok, tail = self.host.download(exact)
+            if not ok:
+                raise HostFailure(
                     "GS-455",
-                    "the package manager could not finish",
+                    "the packages could not be fetched",
                     self.job.log_path,
                     _last_words(tail),
-                    "see the log on the host",
-                ),
-            )
-        problem = self._module_problem() if ok else "it does not compile"
-        if problem:
-            self._roll_back(
-                before,
-                released,
-                HostFailure(
-                    "GS-456",
-                    "the kernel module was not built: " + problem,
-                    self.job.log_path,
-                    hint="choose another driver, or another kernel with its headers",
-                ),
-            )
-        return exact
+                    "nothing was changed",
+                )
+        self._release(plan)
+        if runs:
+            try:
+                runfile.remove(self.host.env, self.ledger, self.job.tell, self.job.log)
+            except HostFailure:
+                self.host.hold(self.released)
+                raise
 
-    def _refuse_stubs(self, exact):
+    def _transact(self, exact: Sequence[Wish], removals: Sequence[str]) -> Tuple[List[str], List[str]]:
+        """Change the host; return what of it did not happen, and the package manager's last words."""
+        for pause in (*_AGAIN_AFTER, 0):
+            was = self.host.installed()
+            ok, tail = self.host.transact(exact, removals)
+            now, damaged = self.host.installed(), self.host.damaged()
+            left = packages.undone(exact, removals, now) + ([_named(damaged)] if damaged else [])
+            if ok and not left:
+                return [], tail
+            broken_off = now == was and any(word in line for line in tail for word in _BROKEN_OFF)
+            if not broken_off or not pause or time.time() - self.started > _TRY_FOR:
+                break
+            self.job.tell("refresh", f"a download broke off, or the mirror changed under us: again in {pause} s")
+            time.sleep(pause)
+            self.host.refresh()
+        return left or ["it ended with an error"], tail
+
+    def _refuse_stubs(self, exact: List[Wish]) -> None:
         version = self.params["driver_version"]
         names = set(self.params["driver_packages"])
         for wish in exact:
@@ -198,11 +234,11 @@ class Transaction:
                     hint="nothing was changed; ask for that branch by its own name, or use another source",
                 )
 
-    def _release(self, plan):
-        """Take our own holds off the packages that move; a hold of somebody else is refused."""
-        touched = set(plan["upgrade"]) | set(plan["downgrade"]) | set(plan["remove"])
-        held = set(self.host.held()) & touched
-        foreign = sorted(held - set(self.ledger.state["holds"]))
+    def _release(self, plan: Plan) -> None:
+        """Take our own holds off the packages that move, all of them when nothing is to be held; refuse somebody else's hold."""
+        ours, held = set(self.ledger.state["holds"]), set(self.host.held())
+        moving = planning.held_and_moving(self.host, plan)
+        foreign = sorted(moving - ours)
         if foreign:
             raise HostFailure(
                 "GS-469",
@@ -210,126 +246,96 @@ class Transaction:
                 ", ".join(foreign),
                 hint="nothing was changed; release them first: apt-mark unhold NAME, or dnf versionlock delete NAME",
             )
-        self.host.unhold(held)
-        return sorted(held)
+        self.released = sorted(moving if self.params["hold"] else held & ours)
+        self.host.unhold(self.released)
 
-    def _module_problem(self):
-        """Return why a kernel lacks the wanted module, None when all have it or none is wanted."""
-        if not self.params["driver_version"]:
-            return None
-        for kernel in self.machine.wanted_kernels(self.params["kernels"]):
-            found = self.machine.module_on_disk(kernel)
-            problem = dkms.proof(found, kernel, self.params["driver_version"], self.params["driver_module"])
-            if problem:
-                return problem
-        return None
-
-    def _mend_modules(self, before):
-        """Build the module for a kernel that lacks it although the packages are right (a kernel came later)."""
-        problem = self._module_problem()
-        if not problem or not os.path.exists("/usr/sbin/dkms"):
-            if problem:
-                raise HostFailure(
-                    "GS-456",
-                    "the kernel module is missing: " + problem,
-                    hint="the packages are as asked; is there a module package for this kernel?",
-                )
-            return
-        for kernel in self.machine.wanted_kernels(self.params["kernels"]):
-            self.job.tell("build", "building the kernel module for " + kernel)
-            process.stream(
-                ["/usr/sbin/dkms", "autoinstall", "-k", kernel], self.host.env, lambda _line: None, log=self.job.log
-            )
-            # DKMS believes its own record: a module that somebody deleted is "installed" to it.
-            _code, told, _error = process.output(["/usr/sbin/dkms", "status", "-k", kernel], self.host.env, 60)
-            for name, version in dkms.nvidia_modules(told):
-                argv = ["/usr/sbin/dkms", "install", "--force", "-m", name, "-v", version, "-k", kernel]
-                process.stream(argv, self.host.env, lambda _line: None, log=self.job.log)
-        problem = self._module_problem()
-        if problem:
-            raise self._with_build_error(
-                HostFailure("GS-456", "the kernel module was not built: " + problem, self.job.log_path)
-            )
-
-    def _with_build_error(self, failure):
+    def _with_build_error(self, failure: HostFailure) -> HostFailure:
         found = dkms.build_error(self.started)
         if found:
+            failure.fields["context"] = failure.fields["context"] or self.job.log_path
             failure.fields["note"] = "{}: {}".format(found["log"], found["error"])
             failure.result = {"build": found}
         return failure
 
-    def _roll_back(self, before, released, failure):
+    def _roll_back(self, before: Installed, failure: HostFailure) -> NoReturn:
         """Bring the packages back to what they were, then fail with the first cause."""
         failure = self._with_build_error(failure)
-        log = files.read_bytes((getattr(failure, "result", {}).get("build") or {}).get("log", "/nonexistent"))
+        log = files.read_bytes((failure.result.get("build") or {}).get("log", "/nonexistent"))
         if log:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "bringing the packages back to what they were")
-        left = "; ".join(part for part in (self.restore(before), self._services()) if part)
-        self.host.hold(sorted(set(released) & set(self.host.installed())))
+        left = "; ".join(part for part in (self._restore(before), self._services(), self._hold_again()) if part)
         said = "the host has the packages that it had before" if not left else "still different from before: " + left
         if left:
             failure.fields["hint"] = (
                 "gpusetup apply --recorded brings back what was applied last; the same command tries again"
             )
         failure.fields["note"] = "; ".join(part for part in (failure.fields["note"], said) if part)
-        failure.result = dict(getattr(failure, "result", {}), rolled_back=not left)
-        if not left and os.path.exists(self.before_path):
-            os.unlink(self.before_path)
+        failure.result = dict(failure.result, rolled_back=not left)
         raise failure
 
-    def restore(self, before):
+    def _restore(self, before: Installed) -> str:
         """Undo in one transaction; return what is still different as text."""
+        self.host.repair()
         change = packages.difference(before, self.host.installed())
-        old = dict(change["removed"], **{name: versions[0] for name, versions in change["moved"].items()})
+        old = dict(change["removed"], **{name: moved[0] for name, moved in change["moved"].items()})
         back = [packages.listed(name, old[name]) for name in sorted(old)]
-        new = sorted(change["installed"])
         if back:
-            self.host.transact(back, new)
+            self.host.transact(back, sorted(change["installed"]))
         rest = sorted(packages.difference(before, self.host.installed())["installed"])
         if rest:
             self.host.purge(rest)
         self.host.repair()
-        return self._left_over()
+        return self._left_over(before)
 
-    def _units(self):
+    def _hold_again(self) -> str:
+        """Hold what was released for the transaction; return why it could not be as text."""
+        try:
+            self.host.hold(sorted(set(self.released) & set(self.host.installed())))
+        except HostFailure as failure:
+            return str(failure)
+        return ""
+
+    def _units(self) -> List[Tuple[str, bool]]:
         """Return the units that we enabled, each with whether it runs."""
         units = [unit for unit, wanted in sorted(self.ledger.state["services"].items()) if wanted.get("enabled")]
         seen = services.look(units, self.host.env) if units else {}
         return [(unit, seen[unit]["active"]) for unit in units]
 
-    def _services(self):
+    def _services(self) -> str:
         """Bring back the units that the packages took along when they went; return why one does not run as text."""
         try:
             for start in (True, False):
-                services.bring_up(
-                    self.ledger, [unit for unit, ran in self.units_before if ran == start], start, self.host.env, False
-                )
+                units = [unit for unit, ran in self.units_before if ran == start]
+                services.bring_up(self.ledger, units, start, self.host.env, False)
         except HostFailure as failure:
-            return failure.args[0]
+            return str(failure)
         return ""
 
-    def _left_over(self):
+    def _left_over(self, before: Installed) -> str:
         """Return what is different from before as text; nothing when the host has its packages again, whole."""
-        change = packages.difference(self.before, self.host.installed())
+        change = packages.difference(before, self.host.installed())
         damaged = self.host.damaged()
         words = ["{} {}".format(kind, ", ".join(sorted(names))) for kind, names in sorted(change.items()) if names]
         return "; ".join(words + (["damaged " + ", ".join(sorted(damaged))] if damaged else []))
 
-    def _hold(self, after, wishes):
+    def _hold(self, after: Installed, wishes: List[Wish]) -> None:
         """Hold the closure; release what we held and nobody wants held any more."""
         asked = {packages.key(wish) for wish in wishes if wish["name"] not in self.params["free"]}
-        target = set()
+        target: Set[str] = set()
         if self.params["hold"]:
-            target = {name for name in after if packages.matches(name, self.params["hold"])} | (asked & set(after))
+            target = {name for name in after if versions.matches(name, self.params["hold"])} | (asked & set(after))
             target = {self.host.lock_name(name, after[name]) for name in target}
         mine, held = set(self.ledger.state["holds"]), set(self.host.held())
         add, drop = sorted(target - held), sorted((mine - target) & held)
         self.job.tell("hold", f"holding {len(target)} packages")
         self.host.unhold(drop)
         self.host.hold(add)
+        free = sorted(set(add) - set(self.host.held())) if add else []
+        if free:
+            raise HostFailure("GS-464", "packages are not held, although the package manager said so", ", ".join(free))
         self.ledger.state["holds"] = sorted((mine & target) | set(add))
-        self.held_changed = bool(add or drop)
+        self.held_changed = bool(add or drop or self.released)
         self.ledger.save()
         if self.params["auto_upgrades_block"]:
             for path, content in self.host.automatic_upgrades(sorted(target)).items():
@@ -337,14 +343,18 @@ class Transaction:
                 self.held_changed = wrote or self.held_changed
 
 
-def _last_words(tail):
+def _named(damaged: Dict[str, str]) -> str:
+    return ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
+
+
+def _last_words(tail: List[str]) -> str:
     """Return the lines in which a package manager says why."""
     telling = [
         line
         for line in tail
         if line.startswith(("E:", "Error", "dpkg: error", " nvidia", "Failed")) or "error" in line.lower()
     ]
-    lines = []
+    lines: List[str] = []
     for line in (telling or tail)[-6:]:
         if line not in lines:
             lines.append(line[:400])

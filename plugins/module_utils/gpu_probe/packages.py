@@ -114,19 +114,24 @@ def _rpm(host, also):
     for key, several in found.items():
         for one in several:  # kernels are there more than once
             installed[key if len(several) == 1 else "{}-{}".format(key, one["version"])] = one
-    return {"manager": "dnf", "installed": installed, "held": _versionlocks(host), "problems": problems}
+    return {"manager": "dnf", "installed": installed, "held": versionlocks(host), "problems": problems}
 
 
-def _versionlocks(host):
-    """Return the names that dnf's versionlock plugin holds: one list of name-epoch:version-release for dnf 4, TOML for dnf 5."""
+def versionlocks(host):
+    """Return the names that dnf's versionlock holds: one list of name-epoch:version-release for dnf 4, TOML for dnf 5.
+
+    What only keeps certain versions away (`versionlock exclude`: `!` of dnf 4, `!=` of dnf 5) holds nothing.
+    """
     held = []
     for path in ("/etc/dnf/plugins/versionlock.list", "/etc/yum/pluginconf.d/versionlock.list"):
         text = host.read(path, "packages.held") or ""
         lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("#", "!"))]
         held += [re.sub(r"^(.+?)-(?:\d+:)?[^-]+-[^-]+$", r"\1", line) for line in lines]
-    held += re.findall(
-        r'^name\s*=\s*"([^"]+)"', host.read("/etc/dnf/versionlock.toml", "packages.held") or "", re.MULTILINE
-    )
+    for entry in (host.read("/etc/dnf/versionlock.toml", "packages.held") or "").split("[[packages]]")[1:]:
+        name = re.search(r'^name\s*=\s*["\']([^"\']+)["\']', entry, re.MULTILINE)
+        comparators = re.findall(r'^comparator\s*=\s*["\']([^"\']+)["\']', entry, re.MULTILINE)
+        if name and (not comparators or set(comparators) != {"!="}):
+            held.append(name.group(1))
     return sorted(set(held))
 
 

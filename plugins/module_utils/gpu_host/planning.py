@@ -1,0 +1,89 @@
+"""From wishes to a plan that was checked: what is to be there, in which exact version, and what the package manager would do."""
+
+from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
+
+from ..gpu_judge import versions
+from . import packages
+from .apt import Apt
+from .dnf import Dnf
+from .failure import HostFailure
+from .packages import Installed, Plan, Wish
+
+Manager = Union[Apt, Dnf]
+
+
+def manager(params: Dict[str, Any], **extra: Any) -> Manager:
+    """Return the host's package manager."""
+    kind = {"apt": Apt, "dnf": Dnf}[params["manager"]]
+    together = params.get("driver_version", "")
+    found: Manager = kind(
+        network=params["network"], recommends=params.get("recommends", False), together=together, **extra
+    )
+    return found
+
+
+def wanted(params: Dict[str, Any], installed: Installed, native: str) -> Tuple[List[Wish], List[str]]:
+    """Return (wishes, removals): what must be there, and which installed packages must go."""
+    wishes = [
+        dict(wish, arch="" if wish["arch"] == native else wish["arch"]) for wish in packages.merge(params["packages"])
+    ]
+    names = {wish["name"] for wish in wishes}
+    removals = sorted(
+        name for name in installed if name.split(":")[0] not in names and versions.matches(name, params["remove"])
+    )
+    return wishes, removals
+
+
+def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), optional: bool = False) -> List[Wish]:
+    """Return the wishes with the exact version each of them means in the repositories; refuse what is not offered."""
+    wishes = list(wishes)
+    offered = host.offered(sorted({wish["name"] for wish in wishes}))
+    exact, missing = [], []
+    for wish in wishes:
+        found = [item["version"] for item in offered.get(wish["name"], [])]
+        fitting = [version for version in found if versions.fits(version, wish["version"])]
+        if fitting:
+            exact.append(dict(wish, version=fitting[0]))
+        else:
+            near = packages.nearest(found, wish["version"])
+            missing.append(
+                "{} {} ({})".format(
+                    wish["name"], wish["version"], "offered: " + ", ".join(near) if near else "not offered at all"
+                )
+            )
+    if missing and not optional:
+        raise HostFailure(
+            "GS-466",
+            "the repositories do not offer what was asked for",
+            "; ".join(missing),
+            "; ".join(trouble)[:1500],
+            "nothing was changed; check gpu_repo_sources, or take one of the versions offered",
+        )
+    return exact
+
+
+def needed_to_hold(host: Manager, params: Dict[str, Any]) -> List[Wish]:
+    """Return what must be installed so that packages can be held; refuse when it cannot be had."""
+    return [{"name": name, "version": "", "arch": ""} for name in host.needed_to_hold()] if params["hold"] else []
+
+
+def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], installed: Installed) -> Plan:
+    """Return what the package manager would do; refuse a plan that does not lead to all that was asked for."""
+    plan = host.simulate(exact, removals)
+    left = packages.undone(exact, removals, packages.after(installed, plan))
+    if left:
+        raise HostFailure(
+            "GS-463",
+            "the package manager cannot put this set of packages together",
+            "; ".join(left),
+            host.said,
+            "nothing was changed; the note says which dependency it lacks",
+        )
+    return plan
+
+
+def held_and_moving(host: Manager, plan: Plan) -> Set[str]:
+    """Return the held packages that a plan moves or takes away, by the names under which they are held."""
+    names = {host.lock_name(name, version) for name, version in plan["remove"].items()}
+    names |= {host.lock_name(name, "") for kind in ("upgrade", "downgrade") for name in plan[kind]}
+    return names & set(host.held())

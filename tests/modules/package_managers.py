@@ -1,0 +1,239 @@
+"""Hosts that exist in memory: they answer the command lines of rpm, dnf 4, dnf 5, apt and dpkg as the real ones were seen to."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pytest
+
+NOTHING = (0, "", "")
+
+
+@dataclass
+class RpmHost:
+    """A host with rpm and dnf. `fails`: what the transaction does not do although the plan has it."""
+
+    installed: dict[str, str]
+    offered: dict[str, list[str]]
+    generation: int = 4
+    plugin: bool = True
+    uninstallable: set[str] = field(default_factory=set)
+    obsoletes: dict[str, str] = field(default_factory=dict)
+    fails: set[str] = field(default_factory=set)
+    locked: list[str] = field(default_factory=list)
+    said: list[list[str]] = field(default_factory=list)
+    breaks_off: int = 0
+    on_change: Callable[[], None] = lambda: None
+
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(process, "output", self.output)
+        monkeypatch.setattr(process, "stream", self.stream)
+        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
+        monkeypatch.setattr(dnf.probe_packages, "versionlocks", lambda _host: sorted(self.locked))
+        monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
+
+    def output(self, argv: Sequence[str], _env: Any, *_more: Any, **_named: Any) -> tuple[int, str, str]:
+        words = list(argv)
+        self.said.append(words)
+        if words[:2] == ["rpm", "-qa"]:
+            return 0, "".join(f"{name}\t{version}\tx86_64\n" for name, version in self.installed.items()), ""
+        if words[0] == "rpm":
+            return (0 if self.plugin else 1), "", ""
+        if "--version" in words:
+            return 0, "dnf5 version 5.4.6.0\n" if self.generation == 5 else "4.14.0\n", ""
+        if "versionlock" in words:
+            return self._versionlock(words)
+        if "repoquery" in words:
+            return 0, self._repoquery(words), ""
+        if "--assumeno" in words:
+            plan, skipped = self._plan(words)
+            return (1 if plan or skipped else 0), self._table(plan, skipped), ""
+        return NOTHING
+
+    def stream(self, argv: Sequence[str], _env: Any, on_line: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+        words = list(argv)
+        self.said.append(words)
+        if "makecache" in words or "--downloadonly" in words:
+            return 0, []
+        if self.breaks_off:
+            self.breaks_off -= 1
+            return self._code(words, 1), [
+                "Error: Error downloading packages:",
+                "  Curl error (18): Transferred a partial file",
+            ]
+        plan, skipped = self._plan(words)
+        self.on_change()
+        for name, version in plan.items():
+            if name in self.fails:
+                continue
+            if version:
+                self.installed[name] = version
+                self.installed.pop(self.obsoletes.get(name, ""), None)
+            else:
+                self.installed.pop(name, None)
+        self.plugin = self.plugin or "python3-dnf-plugin-versionlock" in self.installed
+        failed = bool(skipped) or bool(self.fails & set(plan))
+        return self._code(words, int(failed)), ["Error: Transaction failed"] if failed else ["Complete!"]
+
+    def _code(self, words: list[str], code: int) -> int:
+        return 0 if "shell" in words else code  # whatever happens
+
+    def _versionlock(self, words: list[str]) -> tuple[int, str, str]:
+        if self.generation == 4 and not self.plugin:
+            return 1, "", "No such command: versionlock. Please use /usr/bin/dnf --help\n"
+        what, names = words[words.index("versionlock") + 1], words[words.index("versionlock") + 2 :]
+        self.locked = [name for name in self.locked if name not in names] + (names if what == "add" else [])
+        return NOTHING
+
+    def _repoquery(self, words: list[str]) -> str:
+        if "--whatprovides" in words:
+            return "python3-dnf-plugin-versionlock\n" * ("python3-dnf-plugin-versionlock" in self.offered)
+        names = words[words.index("--qf") + 2 :]
+        rows = [(name, version) for name in names for version in self.offered.get(name, [])]
+        return "".join(f"{name}\t{version}\tx86_64\tcuda\t1000\tsummary\n" for name, version in rows)
+
+    def _asked(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Return what a command line is to install and to take away."""
+        if "shell" in words:
+            lines = dict(line.partition(" ")[::2] for line in Path(words[-1]).read_text().splitlines())
+            return lines["install"].split(), lines["remove"].split()
+        if "do" in words:
+            at, gone = words.index("--action=install"), words.index("--action=remove")
+            assert words.index("--allowerasing") > words.index("do")
+            return words[at + 1 : gone], words[gone + 1 :]
+        if "remove" in words:
+            return [], [word for word in words[words.index("remove") + 1 :] if not word.startswith("-")]
+        return [word for word in words[words.index("install") + 1 :] if not word.startswith("-")], []
+
+    def _plan(self, words: list[str]) -> tuple[dict[str, str | None], list[str]]:
+        """Return {name: version, None when it goes}, and what dnf leaves out."""
+        install, remove = self._asked(words)
+        plan: dict[str, str | None] = {}
+        skipped = []
+        for word in install:
+            name = max((name for name in self.offered if re.match(rf"{re.escape(name)}(-|$)", word)), key=len)
+            text = word[len(name) + 1 :]
+            version = next(one for one in reversed(self.offered[name]) if not text or one in (text, "0:" + text))
+            if name in self.uninstallable:
+                skipped.append(name)
+            elif self.installed.get(name) != version:
+                plan[name] = version
+        if skipped and "shell" not in words:
+            return {}, skipped
+        plan.update(dict.fromkeys((name for name in remove if name in self.installed), None))
+        return plan, skipped
+
+    def _table(self, plan: dict[str, str | None], skipped: list[str]) -> str:
+        lines = [f"  - nothing provides what is needed by {name}" for name in skipped]
+        for heading, rows in (
+            ("Installing:", [(name, new) for name, new in plan.items() if new and name not in self.installed]),
+            ("Upgrading:", [(name, new) for name, new in plan.items() if new and name in self.installed]),
+            ("Removing:", [(name, self.installed[name]) for name, new in plan.items() if new is None]),
+        ):
+            lines += [heading] * bool(rows)
+            for name, version in rows:
+                lines.append(f" {name}  x86_64  {version}  cuda  1.0 k")
+                gone = self.obsoletes.get(name)
+                if gone in self.installed:
+                    lines.append(f"     replacing  {gone}.x86_64 {self.installed[gone]}")
+        return "\n".join([*lines, "", "Transaction Summary", "Operation aborted.", ""])
+
+
+@dataclass
+class DebHost:
+    """A host with dpkg and apt. `interrupt` is called once inside the transaction, after half of it."""
+
+    installed: dict[str, str]
+    offered: dict[str, list[str]]
+    held: set[str] = field(default_factory=set)
+    half: set[str] = field(default_factory=set)
+    interrupt: Callable[[], int] | None = None
+    fails: set[str] = field(default_factory=set)
+    said: list[list[str]] = field(default_factory=list)
+    breaks_off: int = 0
+
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(process, "output", self.output)
+        monkeypatch.setattr(process, "stream", self.stream)
+        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
+
+    def output(
+        self, argv: Sequence[str], _env: Any, _seconds: float = 0, text: str | None = None
+    ) -> tuple[int, str, str]:
+        words = list(argv)
+        self.said.append(words)
+        if words[0] == "dpkg-query":
+            rows = [
+                f"{'h' if name in self.held else 'i'}{'F' if name in self.half else 'i'} \t{name}\tamd64\t{version}\n"
+                for name, version in self.installed.items()
+            ]
+            return 0, "".join(rows), ""
+        if words == ["dpkg", "--print-architecture"]:
+            return 0, "amd64\n", ""
+        if words == ["dpkg", "--set-selections"]:
+            for line in (text or "").splitlines():
+                name, state = line.split()
+                self.held = self.held | {name} if state == "hold" else self.held - {name}
+            return NOTHING
+        if "madison" in words:
+            rows = [f"{name} | {one} | http://x" for name in words for one in self.offered.get(name, [])]
+            return 0, "\n".join(rows), ""
+        if "--print-uris" in words:
+            return 0, self._said(*self._plan(words)), ""
+        return NOTHING
+
+    def stream(self, argv: Sequence[str], _env: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+        words = list(argv)
+        self.said.append(words)
+        if words[0] == "dpkg":
+            self.half = set()
+            return 0, []
+        if "install" not in words and "purge" not in words:
+            return 0, []
+        if self.half:
+            return 100, ["E: dpkg was interrupted, you must manually run 'dpkg --configure -a' to correct the problem."]
+        if self.breaks_off:
+            self.breaks_off -= 1
+            return 100, ["E: Failed to fetch http://x/a.deb  Error reading from server. Remote end closed connection"]
+        if "purge" in words:
+            for name in words[words.index("purge") + 1 :]:
+                self.installed.pop(name, None)
+            return 0, []
+        install, gone = self._plan(words)
+        for number, (name, version) in enumerate(install.items()):
+            if name in self.fails:
+                continue
+            self.installed[name] = version
+            if self.interrupt and number == len(install) // 2:
+                self.half, interrupt, self.interrupt = {name}, self.interrupt, None
+                return interrupt(), ["E: Sub-process /usr/bin/dpkg exited unexpectedly"]
+        for name in gone:
+            self.installed.pop(name, None)
+        return 0, []
+
+    def _plan(self, words: list[str]) -> tuple[dict[str, str], list[str]]:
+        asked = words[words.index("install") + 1 :]
+        gone = [word[:-1] for word in asked if word.endswith("-") and word[:-1] in self.installed]
+        pairs = dict(word.split("=") for word in asked if "=" in word)
+        return {name: version for name, version in pairs.items() if self.installed.get(name) != version}, gone
+
+    def _said(self, install: dict[str, str], gone: list[str]) -> str:
+        new = [f"   {name} ({version})" for name, version in install.items() if name not in self.installed]
+        moved = [
+            f"   {name} ({self.installed[name]} => {version})"
+            for name, version in install.items()
+            if name in self.installed
+        ]
+        lines = ["The following packages will be REMOVED:", *[f"   {name}* (1)" for name in gone]] if gone else []
+        lines += ["The following NEW packages will be installed:", *new] if new else []
+        lines += ["The following packages will be upgraded:", *moved] if moved else []
+        counts = f"{len(moved)} upgraded, {len(new)} newly installed, {len(gone)} to remove and 0 not upgraded."
+        return "\n".join([*lines, counts, ""])

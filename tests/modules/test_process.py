@@ -1,0 +1,76 @@
+"""Programs on the host: their lines, their end, and what they leave behind."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
+
+ENV = process.environment()
+
+
+def run(script: str) -> tuple[int, list[str]]:
+    return process.stream(["sh", "-c", script], ENV, lambda _line: None)
+
+
+def test_a_daemon_that_keeps_the_pipe_holds_nobody_up() -> None:
+    began = time.monotonic()
+    code, tail = run("echo started; sleep 30 & exit 3")
+    assert (code, tail) == (3, ["started"])
+    assert process.output(["sh", "-c", "echo out; sleep 30 & echo no >&2"], ENV) == (0, "out\n", "no\n")
+    assert time.monotonic() - began < 5
+
+
+def test_nor_does_one_that_never_stops_talking() -> None:
+    began = time.monotonic()
+    assert run("(while :; do echo noise; sleep 0.01; done) & exit 0")[0] == 0
+    assert time.monotonic() - began < 5
+
+
+def test_all_that_was_said_before_the_end_is_heard() -> None:
+    code, tail = run("for i in $(seq 300); do echo line $i; done; printf 'half\\rrest'")
+    assert code == 0
+    assert tail[-3:] == ["line 300", "half", "rest"]
+    assert len(tail) == 302
+
+
+def test_a_program_that_closes_its_output_is_waited_for() -> None:
+    began = time.monotonic()
+    assert run("exec >&- 2>&-; sleep 0.5; exit 4") == (4, [])
+    assert time.monotonic() - began > 0.4
+
+
+def test_a_missing_program_is_told_as_such() -> None:
+    told: list[str] = []
+    code, tail = process.stream(["no-such-tool", "x"], ENV, lambda _line: None, log=told.append)
+    assert code == process.MISSING
+    assert tail == ["no-such-tool: there is no such program on this host"]
+    assert told == ["$ no-such-tool x", *tail]
+    assert process.output(["no-such-tool"], ENV) == (process.MISSING, "", tail[0])
+
+
+def test_status_lines_come_through_their_own_descriptor() -> None:
+    lines: list[str] = []
+    status: list[str] = []
+    argv = ["sh", "-c", "echo out; echo status >/dev/fd/$0", "{fd}"]
+    assert process.stream(argv, ENV, lines.append, status.append)[0] == 0
+    assert (lines, status) == (["out"], ["status"])
+    before = len(os.listdir("/proc/self/fd"))
+    assert process.stream(["no-such-tool", "{fd}"], ENV, lines.append, status.append)[0] == process.MISSING
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("script", ["sleep 30", "sleep 30 & wait", "exec >&- 2>&-; sleep 30"])
+def test_a_deadline_ends_a_program_and_its_children(script: str) -> None:
+    began = time.monotonic()
+    code, _out, error = process.output(["sh", "-c", script], ENV, 0.3)
+    assert (code, error) == (process.TIMED_OUT, "sh gave no answer within 0.3 s")
+    assert time.monotonic() - began < 5
+
+
+def test_what_is_handed_in_arrives_whole_and_bytes_stay_bytes() -> None:
+    data = bytes(range(256)) * 4096
+    assert process.raw(["cat"], ENV, 10, data) == (0, data, b"")
+    assert process.output(["cat"], ENV, 10, "text") == (0, "text", "")
