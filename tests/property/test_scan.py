@@ -1,5 +1,6 @@
 """What the scan of a log finds fast is what a plain one finds: every text in every line, nothing remembered."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -122,7 +123,9 @@ def test_no_expression_is_passed_over_where_it_matches(text):
 
 def test_a_pattern_that_was_right_a_thousand_times_is_still_read():
     """The text of a find alone says little: what surrounds it has to fit every time."""
-    right, apart = "RuntimeError: CUDA error: out of memory\n", "step\n" * 10
+    words = ("".join(letters) for letters in itertools.product("abcdefghij", repeat=4))
+    right = "".join(f"{word}: RuntimeError: CUDA error: out of memory\n" for word in itertools.islice(words, 1500))
+    apart = "step\n" * 10
     near = "".join(f"scheduler {word}: failed to allocate a name\n" for word in ("a", "b", "c"))
-    found = {match.cause: match.times for match in scan_chunks([(right * 1500 + apart + near).encode()])}
+    found = {match.cause: match.times for match in scan_chunks([(right + apart + near + apart).encode()])}
     assert found == {"out-of-memory": 1500}
