@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
         [sys.executable, str(probe_path())],
         env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
         deadline=limit,
-        stdin=json.dumps(ask.document()).encode(),
+        stdin=json.dumps({**ask.document(), "parent": os.getpid()}).encode(),
     )
     lines = finished.out.strip().splitlines()
     try:

@@ -102,7 +102,12 @@ SPEC = {
 
 def request(parameters):
     """What the probe reads on standard input."""
-    asked = {"level": parameters["level"], "minutes": parameters["minutes"], "components": parameters["components"]}
+    asked = {
+        "level": parameters["level"],
+        "minutes": parameters["minutes"],
+        "components": parameters["components"],
+        "parent": os.getpid(),
+    }
     for name in ("python", "cuda_home", "gpus", "simulated_root"):
         if parameters[name]:
             asked[name] = parameters[name]

@@ -5,6 +5,7 @@ that opens the GPU, even beyond SIGKILL; nothing here waits for such a program l
 """
 
 import ctypes
+import functools
 import json
 import os
 import queue
@@ -39,10 +40,17 @@ except (OSError, AttributeError):  # not Linux: the parent's own clean-up remain
     _PRCTL = None
 
 
-def _die_with_parent():
-    """In the child: SIGKILL when the thread that started it ends, so start lasting children from the main thread."""
+def die_with_parent(parent):
+    """In a child: SIGKILL when the thread that started it ends, so start lasting children from the main thread."""
     if _PRCTL is not None:
         _PRCTL(1, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before we asked
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _tied():
+    """What makes a child die with us, to be called in it before it becomes the program."""
+    return functools.partial(die_with_parent, os.getpid())
 
 
 def kill_group(process):
@@ -85,7 +93,7 @@ def run(argv, deadline, stdin=None, env=None, cwd=None):
                 env=env if env is not None else environment(),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_tied(),
             )
         except OSError as failure:
             answer["error"] = "missing" if failure.errno == 2 else "cannot-start"
@@ -141,7 +149,7 @@ class Worker:
                 env=env if env is not None else environment(),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_tied(),
             )
         except OSError as failure:
             self.failure = {"error": "cannot-start", "message": str(failure)}

@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
+import child
 import collect
 import fleet
 import frameworks
@@ -165,6 +166,8 @@ def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.read() or "{}")
+    if request.get("parent"):
+        child.die_with_parent(request["parent"])  # killed at once or not: what measures goes with who asked
     document = observe(request)
     answers.write(json.dumps(document))
     answers.write("\n")

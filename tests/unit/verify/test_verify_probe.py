@@ -9,6 +9,8 @@ import ast
 import importlib
 import json
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -93,6 +95,62 @@ def test_a_command_that_hangs_is_killed_with_all_it_started(probe, tmp_path):
     assert time.time() - started < 4
     time.sleep(0.2)
     assert not marker.exists()
+
+
+SMI = """#!/bin/sh
+[ "$1 $2" = "-q -x" ] && echo '<nvidia_smi_log><gpu id="00000000:00:06.0"><uuid>GPU-1</uuid></gpu></nvidia_smi_log>'
+exit 0
+"""
+ASKER = """
+import json, os, subprocess, sys
+request = {"level": "smoke", "python": sys.argv[2], "parent": os.getpid()}
+probe = subprocess.Popen([sys.executable, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
+open("probe", "w").write(str(probe.pid))
+probe.communicate(json.dumps(request).encode())
+"""
+
+
+def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
+    """SIGKILL leaves nobody time to tidy up: each process of the chain has to notice by itself."""
+    for name, text in {
+        "nvidia-smi": SMI,
+        "python": f"#!/bin/sh\necho $$ > {tmp_path}/worker.new\nmv {tmp_path}/worker.new {tmp_path}/worker\nexec sleep 60\n",
+        "asker.py": ASKER,
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    asker = subprocess.Popen(
+        [sys.executable, "asker.py", str(FILES / "observe.py"), str(tmp_path / "python")],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    ends = time.time() + 30
+    while not (tmp_path / "worker").exists() and time.time() < ends:
+        time.sleep(0.05)
+    pids = [int((tmp_path / name).read_text()) for name in ("probe", "worker")]
+    assert all(map(_lives, pids)), "the chain is up"
+    asker.kill()
+    asker.wait()
+    while any(map(_lives, pids)) and time.time() < ends:
+        time.sleep(0.05)
+    assert not [pid for pid in pids if _lives(pid)]
+
+
+def test_a_child_whose_parent_is_already_gone_does_not_start(probe):
+    """Between the fork and the wish to die with the parent, the parent may have died."""
+    child = os.fork()
+    if child == 0:
+        probe.child.die_with_parent(os.getppid() + 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def _lives(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
 
 
 def test_a_command_that_is_missing_or_fails_is_an_answer(probe):
