@@ -48,10 +48,15 @@ class Answer:
 
 
 def gpusetup(
-    folder: Path, *words: str | Path, timeout: float = 1500, stdin: str | None = None, **environment: str
+    folder: Path,
+    *words: str | Path,
+    timeout: float = 1500,
+    stdin: str | None = None,
+    gate: Path | None = None,
+    **environment: str,
 ) -> Answer:
-    """Run it with its state in `folder`."""
-    counted = _counter(folder)
+    """Run it with its state in `folder`; with a gate each connection waits until its file there is taken away."""
+    counted = _counter(folder, gate)
     log = folder / "operations"
     log.write_text("")
     env = {
@@ -76,11 +81,12 @@ def apply(folder: Path, inventory: Path, *words: str | Path, **keywords: Any) ->
     return gpusetup(folder, "apply", inventory, "--format", "json", *words, **keywords)
 
 
-def _counter(folder: Path) -> Path:
+def _counter(folder: Path, gate: Path | None) -> Path:
     script = folder / "counted-ssh"
     # The command itself may be of many lines; of the arguments the first one is kept, which names the host.
+    waits = f'at={gate}/at-$$\n: >"$at"\nwhile [ -e "$at" ]; do sleep 0.02; done\n' if gate else ""
     script.write_text(
-        f'#!/bin/bash\nwords="$*"\necho "$EPOCHREALTIME ${{words%%$\'\\n\'*}}" >>"{folder}/operations"\nexec ssh "$@"\n'
+        f'#!/bin/bash\nwords="$*"\necho "$EPOCHREALTIME ${{words%%$\'\\n\'*}}" >>"{folder}/operations"\n{waits}exec ssh "$@"\n'
     )
     script.chmod(0o755)
     return script

@@ -276,17 +276,13 @@ class Host:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _mount(self) -> None:
-        lower = ROOTS[FLAVOURS[self.spec.flavour].root].ready()
-        upper, work = self.folder / "upper", self.folder / "work"
+        disk = self._layers()
         if "/" in self.spec.disks:
-            disk = self.folder / "disk"
             disk.mkdir()
             run(["mount", "-t", "tmpfs", "-o", f"size={self.spec.disks['/']}m,mode=755", "gpusetup-lab", disk])
-            upper, work = disk / "upper", disk / "work"
-        for folder in (upper, work, self.root):
+        for folder in (disk / "upper", disk / "work", self.root):
             folder.mkdir()
-        layers = f"lowerdir={lower},upperdir={upper},workdir={work}"
-        run(["mount", "-t", "overlay", "gpusetup-lab", "-o", layers, self.root])
+        self.mount_layers()
         for number, (mount, size) in enumerate(sorted(self.spec.disks.items())):
             if mount == "/":
                 continue
@@ -296,6 +292,15 @@ class Host:
             content.mkdir(parents=True, exist_ok=True)
             run(["cp", "-a", f"{content}/.", disk])
             run(["mount", "--bind", disk, content])
+
+    def _layers(self) -> Path:
+        return self.folder / "disk" if "/" in self.spec.disks else self.folder
+
+    def mount_layers(self) -> None:
+        """Put what the host wrote over the root file system that it shares with others."""
+        lower, own = ROOTS[FLAVOURS[self.spec.flavour].root].ready(), self._layers()
+        layers = f"lowerdir={lower},upperdir={own / 'upper'},workdir={own / 'work'}"
+        run(["mount", "-t", "overlay", "gpusetup-lab", "-o", layers, self.root])
 
     def _disk_binds(self) -> list[str]:
         others = ((number, mount) for number, mount in enumerate(sorted(self.spec.disks)) if mount != "/")

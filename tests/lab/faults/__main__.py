@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.lab import machine
 from tests.lab.faults.catalogue import FAULTS, NOT_RUN
 from tests.lab.faults.machine import controller_killed
-from tests.lab.faults.page import PAGE, keep, kept, page
+from tests.lab.faults.page import PAGE, commit, keep, kept, page
 from tests.lab.faults.row import Row
+from tests.lab.faults.seams import every_seam
 
 
 def main(words: list[str]) -> int:
@@ -24,9 +25,11 @@ def main(words: list[str]) -> int:
     machine.prepare()
     rows: list[Row] = []
     noise = threading.Lock()
+    tried = commit()
 
     def report(row: Row) -> None:
         with noise:
+            row.commit = tried
             rows.append(row)
             keep(row)
             verdict = "FAILED: " + "; ".join(row.problems) if row.problems else "ok"
@@ -49,6 +52,8 @@ def main(words: list[str]) -> int:
         jobs = [pool.submit(one, name) for name in chosen]
         if not words or "killed" in words:
             jobs.append(pool.submit(controller_killed, report))
+        if not words or "seams" in words:
+            jobs.append(pool.submit(every_seam, report))
         for job in jobs:
             job.result()
     PAGE.write_text(page(kept()))

@@ -5,10 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.lab.faults.builds import build_fails, kernel_too_new, no_headers
+from tests.lab.faults.crowd import nearly_all_dead, two_names, two_names_two_wishes
 from tests.lab.faults.disks import dpkg_interrupted, full, lock_held, read_only_boot
-from tests.lab.faults.machine import never_answers, one_hangs, power_cut, reboot_lost, ssh_cut
+from tests.lab.faults.late import back_too_late, killed_in_the_reboot, killed_on_the_host
+from tests.lab.faults.machine import never_answers, one_hangs, power_cut, ssh_cut
 from tests.lab.faults.mirrors import clock, expired_key, mirror, mirror_gone, proxy_needed, wrong_key
 from tests.lab.faults.people import hostile_names, no_rights, sudo_password
+from tests.lab.faults.records import (
+    clock_went_back,
+    many_runs_beside,
+    package_forced_away,
+    plan_says_what_apply_does,
+    record_halved,
+    record_lost,
+    secrets_kept,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +48,11 @@ FAULTS: dict[str, Callable[[Row], None]] = {
     "SSH cut in the middle of dpkg": ssh_cut,
     "host power cut in the middle of dpkg": power_cut("nvidia-smi", "sleep 8"),
     "host power cut in the middle of the module build": power_cut("dkms-build", "sleep 12"),
-    "a reboot that never returns": reboot_lost,
+    "a reboot that returns after the controller's patience": back_too_late,
+    "controller killed (SIGKILL) once the host has rebooted": killed_in_the_reboot,
+    "dpkg killed in the package step": killed_on_the_host("dpkg"),
+    "apt-get killed in the package step": killed_on_the_host("apt-get"),
+    "the job's Python killed in the package step": killed_on_the_host("python3"),
     "one host of twenty hanging in the middle of dpkg": one_hangs,
     "a host on which the look never ends": never_answers,
     "disk full: /": full("/", 2500),
@@ -51,4 +66,24 @@ FAULTS: dict[str, Callable[[Row], None]] = {
     "sudo without rights, then with": no_rights,
     "sudo with a password: without, wrong, right": sudo_password,
     "200 hostile inventory names beside a good one": hostile_names,
+    "200 hosts of which 199 are dead": nearly_all_dead,
+    "one host under two names": two_names,
+    "one host under two names with two wishes": two_names_two_wishes,
+    "51 other runs while one installs": many_runs_beside,
+    "the controller's clock six years back, 50 runs kept": clock_went_back,
+    "a proxy's password with -vvvv": secrets_kept(
+        {"gpusetup_proxy": "http://user:{secret}@10.77.0.1:9", "gpusetup_no_proxy": '["10.77.0.1"]'},
+        "--",
+        "-vvvv",
+        codes=(0,),
+    ),
+    "a proxy's password without a scheme": secrets_kept({"gpusetup_proxy": "user:{secret}@10.77.0.1:9"}, codes=(3, 5)),
+    "a password in a source's address": secrets_kept({"gpusetup_source": "http://user:{secret}@{base}"}, codes=(3, 5)),
+    "a password in a key's address": secrets_kept(
+        {"gpusetup_source_key": "http://user:{secret}@{base}/lab-key.asc"}, codes=(0, 3, 5)
+    ),
+    "the host's record is lost": record_lost,
+    "the host's record is cut in half": record_halved,
+    "a recorded package forced away": package_forced_away,
+    "the module is gone: plan and apply on the reboot": plan_says_what_apply_does,
 }

@@ -59,22 +59,6 @@ def power_cut(package: str, how: str) -> Callable[[Row], None]:
     return run
 
 
-def reboot_lost(row: Row) -> None:
-    """The reboot begins and the host does not come back; the deadline is a setting."""
-    lab = Lab("lost")
-    try:
-        lab.variables = {"gpu_reboot_timeout": "60"}
-        lab.write()
-        lab.host.lose_at_reboot()
-        answer = lab.apply()
-        lab.host.lose_at_reboot(lost=False)
-        lab.host.power_on()
-        judged(row, lab, answer, (6, 7))
-        completes(row, lab)
-    finally:
-        lab.close()
-
-
 def never_answers(row: Row) -> None:
     """The host is well, but what is asked of it blocks for ever: a file that nobody writes to."""
     lab = Lab("blocks")

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
 from tests.lab.faults.catalogue import FAULTS, NOT_RUN
 from tests.lab.faults.machine import STEPS, killed_at
 from tests.lab.faults.row import Row
-from tests.lab.places import HOSTS, locked
+from tests.lab.faults.seams import PREFIX
+from tests.lab.places import CHECKOUT, HOSTS, locked
+from tests.lab.process import run
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "faults.md"
 RESULTS = HOSTS.parent / "faults.json"
 """Rows of earlier runs: a run of some faults leaves the others as they were."""
 
 
+def commit() -> str:
+    """What is tried: the commit, marked when files differ from it."""
+    return run(["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=CHECKOUT).stdout.strip()
+
+
 def keep(row: Row) -> None:
-    """Remember a row for the page."""
+    """Remember a row for the page. Seams are those of one apply: with the first one those of an older apply go."""
     with locked("faults"):
         found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        if row.fault.startswith(f"{PREFIX}01"):
+            found = {name: told for name, told in found.items() if not name.startswith(PREFIX)}
         found[row.fault] = asdict(row)
         RESULTS.write_text(json.dumps(found, indent=1))
 
@@ -28,7 +38,8 @@ def keep(row: Row) -> None:
 def kept() -> list[Row]:
     """The rows of all faults that were run, in the order of the table."""
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    return [Row(**found[name]) for name in (*FAULTS, *map(killed_at, STEPS)) if name in found]
+    seams = sorted(name for name in found if name.startswith(PREFIX))
+    return [Row(**found[name]) for name in (*FAULTS, *map(killed_at, STEPS), *seams) if name in found]
 
 
 def page(rows: list[Row]) -> str:
@@ -36,21 +47,25 @@ def page(rows: list[Row]) -> str:
     ran = {row.fault for row in rows}
     not_run = {name: "not run yet" for name in (*FAULTS, *map(killed_at, STEPS)) if name not in ran} | NOT_RUN
     failed = sum(1 for row in rows if row.problems)
+    seams = sum(1 for row in rows if row.fault.startswith(PREFIX))
+    not_run |= {} if seams else {"everything cut at every seam": "not run yet"}
+    usual = Counter(row.commit for row in rows).most_common(1)[0][0] if rows else commit()
     lines = [
         "# Faults that were tried",
         "",
         "Written by `./dev test faults`; do not edit. Every row ran `gpusetup apply` for one driver on a throw-away host of its own",
         "(Debian 12 in a container, 13 where a newer kernel is the fault; real SSH, apt, dpkg and DKMS; stand-in packages, a simulated T4), then, with the fault gone,",
-        "the same command again. The rows of the killed controller share one host and follow one another. A row is the last run of its",
-        "fault; faults can be run one by one.",
+        "the same command again. The rows of the killed controller share one host and follow one another; those of the seams are one apply,",
+        "cut before each single thing that it asks of the host. A row is the last run of its fault; faults can be run one by one.",
         "",
-        f"**{len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**",
+        f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**",
         "",
         "| fault | exit | what a person saw | on the host then | the same command again | verdict |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
         verdict = "not as wanted: " + "; ".join(row.problems) if row.problems else "as wanted"
+        verdict += f" (at commit {row.commit})" if row.commit != usual else ""
         cells = (row.fault, row.exit, row.saw, row.after, row.again, verdict)
         lines.append("| " + " | ".join(clean(cell) for cell in cells) + " |")
     lines += ["", "Not run:", "", "| fault | why |", "|---|---|"]

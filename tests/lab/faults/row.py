@@ -36,6 +36,7 @@ class Row:
     again: str = ""
     problems: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    commit: str = ""
 
 
 class Lab:
@@ -72,8 +73,12 @@ class Lab:
         lines = [f"[lab]\n{self.host.name} ansible_host={self.host.address}\n{extra}\n[lab:vars]"]
         self.inventory.write_text("\n".join([*lines, *(f"{key}={value}" for key, value in variables.items())]) + "\n")
 
-    def apply(self, *words: str, stdin: str | None = None) -> Answer:
-        return gpusetup(self.folder, "apply", self.inventory, "--format", "json", *words, timeout=2400, stdin=stdin)
+    def apply(self, *words: str, stdin: str | None = None, gate: Path | None = None) -> Answer:
+        return self.command("apply", *words, stdin=stdin, gate=gate)
+
+    def command(self, name: str, *words: str, stdin: str | None = None, gate: Path | None = None) -> Answer:
+        argv = (name, self.inventory, "--format", "json", *words)
+        return gpusetup(self.folder, *argv, timeout=2400, stdin=stdin, gate=gate)
 
     def apply_until(self, reached: Callable[[], bool], act: Callable[[int], None], deadline: float = 300) -> Answer:
         """Run the command, and do something to it or its host once a moment is reached."""
@@ -165,8 +170,7 @@ def judged(row: Row, lab: Lab, answer: Answer, codes: tuple[int, ...], *, unchan
         row.problems.append(f"exit {answer.code}, expected {codes}")
     if unchanged and row.after != "packages as before":
         row.problems.append("packages changed although it was refused")
-    if "Traceback" in answer.err + answer.out:
-        row.problems.append("a traceback: " + (answer.err.strip().splitlines() or [""])[-2:][0][:200])
+    _no_traceback(row, answer)
 
 
 def completes(
@@ -175,6 +179,7 @@ def completes(
     """The same command once the fault is gone."""
     again = lab.apply(*words, stdin=stdin)
     row.again = f"exit {again.code}: {said(again)}"
+    _no_traceback(row, again)
     if again.code not in codes:
         row.problems.append(f"the same command again: exit {again.code}: {said(again)}")
     if codes == COMPLETE:
@@ -182,3 +187,8 @@ def completes(
             row.problems.append("dpkg is half way at the end")
         if "580" not in lab.host.ssh("nvidia-smi", check=False).stdout:
             row.problems.append("the driver does not answer at the end")
+
+
+def _no_traceback(row: Row, answer: Answer) -> None:
+    if "Traceback" in answer.err + answer.out:
+        row.problems.append("a traceback: " + " / ".join(answer.err.strip().splitlines()[-4:])[:300])

@@ -1,0 +1,79 @@
+"""What must still be true of a host once a fault is over: it is known, it is kept, it goes up and back, and everything leaves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.lab.faults.row import said
+from tests.lab.plays import packages
+
+if TYPE_CHECKING:
+    from tests.lab.faults.row import Lab, Row
+
+NOUVEAU = "/etc/modprobe.d/gpusetup-nouveau.conf"
+
+
+def known(row: Row, lab: Lab) -> None:
+    """The record says what is there: no drift."""
+    answer = lab.command("drift")
+    if answer.code != 0:
+        told = [item["id"] for host in answer.hosts.values() for item in host.get("differences", ())]
+        row.problems.append(f"drift says exit {answer.code} ({', '.join(told[:4]) or said(answer)})")
+
+
+def leaves(row: Row, lab: Lab) -> None:
+    """What was brought goes again, all of it, and that is said truthfully."""
+    answer = lab.command("remove", "--yes")
+    if answer.code not in {0, 9}:
+        row.problems.append(f"remove: exit {answer.code}: {said(answer)}")
+    left = sorted(set(packages(lab.host)) - set(lab.before))
+    if left:
+        row.problems.append(f"remove, exit {answer.code}, leaves {', '.join(left[:4])}{' …' if len(left) > 4 else ''}")
+    files = [str(path.relative_to(lab.host.root)) for path in lab.host.path("/etc").rglob("*gpusetup*")]
+    files = [path for path in files if "lab" not in path]
+    if files:
+        row.problems.append(f"remove leaves {', '.join(files[:3])}")
+
+
+def kept(row: Row, lab: Lab) -> None:
+    """What somebody undoes comes back by the same command: holds and the file that keeps nouveau away."""
+    before = _held(lab)
+    if not before:
+        row.problems.append("nothing is held")
+        return
+    lab.host.ssh("apt-mark", "unhold", *sorted(before)[:2])
+    lab.host.path(NOUVEAU).unlink(missing_ok=True)
+    answer = lab.apply()
+    if answer.code != 0:
+        row.problems.append(f"mending what somebody undid: exit {answer.code}: {said(answer)}")
+    if _held(lab) != before:
+        row.problems.append(f"after the mending {len(_held(lab))} of {len(before)} packages are held")
+    if not lab.host.path(NOUVEAU).exists():
+        row.problems.append("the file that keeps nouveau away stays away")
+
+
+def goes_up_and_back(row: Row, lab: Lab) -> None:
+    """To another driver, and by rollback to the one before it."""
+    lab.variables["gpusetup_driver"] = "590.*"
+    lab.write()
+    up = lab.apply()
+    if up.code != 0 or not _driver(lab).startswith("590"):
+        row.problems.append(f"to another driver: exit {up.code}: {said(up)}; the host has {_driver(lab) or 'none'}")
+        return
+    back = lab.command("rollback")
+    if back.code != 0 or not _driver(lab).startswith("580"):
+        row.problems.append(f"rollback: exit {back.code}: {said(back)}; the host has {_driver(lab) or 'none'}")
+
+
+def lives_on(row: Row, lab: Lab) -> None:
+    """All of it, one after the other."""
+    for look in (known, kept, goes_up_and_back, leaves):
+        look(row, lab)
+
+
+def _held(lab: Lab) -> set[str]:
+    return set(lab.host.ssh("apt-mark", "showhold").stdout.split())
+
+
+def _driver(lab: Lab) -> str:
+    return packages(lab.host).get("nvidia-smi", "")

@@ -1,0 +1,93 @@
+"""Cut when most of the work is done, or inside the package step: what is unfinished must be finished, and known."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.lab import network
+from tests.lab.faults.afterwards import known, leaves, lives_on
+from tests.lab.faults.machine import kill_tree
+from tests.lab.faults.row import Lab, Row, completes, judged
+from tests.lab.places import SIMULATED_ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def killed_in_the_reboot(row: Row) -> None:
+    """The controller is gone when the host has just come up again with its new driver."""
+    lab = Lab("kill-reboot")
+    booted = lab.host.path(SIMULATED_ROOT) / "proc/modules"
+    try:
+        first = booted.stat().st_mtime
+        answer = lab.apply_until(lambda: booted.exists() and booted.stat().st_mtime > first, kill_tree)
+        row.exit, row.saw, row.after = "killed", "nothing more", lab.state()
+        if answer.code != -signal.SIGKILL:
+            row.problems.append(f"exit {answer.code} instead of a kill")
+        lab.host.wait()
+        completes(row, lab)
+        lives_on(row, lab)
+    finally:
+        lab.close()
+
+
+def back_too_late(row: Row) -> None:
+    """The reboot begins, the controller's patience ends, and the host comes back some time later."""
+    lab = Lab("late")
+    try:
+        lab.variables = {"gpu_reboot_timeout": "60"}
+        lab.write()
+        lab.host.lose_at_reboot()
+        answer = lab.apply()
+        while_away = lab.apply()
+        lab.host.lose_at_reboot(lost=False)
+        lab.host.power_on()
+        judged(row, lab, answer, (6, 7))
+        if while_away.code != 6:
+            row.problems.append(f"the same command while the host is away: exit {while_away.code}")
+        completes(row, lab)
+        lives_on(row, lab)
+    finally:
+        lab.close()
+
+
+def killed_on_the_host(program: str) -> Callable[[Row], None]:
+    """Somebody, or the kernel out of memory, kills one program of the package step."""
+
+    def run(row: Row) -> None:
+        lab = Lab(f"kill-{program}")
+        try:
+            lab.host.break_packages("nvidia-smi", "sleep 8")
+            started = lambda: lab.installing() and bool(_running(lab, program))  # noqa: E731
+            answer = lab.apply_until(started, lambda _pid: _kill(lab, program))
+            lab.host.break_packages("nvidia-smi", "")
+            judged(row, lab, answer, (0, 6, 7))
+            completes(row, lab)
+            known(row, lab)
+            leaves(row, lab)
+        finally:
+            lab.close()
+
+    return run
+
+
+def _running(lab: Lab, program: str) -> list[int]:
+    """The processes of the host by that name, the oldest first."""
+    found = []
+    for pid in network.processes(lab.host.name):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == program:
+                found.append(pid)
+    return sorted(found)
+
+
+def _kill(lab: Lab, program: str) -> None:
+    time.sleep(1)  # some way into the step
+    for pid in _running(lab, program):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
