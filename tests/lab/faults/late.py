@@ -26,10 +26,10 @@ def killed_in_the_reboot(row: Row) -> None:
     try:
         first = booted.stat().st_mtime
         answer = lab.apply_until(lambda: booted.exists() and booted.stat().st_mtime > first, kill_tree)
+        lab.host.wait()
         row.exit, row.saw, row.after = "killed", "nothing more", lab.state()
         if answer.code != -signal.SIGKILL:
             row.problems.append(f"exit {answer.code} instead of a kill")
-        lab.host.wait()
         completes(row, lab)
         lives_on(row, lab)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ def secrets_kept(variables: dict[str, str], *words: str, codes: tuple[int, ...])
     """A password in an address: whatever becomes of it, nothing that the controller keeps holds it."""
 
     def run(row: Row) -> None:
-        lab = Lab("secret")
+        lab = Lab("secret-" + re.sub("[^a-z]+", "-", row.fault.lower()))
         try:
             lab.variables = {
                 key: value.format(secret=SECRET, base=lab.base.split("//")[1]) for key, value in variables.items()
