@@ -200,6 +200,8 @@ DEFAULT = ("lint", "unit", "package", "lab", "gpu")
 
 
 def main(names: list[str]) -> int:
+    if names[:1] == ["real"]:  # it has arguments of its own
+        return _run(sys.executable, "-m", "tests.real", *names[1:])
     unknown = [name for name in names if name not in STAGES]
     if unknown:
         print(f"unknown stage {unknown[0]}; there are: {', '.join(STAGES)}", file=sys.stderr)

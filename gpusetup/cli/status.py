@@ -89,7 +89,8 @@ def _read(path: str) -> Status:
             hint="new machines get one from the user-data that `gpusetup cloud-init` writes",
         ) from error  # fmt: skip
     except OSError as error:
-        raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path) from error
+        hint = "ask as root: sudo gpusetup status" if isinstance(error, PermissionError) else ""
+        raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path, hint=hint) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInputError("GS-762", f"the status cannot be read: {error}", path=path) from error
     if status.state == "sealed" and status.boot != _boot_id():

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import time
-from subprocess import DEVNULL, CompletedProcess, Popen
 from typing import TYPE_CHECKING, Any
 
 from tests.lab import machine as outer
@@ -17,11 +16,12 @@ from tests.lab.host import Host, HostSpec, started
 from tests.lab.places import LabError
 from tests.lab.process import run
 from tests.vm import image
-from tests.vm.emulator import QEMU, accelerator
+from tests.vm.emulator import accelerator, command, layer, start, tail
 from tests.vm.seed import asset_tag, write_seed
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from subprocess import CompletedProcess
 
 PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
@@ -55,7 +55,7 @@ class VirtualMachine(Host):
         host.user_data, host.faults = user_data, {}
         try:
             network.bridge_up()
-            run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, host.folder / "disk.qcow2"])
+            layer(base, "raw", host.folder / "disk.qcow2")
             (host.folder / "image").symlink_to(base)
             ssh_key()
             run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab-host", "-f", host.folder / "host_key"])
@@ -102,19 +102,12 @@ class VirtualMachine(Host):
 
     def _run(self, *more: str) -> None:
         network.plug_in_tap(self.address)
-        argv = [
-            QEMU, *accelerator(image.kernel_of((self.folder / "image").resolve())), "-smp", "2", "-m", str(MEMORY_MIB), "-nodefaults",
-            "-smbios", f"type=3,asset={asset_tag(self.spec.machine)}",
-            "-drive", f"file={self.folder / 'disk.qcow2'},if=virtio,format=qcow2,cache=unsafe",
-            "-drive", f"file={self.folder / 'seed.iso'},if=virtio,format=raw,readonly=on",
-            "-netdev", f"tap,id=lab,ifname={network.outer_link(self.address)},script=no,downscript=no",
-            "-device", f"virtio-net-pci,netdev=lab,mac={network.hardware_address(self.address)}",
-            "-device", "virtio-rng-pci", "-vga", "std", "-display", "none", "-monitor", "none",
-            "-qmp", f"unix:{self.folder / 'monitor'},server=on,wait=off",
-            "-chardev", f"file,id=serial,path={self.folder / 'console.log'},append=on", "-serial", "chardev:serial", *more,
-        ]  # fmt: skip
-        with (self.folder / "emulator.log").open("ab") as log:
-            emulator = Popen(argv, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        argv = command(
+            accelerator(image.kernel_of((self.folder / "image").resolve())), self.folder, self.folder / "disk.qcow2",
+            memory_mib=MEMORY_MIB, hardware_address=network.hardware_address(self.address), asset=asset_tag(self.spec.machine),
+            network=f"tap,ifname={network.outer_link(self.address)},script=no,downscript=no",
+        )  # fmt: skip
+        emulator = start([*argv, "-qmp", f"unix:{self.folder / 'monitor'},server=on,wait=off", *more], self.folder)
         (self.folder / "parent.pid").write_text(f"{emulator.pid} {started(emulator.pid)}")
 
     def ssh_argv(self, user: str = "root") -> list[str]:
@@ -149,7 +142,7 @@ class VirtualMachine(Host):
 
     def evidence(self) -> str:
         """What is left to look at: the ends of the console, the emulator's words, the record and its log."""
-        parts = [_tail(self.folder / name) for name in ("console.log", "emulator.log")]
+        parts = [tail(self.folder / name) for name in ("console.log", "emulator.log")]
         if self.running:
             look = f"cat {STATUS}; tail -n 40 /var/log/gpusetup-bootstrap.log"
             try:
@@ -165,10 +158,6 @@ class VirtualMachine(Host):
         except (LabError, ValueError):
             return {"state": "none"}
         return found
-
-
-def _tail(path: Path) -> str:
-    return f"{path.name}: " + (path.read_text(errors="replace")[-2500:] if path.exists() else "none")
 
 
 __all__ = ["PROGRAMS", "VirtualMachine", "prepare"]

@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.lab import captures
 from tests.lab.network import PREFIX, hardware_address
@@ -16,7 +16,9 @@ from tests.lab.process import run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["asset_tag", "write_seed"]
+__all__ = ["asset_tag", "cloud_config", "cloud_documents", "fixed_address", "write_image", "write_seed"]
+
+MOUNTED = "/run/gpusetup-lab/seed"
 
 
 def write_seed(
@@ -29,44 +31,83 @@ def write_seed(
     host_key: Path,
     faults: Mapping[str, str],
 ) -> None:
-    """Write a NoCloud image. What gpusetup made is its user-data, unchanged; the rest is vendor-data."""
+    """Write the seed of a machine on the lab's bridge. What gpusetup made is its user-data, unchanged; the rest is vendor-data."""
     vendor = {
         "locale": False,
         "disable_root": False,
         "ssh_deletekeys": False,
         "apt": {"preserve_sources_list": True},
-        "ssh_keys": {
-            "ed25519_private": host_key.read_text(),
-            "ed25519_public": host_key.with_suffix(".pub").read_text().strip(),
-        },
+        "ssh_keys": _host_key(host_key),
     }
-    net = {
-        "version": 1,
-        "config": [
-            {
-                "type": "physical", "name": "eth0", "mac_address": hardware_address(address),
-                "subnets": [{"type": "static", "address": f"{address}/{PREFIX}"}],
-            }
+    key = SSH_KEY.with_suffix(".pub").read_text().strip()
+    documents = {
+        "user-data": user_data,
+        "vendor-data": cloud_config(vendor),
+        "network-config": fixed_address(hardware_address(address), f"{address}/{PREFIX}"),
+        "meta-data": json.dumps({"instance-id": name, "local-hostname": name, "public-keys": [key]}) + "\n",
+    }
+    write_image(image, documents, machine, faults)
+
+
+def cloud_documents(name: str, user: str, key: str, host_key: Path, *, simulates: bool) -> dict[str, str]:
+    """What a cloud's own image is given: a user and root who may log in by key, and the host key that they will meet."""
+    config: dict[str, Any] = {
+        "users": [
+            "default",
+            {"name": user, "sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash", "ssh_authorized_keys": [key]},
         ],
-    }  # fmt: skip
+        "disable_root": False,
+        "ssh_authorized_keys": [key],
+        "ssh_deletekeys": True,
+        "ssh_keys": _host_key(host_key),
+    }
+    documents = {}
+    if simulates:  # at every boot, before anything asks for a display's driver
+        config["bootcmd"] = [
+            ["sh", "-c", f"mkdir -p {MOUNTED} && mount -o ro LABEL=cidata {MOUNTED}; sh {MOUNTED}/start"]
+        ]
+        documents["start"] = (Path(__file__).parent / "image" / "machine").read_text()
+    return {
+        **documents,
+        "user-data": cloud_config(config),
+        "meta-data": json.dumps({"instance-id": name, "local-hostname": name}) + "\n",
+    }
+
+
+def cloud_config(content: Mapping[str, Any]) -> str:
+    """Settings as cloud-init reads them."""
+    return "#cloud-config\n" + json.dumps(content, indent=1) + "\n"
+
+
+def fixed_address(card: str, address: str, **more: Any) -> str:
+    """A network card with one address; without this document a machine asks by DHCP."""
+    subnet = {"type": "static", "address": address, **more}
+    card_config = {"type": "physical", "name": "eth0", "mac_address": card, "subnets": [subnet]}
+    return json.dumps({"version": 1, "config": [card_config]}, indent=1) + "\n"
+
+
+def write_image(
+    image: Path, documents: Mapping[str, str], machine: str, faults: Mapping[str, str] | None = None
+) -> None:
+    """Write a NoCloud image, with the GPU that the machine shall have on its PCI."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        (folder / "user-data").write_text(user_data)
-        (folder / "vendor-data").write_text("#cloud-config\n" + json.dumps(vendor, indent=1) + "\n")
-        (folder / "network-config").write_text(json.dumps(net, indent=1) + "\n")
-        key = SSH_KEY.with_suffix(".pub").read_text().strip()
-        (folder / "meta-data").write_text(
-            json.dumps({"instance-id": name, "local-hostname": name, "public-keys": [key]}) + "\n"
-        )
+        for name, text in documents.items():
+            (folder / name).write_text(text)
         if captures.MACHINES[machine].gpus:
             captures.write(captures.MACHINES[machine], folder / "machine")
             shutil.rmtree(folder / "machine" / "proc")  # the kernel of a virtual machine speaks for itself
-        for what, how in faults.items():
+        for what, how in (faults or {}).items():
             (folder / "faults").mkdir(exist_ok=True)
             (folder / "faults" / what).write_text(how + "\n")
         new = image.with_suffix(".new")
         run(["genisoimage", "-quiet", "-output", new, "-volid", "cidata", "-joliet", "-rock", folder])
         new.replace(image)
+
+
+def _host_key(path: Path) -> dict[str, str]:
+    public = path.with_suffix(".pub").read_text().strip()
+    return {"ed25519_private": path.read_text(), "ed25519_public": public}
 
 
 def asset_tag(machine: str) -> str:

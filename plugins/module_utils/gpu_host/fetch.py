@@ -1,10 +1,12 @@
 """Downloads of small files (keys) with proxy, own certificate authority, size limit, digest and deadline."""
 
 import hashlib
+import http.client
 import io
 import lzma
 import ssl
 import tarfile
+import time
 import urllib.error
 import urllib.request
 import zlib
@@ -12,9 +14,10 @@ import zlib
 from .failure import HostFailure
 
 _LIMIT = 4 * 1024 * 1024
+_TRIES = 4
 
 
-def fetch(url, network, sha256="", seconds=60):
+def fetch(url, network, sha256="", seconds=60, pause=1.0):
     """Return the bytes behind a URL; `network` is {"proxy", "no_proxy", "ca_file"}."""
     if not url.startswith(("https://", "http://", "file:///")):
         raise HostFailure("GS-441", "the address of a signing key is no http(s) URL", url)
@@ -22,9 +25,8 @@ def fetch(url, network, sha256="", seconds=60):
         opener = urllib.request.build_opener(
             _proxies(url, network), urllib.request.HTTPSHandler(context=_trust(network))
         )
-        with opener.open(url, timeout=seconds) as answer:
-            raw = answer.read(_LIMIT + 1)
-    except (OSError, ValueError) as error:
+        raw = _patiently(opener, url, seconds, pause)
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise HostFailure(
             "GS-442",
@@ -43,6 +45,30 @@ def fetch(url, network, sha256="", seconds=60):
             f"SHA-256 {sha256.lower()} was expected, {found} came",
             "the publisher changed the file, or something between changed it; nothing was installed",
         )
+    return raw
+
+
+def _patiently(opener, url, seconds, pause):
+    """Ask again for what broke off or was away for a moment; what the server refuses is refused."""
+    late = time.monotonic() + seconds
+    for attempt in range(1, _TRIES + 1):
+        try:
+            return _whole(opener, url, seconds)
+        except (OSError, http.client.HTTPException) as error:
+            status = getattr(error, "code", 0)
+            final = 400 <= status < 500 and status not in (408, 425, 429)
+            if final or attempt == _TRIES or time.monotonic() > late or not url.startswith("http"):
+                raise
+        time.sleep(pause * 2 ** (attempt - 1))
+    raise AssertionError(url)
+
+
+def _whole(opener, url, seconds):
+    with opener.open(url, timeout=seconds) as answer:
+        raw = answer.read(_LIMIT + 1)
+        length = answer.headers.get("Content-Length") or "0"
+    if length.isdigit() and len(raw) < min(int(length), _LIMIT + 1):
+        raise OSError(f"the answer broke off after {len(raw)} of {length} bytes")
     return raw
 
 

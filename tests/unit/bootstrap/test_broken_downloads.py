@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import http.server
 import io
 import os
 import subprocess
 import sys
-import threading
 import time
 import zipfile
 from pathlib import Path
@@ -21,88 +18,21 @@ from gpusetup.bootstrap import pip as pip_program
 from gpusetup.bootstrap.config import Config
 from gpusetup.bootstrap.pull import fetch_lock
 from gpusetup.bootstrap.web import Unfetched, fetch
+from tests.flaky import CONTENT, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.flaky import Site
+
 FIRST_STAGE = Path(__file__).parents[3] / "gpusetup/bootstrap/instance/first-stage"
-CONTENT = b"a lock, or a wheel" * 500
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
-
-
-class Flaky(http.server.BaseHTTPRequestHandler):
-    """Answers as it was told, one word a request; the last word stays."""
-
-    protocol_version = "HTTP/1.1"
-    words: list[str]
-    asked: list[str]
-    content: dict[str, bytes]
-
-    def do_GET(self) -> None:
-        own = type(self)
-        own.asked.append(self.path)
-        word = own.words.pop(0) if len(own.words) > 1 else own.words[0]
-        body = own.content.get(self.path, CONTENT)
-        self.close_connection = True
-        if word.isdigit():
-            self.send_response(int(word))
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        if word == "hangs up":
-            return
-        if word == "stalls":
-            time.sleep(3)
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        if word.startswith("chunked"):
-            self.send_header("Transfer-Encoding", "chunked")
-        elif word != "broken, no length":
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        half = body[: len(body) // 2]
-        if word == "chunked, broken":
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(half), half))
-        elif word == "drips":
-            for byte in body:
-                self.wfile.write(bytes([byte]))
-                self.wfile.flush()
-                time.sleep(0.02)
-        else:
-            self.wfile.write({"whole": body, "other": b"x" * len(body)}.get(word, half))
-
-    def handle(self) -> None:
-        with contextlib.suppress(OSError):  # the other side had enough of it
-            super().handle()
-
-    def log_message(self, *_: object) -> None: ...
-
-
-class Site:
-    """A server and what it was asked."""
-
-    def __init__(self, handler: type[Flaky], url: str) -> None:
-        self.handler, self.url = handler, url
-
-    def says(self, *words: str) -> str:
-        self.handler.words, self.handler.asked = list(words), []
-        return f"{self.url}/x"
-
-    @property
-    def asked(self) -> int:
-        return len(self.handler.asked)
 
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    handler = type("Handler", (Flaky,), {"words": ["whole"], "asked": [], "content": {}})
-    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    web.daemon_threads = True
-    threading.Thread(target=web.serve_forever, daemon=True).start()
-    yield Site(handler, f"http://127.0.0.1:{web.server_port}")
-    web.shutdown()
-    web.server_close()
+    with serving() as one:
+        yield one
 
 
 PASSING = ("broken", "chunked, broken", "hangs up", "503", "500", "429", "408")
