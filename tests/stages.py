@@ -12,6 +12,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.collection import NOT_HERE, quick, whole
+
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("architecture", "cli", "crosscheck", "data", "drive", "golden", "hosts", "modules", "property", "unit")
 
@@ -77,7 +79,8 @@ def unit() -> Outcome:
 
 
 def package() -> Outcome:
-    """Build the sdist, the wheel from that sdist, install it alone, and use it away from the checkout."""
+    """Build the sdist, the wheel from that sdist, install it alone, and use it away from the checkout; then the collection
+    with the Ansible that came along and without gpusetup."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         python = str(Path(folder) / "venv" / "bin" / "python")
@@ -90,9 +93,26 @@ def package() -> Outcome:
         for command in (("content", "path"), ("matrix", "torch==2.6.*", "--gpu", "v100"), ("apply", "--help")):
             print(f"\n$ gpusetup {' '.join(command)}   (the installed wheel)", flush=True)
             codes.append(subprocess.run([python, "-m", "gpusetup", *command], cwd=folder, check=False).returncode)
+        codes.append(_run(python, "-m", "pip", "uninstall", "-qq", "-y", "gpusetup"))
+        collection = Path(folder) / "collection"
+        collection.mkdir()
+        wrong = quick(collection, Path(python).parent)
+        print("\n".join(wrong))
+        codes.append(len(wrong))
     failed = sum(1 for code in codes if code != 0)
     state = "failed" if failed else "passed"
     return Outcome("package", state, time.monotonic() - began, len(codes) - failed, failed)
+
+
+def sanity() -> Outcome:
+    """The built collection under ansible-test, as far as it needs no container; fetches what ansible-test asks for."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = whole(Path(folder), Path(sys.executable).parent)
+    print("\n".join(wrong))
+    note = f"without {', '.join(NOT_HERE)}"
+    state = "failed" if wrong else "passed"
+    return Outcome("sanity", state, time.monotonic() - began, int(not wrong), len(wrong), note=note)
 
 
 def _needs_root(stage: str) -> Outcome | None:
@@ -187,6 +207,7 @@ STAGES = {
     "lint": lint,
     "unit": unit,
     "package": package,
+    "sanity": sanity,
     "lab": lab,
     "lab-slow": lab_slow,
     "faults": faults,

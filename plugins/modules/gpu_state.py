@@ -32,9 +32,6 @@ options:
   lock:
     description: The lock, recorded as it is.
     type: dict
-  verified:
-    description: What the verification found, for C(verified).
-    type: dict
   id:
     description: Identifier of this apply.
     type: str

@@ -1,0 +1,131 @@
+"""The Ansible collection as others get it: built, installed away from the checkout, asked, run, and put to ansible-test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NAME = "gpusetup.stack"
+IGNORED = ROOT / "tests" / "sanity-ignore.txt"
+NOT_HERE = ("pslint", "pylint")
+"""ansible-test's own PowerShell and its own pylint: there is no PowerShell here, and ruff looks at the same files."""
+
+_BOOTSTRAP = """\
+import subprocess, sys
+subprocess.check_call([sys.executable, "-m", "ensurepip"])
+words = [word for word in sys.argv[1:] if not word.startswith("--no-")]
+sys.exit(subprocess.call([sys.executable, "-m", "pip", "install", *words]))
+"""
+"""In place of the script that ansible-test fetches from its makers' server: Python's own pip fetches the pip that is asked for."""
+
+
+class Collection:
+    """One built archive, installed below a folder; `tools` holds the ansible commands that are used."""
+
+    def __init__(self, folder: Path, tools: Path) -> None:
+        self.folder, self.tools = folder, tools
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.place = folder / "ansible_collections" / "gpusetup" / "stack"
+
+    def call(self, *argv: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run one of Ansible's commands with nothing of this checkout in sight."""
+        env = {
+            "PATH": f"{self.tools}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "ANSIBLE_COLLECTIONS_PATH": str(self.folder),
+        }
+        print("\n$ " + " ".join(argv), flush=True)
+        words = (str(self.tools / argv[0]), *argv[1:])
+        return subprocess.run(words, cwd=cwd or self.folder, env=env, capture_output=True, text=True, check=False)
+
+    def installed(self) -> list[str]:
+        """Build it and install the archive; what went wrong."""
+        build = self.call(
+            "ansible-galaxy", "collection", "build", "--output-path", str(self.folder), str(ROOT), cwd=ROOT
+        )
+        archives = list(self.folder.glob("gpusetup-stack-*.tar.gz"))
+        if build.returncode or len(archives) != 1:
+            return [f"the collection cannot be built: {build.stderr}"]
+        where = ("-p", str(self.folder), str(archives[0]))
+        install = self.call("ansible-galaxy", "collection", "install", "--offline", *where)
+        return [f"the archive cannot be installed: {install.stderr}"] if install.returncode else []
+
+    def documented(self) -> list[str]:
+        """ansible-doc answers for every module and every role that the archive holds, and warns of nothing."""
+        wrong = []
+        modules = {f"{NAME}.{path.stem}" for path in (self.place / "plugins" / "modules").glob("gpu_*.py")}
+        roles = {f"{NAME}.{path.name}" for path in (self.place / "roles").iterdir()}
+        for kind, names in (("module", modules), ("role", roles)):
+            asked = self.call("ansible-doc", "--type", kind, "--json", *sorted(names))
+            answered = set(json.loads(asked.stdout)) if asked.returncode == 0 else set()
+            wrong += [f"ansible-doc knows no {kind} {name}" for name in sorted(names - answered)]
+            if asked.stderr.strip():
+                wrong.append(f"ansible-doc says of the {kind}s: {asked.stderr.strip()}")
+        return wrong if modules and roles else ["the archive holds no module or no role"]
+
+    def runs(self) -> list[str]:
+        """One of its playbooks by name, on this machine, as a person does who has nothing but Ansible."""
+        here = ("-i", "localhost,", "-c", "local", "-e", "gpusetup_become=false")
+        played = self.call("ansible-playbook", *here, f"{NAME}.facts")
+        return [f"{NAME}.facts: {played.stdout}{played.stderr}"] if played.returncode else []
+
+    def sane(self) -> list[str]:
+        """`ansible-test sanity`, all of it that runs without a container."""
+        for name in ("pip", ".pip"):
+            of_person = Path.home() / (".config/pip" if name == "pip" else name)
+            if of_person.exists():
+                (self.home / ".config").mkdir(exist_ok=True)
+                (self.home / (".config/pip" if name == "pip" else name)).symlink_to(of_person)
+        cache = self.home / ".ansible" / "test" / "cache"
+        cache.mkdir(parents=True)
+        for bootstrap in ("get_pip_24_2.py", "get_pip_25_1.py"):
+            (cache / bootstrap).write_text(_BOOTSTRAP)
+        release = ".".join(_ansible_version(self.tools).split(".")[:2])
+        ignore = self.place / "tests" / "sanity" / f"ignore-{release}.txt"
+        ignore.parent.mkdir(parents=True)
+        ignore.write_text(self._ignored())
+        who = ("-c", "user.name=x", "-c", "user.email=x@localhost")
+        for git in (("init", "-q"), ("add", "-A"), (*who, "commit", "-qm", "as built")):
+            subprocess.run(["git", *git], cwd=self.place, check=True)
+        python = ".".join(map(str, sys.version_info[:2]))
+        skipped = [word for name in NOT_HERE for word in ("--skip-test", name)]
+        tested = self.call("ansible-test", "sanity", "--python", python, *skipped, cwd=self.place)
+        found = [
+            line
+            for line in tested.stdout.splitlines() + tested.stderr.splitlines()
+            if line.startswith(("ERROR", "FATAL"))
+        ]
+        return (found or [tested.stderr[-2000:]]) if tested.returncode else []
+
+    def _ignored(self) -> str:
+        """The exceptions; a line for "plugins/modules/*" is meant for each of them."""
+        lines: list[str] = []
+        for line in IGNORED.read_text().splitlines():
+            where, _, what = line.partition(" ")
+            if line and not line.startswith("#"):
+                lines += [f"{path.relative_to(self.place)} {what}" for path in sorted(self.place.glob(where))]
+        python = ".".join(map(str, sys.version_info[:2]))
+        return "".join(f"{line.replace('PYTHON', python)}\n" for line in lines)
+
+
+def _ansible_version(tools: Path) -> str:
+    argv = [str(tools / "python"), "-c", "from ansible.release import __version__; print(__version__)"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, env={"PATH": os.defpath}).stdout.strip()
+
+
+def quick(folder: Path, tools: Path) -> list[str]:
+    """What takes seconds: built, installed, documented, run."""
+    collection = Collection(folder, tools)
+    return collection.installed() or [*collection.documented(), *collection.runs()]
+
+
+def whole(folder: Path, tools: Path) -> list[str]:
+    """The same and ansible-test, which takes some minutes."""
+    collection = Collection(folder, tools)
+    return collection.installed() or [*collection.documented(), *collection.runs(), *collection.sane()]
