@@ -14,28 +14,24 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.cli import options, output
-from gpusetup.cli.wishes import add_wishes
+from gpusetup.cli.wishes import add_wishes, wishes_of
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from gpusetup.cli.rollout import Rollout
-    from gpusetup.drive.playbook import PlaybookRun, Session
+    from gpusetup.drive.playbook import Session
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import HostPlan
-    from gpusetup.model.run import Applied, HostOutcome
+    from gpusetup.model.run import Applied
+    from gpusetup.rollout.options import Applying
 
-__all__ = ["add_arguments", "add_batches", "answer", "carry_out", "run", "terminated_is_interrupted"]
-
-APPLY_DEADLINE = 6 * 3600.0
+__all__ = ["add_arguments", "add_batches", "answer", "applying", "run", "terminated_is_interrupted"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,45 +87,75 @@ def run(arguments: argparse.Namespace) -> Exit:
 def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
     """Print what was done and return what it means."""
     from gpusetup.cli.apply_text import applied_text
-    from gpusetup.cli.outcome import exit_of
+    from gpusetup.rollout.outcome import exit_of
 
     text = output.json_text(applied) if arguments.format == "json" else applied_text(applied)
     output.write_answer(text, arguments.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
 
 
+def applying(
+    arguments: argparse.Namespace, *, batch: str, keep: Literal["", "anew", "on"], verify: bool = True
+) -> Applying:
+    """Return what `add_batches` and `options.add_draining` describe, and how plans are carried out otherwise."""
+    from gpusetup.rollout.options import Applying, Freeing
+
+    return Applying(
+        check=arguments.check,
+        verify=arguments.verify if verify else "never",
+        batch=batch,
+        max_fail=arguments.max_fail,
+        keep=keep,
+        freeing=Freeing(
+            drain=arguments.drain,
+            undrain=arguments.undrain,
+            via=arguments.drain_via,
+            drain_minutes=arguments.drain_wait,
+            busy_minutes=arguments.busy_wait,
+        ),
+    )
+
+
 def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> Applied:
+    from dataclasses import replace
+
     from gpusetup.cli.lock import load_lock
     from gpusetup.cli.plan import load_plan
-    from gpusetup.cli.resume import stopped_rollout
-    from gpusetup.cli.rollout import plan_hosts
+    from gpusetup.cli.telling import Telling
     from gpusetup.drive.rundir import state_home
     from gpusetup.plan.batches import batches
+    from gpusetup.rollout.looks import plan_hosts
+    from gpusetup.rollout.options import Planning
+    from gpusetup.rollout.resume import stopped_rollout
+    from gpusetup.rollout.waves import carry_out
 
     batches((), arguments.batch)  # a wrong size is told before anybody looks at the hosts
-    lock = load_lock(arguments.lock) if arguments.lock else None
-    made = load_plan(arguments.plan) if arguments.plan else None
-    recorded = _last_lock if arguments.recorded else None
-    if lock is None and (arguments.keep_driver or arguments.stage):
-        option = "--stage image" if arguments.stage else "--keep-driver"
+    planning = Planning(
+        wishes=wishes_of(arguments),
+        lock=load_lock(arguments.lock) if arguments.lock else None,
+        keep_driver=arguments.keep_driver,
+        image=bool(arguments.stage),
+        made=load_plan(arguments.plan) if arguments.plan else None,
+        recorded=_last_lock if arguments.recorded else None,
+    )
+    if planning.lock is None and (planning.keep_driver or planning.image):
+        option = "--stage image" if planning.image else "--keep-driver"
         raise BadInputError(
             "GS-346",
             f"{option} is about what a lock says, and there is no --lock",
             path=option,
             hint="make one: gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json",
         )
-    if arguments.stage:
-        arguments.verify, arguments.reboot = "never", "never"
-    only = None
+    if planning.image:
+        planning = replace(planning, wishes=replace(planning.wishes, reboot="never"))
+    how = applying(
+        arguments, batch=arguments.batch, keep="on" if arguments.resume else "anew", verify=not planning.image
+    )
     if arguments.resume:
         left = stopped_rollout(state_home(session.environment), arguments.inventory)
-        only, arguments.batch = left.hosts, arguments.batch or left.batch
+        planning, how = replace(planning, only=left.hosts), replace(how, batch=how.batch or left.batch)
         print(f"going on with {left.run}: {len(left.hosts)} host(s) left", file=sys.stderr)
-    rollout = plan_hosts(
-        arguments, session, matrix, lock=lock, keep_driver=arguments.keep_driver, image=bool(arguments.stage),
-        made=made, recorded=recorded, only=only,
-    )  # fmt: skip
-    return carry_out(arguments, rollout)
+    return carry_out(how, plan_hosts(planning, session, matrix, Telling()))
 
 
 def _last_lock(name: str, facts: HostFacts) -> dict[str, Any]:
@@ -137,132 +163,6 @@ def _last_lock(name: str, facts: HostFacts) -> dict[str, Any]:
     if not isinstance(lock, dict) or not lock:
         raise PreflightError("GS-804", f"nothing that gpusetup applied is on record on {name}", hint="gpusetup apply")
     return lock
-
-
-def carry_out(arguments: argparse.Namespace, rollout: Rollout) -> Applied:
-    """Change the hosts whose plan says so, verify them, and write down what became of each."""
-    from gpusetup.cli.draining import draining
-    from gpusetup.cli.outcome import exit_of, not_started, planned_only, stopped
-    from gpusetup.cli.resume import keep_rollout
-    from gpusetup.cli.verification import verify_hosts
-    from gpusetup.drive.rundir import occupy, state_home
-    from gpusetup.model.run import Applied
-    from gpusetup.plan.batches import batches
-
-    session = rollout.session
-    changes = {name: plan for name, plan in rollout.plans.items() if plan.state == "change"}
-    outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
-    waves = batches(tuple(changes), arguments.batch)
-    verify = arguments.verify != "never" and not arguments.check
-    work = draining(arguments, rollout)
-    by_wave = len(waves) > 1 or work.scheduler is not None
-    passed = 0
-
-    def keep(known: dict[str, HostOutcome], batches_passed: int) -> None:
-        if hasattr(arguments, "resume"):  # what a stopped rollback leaves is not for apply to go on with
-            keep_rollout(session.run, arguments, known, rollout.plans if arguments.resume else changes, batches_passed)
-
-    if changes:
-        _announce(changes)
-        seen: dict[str, HostOutcome] = {}
-        with occupy(state_home(session.environment), changes, "apply"):
-            keep(seen, 0)
-            for number, wave in enumerate(waves, 1):
-                if len(waves) > 1:
-                    print(f"batch {number} of {len(waves)}: {len(wave)} host(s)", file=sys.stderr)
-                wanted = {name: changes[name] for name in wave}
-                held = {} if arguments.check else work.take(wanted)
-                free = {name: plan for name, plan in wanted.items() if name not in held}
-                done = held | (_change(arguments, rollout, free) if free else {})
-                if verify and by_wave:
-                    done = verify_hosts(rollout, done, always=True)
-                seen |= work.give_back(done)
-                outcomes |= seen
-                left = [name for later in waves[number:] for name in later]
-                ended = stopped(outcomes, arguments.max_fail)
-                passed = number - ended
-                keep(seen, passed)
-                if left and ended:
-                    outcomes |= {name: not_started(changes[name]) for name in left}
-                    break
-    if verify:
-        verified = {name for wave in waves for name in wave} if by_wave else set()
-        rest = {name: outcome for name, outcome in outcomes.items() if name not in verified}
-        outcomes |= verify_hosts(rollout, rest, always=arguments.verify == "always")
-    if not arguments.check:
-        outcomes |= work.left_behind(outcomes)
-        keep(outcomes, passed)
-    applied = Applied(
-        ok=all(exit_of(outcome) is Exit.DONE for outcome in outcomes.values()),
-        run=session.run.id,
-        log=str(session.run.log),
-        seconds={name: round(spent, 1) for name, spent in rollout.seconds.items()},
-        matrix=rollout.document().matrix,
-        hosts={name: outcomes[name] for name in rollout.plans},
-    )
-    session.run.write("applied.json", applied)
-    return applied
-
-
-def _change(arguments: argparse.Namespace, rollout: Rollout, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
-    from gpusetup.cli.outcome import interrupted, outcome_of
-    from gpusetup.cli.rollout import phase
-    from gpusetup.drive.overlay import write_overlay
-    from gpusetup.drive.playbook import run_playbook
-    from gpusetup.drive.progress import watch
-
-    session = rollout.session
-    variables = {name: plan.variables | _how(rollout, name) for name, plan in changes.items()}
-    overlay = write_overlay(session.run.overlay, variables)
-    started = time.monotonic()
-    with phase(rollout, "apply"), watch(sys.stderr, phase="apply") as observer:
-        done: PlaybookRun = run_playbook(
-            session,
-            "apply",
-            deadline=APPLY_DEADLINE,
-            overlay=overlay,
-            observer=observer,
-            check=arguments.check,
-            diff=arguments.check,
-        )
-    seconds = time.monotonic() - started
-    outcomes = {}
-    for name, plan in changes.items():
-        host = done.track.host(name)
-        unfinished = done.interrupted and "gpu_result" not in host.data.get("gpu_state", {})
-        outcomes[name] = interrupted(plan, host, seconds) if unfinished else outcome_of(plan, host, seconds)
-    return outcomes
-
-
-def _how(rollout: Rollout, name: str) -> dict[str, Any]:
-    """Return what this run adds to a host's plan: the preview has looked already; who may reboot."""
-    settings, local = rollout.settings[name], rollout.local(name)
-    policy = settings.reboot or ("never" if local else "when-needed")
-    if rollout.facts[name].display.sessions:
-        policy = "never"
-    return {
-        "gpu_preflight_enabled": False,
-        "gpu_packages_fetched": rollout.fetched.get(name, ""),
-        "gpu_state_id": rollout.session.run.id,
-        "gpu_reboot_policy": policy,
-        "gpu_reboot_local": local and policy != "never",
-    }
-
-
-def _announce(changes: dict[str, HostPlan]) -> None:
-    """Say what is about to happen, before it does."""
-    from gpusetup.cli.plan_text import size_text
-
-    reboots = sum(1 for plan in changes.values() if plan.reboot)
-    sizes = [plan.download_bytes or 0 for plan in changes.values()]
-    removals = sorted({name for plan in changes.values() for name in plan.removals})
-    gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
-    text = f"{len(changes)} host(s) change, {reboots} may reboot, {size_text(max(sizes))} to download per host at most"
-    print(text + gone, file=sys.stderr)
-    for name, plan in changes.items():
-        for action in plan.actions:
-            if action.id == "remove-runfile":
-                print(f"{name}: removes {action.what}: {action.why}", file=sys.stderr)
 
 
 @contextmanager

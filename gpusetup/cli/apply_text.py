@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.plan_text import refusal_lines, stack_line
+from gpusetup.model.run import VERIFICATION
 
 if TYPE_CHECKING:
     from gpusetup.model.run import Applied, HostOutcome
@@ -60,6 +61,8 @@ def _host(name: str, outcome: HostOutcome) -> str:
 
 
 def _failure(outcome: HostOutcome) -> list[str]:
+    if outcome.state == "interrupted" and outcome.failed_at == VERIFICATION:
+        return _wrap("in: verification. What was done before it stays; the same command verifies it")
     if outcome.state == "interrupted":
         return _wrap(
             f"in: {outcome.failed_at}. A package transaction that had begun goes on by itself on the host; "

@@ -119,10 +119,10 @@ def _command(inventory: str | None, name: str, command: str, found: tuple[Differ
 
 def _not_seen(failure: Failure) -> HostDrift:
     from gpusetup.model.lifecycle import HostDrift
-    from gpusetup.model.plan import Refusal
+    from gpusetup.plan.refusals import refusal_not_seen
 
-    refusal = Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
-    return HostDrift(state="unreachable" if failure.exit == Exit.UNREACHABLE else "failed", refusals=(refusal,))
+    unreachable = failure.exit == Exit.UNREACHABLE
+    return HostDrift(state="unreachable" if unreachable else "failed", refusals=(refusal_not_seen(failure),))
 
 
 def _exit_of(host: HostDrift) -> Exit:

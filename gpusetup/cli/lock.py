@@ -129,7 +129,9 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
             "GS-345", "package names depend on the distribution", path="--os", hint="name it: --os ubuntu24.04"
         )
     facts = imagined_host(resolution.request)
-    settings = settings_for({}, read_level({"source": arguments.source}, "--source"), resolution.request.requirements)
+    settings = settings_for(
+        {}, {}, read_level({"source": arguments.source}, "--source"), resolution.request.requirements
+    )
     settings = replace(settings, hashed=hashed_lines(lock))
     directory = directory_of(matrix.repos, facts)
     family = family_for(facts.os, settings.source, directory.directory if directory else None)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
-from gpusetup.cli.wishes import add_wishes
+from gpusetup.cli.wishes import add_wishes, wishes_of
 from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
@@ -39,11 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Plan and print."""
     from gpusetup.cli.plan_text import plan_text
-    from gpusetup.cli.rollout import plan_hosts
     from gpusetup.cli.session import open_session
+    from gpusetup.cli.telling import Telling
     from gpusetup.matrix.load import matrix
+    from gpusetup.rollout.looks import plan_hosts
+    from gpusetup.rollout.options import Planning
 
-    rollout = plan_hosts(arguments, open_session(arguments), matrix(), to_apply=False)
+    how = Planning(wishes=wishes_of(arguments), to_apply=False)
+    rollout = plan_hosts(how, open_session(arguments), matrix(), Telling())
     plan = rollout.document()
     text = output.json_text(plan) if arguments.format == "json" else plan_text(plan, verbose=arguments.verbose)
     output.write_answer(text, arguments.out)

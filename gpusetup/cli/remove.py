@@ -70,6 +70,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _planned(facts: Facts) -> dict[str, HostRemoval]:
     from gpusetup.model.lifecycle import HostRemoval
     from gpusetup.model.plan import Refusal
+    from gpusetup.plan.refusals import refusal_not_seen
     from gpusetup.plan.removal import removal_of
 
     hosts = {}
@@ -87,9 +88,9 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
                 state="unchanged" if removal is None else "planned", removal=removal, simulated=host.simulated
             )
     for name, failure in facts.failures.items():
-        refusal = Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
         unreachable = failure.exit == Exit.UNREACHABLE
-        hosts[name] = HostRemoval(state="unreachable" if unreachable else "refused", refusals=(refusal,))
+        refusals = (refusal_not_seen(failure),)
+        hosts[name] = HostRemoval(state="unreachable" if unreachable else "refused", refusals=refusals)
     return hosts
 
 

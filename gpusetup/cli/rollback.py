@@ -32,6 +32,7 @@ DEADLINE = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     from gpusetup.cli.apply import add_batches
+    from gpusetup.cli.wishes import add_reboot
 
     options.add_inventory(parser)
     group = parser.add_argument_group("rollback")
@@ -39,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--to", metavar="ID", default="", help="this apply; its beginning is enough")
     group.add_argument("--check", action="store_true", help="try it without changing anything")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
-    group.add_argument("--reboot", choices=("never", "when-needed", "schedule"), help="this machine: never by itself")
-    parser.set_defaults(want=[])
+    add_reboot(group)
     add_batches(parser)
     options.add_draining(parser)
     options.add_output(parser)
@@ -48,10 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Look at the records; list them, or go back."""
-    from gpusetup.cli.apply import answer, carry_out, terminated_is_interrupted
-    from gpusetup.cli.rollout import plan_hosts
+    from gpusetup.cli.apply import answer, applying, terminated_is_interrupted
     from gpusetup.cli.session import open_session
+    from gpusetup.cli.telling import Telling
     from gpusetup.matrix.load import matrix
+    from gpusetup.rollout.looks import plan_hosts
+    from gpusetup.rollout.options import Planning, Wishes
+    from gpusetup.rollout.waves import carry_out
 
     with terminated_is_interrupted():
         session = open_session(arguments)
@@ -67,7 +70,9 @@ def run(arguments: argparse.Namespace) -> Exit:
             print(f"{name}: back to {target.id}", file=sys.stderr)
             return target.lock
 
-        applied = carry_out(arguments, plan_hosts(arguments, session, matrix(), recorded=recorded))
+        how = Planning(wishes=Wishes(reboot=arguments.reboot), recorded=recorded)
+        rollout = plan_hosts(how, session, matrix(), Telling())
+        applied = carry_out(applying(arguments, batch=arguments.batch, keep=""), rollout)
     return answer(arguments, applied)
 
 

@@ -9,7 +9,10 @@ from msgspec import Struct, field
 from gpusetup.model.plan import Action, Refusal
 from gpusetup.model.stack import MatrixStamp, Stack
 
-__all__ = ["Applied", "HostOutcome", "State"]
+__all__ = ["VERIFICATION", "Applied", "HostOutcome", "State"]
+
+VERIFICATION = "verification"
+"""Where a host was that a person stopped after its changes were made: its `failed_at`."""
 
 State = Literal[
     "done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "unreachable", "failed", "verify-failed",

@@ -19,6 +19,7 @@ from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import family_for
 from gpusetup.plan.packages.base import all_sources
 from gpusetup.plan.preflight import driver_refusals, guest_refusal, homeless_refusal, host_refusals
+from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of
 from gpusetup.plan.requests import adopted_python, request_for
 from gpusetup.plan.variables import question_variables, role_variables
@@ -131,7 +132,7 @@ class Planner:
         except GpuSetupError as error:
             if offers is None and family is not None and not isinstance(error, NoStackError):
                 raise
-            return _refused(base, (_from_error(error, facts, candidates is not None),))
+            return _refused(base, (_no_stack(error, facts, candidates is not None),))
         stack = resolution.stack
         if family is None and self._needs_family(context, stack):
             return _refused(base, (_no_family(facts, settings),))
@@ -364,18 +365,10 @@ def _no_family(facts: HostFacts, settings: Settings) -> Refusal:
     return Refusal(reference="GS-331", message=whose, hint=f"try gpusetup_source={other}", exit=int(Exit.NO_STACK))
 
 
-def _from_error(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:
-    note = error.note
-    if offered and isinstance(error, NoStackError):
-        note = f"only drivers that the repositories of {facts.os.label} offer count\n  {note}"
-    return Refusal(
-        reference=error.reference,
-        message=error.message,
-        note=note,
-        hint=error.hint,
-        source=error.link,
-        exit=int(error.exit),
-    )
+def _no_stack(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:
+    limited = offered and isinstance(error, NoStackError)
+    head = f"only drivers that the repositories of {facts.os.label} offer count\n  " if limited else ""
+    return refusal_of(error, head + error.note)
 
 
 def _refused(base: HostPlan, refusals: tuple[Refusal, ...]) -> Draft:

@@ -1,4 +1,5 @@
-"""Lay what was asked for over each other: a host's own variables, then gpusetup.toml, then the command line.
+"""Lay what was asked for over each other: a host's own variables, then gpusetup.toml, then the command line;
+but whoever asks for more care there is obeyed.
 
 Every level says the same things under the same names; in an inventory they begin with `gpusetup_`.
 """
@@ -25,6 +26,7 @@ PREFIX = "gpusetup_"
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
 _LOGIN = re.compile(r"https?://[^/]*@")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
+_MOST_CAREFUL_FIRST = ("never", "schedule", "when-needed")
 _CONTAINERS = ("docker", "containerd", "crio", "podman")
 _OTHERS = (
     "simulated_root",
@@ -62,11 +64,16 @@ def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> di
     return level
 
 
-def settings_for(host: Mapping[str, Any], file: Mapping[str, Any], line: Sequence[Requirement]) -> Settings:
-    """Return one host's wishes; a higher level's list of components leaves out what lower levels ask for."""
-    wanted: dict[str, Requirement] = {item.component: item for item in line}
+def settings_for(
+    host: Mapping[str, Any], file: Mapping[str, Any], line: Mapping[str, Any], wishes: Sequence[Requirement]
+) -> Settings:
+    """Return one host's wishes; a higher level's list of components leaves out what lower levels ask for.
+
+    Where the command line asks for more care than the host's own variable, the command line is obeyed.
+    """
+    wanted: dict[str, Requirement] = {item.component: item for item in wishes}
     merged: dict[str, Any] = {}
-    for level in (file, host):
+    for level in (line, file, host):
         listed = level.get("components")
         if listed is not None:
             wanted = {name: wanted.get(name, Requirement(component=name)) for name in listed}
@@ -75,6 +82,8 @@ def settings_for(host: Mapping[str, Any], file: Mapping[str, Any], line: Sequenc
             if wish is not None:
                 wanted[name] = wish
         merged |= {name: value for name, value in level.items() if name not in {"components", "versions"}}
+    if "reboot" in line:
+        merged["reboot"] = min(line["reboot"], merged["reboot"], key=_MOST_CAREFUL_FIRST.index)
     order = COMPONENTS.index
     requirements = tuple(sorted(wanted.values(), key=lambda item: order(item.component)))
     return Settings(requirements=requirements, **merged)

@@ -23,6 +23,7 @@ LAYERS = (
     ("drive",),
     ("facts", "verify", "doctor"),
     ("report",),
+    ("rollout",),
     ("bootstrap",),
     ("cli",),
 )

@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from gpusetup.cli.rollout import _with_own_driver
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.rollout.looks import _with_own_driver
 
 
 def locked(**versions):

@@ -3,13 +3,14 @@
 import msgspec
 import pytest
 
-from gpusetup.cli.rollout import Rollout, _first
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Plan
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import MatrixStamp
+from gpusetup.rollout.looks import Rollout, _first
+from gpusetup.rollout.options import Planning
 
 WISH = Settings(requirements=(Requirement(component="driver", specifier="==580.*"),))
 
@@ -22,12 +23,12 @@ def made(planner, host, nvidia_ubuntu):
 
 
 def looked(facts, settings):
-    return Rollout(None, matrix(), facts={"a": facts}, settings={"a": settings})
+    return Rollout(None, matrix(), None, facts={"a": facts}, settings={"a": settings})
 
 
 def test_the_plan_of_this_host_is_carried_out(planner, made):
     facts, plan = made
-    draft = _first(planner, looked(facts, WISH), "a", plan, None)
+    draft = _first(planner, looked(facts, WISH), "a", Planning(made=plan))
     assert (draft.stage, draft.plan) == ("transaction", plan.hosts["a"])
 
 
@@ -37,5 +38,5 @@ def test_other_wishes_or_another_kernel_are_not(planner, made):
     kernel = msgspec.structs.replace(facts, kernel=msgspec.structs.replace(facts.kernel, next="6.8.0-99-generic"))
     for rollout in (looked(facts, other), looked(kernel, WISH)):
         with pytest.raises(BadInputError) as caught:
-            _first(planner, rollout, "a", plan, None)
+            _first(planner, rollout, "a", Planning(made=plan))
         assert caught.value.reference == "GS-411"

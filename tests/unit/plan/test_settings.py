@@ -13,7 +13,7 @@ def level(**values):
 
 
 def wishes(host, file=None, line=()):
-    return settings_for(host, file or {}, parse_requirements(list(line)))
+    return settings_for(host, file or {}, {}, parse_requirements(list(line)))
 
 
 def texts(settings):
@@ -103,3 +103,22 @@ def test_what_roles_and_verification_read_passes():
 
 def test_aliases_are_the_same_component():
     assert wishes(level(pytorch="2.6.*")).requirements == (Requirement(component="torch", specifier="==2.6.*"),)
+
+
+@pytest.mark.parametrize(
+    ("line", "host", "counts"),
+    [("never", "when-needed", "never"), ("never", "schedule", "never"), ("schedule", "when-needed", "schedule"),
+     ("when-needed", "never", "never"), ("when-needed", "schedule", "schedule"), ("never", None, "never"),
+     ("when-needed", None, "when-needed"), (None, "when-needed", "when-needed")],
+)  # fmt: skip
+def test_of_two_words_on_reboots_the_more_careful_counts(line, host, counts):
+    said = read_level({"reboot": line} if line else {}, "command line")
+    own = level(reboot=host) if host else {}
+    assert settings_for(own, {}, said, ()).reboot == counts
+    assert settings_for({}, read_level({"reboot": host} if host else {}, "f"), said, ()).reboot == counts
+
+
+def test_what_is_no_question_of_care_is_the_hosts_own():
+    said = read_level({"source": "distro", "replace": True}, "command line")
+    settings = settings_for(level(source="nvidia", replace=False), {}, said, ())
+    assert (settings.source, settings.replace) == ("nvidia", False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,20 +10,22 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.drive.names import check_host_name
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
-from gpusetup.drive.progress import watch
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 from gpusetup.model.plan import HostPlan, Plan, Refusal
 from gpusetup.model.stack import MatrixStamp
+from gpusetup.plan.refusals import refusal_not_seen, refusal_of
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Failure, HostFacts
     from gpusetup.model.lock import Lock
     from gpusetup.model.settings import Settings
     from gpusetup.plan.host import Draft, Planner
+    from gpusetup.rollout.options import Planning
+    from gpusetup.rollout.reporter import Reporter
 
 __all__ = ["Rollout", "phase", "plan_hosts"]
 
@@ -37,6 +38,7 @@ class Rollout:
 
     session: Session
     matrix: Matrix
+    reporter: Reporter
     facts: dict[str, HostFacts] = field(default_factory=dict)
     settings: dict[str, Settings] = field(default_factory=dict)
     plans: dict[str, HostPlan] = field(default_factory=dict)
@@ -71,53 +73,43 @@ def phase(rollout: Rollout, name: str) -> Iterator[None]:
         rollout.seconds[name] = rollout.seconds.get(name, 0.0) + time.monotonic() - started
 
 
-def plan_hosts(
-    arguments: argparse.Namespace,
-    session: Session,
-    matrix: Matrix,
-    *,
-    lock: Lock | None = None,
-    keep_driver: bool = False,
-    image: bool = False,
-    made: Plan | None = None,
-    recorded: Callable[[str, HostFacts], dict[str, Any]] | None = None,
-    only: Iterable[str] | None = None,
-    to_apply: bool = True,
-) -> Rollout:
+def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Reporter) -> Rollout:
     """Look at every host and plan it: freely, to a lock, by a plan that was made before, or to what a record says."""
-    from gpusetup.cli.wishes import settings_of_hosts
     from gpusetup.facts import fleet
     from gpusetup.facts.products import matrix_lookup
     from gpusetup.plan.host import Planner
     from gpusetup.plan.imagined import with_gpus_of
     from gpusetup.resolve.api import resolve
+    from gpusetup.rollout.wishes import settings_of_hosts
 
-    rollout = Rollout(session, matrix)
-    with phase(rollout, "facts"), watch(sys.stderr, phase="facts") as observer:
-        chosen = None if only is None else write_overlay(session.run.path / "overlay-only", {name: {} for name in only})
-        looked = fleet.look(session, matrix_lookup(matrix), candidates=False, overlay=chosen, observer=observer)
-    rollout.settings = settings_of_hosts(arguments, looked.run.track)
-    if lock is not None:
-        rollout.settings = {name: _locked(settings, lock) for name, settings in rollout.settings.items()}
+    rollout = Rollout(session, matrix, reporter)
+    with phase(rollout, "facts"), reporter.watch("facts") as observer:
+        only = None
+        if how.only is not None:
+            only = write_overlay(session.run.path / "overlay-only", {name: {} for name in how.only})
+        looked = fleet.look(session, matrix_lookup(matrix), candidates=False, overlay=only, observer=observer)
+    rollout.settings = settings_of_hosts(how.wishes, session.reach.inventory, looked.run.track)
+    if how.lock is not None:
+        rollout.settings = {name: _locked(settings, how.lock) for name, settings in rollout.settings.items()}
     rollout.connections = {name: host.connection for name, host in looked.run.track.hosts.items()}
     told = {name: host.variables.get("gpusetup_node") for name, host in looked.run.track.hosts.items()}
     rollout.nodes = {name: str(node) for name, node in told.items() if node}
     rollout.facts = looked.facts.hosts
-    if image and lock is not None:
-        rollout.facts = {name: with_gpus_of(facts, lock.request, matrix) for name, facts in rollout.facts.items()}
+    if how.image and how.lock is not None:
+        request = how.lock.request
+        rollout.facts = {name: with_gpus_of(facts, request, matrix) for name, facts in rollout.facts.items()}
     for name, failure in looked.facts.failures.items():
         rollout.plans[name] = _not_seen(failure)
     with phase(rollout, "plan"):
         planner = Planner(matrix, resolve)
-        if keep_driver:
+        if how.keep_driver:
             rollout.settings |= {
                 name: _with_own_driver(planner, facts, rollout.settings[name]) for name, facts in rollout.facts.items()
             }
         drafts = {
-            name: _safely(lambda n=name: _first(planner, rollout, n, made, recorded), rollout, name)
-            for name in rollout.facts
+            name: _safely(lambda n=name: _first(planner, rollout, n, how), rollout, name) for name in rollout.facts
         }
-    _ask_repositories(rollout, planner, drafts, to_apply=to_apply)
+    _ask_repositories(rollout, planner, drafts, to_apply=how.to_apply)
     for name, draft in drafts.items():
         rollout.plans[name] = draft.plan
     rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
@@ -125,22 +117,17 @@ def plan_hosts(
     return rollout
 
 
-def _first(
-    planner: Planner,
-    rollout: Rollout,
-    name: str,
-    made: Plan | None,
-    recorded: Callable[[str, HostFacts], dict[str, Any]] | None,
-) -> Draft:
+def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draft:
     """Plan a host by its facts; by a plan that was made before only if it still is the host of that plan."""
     from gpusetup.plan.host import Draft
 
-    if recorded is not None:
-        return planner.recorded(rollout.facts[name], rollout.settings[name], recorded(name, rollout.facts[name]))
-    draft = planner.first(rollout.facts[name], rollout.settings[name])
-    if made is None or draft.stage == "final":
+    facts, settings = rollout.facts[name], rollout.settings[name]
+    if how.recorded is not None:
+        return planner.recorded(facts, settings, how.recorded(name, facts))
+    draft = planner.first(facts, settings)
+    if how.made is None or draft.stage == "final":
         return draft
-    before = made.hosts.get(name)
+    before = how.made.hosts.get(name)
     if before is None or before.state != "change":
         raise BadInputError(
             "GS-410",
@@ -148,7 +135,7 @@ def _first(
             path=name,
             hint="plan again, or leave the host out with --limit",
         )
-    if before.lock.get("key") != planner.key(rollout.facts[name], rollout.settings[name]):
+    if before.lock.get("key") != planner.key(facts, settings):
         raise BadInputError(
             "GS-411",
             f"{name} is not what it was when the plan was made: its kernel, GPUs, system or settings differ",
@@ -214,7 +201,7 @@ def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: 
     failure = run.track.host(name).failure
     answer = run.data(name, "gpu_preview")
     if failure is not None or answer is None:
-        return Draft(plan=_failed_look(draft.plan, run, name))
+        return Draft(plan=_failed_look(draft.plan, run, name, rollout.session.run.log))
     facts = rollout.facts[name]
     if draft.stage == "offers":
         return _safely(lambda: planner.second(facts, rollout.settings[name], answer), rollout, name)
@@ -224,7 +211,7 @@ def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: 
 def _preview(rollout: Rollout, asked: dict[str, dict[str, Any]], about: str) -> PlaybookRun:
     session = rollout.session
     overlay = write_overlay(session.run.path / f"overlay-{about}", asked)
-    with phase(rollout, "preview"), watch(sys.stderr, phase="preview") as observer:
+    with phase(rollout, "preview"), rollout.reporter.watch("preview") as observer:
         run = run_playbook(session, "preview", deadline=PREVIEW_DEADLINE, overlay=overlay, observer=observer)
     if run.interrupted:
         raise KeyboardInterrupt
@@ -241,23 +228,21 @@ def _safely(look: Any, rollout: Rollout, name: str) -> Draft:
     try:
         draft: Draft = look()
     except GpuSetupError as error:
-        refusal = Refusal(
-            reference=error.reference, message=error.message, note=error.note, hint=error.hint, exit=int(error.exit)
-        )
         facts = rollout.facts[name]
         return Draft(
-            plan=HostPlan(state="refused", now=describe(facts), refusals=(refusal,), simulated=facts.simulated)
+            plan=HostPlan(
+                state="refused", now=describe(facts), refusals=(refusal_of(error),), simulated=facts.simulated
+            )
         )
     return draft
 
 
 def _not_seen(failure: Failure) -> HostPlan:
     unreachable = failure.exit == Exit.UNREACHABLE
-    refusal = Refusal(reference=failure.reference, message=failure.message, hint=failure.hint, exit=failure.exit)
-    return HostPlan(state="unreachable" if unreachable else "refused", refusals=(refusal,))
+    return HostPlan(state="unreachable" if unreachable else "refused", refusals=(refusal_not_seen(failure),))
 
 
-def _failed_look(plan: HostPlan, run: PlaybookRun, name: str) -> HostPlan:
+def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> HostPlan:
     import msgspec
 
     failure = run.track.host(name).failure
@@ -267,7 +252,7 @@ def _failed_look(plan: HostPlan, run: PlaybookRun, name: str) -> HostPlan:
         reference="GS-408" if unreachable else "GS-409",
         message=" ".join(message.split())[:600],
         note="nothing was changed",
-        hint=f"full log: {run.finished.argv and 'in the run directory'}",
+        hint=f"full log: {log}",
         exit=int(Exit.UNREACHABLE if unreachable else Exit.REFUSED),
     )
     return msgspec.structs.replace(

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
-from gpusetup.plan.batches import sizes_after
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable
     from pathlib import Path
 
@@ -35,15 +33,14 @@ class Stopped:
 
 def keep_rollout(
     run: RunDirectory,
-    arguments: argparse.Namespace,
+    inventory: str | None,
+    batch: str,
     outcomes: dict[str, HostOutcome],
     names: Iterable[str],
-    passed: int,
 ) -> None:
     """Write down who is left of these hosts, and the sizes of the batches that are still to come."""
     left = [name for name in names if name not in outcomes or outcomes[name].state in _LEFT]
-    batch = sizes_after(arguments.batch, passed)
-    run.write(_FILE, {"inventory": _place(arguments.inventory), "batch": batch, "left": left})
+    run.write(_FILE, {"inventory": _place(inventory), "batch": batch, "left": left})
 
 
 def stopped_rollout(home: Path, inventory: str | None) -> Stopped:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.cli.rollout import phase
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
-from gpusetup.drive.progress import watch
 from gpusetup.errors import BadInputError, GpuSetupError
-from gpusetup.model.plan import Refusal
+from gpusetup.plan.refusals import refusal_of
+from gpusetup.rollout.looks import phase
+from gpusetup.rollout.outcome import planned_only, postponed
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable
 
-    from gpusetup.cli.rollout import Rollout
     from gpusetup.drive.scheduler.base import Drained, Scheduler
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import HostOutcome
+    from gpusetup.rollout.looks import Rollout
+    from gpusetup.rollout.options import Freeing
 
 __all__ = ["Draining", "draining"]
 
@@ -33,35 +32,30 @@ _POLL_SECONDS = 15
 _MOVES = {"upgrade", "downgrade", "remove"}
 
 
-def draining(arguments: argparse.Namespace, rollout: Rollout) -> Draining:
+def draining(how: Freeing, rollout: Rollout) -> Draining:
     """Read what was said; a command that cannot be is told before any host is touched."""
     from gpusetup.drive.scheduler.base import Caller
     from gpusetup.drive.scheduler.command import Command
     from gpusetup.drive.scheduler.kubernetes import Kubernetes
     from gpusetup.drive.scheduler.slurm import Slurm
 
-    how, give = getattr(arguments, "drain", ""), getattr(arguments, "undrain", "")
     scheduler: Scheduler | None = None
-    if how:
-        call = Caller(prefix=tuple(_words(arguments.drain_via, "--drain-via")))
+    if how.drain:
+        call = Caller(prefix=tuple(_words(how.via, "--drain-via")))
         adapters: dict[str, Callable[[], Scheduler]] = {
             "slurm": lambda: Slurm(call=call),
             "kubernetes": lambda: Kubernetes(call=call),
         }
-        take = tuple(_words(how, "--drain"))
-        for option, words in (
-            ("--drain", take if how not in adapters else ()),
-            ("--undrain", _words(give, "--undrain")),
-        ):
+        take, give = tuple(_words(how.drain, "--drain")), tuple(_words(how.undrain, "--undrain"))
+        for option, words in (("--drain", take if how.drain not in adapters else ()), ("--undrain", give)):
             if words and not any("{node}" in word for word in words):
                 raise BadInputError(
                     "GS-813", f"the command of {option} does not say which node", path=option,
                     hint="put {node} where the host's name belongs: --drain 'mytool drain {node}'",
                 )  # fmt: skip
-        own = adapters.get(how)
-        scheduler = own() if own else Command(take=take, give=tuple(_words(give, "--undrain")), call=call)
-    wait, busy = getattr(arguments, "drain_wait", 0.0), getattr(arguments, "busy_wait", 0.0)
-    return Draining(rollout, scheduler, drain_seconds=wait * 60, busy_seconds=busy * 60)
+        own = adapters.get(how.drain)
+        scheduler = own() if own else Command(take=take, give=give, call=call)
+    return Draining(rollout, scheduler, drain_seconds=how.drain_minutes * 60, busy_seconds=how.busy_minutes * 60)
 
 
 def _words(text: str, option: str) -> list[str]:
@@ -91,20 +85,27 @@ class Draining:
         """Free these hosts; return what became of those that are not free, which stay as they are."""
         held: dict[str, HostOutcome] = {}
         if self.scheduler is not None:
-            print(f"draining {len(changes)} node(s) by {self.scheduler.name}", file=sys.stderr)
+            self.rollout.reporter.say(f"draining {len(changes)} node(s) by {self.scheduler.name}")
             with phase(self.rollout, "drain"):
                 found = self._each(changes, self._drain)
             for name, drained in found.items():
                 if isinstance(drained, GpuSetupError):
                     held[name] = _refused(changes[name], drained)
                 elif not drained.ok:
-                    held[name] = _postponed(changes[name], drained.why)
+                    held[name] = postponed(changes[name], drained.why)
                 else:
                     self.taken[name] = drained
-        busy = self._busy({name: plan for name, plan in changes.items() if name not in held})
-        if busy and self.scheduler is not None:
-            self._each([name for name in busy if self.taken.pop(name).ours], self._undrain)
-        return held | {name: _postponed(changes[name], why) for name, why in busy.items()}
+        try:
+            busy = self._busy({name: plan for name, plan in changes.items() if name not in held})
+        except KeyboardInterrupt:
+            self._untake(name for name in changes if name in self.taken)
+            raise
+        self._untake(name for name in busy if name in self.taken)
+        return held | {name: postponed(changes[name], why) for name, why in busy.items()}
+
+    def _untake(self, names: Iterable[str]) -> None:
+        """Give back at once hosts that stay as they are."""
+        self._each([name for name in names if self.taken.pop(name).ours], self._undrain)
 
     def _asked(self) -> Scheduler:
         if self.scheduler is None:
@@ -140,7 +141,7 @@ class Draining:
             self.rollout.session.run.path / "overlay-busy",
             {name: {"gpu_busy_retries": tries, "gpu_busy_delay": _POLL_SECONDS} for name in asked},
         )
-        with phase(self.rollout, "drain"), watch(sys.stderr, phase="busy") as observer:
+        with phase(self.rollout, "drain"), self.rollout.reporter.watch("busy") as observer:
             run = run_playbook(
                 self.rollout.session, "busy", deadline=self.busy_seconds + 300, overlay=overlay, observer=observer
             )
@@ -212,16 +213,5 @@ def _users(answer: dict[str, Any] | None) -> str:
     return f"programs use the GPU: {', '.join(found[:6])}" if found else ""
 
 
-def _postponed(plan: HostPlan, why: str) -> HostOutcome:
-    from gpusetup.cli.outcome import postponed
-
-    return postponed(plan, why)
-
-
 def _refused(plan: HostPlan, error: GpuSetupError) -> HostOutcome:
-    from gpusetup.cli.outcome import planned_only
-
-    refusal = Refusal(
-        reference=error.reference, message=error.message, note=error.note, hint=error.hint, exit=int(error.exit)
-    )
-    return msgspec.structs.replace(planned_only(plan), refusals=(refusal,))
+    return msgspec.structs.replace(planned_only(plan), refusals=(refusal_of(error),))

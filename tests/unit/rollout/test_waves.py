@@ -1,16 +1,18 @@
 """A rollout in batches: verified one after the other, ended by too many failures, nobody forgotten."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 
-from gpusetup.cli import apply, verification
-from gpusetup.cli.resume import stopped_rollout
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import BadInputError
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.run import HostOutcome
 from gpusetup.model.stack import MatrixStamp
+from gpusetup.rollout import waves
+from gpusetup.rollout.options import Applying
+from gpusetup.rollout.resume import stopped_rollout
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -19,14 +21,18 @@ NAMES = ("a", "b", "c", "d", "e")
 def roll(tmp_path, monkeypatch):
     """Apply five hosts, of which some fail; return their states and the batches that were begun and verified."""
 
-    def run(bad, **words):
+    def run(bad, cut=None, **words):
         changed, verified = [], []
 
-        def change(_arguments, _rollout, changes):
+        def change(_rollout, changes, *, check):
             changed.append(tuple(changes))
+            if cut == ("change", len(changed)):
+                raise KeyboardInterrupt
             return {name: HostOutcome(state=bad.get(name, "done"), seconds=1.0) for name in changes}
 
         def verify(_rollout, outcomes, *, always=False):
+            if cut == ("verify", len(verified) + 1):
+                raise KeyboardInterrupt
             if outcomes:
                 verified.append((tuple(outcomes), always))
             return {
@@ -34,20 +40,23 @@ def roll(tmp_path, monkeypatch):
                 for name, outcome in outcomes.items()
             }
 
-        monkeypatch.setattr(apply, "_change", change)
-        monkeypatch.setattr(verification, "verify_hosts", verify)
-        session = SimpleNamespace(environment={"GPUSETUP_STATE": str(tmp_path)}, run=new_run(tmp_path))
+        def begins(_changes):
+            if cut == "begins":
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(waves, "_change", change)
+        monkeypatch.setattr(waves, "verify_hosts", verify)
+        reach = SimpleNamespace(inventory="hosts.ini")
+        session = SimpleNamespace(environment={"GPUSETUP_STATE": str(tmp_path)}, run=new_run(tmp_path), reach=reach)
         plans = {"x": HostPlan(state="unchanged")} | {name: HostPlan(state="change") for name in NAMES}
         stamp = SimpleNamespace(matrix=MatrixStamp(date="2026-01-01", digest="0"))
         facts = dict.fromkeys(plans, SimpleNamespace(processes=()))
+        reporter = SimpleNamespace(say=lambda _text: None, begins=begins)
         rollout = SimpleNamespace(
-            session=session, plans=plans, facts=facts, nodes={}, seconds={}, document=lambda: stamp
+            session=session, plans=plans, facts=facts, nodes={}, seconds={}, document=lambda: stamp, reporter=reporter
         )
-        arguments = SimpleNamespace(
-            inventory="hosts.ini", verify="auto", check=False, batch="", max_fail=0, resume=False
-        )
-        vars(arguments).update(words)
-        applied = apply.carry_out(arguments, rollout)
+        run.folder = session.run
+        applied = waves.carry_out(Applying(**words), rollout)
         return {name: outcome.state for name, outcome in applied.hosts.items()}, changed, verified
 
     run.home = tmp_path
@@ -92,10 +101,9 @@ def test_a_stopped_rollout_goes_on_where_it_stopped(roll):
     assert (stopped.hosts, stopped.batch) == (("c", "d", "e"), "2,50%")
 
 
-def test_a_run_that_ended_before_its_first_batch_leaves_nothing(roll, monkeypatch):
-    monkeypatch.setattr(apply, "_announce", lambda _changes: (_ for _ in ()).throw(KeyboardInterrupt))
+def test_a_run_that_ended_before_its_first_batch_leaves_nothing(roll):
     with pytest.raises(KeyboardInterrupt):
-        roll({}, batch="1")
+        roll({}, cut="begins", batch="1")
     with pytest.raises(BadInputError):  # nothing had begun
         stopped_rollout(roll.home, "hosts.ini")
 
@@ -118,3 +126,24 @@ def test_a_torn_record_is_no_rollout(roll):
     newest.write_text("{")
     with pytest.raises(BadInputError):
         stopped_rollout(roll.home, "hosts.ini")
+
+
+def kept(roll):
+    """What the run's folder says of each host."""
+    document = json.loads((roll.folder.path / "applied.json").read_bytes())
+    return {name: host["state"] for name, host in document["hosts"].items()}
+
+
+def test_a_person_who_stops_a_later_batch_gets_what_is_known_of_all(roll):
+    states, _changed, _verified = roll({"a": "failed"}, cut=("change", 2), batch="1,2", max_fail=1)
+    assert states == {"x": "unchanged", "a": "failed", "b": "interrupted", "c": "interrupted"} | dict.fromkeys(
+        "de", "not-started"
+    )
+    assert kept(roll) == states
+    assert stopped_rollout(roll.home, "hosts.ini").hosts == NAMES
+
+
+def test_a_stop_while_the_last_batch_is_verified_forgets_nobody(roll):
+    with pytest.raises(KeyboardInterrupt):
+        roll({}, cut=("verify", 1))
+    assert kept(roll) == {"x": "unchanged"} | dict.fromkeys(NAMES, "done")

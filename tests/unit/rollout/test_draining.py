@@ -4,12 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from gpusetup.cli.draining import Draining, draining
-from gpusetup.cli.outcome import exit_of
 from gpusetup.drive.scheduler.base import Caller, Drained, SchedulerError
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.model.plan import HostPlan
 from gpusetup.model.run import HostOutcome
+from gpusetup.rollout.draining import Draining, draining
+from gpusetup.rollout.options import Freeing
+from gpusetup.rollout.outcome import exit_of
 
 PLANS = {name: HostPlan(state="change") for name in ("a", "b", "c", "d")}
 
@@ -44,7 +45,8 @@ class Recorded:
 def work():
     def make(scheduler, processes=(), nodes=None):
         facts = dict.fromkeys((*PLANS, "left"), SimpleNamespace(processes=processes))
-        rollout = SimpleNamespace(facts=facts, nodes=nodes or {}, seconds={})
+        reporter = SimpleNamespace(say=lambda _text: None)
+        rollout = SimpleNamespace(facts=facts, nodes=nodes or {}, seconds={}, reporter=reporter)
         return Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
 
     return make
@@ -93,9 +95,15 @@ def test_without_a_scheduler_nobody_is_asked(work):
      ("--undrain", {"drain": "mytool {node}", "undrain": "mytool back"})],
 )  # fmt: skip
 def test_a_command_that_cannot_be_is_told_before_any_host_is_touched(option, words):
-    arguments = SimpleNamespace(
-        **{"drain": "", "undrain": "", "drain_via": "", "drain_wait": 1, "busy_wait": 0} | words
-    )
     with pytest.raises(BadInputError) as caught:
-        draining(arguments, SimpleNamespace())
+        draining(Freeing(**words), SimpleNamespace())
     assert (caught.value.reference, caught.value.path) == ("GS-813", option)
+
+
+def test_who_was_freed_is_given_back_when_a_person_says_stop_before_anything_changed(work, monkeypatch):
+    scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by somebody else: bad fan"))
+    taken = work(scheduler)
+    monkeypatch.setattr(taken, "_busy", lambda _changes: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        taken.take(PLANS)
+    assert sorted(scheduler.given) == ["a", "b", "d"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from gpusetup.errors import Exit
 from gpusetup.model.run import HostOutcome
 
@@ -110,8 +108,3 @@ def _failed(failure: Failure, common: dict[str, Any]) -> HostOutcome:
 
 def _copied(plan: HostPlan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in _COPIED}
-
-
-def with_checks(outcome: HostOutcome, **changes: Any) -> HostOutcome:
-    """Return the outcome with what the verification found."""
-    return msgspec.structs.replace(outcome, **changes)

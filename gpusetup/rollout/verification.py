@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.cli.rollout import Rollout, phase
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
-from gpusetup.drive.progress import watch
+from gpusetup.model.run import VERIFICATION
+from gpusetup.rollout.looks import Rollout, phase
 
 if TYPE_CHECKING:
     from gpusetup.drive.playbook import PlaybookRun
@@ -40,7 +39,11 @@ def verify_hosts(rollout: Rollout, outcomes: dict[str, HostOutcome], *, always: 
             wanted.append(name)
     if not wanted:
         return outcomes
-    reports = _observe(rollout, wanted)
+    try:
+        reports = _observe(rollout, wanted)
+    except KeyboardInterrupt:  # what apply did is known, and stays so
+        stopped = {"state": "interrupted", "failed_at": VERIFICATION, "verified": "stopped"}
+        return outcomes | {name: msgspec.structs.replace(outcomes[name], **stopped) for name in wanted}
     for name in wanted:
         outcomes[name] = _judged(outcomes[name], reports[name])
     _record(rollout, {name: reports[name] for name in wanted if not reports[name].problem})
@@ -77,7 +80,7 @@ def _observe(rollout: Rollout, names: list[str]) -> dict[str, HostReport]:
     overlay = write_overlay(
         rollout.session.run.path / "overlay-verify", {name: _asked(rollout, name) for name in names}
     )
-    with phase(rollout, "verify"), watch(sys.stderr, phase="verify") as observer:
+    with phase(rollout, "verify"), rollout.reporter.watch("verify") as observer:
         done = run_playbook(rollout.session, "verify", deadline=DEADLINE, overlay=overlay, observer=observer)
     if done.interrupted:
         raise KeyboardInterrupt

@@ -1,0 +1,70 @@
+"""What a person said about a rollout; read from the command line once, never changed afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.lock import Lock
+    from gpusetup.model.plan import Plan
+    from gpusetup.model.request import Requirement
+    from gpusetup.model.settings import RebootPolicy
+
+__all__ = ["Applying", "Freeing", "Planning", "Wishes"]
+
+Recorded = Callable[[str, "HostFacts"], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What is wanted of all hosts, below what gpusetup.toml and the inventory say; see `gpusetup.plan.settings`."""
+
+    requirements: tuple[Requirement, ...] = ()
+    source: str | None = None
+    reboot: RebootPolicy | None = None
+    replace: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planning:
+    """By what hosts are planned: freely, to a lock, by a plan that was made before, or to what a record says."""
+
+    wishes: Wishes = Wishes()
+    lock: Lock | None = None
+    keep_driver: bool = False
+    """With a lock: a working driver that goes with the rest of it stays."""
+    image: bool = False
+    """With a lock: the GPUs are the lock's."""
+    made: Plan | None = None
+    recorded: Recorded | None = None
+    only: tuple[str, ...] | None = None
+    """None: every host of the inventory."""
+    to_apply: bool = True
+    """What the last look fetched onto the hosts is used afterwards."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Freeing:
+    """How hosts are taken out of work before they change."""
+
+    drain: str = ""
+    undrain: str = ""
+    via: str = ""
+    drain_minutes: float = 0.0
+    busy_minutes: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applying:
+    """How plans are carried out."""
+
+    check: bool = False
+    verify: Literal["auto", "always", "never"] = "auto"
+    batch: str = ""
+    max_fail: int = 0
+    keep: Literal["", "anew", "on"] = "anew"
+    """Whether who is left is written down for --resume: of the hosts that change, or, going `on`, of all."""
+    freeing: Freeing = Freeing()

@@ -1,0 +1,175 @@
+"""Carry plans out: wave by wave, each freed before, verified and given back after; what is known is always kept."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.rundir import occupy, state_home
+from gpusetup.errors import Exit
+from gpusetup.model.run import Applied
+from gpusetup.plan.batches import batches, sizes_after
+from gpusetup.rollout.draining import draining
+from gpusetup.rollout.looks import phase
+from gpusetup.rollout.outcome import exit_of, interrupted, not_started, outcome_of, planned_only, stopped
+from gpusetup.rollout.resume import keep_rollout
+from gpusetup.rollout.verification import verify_hosts
+
+if TYPE_CHECKING:
+    from gpusetup.model.plan import HostPlan
+    from gpusetup.model.run import HostOutcome
+    from gpusetup.rollout.looks import Rollout
+    from gpusetup.rollout.options import Applying
+
+__all__ = ["carry_out"]
+
+APPLY_DEADLINE = 6 * 3600.0
+
+
+def carry_out(how: Applying, rollout: Rollout) -> Applied:
+    """Change the hosts whose plan says so, verify them, and write down what became of each."""
+    return _Waves(how, rollout).go()
+
+
+class _Waves:
+    """The hosts that change, in the order in which they do, and what is known of each so far."""
+
+    def __init__(self, how: Applying, rollout: Rollout) -> None:
+        self.how, self.rollout = how, rollout
+        self.changes = {name: plan for name, plan in rollout.plans.items() if plan.state == "change"}
+        self.outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
+        self.waves = batches(tuple(self.changes), how.batch)
+        self.work = draining(how.freeing, rollout)
+        self.verifies = how.verify != "never" and not how.check
+        self.by_wave = len(self.waves) > 1 or self.work.scheduler is not None
+        self.seen: dict[str, HostOutcome] = {}
+        self.passed = 0
+        self.at = ""
+        """What is being done to a wave that is not over."""
+
+    def go(self) -> Applied:
+        """Do it all; a person who says stop gets what is known by then."""
+        try:
+            if self.changes:
+                self.rollout.reporter.begins(self.changes)
+                home = state_home(self.rollout.session.environment)
+                with occupy(home, self.changes, "apply"):
+                    self._keep(self.seen)
+                    self._each_wave()
+            self._the_rest()
+        except KeyboardInterrupt:
+            if not self.at:
+                raise
+            self._stop()
+            if all(outcome.state != "interrupted" for outcome in self.outcomes.values()):
+                self._document()
+                raise
+        return self._document()
+
+    def _each_wave(self) -> None:
+        for number, wave in enumerate(self.waves, 1):
+            if len(self.waves) > 1:
+                self.rollout.reporter.say(f"batch {number} of {len(self.waves)}: {len(wave)} host(s)")
+            done = self._wave({name: self.changes[name] for name in wave})
+            self.seen |= self.work.give_back(done)
+            self.outcomes |= self.seen
+            ended = stopped(self.outcomes, self.how.max_fail)
+            self.passed = number - ended
+            self._keep(self.seen)
+            self._document()
+            if ended:
+                for later in self.waves[number:]:
+                    self.outcomes |= {name: not_started(self.changes[name]) for name in later}
+                break
+
+    def _wave(self, wanted: dict[str, HostPlan]) -> dict[str, HostOutcome]:
+        self.at = "freeing it; nothing was changed"
+        held = {} if self.how.check else self.work.take(wanted)
+        free = {name: plan for name, plan in wanted.items() if name not in held}
+        self.at = "between two steps"
+        done = held | (_change(self.rollout, free, check=self.how.check) if free else {})
+        if self.verifies and self.by_wave:
+            self.outcomes |= done
+            done = verify_hosts(self.rollout, done, always=True)
+        return done
+
+    def _the_rest(self) -> None:
+        """Verify whoever was not verified with a wave; give back what an earlier run left."""
+        self.at = "verification"
+        if self.verifies:
+            verified = {name for wave in self.waves for name in wave} if self.by_wave else set()
+            rest = {name: outcome for name, outcome in self.outcomes.items() if name not in verified}
+            self.outcomes |= verify_hosts(self.rollout, rest, always=self.how.verify == "always")
+        if not self.how.check:
+            self.outcomes |= self.work.left_behind(self.outcomes)
+            self._keep(self.outcomes)
+
+    def _stop(self) -> None:
+        """Say of every host that was to change where it is."""
+        begun = next((set(wave) for wave in self.waves if not set(wave) <= self.seen.keys()), set())
+        for name, plan in self.changes.items():
+            known = self.outcomes[name].state
+            if name in self.seen or known not in {"refused", "interrupted"}:
+                continue
+            stays = name not in begun
+            self.outcomes[name] = (
+                not_started(plan) if stays else replace(planned_only(plan), state="interrupted", failed_at=self.at)
+            )
+        self._keep({name: outcome for name, outcome in self.outcomes.items() if outcome.state != "not-started"})
+
+    def _keep(self, known: dict[str, HostOutcome]) -> None:
+        if self.how.keep:  # what a stopped rollback leaves is not for apply to go on with
+            session, names = self.rollout.session, self.rollout.plans if self.how.keep == "on" else self.changes
+            batch = sizes_after(self.how.batch, self.passed)
+            keep_rollout(session.run, session.reach.inventory, batch, known, names)
+
+    def _document(self) -> Applied:
+        """Write down what is known; again after every wave, for nobody knows when this machine goes."""
+        run = self.rollout.session.run
+        applied = Applied(
+            ok=all(exit_of(outcome) is Exit.DONE for outcome in self.outcomes.values()),
+            run=run.id,
+            log=str(run.log),
+            seconds={name: round(spent, 1) for name, spent in self.rollout.seconds.items()},
+            matrix=self.rollout.document().matrix,
+            hosts={name: self.outcomes[name] for name in self.rollout.plans},
+        )
+        run.write("applied.json", applied)
+        return applied
+
+
+def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> dict[str, HostOutcome]:
+    session = rollout.session
+    variables = {name: plan.variables | _how(rollout, name) for name, plan in changes.items()}
+    overlay = write_overlay(session.run.overlay, variables)
+    started = time.monotonic()
+    with phase(rollout, "apply"), rollout.reporter.watch("apply") as observer:
+        done = run_playbook(
+            session, "apply", deadline=APPLY_DEADLINE, overlay=overlay, observer=observer, check=check, diff=check
+        )
+    seconds = time.monotonic() - started
+    outcomes = {}
+    for name, plan in changes.items():
+        host = done.track.host(name)
+        unfinished = done.interrupted and "gpu_result" not in host.data.get("gpu_state", {})
+        outcomes[name] = interrupted(plan, host, seconds) if unfinished else outcome_of(plan, host, seconds)
+    return outcomes
+
+
+def _how(rollout: Rollout, name: str) -> dict[str, Any]:
+    """Return what this run adds to a host's plan: the preview has looked already; who may reboot."""
+    settings, local = rollout.settings[name], rollout.local(name)
+    policy = settings.reboot or ("never" if local else "when-needed")
+    if rollout.facts[name].display.sessions:
+        policy = "never"
+    return {
+        "gpu_preflight_enabled": False,
+        "gpu_packages_fetched": rollout.fetched.get(name, ""),
+        "gpu_state_id": rollout.session.run.id,
+        "gpu_reboot_policy": policy,
+        "gpu_reboot_local": local and policy != "never",
+    }

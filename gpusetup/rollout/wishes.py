@@ -1,0 +1,66 @@
+"""What is wanted of each host: the command line, gpusetup.toml beside the inventory, the inventory's variables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.errors import BadInputError
+from gpusetup.plan.settings import PREFIX, read_level, settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpusetup.drive.events import Track
+    from gpusetup.model.settings import Settings
+    from gpusetup.rollout.options import Wishes
+
+__all__ = ["FILE_NAME", "settings_of_hosts"]
+
+FILE_NAME = "gpusetup.toml"
+
+
+def settings_of_hosts(wishes: Wishes, inventory: str | None, track: Track) -> dict[str, Settings]:
+    """Return every host's wishes; a wrong or unknown setting is bad input before anything is done."""
+    said = {"source": wishes.source, "reboot": wishes.reboot, "replace": wishes.replace}
+    line = read_level({name: value for name, value in said.items() if value}, "command line")
+    file = _file_level(inventory)
+    settings = {}
+    for name, host in track.hosts.items():
+        if host.problem:
+            raise BadInputError(
+                "GS-315",
+                f"{name}: a variable cannot be read: {host.problem}",
+                path=name,
+                hint=f"look at it with: ansible-inventory -i {inventory or 'INVENTORY'} --host {name}",
+            )
+        variables = {key: value for key, value in host.variables.items() if key.startswith(PREFIX)}
+        settings[name] = settings_for(read_level(variables, name, prefix=PREFIX), file, line, wishes.requirements)
+    return settings
+
+
+def _file_level(inventory: str | None) -> dict[str, Any]:
+    if inventory is None or "," in inventory:
+        return {}
+    place = Path(inventory)
+    path = (place if place.is_dir() else place.parent) / FILE_NAME
+    if not path.is_file():
+        return {}
+    return read_level(_toml(path), str(path))
+
+
+def _toml(path: Path) -> Mapping[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        document: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadInputError(
+            "GS-316", f"{path} is no TOML: {error}", path=str(path), hint='write it as: torch = "2.6.*"'
+        ) from error
+    except OSError as error:
+        raise BadInputError("GS-316", f"cannot read {path}: {error.strerror}", path=str(path)) from error
+    return document
