@@ -14,7 +14,7 @@ from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.plan import Action, HostPlan, PackageSet, Refusal
 from gpusetup.model.request import Request
 from gpusetup.model.stack import Resolution, Stack
-from gpusetup.plan.observe import Wanted, actions, reboot_reason, removals
+from gpusetup.plan.observe import Wanted, actions, removals
 from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import family_for
 from gpusetup.plan.packages.base import all_sources
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Draft", "Planner"]
 
 LOCK_SCHEMA = "gpusetup/host-lock/1"
+_TELLING = ("reboot", "module-load")
+"""Actions that say best why a host boots."""
 Resolver = Callable[[Request], Resolution]
 
 
@@ -277,11 +279,7 @@ def _warnings(answer: dict[str, Any] | None) -> list[str]:
 def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: dict[str, Any], matrix: Matrix) -> HostPlan:
     del matrix
     todo = tuple(actions(facts, wanted))
-    driver = wanted.stack.driver
-    reboot = next((action for action in todo if action.reboot), None)
-    why = ""
-    if reboot is not None:
-        why = (reboot_reason(facts, driver) if driver is not None else "") or reboot.why
+    reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
     variables = role_variables(facts, wanted) | {"gpu_state_lock": lock}
@@ -292,8 +290,8 @@ def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: dict[str, A
         actions=todo,
         removals=gone,
         holds=holds,
-        reboot=reboot is not None,
-        reboot_why=why,
+        reboot=bool(reboots),
+        reboot_why=reboots[0].why if reboots else "",
         variables=variables,
         lock=lock,
         kind=lock["key"][:12],

@@ -1,14 +1,39 @@
-"""The judge that hosts ask too, loaded from the same files."""
+"""The judge that hosts ask too, loaded from the same files, and a host's facts in the form in which it reads them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from gpusetup.content import host_code
 
 if TYPE_CHECKING:
-    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
-else:
-    versions = host_code("gpu_judge.versions")
+    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import (
+        drift,
+        driver,
+        names,
+        nouveau,
+        versions,
+    )
 
-__all__ = ["versions"]
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.stack import DriverChoice
+else:
+    drift, driver, names, nouveau, versions = (
+        host_code(f"gpu_judge.{part}") for part in ("drift", "driver", "names", "nouveau", "versions")
+    )
+
+__all__ = ["drift", "driver", "names", "nouveau", "probed", "versions", "wish"]
+
+
+def probed(facts: HostFacts) -> dict[str, Any]:
+    """Return facts as the probe told them, without what a host could install: nothing here is judged by that."""
+    packages = msgspec.structs.replace(facts.packages, candidates=None)
+    document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(facts, packages=packages))
+    return document
+
+
+def wish(choice: DriverChoice) -> driver.Wish:
+    """Return what the judge is asked about a chosen driver."""
+    return driver.Wish(choice.version, choice.module)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.plan import Action, ActionKind, Package
-from gpusetup.plan.drift import file_differences
+from gpusetup.plan import judge
 from gpusetup.plan.judge import versions
-from gpusetup.plan.preflight import key_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,33 +51,27 @@ def satisfied(package: Package, installed: dict[str, str]) -> bool:
 
 def removals(packages: PackageSet, installed: dict[str, str]) -> tuple[str, ...]:
     """Return installed packages that must go; one that is wanted by name never does."""
-    kept = {package.name for package in packages.wanted()}
-    return tuple(
-        sorted(
-            name
-            for name in installed
-            if name not in kept and any(fnmatch.fnmatchcase(name, pattern) for pattern in packages.remove)
-        )
-    )
+    return tuple(judge.drift.unwanted(installed, packages.remove, [package.name for package in packages.wanted()]))
 
 
 def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     """Yield every change, in the order in which it is made."""
-    driver = wanted.stack.driver
+    driver, probed = wanted.stack.driver, judge.probed(facts)
     if driver is not None and wanted.manage_driver:
         yield from _runfile(facts, wanted)
-        yield from _nouveau(facts)
+        yield from _nouveau(probed)
     if wanted.packages is not None:
         yield from _repositories(facts, wanted.packages)
         yield from _packages(facts, wanted, wanted.packages)
+        yield from _lost(facts, wanted.packages)
         yield from _holds(facts, wanted.packages)
     if driver is not None and wanted.manage_driver:
-        yield from _signing(facts, wanted)
-        yield from _module(facts, driver)
+        yield from _signing(probed, wanted)
+        yield from _module(probed, driver)
     yield from _services(facts, wanted)
     yield from _python(facts, wanted)
     yield from _containers(facts, wanted)
-    yield from _files(facts)
+    yield from _files(probed)
 
 
 def _action(kind: ActionKind, identity: str, what: str, why: str, *, reboot: bool = False) -> Action:
@@ -94,18 +86,19 @@ def _runfile(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
             yield _action("remove", "runfile", f"the .run driver {install.version or ''} by {tool}", why, reboot=True)
 
 
-def _nouveau(facts: HostFacts) -> Iterator[Action]:
-    nouveau = facts.nouveau
-    reasons = []
-    if not nouveau.blacklisted:
-        reasons.append("it is not blacklisted")
-    if nouveau.in_initramfs and not all(item.blacklist for item in nouveau.initramfs if item.nouveau):
-        reasons.append("the initramfs that boots next carries it")
-    if nouveau.loaded:
-        reasons.append("it is loaded and holds the GPU")
-    if reasons:
+_NOUVEAU_REASONS = {
+    "blacklist": "it is not blacklisted",
+    "initramfs": "the initramfs that boots next carries it",
+    "loaded": "it is loaded and holds the GPU",
+}
+
+
+def _nouveau(probed: dict[str, Any]) -> Iterator[Action]:
+    ways = [way.id for way in judge.nouveau.ways(probed)]
+    if ways:
         what = "keep nouveau away from the GPU: blacklist, boot argument, initramfs"
-        yield _action("nouveau", "", what, "; ".join(reasons), reboot=nouveau.loaded)
+        why = "; ".join(dict.fromkeys(_NOUVEAU_REASONS[way] for way in ways))
+        yield _action("nouveau", "", what, why, reboot="loaded" in ways)
 
 
 def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
@@ -150,6 +143,15 @@ def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterato
             yield _action(kind, name, " ".join(str(package) for package in lacking), why)
 
 
+def _lost(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
+    """What belongs to the packages on record and was taken away since; a driver that moves brings its own."""
+    wishes = {package.name: package.version for package in packages.wanted()}
+    lost = judge.drift.missing(facts.packages.installed, facts.state or {}, wishes)
+    if lost:
+        what = " ".join(f"{name}={version}" for name, version in lost.items())
+        yield _action("install", "lost", what, "it came with the driver, and somebody took it away")
+
+
 def _kind(packages: Iterable[Package], installed: dict[str, str]) -> ActionKind:
     moved = [package for package in packages if package.name in installed and package.version]
     if not moved:
@@ -188,45 +190,35 @@ def _is_kernel(name: str) -> bool:
     return name.startswith(("linux-", "kernel")) and "nvidia" not in name
 
 
-def _signing(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
-    if wanted.settings.secure_boot != "enroll" or wanted.prebuilt or not key_unknown(facts):
+def _signing(probed: dict[str, Any], wanted: Wanted) -> Iterator[Action]:
+    if wanted.settings.secure_boot != "enroll" or wanted.prebuilt or not judge.driver.key_unknown(probed):
         return
     what = f"enrol the key that signs the module ({wanted.settings.signing_certificate or 'DKMS makes it'})"
     why = "Secure Boot is on and the firmware does not know it; somebody confirms it at the console of the next boot"
     yield _action("module", "enrol", what, why, reboot=True)
 
 
-def _module(facts: HostFacts, driver: DriverChoice) -> Iterator[Action]:
-    target = facts.kernel.target
-    on_disk = target.nvidia if target is not None else None
-    loaded = facts.driver.loaded if facts.driver is not None else None
-    if on_disk is None or on_disk.version != driver.version or (on_disk.flavour or driver.module) != driver.module:
-        have = f"{on_disk.version} is there" if on_disk is not None else "none is there"
-        what = f"nvidia {driver.version} ({driver.module}) for kernel {facts.kernel.next}"
+def _module(probed: dict[str, Any], choice: DriverChoice) -> Iterator[Action]:
+    wish = judge.wish(choice)
+    for kernel in judge.driver.module_problems(probed, wish):
+        found = judge.driver.module_of(probed, kernel)
+        have = "none is there" if found is None else f"{found['version']} ({found['flavour'] or 'unknown'}) is there"
+        what = f"nvidia {choice.version} ({choice.module}) for kernel {kernel}"
         yield _action("module", "build", what, f"the kernel that boots next needs its module; {have}")
-    if loaded is None and facts.kernel.running == facts.kernel.next and not facts.nouveau.loaded:
-        yield _action("module", "load", f"nvidia {driver.version}", "no driver is loaded")
-    elif loaded is None or loaded.version != driver.version:
-        yield _action("reboot", "", "reboot", reboot_reason(facts, driver), reboot=True)
-
-
-def reboot_reason(facts: HostFacts, driver: DriverChoice) -> str:
-    """Say what only a reboot brings about; nothing when none is needed."""
-    loaded = facts.driver.loaded if facts.driver is not None else None
-    if facts.nouveau.loaded:
-        return "nouveau is loaded and holds the GPU"
-    if facts.kernel.running != facts.kernel.next:
-        return f"kernel {facts.kernel.next} boots next, {facts.kernel.running} runs"
-    if loaded is not None and loaded.version != driver.version:
-        return f"driver {loaded.version} is loaded; it is exchanged without a reboot when nothing uses it"
-    return ""
+    reasons = judge.driver.reboot_reasons(probed, wish)
+    free = judge.driver.obstacle(judge.driver.built(probed, wish), wish) is None
+    if reasons and free:  # only the kernel itself says whether it takes the module
+        why = "; ".join((*reasons, "a reboot only if the kernel does not take the module at once"))
+        yield _action("module", "load", f"nvidia {choice.version}", why, reboot=True)
+    elif reasons:
+        yield _action("reboot", "", "reboot", "; ".join(reasons), reboot=True)
 
 
 def _services(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     seen = {service.unit.removesuffix(".service"): service for service in facts.services.values()}
     for name in wanted.services:
         service = seen.get(name)
-        if service is None or service.enabled not in {"enabled", "static", "alias"}:
+        if service is None or service.enabled not in judge.names.ENABLED:
             why = "GPUs stay initialised between programs" if "persistence" in name else "the NVLink fabric needs it"
             yield _action("service", name, f"enable {name}", why)
 
@@ -237,7 +229,8 @@ def _python(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         return
     path = f"{wanted.settings.python_path}/bin/python"
     have = next((python for python in facts.pythons if python.path in {path, f"{path}3"}), None)
-    packages = {_canonical(name): version for name, version in have.packages.items()} if have is not None else {}
+    there = have.packages if have is not None else {}
+    packages = {judge.names.python_name(name): version for name, version in there.items()}
     lacking = [pin for pin in pins if not _pinned(pin, packages)]
     if lacking:
         where = wanted.settings.python_path
@@ -246,11 +239,7 @@ def _python(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
 
 def _pinned(pin: str, packages: dict[str, str]) -> bool:
     name, _, version = pin.partition("==")
-    return packages.get(_canonical(name.partition("[")[0])) == version
-
-
-def _canonical(name: str) -> str:
-    return name.lower().replace("_", "-").replace(".", "-")
+    return packages.get(judge.names.python_name(name.partition("[")[0])) == version
 
 
 def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
@@ -259,8 +248,8 @@ def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         yield _action("container", "runtimes", ", ".join(lacking), "these runtimes do not know the GPU yet")
 
 
-def _files(facts: HostFacts) -> Iterator[Action]:
+def _files(probed: dict[str, Any]) -> Iterator[Action]:
     """What an earlier apply wrote and somebody else changed since."""
-    for found in file_differences(facts):
+    for found in judge.drift.files(probed, probed["state"] or {}):
         identity = found.what.strip("/").replace("/", "-")
         yield _action("file", identity, found.what, f"it is {found.now}, and was {found.was}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.errors import Exit
 from gpusetup.model.plan import Refusal
+from gpusetup.plan import judge
 from gpusetup.versions import nv, prefix_of
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["driver_refusals", "guest_refusal", "homeless_refusal", "host_refusals", "key_unknown"]
+__all__ = ["driver_refusals", "guest_refusal", "homeless_refusal", "host_refusals"]
 
 _DRIVER_GUESTS = {
     "wsl": (
@@ -94,7 +95,8 @@ def driver_refusals(
         )
     yield from _origins(facts, settings, packages)
     if not prebuilt:
-        if settings.secure_boot == "refuse" and not settings.signing_key and key_unknown(facts):
+        unsigned = settings.secure_boot == "refuse" and not settings.signing_key
+        if unsigned and judge.driver.key_unknown(judge.probed(facts)):
             yield _secure_boot(facts)
         yield from _pairs(facts, choice, packages, pairs)
 
@@ -150,11 +152,6 @@ def _source_hint(origin: str) -> str:
     return same.get(origin, "") + "apply --replace exchanges it in one transaction"
 
 
-def key_unknown(facts: HostFacts) -> bool:
-    """Tell whether Secure Boot is on and the firmware does not know the key that signs what is built on this host."""
-    return bool(facts.secure_boot) and not any(key.enrolled for key in facts.firmware.signing_keys)
-
-
 def _secure_boot(facts: HostFacts) -> Refusal:
     key = facts.firmware.signing_keys[0].path if facts.firmware.signing_keys else _default_key(facts)
     return Refusal(
@@ -169,7 +166,7 @@ def _secure_boot(facts: HostFacts) -> Refusal:
 
 
 def _default_key(facts: HostFacts) -> str:
-    return "/var/lib/shim-signed/mok/MOK.der" if facts.os.id == "ubuntu" else "/var/lib/dkms/mok.pub"
+    return judge.names.UBUNTU_KEY if facts.os.id == "ubuntu" else judge.names.DKMS_KEY
 
 
 def _pairs(facts: HostFacts, choice: DriverChoice, packages: PackageSet, pairs: KernelPairsFile) -> Iterator[Refusal]:

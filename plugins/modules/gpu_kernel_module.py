@@ -60,6 +60,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, kernel_module, params
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
 
 def configure(ledger, options, load):
@@ -86,19 +87,20 @@ def main():
     )
     request = params.plain(module)
     ledger, machine = Ledger(request["state_dir"], module.check_mode), Machine(request["simulated_root"])
-    wish = (request["version"], request["flavour"], request["kernels"])
+    wish = driver.Wish(request["version"], request["flavour"], tuple(request["kernels"]))
     obstacle = ""
     try:
         changed = configure(ledger, request["options"], request["load"])
-        reasons = kernel_module.reboot_reasons(machine, *wish)
+        facts = machine.facts()
+        reasons = driver.reboot_reasons(facts, wish)
         if reasons and request["reload"]:
             loader = kernel_module.Loader(machine)
-            obstacle = loader.obstacle(request["version"], request["kernels"]) or ""
+            obstacle = driver.obstacle(facts, wish) or ""
             if not obstacle:
                 changed = True
                 if not module.check_mode:
                     obstacle = loader.load() or ""
-                    reasons = kernel_module.reboot_reasons(Machine(request["simulated_root"]), *wish)
+                    reasons = driver.reboot_reasons(machine.facts(), wish)
     except failure.HostFailure as stop:
         failure.end(module, stop)
     module.exit_json(changed=changed, reboot_reasons=reasons, obstacle=obstacle, diff=ledger.diffs)

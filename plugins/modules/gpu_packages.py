@@ -152,7 +152,8 @@ def outlook(request):
     host = planning.manager(dict(request, driver_version=""))
     installed = host.installed()
     wishes, removals = planning.wanted(request, installed, host.architecture())
-    unmet = package_sets.unmet(wishes, installed)
+    state = Ledger(request["state_dir"]).state
+    unmet = package_sets.unmet(wishes + planning.lost(installed, state, wishes), installed)
     before = [
         "{} {}".format(package_sets.key(wish), versions.version_of(installed, package_sets.key(wish)) or "-")
         for wish in unmet
@@ -160,9 +161,7 @@ def outlook(request):
     after = ["{} {}".format(package_sets.key(wish), wish["version"] or "(newest)") for wish in unmet]
     before += [f"{name} {installed[name]}" for name in removals]
     after += [f"{name} -" for name in removals]
-    released = (
-        sorted(set(Ledger(request["state_dir"]).state["holds"]) & set(host.held())) if not request["hold"] else []
-    )
+    released = sorted(set(state["holds"]) & set(host.held())) if not request["hold"] else []
     diff = {
         "before_header": "packages",
         "after_header": "packages",

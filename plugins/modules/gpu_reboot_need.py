@@ -57,10 +57,10 @@ processes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import kernel_module, params, signing
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure, end
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import sessions
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
 
 def main():
@@ -75,28 +75,30 @@ def main():
         supports_check_mode=True,
     )
     after, kernels = module.params["after_reboot"], module.params["kernels"]
-    machine = Machine(module.params["host"]["simulated_root"])
-    reasons = kernel_module.reboot_reasons(machine, module.params["version"], module.params["flavour"], kernels)
+    facts = Machine(module.params["host"]["simulated_root"]).facts()
+    running = facts["kernel"]["running"]
+    reasons = driver.reboot_reasons(
+        facts, driver.Wish(module.params["version"], module.params["flavour"], tuple(kernels))
+    )
     if reasons and after and not module.check_mode:
         end(
             module,
             HostFailure(
                 "GS-496",
                 "the host rebooted, and the driver still does not run",
-                machine.kernels()["running"],
+                running,
                 "; ".join(reasons),
                 "`gpusetup doctor` names the cause: Secure Boot that rejects the module and a module for another kernel are usual",
             ),
         )
-    console = bool(reasons and signing.waiting(machine))
-    users = sessions.gpu_processes(machine.host) or []
+    console = bool(reasons and driver.unsigned_reason(facts))
     module.exit_json(
         changed=False,
         needed=bool(reasons),
         reasons=reasons,
         console=console,
-        processes=users,
-        kernel=machine.kernels()["running"],
+        processes=facts["processes"],
+        kernel=running,
     )
 
 

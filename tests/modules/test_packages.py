@@ -374,66 +374,6 @@ class TestBuilds:
         assert found["log"] == str(log)
         assert dkms.build_error(since=log.stat().st_mtime + 60, root=str(tmp_path)) is None
 
-    @pytest.mark.parametrize(
-        ("found", "says"),
-        [
-            (None, "no nvidia module"),
-            ({"version": "550.1", "flavour": "open"}, "is 550.1, not 580.1"),
-            ({"version": "580.1", "flavour": "proprietary"}, "not the open one"),
-            ({"version": "580.1", "flavour": "open"}, None),
-        ],
-    )
-    def test_the_module_file_decides(self, found: dict[str, str] | None, says: str | None) -> None:
-        told = dkms.proof(found, "6.1", "580.1", "open")
-        assert (told is None) if says is None else (told is not None and says in told)
-
-
-class _Machine:
-    def __init__(
-        self,
-        loaded: dict[str, str] | None = None,
-        names: tuple[str, ...] = (),
-        running: str = "6.1",
-        on_disk: bool = True,
-    ) -> None:
-        self.nvidia, self.names, self.running, self.on_disk = loaded, list(names), running, on_disk
-
-    def kernels(self) -> dict[str, str]:
-        return {"running": self.running, "next": "6.1"}
-
-    def wanted_kernels(self, given: list[str]) -> list[str]:
-        return given or ["6.1"]
-
-    def module_on_disk(self, _kernel: str) -> dict[str, str] | None:
-        return {"version": "580.1", "flavour": "open"} if self.on_disk else None
-
-    def loaded(self) -> list[str]:
-        return self.names
-
-    def loaded_nvidia(self) -> dict[str, str] | None:
-        return self.nvidia
-
-
-@pytest.mark.parametrize(
-    ("machine", "says"),
-    [
-        (_Machine({"version": "580.1", "flavour": "open"}), []),
-        (_Machine({"version": "570.1", "flavour": "open"}), ["nvidia 570.1 is loaded, 580.1 is on disk"]),
-        (
-            _Machine({"version": "580.1", "flavour": "proprietary"}),
-            ["the proprietary module is loaded, the open one is on disk"],
-        ),
-        (_Machine(None, ("nouveau",)), ["nouveau is loaded", "nvidia 580.1 is on disk, none is loaded"]),
-        (
-            _Machine(None, running="5.10", on_disk=False),
-            ["kernel 5.10 runs, the driver is there for 6.1", "nvidia 580.1 is on disk, none is loaded"],
-        ),
-    ],
-)
-def test_the_need_for_a_reboot_comes_from_the_hosts_state(machine: _Machine, says: list[str]) -> None:
-    assert kernel_module.reboot_reasons(machine, "580.1", "open", []) == says
-    assert kernel_module.reboot_reasons(machine, "", "", []) == []
-
 
 @pytest.mark.parametrize("bad", [{"NVreg_X": "1\noptions evil"}, {"a b": 1}, {"x": "$(x)"}])
 def test_module_options_stay_on_their_line(bad: dict[str, Any]) -> None:

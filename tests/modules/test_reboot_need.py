@@ -10,33 +10,22 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need
 WANTED = {"host": {"state_dir": "/var/lib/gpusetup"}, "version": "580.95.05", "flavour": "open", "kernels": ["6.1"]}
 
 
-class Machine:
-    """A host with one loaded module, or none."""
-
-    host = None
-
-    def __init__(self, loaded: dict[str, str] | None) -> None:
-        self._loaded = loaded
-
-    def kernels(self) -> dict[str, str]:
-        return {"running": "6.1", "next": "6.1"}
-
-    def loaded_nvidia(self) -> dict[str, str] | None:
-        return self._loaded
-
-    def loaded(self) -> list[str]:
-        return ["nvidia"] if self._loaded else []
-
-    def wanted_kernels(self, kernels: list[str]) -> list[str]:
-        return kernels
+FACTS: dict[str, Any] = {
+    "simulated": False,
+    "kernel": {"running": "6.1", "next": "6.1", "installed": [{"release": "6.1", "nvidia": None}]},
+    "nouveau": {"loaded": False},
+    "secure_boot": False,
+    "firmware": {"signing_keys": [], "password": None},
+    "processes": [],
+    "module_users": {},
+}
 
 
 @pytest.fixture
 def ask(run_module: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     def call(loaded: dict[str, str] | None, **more: Any) -> tuple[bool, dict[str, Any]]:
-        monkeypatch.setattr(gpu_reboot_need, "Machine", lambda _root: Machine(loaded))
-        monkeypatch.setattr(gpu_reboot_need.signing, "waiting", lambda _machine: None)
-        monkeypatch.setattr(gpu_reboot_need.sessions, "gpu_processes", lambda _host: [])
+        facts = {**FACTS, "driver": {"loaded": loaded}}
+        monkeypatch.setattr(gpu_reboot_need.Machine, "facts", lambda _self: facts)
         failed: bool
         result: dict[str, Any]
         failed, result = run_module(gpu_reboot_need, **WANTED, **more)
@@ -54,7 +43,7 @@ def test_another_one_runs_or_none(ask: Any) -> None:
     failed, result = ask({"version": "570.1", "flavour": "open"})
     assert (failed, result["needed"]) == (False, True)
     failed, result = ask(None)
-    assert (failed, result["reasons"]) == (False, ["nvidia 580.95.05 is on disk, none is loaded"])
+    assert (failed, result["reasons"]) == (False, ["nvidia 580.95.05 is to run, none is loaded"])
 
 
 def test_after_the_reboot_that_is_a_failure_with_its_reason(ask: Any) -> None:

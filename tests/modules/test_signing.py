@@ -71,7 +71,7 @@ def mokutil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(MOKUTIL)
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(signing, "PASSWORD", str(tmp_path / "state" / "mok-password"))
+    monkeypatch.setattr(signing.firmware, "PASSWORD", str(tmp_path / "state" / "mok-password"))
     monkeypatch.setattr(signing.files, "read_bytes", lambda _path: CERTIFICATE)
     return path
 
@@ -87,23 +87,6 @@ def test_the_configured_certificate_is_the_one_that_counts(tmp_path: Path) -> No
     (root / "etc/site.der").write_bytes(b"the site's")
     sites = firmware.collect(Below(root))
     assert [(key["path"], key["enrolled"]) for key in sites["signing_keys"]] == [("/etc/site.der", True)]
-
-
-@pytest.mark.parametrize(
-    ("secure_boot", "enrolled", "module", "waits"),
-    [
-        (True, None, SIGNED_HERE, True),
-        (True, CERTIFICATE, SIGNED_HERE, False),
-        (False, None, SIGNED_HERE, False),
-        (True, None, {"path": "/lib/modules/6.1/kernel/nvidia-580srv/nvidia.ko"}, False),
-        (True, None, None, False),
-    ],
-)
-def test_only_a_module_built_here_with_an_unknown_key_waits(
-    tmp_path: Path, secure_boot: bool, enrolled: bytes | None, module: dict[str, str] | None, waits: bool
-) -> None:
-    machine = Machine(with_firmware(tmp_path, secure_boot=secure_boot, enrolled=enrolled), module)
-    assert (signing.waiting(machine) is not None) is waits
 
 
 def test_a_sites_key_must_be_there_and_roots_alone(tmp_path: Path) -> None:

@@ -1,33 +1,24 @@
-"""Is the kernel module there? The file on disk decides, never what DKMS says of itself."""
+"""What DKMS says of its builds, and why one failed. Whether a module is there, the file on disk decides, never DKMS."""
 
 import glob
 import os
 import re
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from ..gpu_judge import driver
 from . import files, process
 from .failure import HostFailure
 
 _DKMS = "/usr/sbin/dkms"
 
 
-def proof(found: Optional[Dict[str, Any]], kernel: str, version: str, flavour: str) -> Optional[str]:
-    """Return why the module file found for a kernel is not the wanted one, None when it is."""
-    if found is None:
-        return f"no nvidia module for kernel {kernel}"
-    if version and found["version"] and found["version"] != version:
-        return "the nvidia module for kernel {} is {}, not {}".format(kernel, found["version"], version)
-    if flavour and found["flavour"] and found["flavour"] != flavour:
-        return "the nvidia module for kernel {} is the {} one, not the {} one".format(kernel, found["flavour"], flavour)
-    return None
-
-
 def missing(machine: Any, params: Dict[str, Any]) -> Optional[str]:
     """Return why a kernel lacks the wanted module, None when all have it or none is wanted."""
     if not params["driver_version"]:
         return None
+    wish = driver.Wish(params["driver_version"], params["driver_module"])
     for kernel in machine.wanted_kernels(params["kernels"]):
-        problem = proof(machine.module_on_disk(kernel), kernel, params["driver_version"], params["driver_module"])
+        problem = driver.module_problem(machine.module_on_disk(kernel), kernel, wish)
         if problem:
             return problem
     return None

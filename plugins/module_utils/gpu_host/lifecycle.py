@@ -4,7 +4,8 @@ import json
 import os
 import shutil
 
-from . import drift, files, jobs, kernel_module, nouveau, packages, planning, process, services
+from ..gpu_judge import driver
+from . import drift, files, jobs, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -26,7 +27,7 @@ class Lifecycle:
         """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
         state = self.ledger.state
         finished = state["apply"].get("finished") and state["expect"].get("digest") == self.digest
-        found = drift.deviations(self.ledger, self.machine, self.request) if finished else []
+        found = drift.deviations(self.ledger.folder, self.machine, self.request) if finished else []
         if finished and not found:
             told = self._told("unchanged", {}, [])
             return {
@@ -76,16 +77,14 @@ class Lifecycle:
         """Record the apply: what is expected from now on, and the history."""
         state, request = self.ledger.state, self.request
         wanted = request["wanted"]
-        reasons = kernel_module.reboot_reasons(
-            self.machine, request["driver_version"], request["driver_module"], request["kernels"]
-        )
+        wish = driver.Wish(request["driver_version"], request["driver_module"], tuple(request["kernels"]))
+        reasons = driver.reboot_reasons(self.machine.facts(), wish)
         state["expect"] = {
             "digest": self.digest,
             "driver_version": request["driver_version"],
             "driver_module": request["driver_module"],
             "kernels": request["kernels"],
             "python": request["python"],
-            "nouveau_image": nouveau.image_stamp(self.machine) if wanted.get("nouveau") else None,
         }
         host = self._manager()
         before = files.read_json(os.path.join(self.ledger.folder, "before.json")) or {"packages": {}, "held": []}

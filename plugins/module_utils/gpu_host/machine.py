@@ -1,4 +1,4 @@
-"""The machine under the stack, through the probe's own eyes: kernels, modules, what is loaded. A simulated host answers from its capture."""
+"""The machine under the stack, through the probe's own eyes. A simulated host answers from its capture."""
 
 import os
 
@@ -7,12 +7,16 @@ from ..gpu_probe import kernels, modules
 
 
 class Machine:
-    """This host; with `simulated_root`, its running kernel and loaded modules are the captured machine's."""
+    """This host; with `simulated_root`, its running kernel and firmware are the captured machine's."""
 
     def __init__(self, simulated_root=""):
         self.host = gpu_probe.LiveHost()
         self.simulated = gpu_probe.FolderHost(simulated_root) if simulated_root else None
         self._kernels = None
+
+    def facts(self):
+        """Return what the judge asks of a driver, as it is at this moment."""
+        return gpu_probe.collect_driver(self.host, self.simulated)
 
     @property
     def running_from(self):
@@ -22,14 +26,7 @@ class Machine:
     def kernels(self):
         """Return the probe's kernels: running, next, installed."""
         if self._kernels is None:
-            self._kernels = kernels.collect(self.host)
-            if self.simulated is not None:
-                running = self.simulated.value("/proc/sys/kernel/osrelease")
-                captured = kernels.collect(self.simulated)
-                own = [item["release"] for item in self._kernels["installed"]]
-                self._kernels["next"] = own[-1] if own else captured["next"]
-                self._kernels["running"] = running or self._kernels["next"]
-                self._kernels["cmdline"] = kernels.gpu_arguments(self.simulated.value("/proc/cmdline") or "")
+            self._kernels = self.facts()["kernel"]
         return self._kernels
 
     def wanted_kernels(self, given):
@@ -46,16 +43,7 @@ class Machine:
 
     def loaded(self):
         """Return the names of the loaded GPU modules."""
-        return modules.loaded(self.running_from)
-
-    def loaded_nvidia(self):
-        """Return version and flavour of the loaded NVIDIA module, None without one."""
-        return modules.loaded_nvidia(self.running_from)
-
-    def references(self, name):
-        """Return how many users a loaded module has, None when it is not loaded."""
-        text = self.running_from.value(f"/sys/module/{name}/refcnt")
-        return int(text) if text and text.lstrip("-").isdigit() else None
+        return modules.loaded(self.host)
 
     def container(self):
         """Say whether this is a container that shares another system's kernel (and is no lab host)."""

@@ -4,13 +4,13 @@ import os
 import re
 import shutil
 
+from ..gpu_judge.names import NOUVEAU_FILE
 from ..gpu_probe import initramfs
 from . import files, process
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
 
-MODPROBE = "/etc/modprobe.d/gpusetup-nouveau.conf"
 GRUB_DROP_IN = "/etc/default/grub.d/gpusetup-nouveau.cfg"
 ARGUMENT = "modprobe.blacklist=nouveau,nova_core"
 _CONTENT = """# Written by gpusetup: the NVIDIA driver and nouveau cannot share a GPU.
@@ -40,7 +40,7 @@ class Nouveau:
     def run(self):
         """Do it; return {"changed", "initramfs", …}."""
         present = self.params["state"] == "present"
-        changed = self.ledger.write(MODPROBE, _CONTENT) if present else self.ledger.restore(MODPROBE)
+        changed = self.ledger.write(NOUVEAU_FILE, _CONTENT) if present else self.ledger.restore(NOUVEAU_FILE)
         argued = self._argument(present and self.params["kernel_argument"])
         images = [
             self._image(kernel, present, changed) for kernel in self.machine.wanted_kernels(self.params["kernels"])
@@ -144,13 +144,3 @@ class Nouveau:
         code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
         if code:
             raise HostFailure("GS-482", f"{argv[0]} failed", " ".join(argv), " | ".join(tail[-5:]))
-
-
-def image_stamp(machine):
-    """Return what identifies the initramfs of the kernel that boots next, so that an unchanged one is not read again."""
-    kernel = machine.kernels()["next"]
-    for path in ("/boot/initrd.img-" + kernel, f"/boot/initramfs-{kernel}.img"):
-        if os.path.exists(path):
-            found = os.stat(path)
-            return f"{path}:{found.st_size}:{int(found.st_mtime)}"
-    return f"{kernel}: none"

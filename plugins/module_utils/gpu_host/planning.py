@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
 
-from ..gpu_judge import versions
+from ..gpu_judge import drift, versions
 from . import packages
 from .apt import Apt
 from .dnf import Dnf
@@ -28,10 +28,13 @@ def wanted(params: Dict[str, Any], installed: Installed, native: str) -> Tuple[L
         dict(wish, arch="" if wish["arch"] == native else wish["arch"]) for wish in packages.merge(params["packages"])
     ]
     names = {wish["name"] for wish in wishes}
-    removals = sorted(
-        name for name in installed if name.split(":")[0] not in names and versions.matches(name, params["remove"])
-    )
-    return wishes, removals
+    return wishes, drift.unwanted(installed, params["remove"], names)
+
+
+def lost(installed: Installed, record: Dict[str, Any], wishes: Iterable[Wish]) -> List[Wish]:
+    """Return wishes for the recorded packages that somebody took away, to be asked for beside the wishes given."""
+    asked = {packages.key(wish): wish["version"] for wish in wishes}
+    return [packages.listed(name, version) for name, version in drift.missing(installed, record, asked).items()]
 
 
 def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), optional: bool = False) -> List[Wish]:

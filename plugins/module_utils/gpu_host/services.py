@@ -2,6 +2,7 @@
 
 import re
 
+from ..gpu_judge.names import ENABLED
 from . import process
 from .failure import HostFailure
 
@@ -30,8 +31,7 @@ def look(units, env):
         fields = dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE))
         found[unit] = {
             "exists": fields.get("LoadState") == "loaded",
-            "enabled": fields.get("UnitFileState")
-            in ("enabled", "enabled-runtime", "static", "alias", "generated", "indirect"),
+            "enabled": fields.get("UnitFileState") in ENABLED,
             "active": fields.get("ActiveState") in ("active", "activating", "reloading"),
             "failed": fields.get("ActiveState") == "failed",
             "result": fields.get("Result", ""),

@@ -11,7 +11,6 @@ from . import files, process
 from .failure import HostFailure
 
 CONFIGURATION = "/etc/dkms/framework.conf.d/gpusetup-signing.conf"
-PASSWORD = "/var/lib/gpusetup/mok-password"
 _PATH = re.compile(r"^/[A-Za-z0-9_./+@:-]+$")
 # On these keys all common keyboard layouts agree: MokManager knows only the American one.
 _LETTERS = "bcdefghijklnoprstuvx"
@@ -45,21 +44,6 @@ def refuse_unknown(machine, certificate):
         )
 
 
-def waiting(machine):
-    """Return why the kernel would refuse the module that is on disk, None when it would take it."""
-    kernel = machine.kernels()["next"]
-    found = machine.module_on_disk(kernel)
-    if found is None or not re.search(r"/(updates|extra)/", found.get("path") or ""):
-        return None
-    seen = firmware.collect(machine.running_from, machine.host)
-    if not seen["secure_boot"] or any(key["enrolled"] for key in seen["signing_keys"]):
-        return None
-    text = "Secure Boot: the key that signs the module is not enrolled; reboot with somebody at the console, who chooses Enroll MOK"
-    return text + (
-        f" and types the one-time password that `cat {PASSWORD}` shows root" if os.path.exists(PASSWORD) else ""
-    )
-
-
 class Enrolment:
     """The request to the firmware to trust the signing key, confirmed at the next boot by the one-time password."""
 
@@ -74,8 +58,8 @@ class Enrolment:
         if not self.seen["secure_boot"]:
             return False, "needless"
         if any(key["enrolled"] for key in keys):
-            if os.path.exists(PASSWORD) and not self.check:
-                os.unlink(PASSWORD)
+            if os.path.exists(firmware.PASSWORD) and not self.check:
+                os.unlink(firmware.PASSWORD)
             return False, "enrolled"
         if not keys:
             raise HostFailure(
@@ -107,7 +91,7 @@ class Enrolment:
     def _import(self, certificate):
         source = random.SystemRandom()
         password = "".join(source.choice(_LETTERS) for _ in range(_LENGTH))
-        path = PASSWORD + ".hash"
+        path = firmware.PASSWORD + ".hash"
         files.write_atomically(path, _hash(password, self.env), 0o600)
         try:
             code, text, error = process.output(["mokutil", "--import", certificate, "--hash-file", path], self.env, 60)
@@ -120,7 +104,7 @@ class Enrolment:
                 certificate,
                 (error or text).strip()[-500:],
             )
-        files.write_atomically(PASSWORD, password + "\n", 0o600)
+        files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)
 
 
 def _hash(password, env):

@@ -77,9 +77,10 @@ class Transaction:
         self.units_before = self._units()
         streams = self.host.streams(params["streams"])
         exact: List[Wish] = []
-        todo = packages.unmet(wishes, installed) or removals or streams
+        complete = wishes + planning.lost(installed, self.ledger.state, wishes)
+        todo = packages.unmet(complete, installed) or removals or streams
         if todo or needed:
-            exact = self._change((wishes if todo else []) + needed, removals, installed)
+            exact = self._change((complete if todo else []) + needed, removals, installed)
         try:
             dkms.mend(self.machine, params, self.host.env, self.job.tell, self.job.log)
         except HostFailure as failure:

@@ -5,10 +5,11 @@ import os
 import re
 import shutil
 
+from ..gpu_judge.names import python_name
+from ..gpu_probe import environment
 from . import files, process
 from .failure import HostFailure
 
-_MARK = "gpusetup.json"
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
 _LIST = "import importlib.metadata as m, json; print(json.dumps({(d.metadata['Name'] or '').lower(): d.version for d in m.distributions()}))"
 
@@ -19,40 +20,14 @@ def pins(lines):
     for line in lines:
         match = _PIN.match(line.strip())
         if match and ";" not in line:
-            found[_normal(match.group(1))] = match.group(2)
+            found[python_name(match.group(1))] = match.group(2)
     return found
-
-
-def _normal(name):
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def version_folder(path, request):
     """Return where the environment for these requirements lives: beside the path that names it."""
     key = files.digest(json.dumps([request["requirements"], request["interpreter"], request["find_links"]]))[:12]
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{key}")
-
-
-def problem(expected):
-    """Return why an environment is not as it was installed, None when it is; expected is {"path", "packages"}."""
-    if expected.get("adopted"):
-        return None if os.access(expected["path"], os.X_OK) else "there is no such interpreter"
-    mark = files.read_json(os.path.join(expected["path"], _MARK))
-    if mark is None or not os.access(os.path.join(expected["path"], "bin", "python"), os.X_OK):
-        return "missing"
-    if mark.get("packages") != expected["packages"]:
-        return "another set of requirements"
-    return None if listing(expected["path"]) == mark.get("listing") else "its packages were changed"
-
-
-def listing(path):
-    """Return a digest of the names and versions of what is installed in an environment."""
-    found = []
-    for folder, names, _files in os.walk(os.path.join(path, "lib")):
-        if os.path.basename(folder) == "site-packages":
-            found += [name for name in names if name.endswith((".dist-info", ".egg-info"))]
-            names[:] = []
-    return files.digest("\n".join(sorted(found)))
 
 
 def compare(interpreter, wanted, env):
@@ -62,7 +37,7 @@ def compare(interpreter, wanted, env):
         raise HostFailure(
             "GS-485", "the Python that was to be adopted does not answer", interpreter, (error or text).strip()[-500:]
         )
-    there = {_normal(name): version for name, version in json.loads(text).items()}
+    there = {python_name(name): version for name, version in json.loads(text).items()}
     lacking = []
     for name, version in sorted(wanted.items()):
         if there.get(name) != version and (there.get(name) or "").split("+")[0] != version:
@@ -90,7 +65,7 @@ class Environment:
         return (
             os.path.islink(self.path)
             and os.path.realpath(self.path) == os.path.realpath(self.folder)
-            and problem(self.expected()) is None
+            and environment.problem(self.expected()) is None
         )
 
     def make(self):
@@ -101,7 +76,7 @@ class Environment:
                 f"{self.path} is there and was not made by gpusetup",
                 hint="set gpu_python_path to another place",
             )
-        if problem({"path": self.folder, "packages": pins(self.request["requirements"])}) is not None:
+        if environment.problem({"path": self.folder, "packages": pins(self.request["requirements"])}) is not None:
             self._build()
         before = os.readlink(self.path) if os.path.islink(self.path) else None
         files.link_atomically(self.path, os.path.basename(self.folder))
@@ -145,8 +120,8 @@ class Environment:
         except HostFailure:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        mark = {"packages": pins(self.request["requirements"]), "listing": listing(self.folder)}
-        files.write_json(os.path.join(self.folder, _MARK), mark, 0o644)
+        mark = {"packages": pins(self.request["requirements"]), "listing": environment.listing(self.folder)}
+        files.write_json(os.path.join(self.folder, environment.MARK), mark, 0o644)
 
     def _run(self, argv, hint):
         code, tail = process.stream(argv, self.env, self._line, log=self.log)

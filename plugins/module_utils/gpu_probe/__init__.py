@@ -26,7 +26,7 @@ from . import (
 )
 from .host import FolderHost, FolderRecorder, LiveHost, Recorder
 
-__all__ = ["FolderHost", "FolderRecorder", "LiveHost", "Recorder", "collect", "open_host"]
+__all__ = ["FolderHost", "FolderRecorder", "LiveHost", "Recorder", "collect", "collect_driver", "open_host"]
 
 
 def open_host(root="/"):
@@ -34,7 +34,27 @@ def open_host(root="/"):
     return LiveHost() if root in ("", "/") else FolderHost(root)
 
 
-def collect(host, simulated=None, with_candidates=True, pythons=()):
+def collect_driver(host, simulated=None):
+    """Return the part of the facts that decides whether a driver runs, can be loaded, or needs a reboot first."""
+    kernel = kernels.collect(host)
+    if simulated is not None:
+        _stand_in_kernel(kernel, simulated)
+    loaded = modules.loaded(host)
+    firm = firmware.collect(simulated or host, host)
+    return {
+        "simulated": simulated is not None,
+        "kernel": kernel,
+        "modules": loaded,
+        "module_users": modules.users(host),
+        "driver": {"loaded": modules.loaded_nvidia(host)},
+        "nouveau": {"loaded": nouveau.is_loaded(loaded)},
+        "secure_boot": firm.pop("secure_boot"),
+        "firmware": firm,
+        "processes": sessions.gpu_processes(host),
+    }
+
+
+def collect(host, simulated=None, with_candidates=True, pythons=(), state_file=record.STATE_FILE):
     """Return the facts of a host as plain data.
 
     `simulated` is a captured machine (a FolderHost) whose PCI devices, virtualisation and firmware stand in for this host's
@@ -44,12 +64,10 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
     os_release = system.os_release(host)
     arch = system.machine(host)
     triplet = "aarch64-linux-gnu" if arch == "aarch64" else "x86_64-linux-gnu"
-    kernel = kernels.collect(host)
-    if simulated is not None:
-        _stand_in_kernel(kernel, simulated)
-    loaded = modules.loaded(host)
+    document = collect_driver(host, simulated)
+    kernel, loaded = document["kernel"], document["modules"]
     waiting = _Waiting()
-    recorded = record.read(host)
+    recorded = record.read(host, state_file)
     installed = packages.collect(host, os_release["family"], record.names(recorded))
     if with_candidates:
         waiting.start("candidates", lambda: candidates.collect(host, installed["manager"], kernel["next"]))
@@ -59,19 +77,12 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
     waiting.start("services", lambda: services.collect(host, record.units(recorded)))
     devices = pci.collect(machine)
     kind = virtualisation.collect(machine)
-    firm = firmware.collect(machine, host)
-    document = {
-        "simulated": simulated is not None,
+    more = {
         "os": os_release,
         "arch": arch,
-        "kernel": kernel,
         "boot": system.boot(host),
-        "secure_boot": firm.pop("secure_boot"),
-        "firmware": firm,
         "virtualisation": kind,
         "nvswitch": pci.nvswitch(machine, devices["nvswitches"]),
-        "modules": loaded,
-        "module_users": modules.users(host),
         "driver": drivers.collect(host, kernel, installed["installed"], triplet),
         "dkms": drivers.dkms(host),
         "cuda": libraries.cuda(host),
@@ -79,7 +90,6 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
         "nccl": libraries.nccl(host, installed["installed"], triplet),
         "containers": containers.collect(host, installed["installed"]),
         "display": sessions.display(machine, devices["gpus"], devices["other_displays"], kind["laptop"]),
-        "processes": sessions.gpu_processes(host),
         "pythons": system.pythons(host, pythons),
         "interpreter": system.running_interpreter(host),
         "disks": system.disks(host),
@@ -96,6 +106,7 @@ def collect(host, simulated=None, with_candidates=True, pythons=()):
             "sources": sources.collect(host),
         },
     }
+    document.update(more)
     answers = waiting.join()
     document["packages"]["candidates"] = answers.get("candidates")
     document["nouveau"] = answers["nouveau"]

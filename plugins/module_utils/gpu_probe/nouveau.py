@@ -15,7 +15,7 @@ def collect(host, kernels, loaded, seconds=15):
     following = next((image for image in images if image["kernel"] == kernels["next"]), None)
     argument = any(_ARGUMENT.search(item) for item in kernels["cmdline_next"])
     return {
-        "loaded": "nouveau" in loaded or "nova_core" in loaded,
+        "loaded": is_loaded(loaded),
         "blacklisted": bool(files) or argument,
         "in_initramfs": following["nouveau"]
         if following
@@ -26,6 +26,11 @@ def collect(host, kernels, loaded, seconds=15):
         "loads_at_boot": _loads(kernels, following, bool(files), argument),
         "initramfs": images,
     }
+
+
+def is_loaded(modules):
+    """Say whether the kernel's own driver is among the loaded modules."""
+    return "nouveau" in modules or "nova_core" in modules
 
 
 def blacklist_files(host):

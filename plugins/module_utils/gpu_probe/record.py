@@ -3,28 +3,36 @@
 import hashlib
 import json
 
+from . import environment
+
 STATE_FILE = "/var/lib/gpusetup/state.json"
 
 
-def read(host):
-    """Return the recorded state with the digest that each recorded file has now ("now"), None when nothing was recorded."""
-    text = host.read(STATE_FILE, "state")
+def read(host, path=STATE_FILE):
+    """Return the recorded state with what each recorded file and the Python environment are now, None when nothing was recorded."""
+    text = host.read(path, "state")
     if not text:
         return None
     try:
         state = json.loads(text)
     except ValueError as error:
-        host.note("state", f"{STATE_FILE} is no JSON: {error}")
+        host.note("state", f"{path} is no JSON: {error}")
         return None
     if not isinstance(state, dict):
         return None
     files = state.get("files")
     if isinstance(files, dict):
         # An observation: a capture keeps the digests, not what is in the files.
-        now = host.observe("recorded-files", lambda: {path: _digest(host.inside(path)) for path in files}) or {}
-        for path, entry in files.items():
-            if isinstance(entry, dict) and path in now:
-                entry["now"] = now[path]
+        now = host.observe("recorded-files", lambda: {name: _digest(host.inside(name)) for name in files}) or {}
+        for name, entry in files.items():
+            if isinstance(entry, dict) and name in now:
+                entry["now"] = now[name]
+    expect = state.get("expect")
+    python = expect.get("python") if isinstance(expect, dict) else None
+    if isinstance(python, dict) and python.get("path"):
+        seen = host.observe("recorded-python", lambda: {"problem": environment.problem(python)})
+        if seen is not None:
+            python["now"] = seen["problem"]
     return state
 
 

@@ -1,0 +1,183 @@
+"""What an apply left on record against what the host is now, and what mends each difference."""
+
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+
+from . import driver, names, nouveau, versions
+
+Facts = Dict[str, Any]
+Record = Dict[str, Any]
+
+
+class Difference(NamedTuple):
+    """One thing that is no longer as it was left; `mend` is "apply", or "reboot" where that is enough."""
+
+    id: str
+    what: str
+    was: str
+    now: str
+    mend: str = "apply"
+
+
+def differences(facts: Facts, record: Record) -> List[Difference]:
+    """Return everything that is no longer as the last apply left it, from the probe's facts and the host's record."""
+    apply = _part(record, "apply")
+    if apply and not apply.get("finished"):
+        started = "apply {} began and has not finished".format(apply.get("id"))
+        return [Difference("apply", "the last apply", "finished", started)]
+    parts = (_packages, _holds, files, _module, _nouveau, _fabric, _services, _python)
+    return [found for part in parts for found in part(facts, record)]
+
+
+def files(_facts: Facts, record: Record) -> Iterator[Difference]:
+    """Yield the recorded files that somebody else changed since; a file whose present content nobody read is not judged."""
+    for path, entry in sorted(_part(record, "files").items()):
+        if not isinstance(entry, dict) or "now" not in entry:
+            continue
+        now, wanted = entry["now"], entry.get("sha256") if entry.get("present", True) else None
+        if now == wanted:
+            continue
+        became = "missing" if now is None else "changed" if wanted is not None else "there again"
+        yield Difference("file-" + path, path, "taken away" if wanted is None else "as gpusetup wrote it", became)
+
+
+def closure(record: Record) -> Dict[str, str]:
+    """Return the packages that must be as they were left: those asked for, and those held because they belong to them."""
+    brought = _part(record, "brought")
+    held = {name: brought[name] for name in record.get("holds") or () if name in brought}
+    return {name: versions.bare(str(version)) for name, version in dict(held, **_part(record, "packages")).items()}
+
+
+def lost(installed: Dict[str, str], record: Record) -> Dict[str, str]:
+    """Return the recorded packages that are no longer there at all, with the versions that they had."""
+    return {
+        name: version
+        for name, version in sorted(closure(record).items())
+        if versions.version_of(installed, name, version) is None
+    }
+
+
+def missing(installed: Dict[str, str], record: Record, wishes: Dict[str, str]) -> Dict[str, str]:
+    """Return what must be asked for again beside the wishes: recorded packages that somebody took away.
+
+    Where a wish moves what is on record, the packages that belong to it come with it, in other versions.
+    """
+    recorded = _part(record, "packages")
+    if any(not versions.fits(str(version), wishes.get(name, "")) for name, version in recorded.items()):
+        return {}
+    kept = {name.partition(":")[0] for name in wishes}
+    return {name: version for name, version in lost(installed, record).items() if name.partition(":")[0] not in kept}
+
+
+def unwanted(installed: Dict[str, str], patterns: Iterable[str], kept: Iterable[str]) -> List[str]:
+    """Return the installed packages that must go: they fit a pattern, and nobody asks for them by name."""
+    named, globs = {name.partition(":")[0] for name in kept}, list(patterns)
+    return sorted(name for name in installed if name.partition(":")[0] not in named and versions.matches(name, globs))
+
+
+def _packages(facts: Facts, record: Record) -> Iterator[Difference]:
+    installed = facts["packages"]["installed"]
+    for name, version in sorted(closure(record).items()):
+        now = versions.version_of(installed, name, version)
+        if now is None or versions.bare(now) != version:
+            yield Difference("package-" + name, "package " + name, version, now or "not installed")
+    for problem in facts["packages"]["problems"]:
+        yield Difference("packages", "the package database", "sound", problem)
+
+
+def _holds(facts: Facts, record: Record) -> Iterator[Difference]:
+    packages = facts["packages"]
+    for name in record.get("holds") or ():
+        if name not in packages["held"] and name in packages["installed"]:
+            yield Difference("hold-" + name, "hold of " + name, "held", "free to move")
+
+
+def wish_of(record: Record) -> driver.Wish:
+    """Return the driver that an apply left."""
+    expect = _part(record, "expect")
+    kernels: Tuple[str, ...] = tuple(expect.get("kernels") or ())
+    return driver.Wish(expect.get("driver_version") or "", expect.get("driver_module") or "", kernels)
+
+
+def _module(facts: Facts, record: Record) -> Iterator[Difference]:
+    """The module on disk for each kernel that counts, the one that is loaded, the libraries beside them."""
+    wish = wish_of(record)
+    if not wish.version:
+        return
+    wanted = "{} ({})".format(wish.version, wish.flavour or "any")
+    problems = driver.module_problems(facts, wish)
+    for kernel in sorted(problems):
+        found = driver.module_of(facts, kernel)
+        now = "there is none" if found is None else _told(found)
+        yield Difference("module-" + kernel, f"nvidia module for kernel {kernel}, which boots next", wanted, now)
+    if driver.loaded_problem(facts, wish):
+        runs, mend = driver.loaded(facts), "apply" if problems else "reboot"
+        now = "none is loaded" if runs is None else _told(runs)
+        yield Difference("loaded", "nvidia module in the kernel", wanted, now, mend)
+    running, count = facts["kernel"]["running"], driver.kernels(facts, wish)
+    if running not in count and driver.module_of(facts, running) is None:
+        yield Difference(
+            "kernel", "the kernel that runs", " or ".join(count), running, "apply" if problems else "reboot"
+        )
+    libraries = driver.library_problem(facts, wish.version)
+    if libraries:
+        yield Difference("library", "the driver's libraries", wish.version, libraries)
+
+
+def _told(module: Dict[str, Any]) -> str:
+    return "{} ({})".format(module.get("version"), module.get("flavour") or "unknown")
+
+
+def _nouveau(facts: Facts, record: Record) -> Iterator[Difference]:
+    if names.NOUVEAU_FILE not in _part(record, "files"):
+        return
+    was = {"blacklist": "blacklisted", "initramfs": "keeps nouveau out", "loaded": "not loaded"}
+    for way in nouveau.ways(facts, wish_of(record).kernels):
+        mend = "reboot" if way.id == "loaded" else "apply"
+        yield Difference("nouveau-" + way.id, way.what, was[way.id], way.now, mend)
+
+
+def _fabric(facts: Facts, record: Record) -> Iterator[Difference]:
+    version, known = wish_of(record).version, closure(record)
+    for name, installed in sorted(facts["packages"]["installed"].items()):
+        ours = versions.upstream(installed)
+        if version and names.is_fabric_manager(name) and name not in known and ours not in ("", version):
+            yield Difference("fabric-" + name, "package " + name, version + ", as the driver", installed)
+
+
+def _services(facts: Facts, record: Record) -> Iterator[Difference]:
+    seen = {service["unit"]: service for service in facts["services"].values()}
+    for unit, wanted in sorted(_part(record, "services").items()):
+        if not isinstance(wanted, dict) or not wanted.get("enabled"):
+            continue
+        service = seen.get(unit)
+        if service is None:
+            yield Difference("service-" + unit, unit, "enabled", "there is no such unit")
+        elif service["enabled"] is not None and service["enabled"] not in names.ENABLED:
+            yield Difference("service-" + unit, unit, "enabled", service["enabled"])
+        elif service["active"] == "failed" and not facts["simulated"]:  # no daemon can open a simulated GPU
+            yield Difference("service-" + unit, unit, "running", "failed")
+
+
+def _python(facts: Facts, record: Record) -> Iterator[Difference]:
+    expect = _part(_part(record, "expect"), "python")
+    path = str(expect.get("path") or "")
+    if expect.get("now"):
+        yield Difference("python", "the environment " + path, "as it was installed", expect["now"])
+        return
+    if not path or expect.get("adopted"):
+        return
+    interpreters = (path + "/bin/python", path + "/bin/python3")
+    have = next((item for item in facts["pythons"] if item["path"] in interpreters), None)
+    if have is None:
+        yield Difference("python", "the environment " + path, "installed", "missing")
+        return
+    now = {names.python_name(name): version for name, version in have["packages"].items()}
+    for name, version in sorted(_part(expect, "packages").items()):
+        found = now.get(names.python_name(name), version)
+        if found != version:
+            yield Difference("python-" + name, f"{name} in {path}", str(version), found)
+
+
+def _part(record: Record, name: str) -> Dict[str, Any]:
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}

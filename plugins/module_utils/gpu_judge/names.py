@@ -1,0 +1,19 @@
+"""Names that host and controller must know alike."""
+
+import re
+
+NOUVEAU_FILE = "/etc/modprobe.d/gpusetup-nouveau.conf"
+ENABLED = ("enabled", "enabled-runtime", "static", "alias", "generated", "indirect")
+"""What systemd says of a unit that starts by itself."""
+UBUNTU_KEY, DKMS_KEY = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
+"""The certificates with which modules that are built on a host are signed."""
+
+
+def python_name(name: str) -> str:
+    """Return a Python package's name as package indexes compare names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def is_fabric_manager(name: str) -> bool:
+    """Say whether a package brings the fabric manager, which starts only beside exactly its own driver."""
+    return "fabricmanager" in name or "fabric-manager" in name

@@ -1,0 +1,83 @@
+"""Host and controller judge alike: the same captured machine and record, the same verdict, whoever asks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils import gpu_probe
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import drift as host_drift
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver as host_driver
+
+from gpusetup.facts.collect import captured
+from gpusetup.plan import judge
+from gpusetup.plan.drift import differences
+
+if TYPE_CHECKING:
+    from gpusetup.model.facts import HostFacts
+
+HERE = Path(__file__).parent
+HOSTS = sorted(path.parent for path in HERE.glob("*/expected.json"))
+NOUVEAU = judge.names.NOUVEAU_FILE
+
+
+def record_of(facts: HostFacts) -> dict[str, Any]:
+    """A record that this machine fits in parts only, so that there is something to judge."""
+    installed = dict(facts.packages.installed)
+    names = sorted(installed)
+    version = facts.driver.version if facts.driver is not None else "580.95.05"
+    return {
+        "apply": {"id": "20261121T010000Z-aaaaaa", "finished": "20261121T010100Z"},
+        "packages": {name: installed[name] for name in names[:3]} | {"nvidia-gone": "1-1"},
+        "brought": installed | {"nvidia-smi-gone": "1-1", **dict.fromkeys(names[3:4], "0-0")},
+        "holds": [*names[:6], "nvidia-smi-gone"],
+        "files": {NOUVEAU: {"sha256": "aa", "present": True, "original": None}},
+        "services": {"nvidia-persistenced.service": {"enabled": True}, "own.service": {"enabled": True}},
+        "expect": {"driver_version": version, "driver_module": "open", "kernels": []},
+    }
+
+
+@pytest.fixture(params=HOSTS, ids=lambda folder: folder.name)
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A captured machine on which an apply is on record."""
+    root = tmp_path / "root"
+    shutil.copytree(request.param / "root", root, symlinks=True)
+    place = root / "var/lib/gpusetup/state.json"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps(record_of(captured(root))))
+    capture = json.loads((root / "gpusetup-capture.json").read_text())
+    capture.setdefault("observations", {})["recorded-files"] = {NOUVEAU: "bb"}
+    (root / "gpusetup-capture.json").write_text(json.dumps(capture))
+    return root
+
+
+def test_what_has_drifted_is_the_same_on_the_host_and_on_the_controller(machine: Path) -> None:
+    told = [(item.what, item.was, item.now) for item in differences(captured(machine))]
+    seen = host_drift.deviations(
+        "/var/lib/gpusetup", SimpleNamespace(host=gpu_probe.FolderHost(str(machine)), simulated=None), {"remove": []}
+    )
+    assert [(item["what"], item["was"], item["is"]) for item in seen] == told
+    whats = [what for what, _was, _now in told]
+    assert {"package nvidia-gone", "package nvidia-smi-gone", "own.service", NOUVEAU} <= set(whats)
+
+
+@pytest.mark.parametrize("kernels", [(), ("5.99.0",)])
+def test_the_driver_is_judged_alike_from_the_whole_facts_and_from_the_part_that_modules_read(
+    machine: Path, kernels: tuple[str, ...]
+) -> None:
+    whole = judge.probed(captured(machine))
+    part = gpu_probe.collect_driver(gpu_probe.FolderHost(str(machine)))
+    own = (whole["driver"] or {}).get("version") or "580.95.05"
+    for version in ("", "535.1", own):
+        for flavour in ("open", "proprietary", ""):
+            asked = judge.driver.Wish(version, flavour, kernels)
+            same = host_driver.Wish(version, flavour, kernels)
+            assert judge.driver.reboot_reasons(whole, asked) == host_driver.reboot_reasons(part, same)
+            assert judge.driver.module_problems(whole, asked) == host_driver.module_problems(part, same)
+            assert judge.driver.obstacle(whole, asked) == host_driver.obstacle(part, same)
+            assert judge.driver.loaded_problem(whole, asked) == host_driver.loaded_problem(part, same)
+    assert judge.driver.key_unknown(whole) == host_driver.key_unknown(part)

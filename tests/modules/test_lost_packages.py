@@ -1,0 +1,61 @@
+"""A recorded package that somebody took away is asked for again: in check mode, in the transaction, before an apply begins."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import planning
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_packages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RECORD = {
+    "packages": {"nvidia-driver": "535.1-1"},
+    "brought": {"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1"},
+    "holds": ["nvidia-driver", "nvidia-smi"],
+}
+WISHES = [{"name": "nvidia-driver", "version": "535.1-1", "arch": ""}]
+
+
+class Host:
+    """A package manager that has only the driver."""
+
+    def __init__(self, installed: dict[str, str]) -> None:
+        self._installed = installed
+
+    def installed(self) -> dict[str, str]:
+        return self._installed
+
+    def held(self) -> list[str]:
+        return []
+
+    def architecture(self) -> str:
+        return "amd64"
+
+
+def test_the_wish_names_the_version_that_was_there() -> None:
+    assert planning.lost({"nvidia-driver": "535.1-1"}, RECORD, WISHES) == [
+        {"name": "nvidia-smi", "arch": "", "version": "535.1-1"}
+    ]
+    assert planning.lost({"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1"}, RECORD, WISHES) == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_rehearsal_tells_that_it_comes_back(
+    run_module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    (tmp_path / "state.json").write_text(json.dumps(RECORD))
+    installed = {"nvidia-driver": "535.1-1", **({"nvidia-smi": "535.1-1"} if there else {})}
+    monkeypatch.setattr(gpu_packages.planning, "manager", lambda *_a, **_k: Host(installed))
+    failed, result = run_module(
+        gpu_packages,
+        check=True,
+        host={"state_dir": str(tmp_path)},
+        manager="apt",
+        packages=[{"name": "nvidia-driver", "version": "535.1-1"}],
+    )
+    assert (failed, result["changed"]) == (False, not there)
+    assert ("nvidia-smi 535.1-1" in result["diff"]["after"]) is not there

@@ -1,0 +1,55 @@
+"""What is on record against what is there: packages that somebody took away, and the rest of the record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift
+
+RECORD: dict[str, Any] = {
+    "packages": {"nvidia-driver": "535.1-1", "cuda-toolkit": "13.0-1"},
+    "brought": {"nvidia-driver": "535.1-1", "nvidia-smi": "0:535.1-1", "dkms": "3.0", "cuda-toolkit": "13.0-1"},
+    "holds": ["nvidia-driver", "nvidia-smi"],
+}
+INSTALLED = {"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1", "dkms": "3.0", "cuda-toolkit": "13.0-1"}
+WISHES = {"nvidia-driver": "535.1-*", "cuda-toolkit": ""}
+
+
+def without(*names: str) -> dict[str, str]:
+    return {name: version for name, version in INSTALLED.items() if name not in names}
+
+
+def test_what_came_with_the_driver_and_was_taken_away_is_asked_for_again() -> None:
+    assert drift.missing(INSTALLED, RECORD, WISHES) == {}
+    assert drift.missing(without("nvidia-smi", "dkms"), RECORD, WISHES) == {"nvidia-smi": "535.1-1"}
+    assert drift.missing(without("nvidia-driver"), RECORD, WISHES) == {}  # the wish says it already
+    assert drift.missing(without("nvidia-smi"), {}, WISHES) == {}
+
+
+def test_it_is_asked_for_beside_a_wish_for_something_new_too() -> None:
+    assert drift.missing(without("nvidia-smi"), RECORD, {**WISHES, "libcudnn9": ""}) == {"nvidia-smi": "535.1-1"}
+
+
+def test_where_the_driver_moves_the_old_parts_stay_away() -> None:
+    assert drift.missing(without("nvidia-smi"), RECORD, {**WISHES, "nvidia-driver": "580.1-1"}) == {}
+
+
+@pytest.mark.parametrize(("kept", "gone"), [([], ["a-1", "a-2:i386"]), (["a-1"], ["a-2:i386"]), (["a-2"], ["a-1"])])
+def test_what_must_go_fits_a_pattern_and_nobody_asks_for_it(kept: list[str], gone: list[str]) -> None:
+    assert drift.unwanted({"a-1": "1", "a-2:i386": "1", "b": "1"}, ["a-*"], kept) == gone
+
+
+def test_a_kernel_that_runs_without_a_module_is_told(facts: dict[str, Any]) -> None:
+    record = {"expect": {"driver_version": "580.95.05", "driver_module": "open"}}
+    assert drift.differences(facts, record) == []
+    facts["kernel"]["running"] = "6.1.0-9"
+    (found,) = drift.differences(facts, record)
+    assert (found.id, found.was, found.now, found.mend) == ("kernel", "6.1.0-2", "6.1.0-9", "reboot")
+
+
+def test_the_environment_is_judged_by_what_the_host_says_of_it(facts: dict[str, Any]) -> None:
+    python = {"path": "/opt/gpusetup", "packages": {}, "adopted": True, "now": "there is no such interpreter"}
+    (found,) = drift.differences(facts, {"expect": {"python": python}})
+    assert (found.id, found.now) == ("python", "there is no such interpreter")
+    assert drift.differences(facts, {"expect": {"python": {**python, "now": None}}}) == []

@@ -1,0 +1,151 @@
+"""Does the wanted driver run, can it be loaded, or does only a reboot help?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, nouveau
+
+VERSION = "580.95.05"
+WISH = driver.Wish(VERSION, "open")
+Facts = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (None, "no nvidia module"),
+        ({"version": "550.1", "flavour": "open"}, "is 550.1, not 580.95.05"),
+        ({"version": VERSION, "flavour": "proprietary"}, "not the open one"),
+        ({"version": None, "flavour": "proprietary"}, "not the open one"),
+        ({"version": VERSION, "flavour": "open"}, None),
+        ({"version": None, "flavour": None}, None),
+    ],
+)
+def test_the_module_file_decides(found: dict[str, str | None] | None, says: str | None) -> None:
+    told = driver.module_problem(found, "6.1", WISH)
+    assert (told is None) if says is None else (told is not None and says in told)
+
+
+def test_the_wanted_driver_runs(facts: Facts) -> None:
+    assert driver.reboot_reasons(facts, WISH) == []
+    assert driver.loaded_problem(facts, WISH) is None
+    assert driver.module_problems(facts, WISH) == {}
+    assert nouveau.ways(facts) == []
+
+
+def test_no_driver_is_wanted(facts: Facts) -> None:
+    facts["driver"] = None
+    assert driver.reboot_reasons(facts, driver.Wish("")) == []
+    assert driver.module_problems(facts, driver.Wish("")) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"driver": {"loaded": {"version": "570.1", "flavour": "open"}}},
+            ["nvidia 570.1 is loaded, 580.95.05 is to run"],
+        ),
+        (
+            {"driver": {"loaded": {"version": VERSION, "flavour": "proprietary"}}},
+            ["the proprietary module is loaded, the open one is to run"],
+        ),
+        ({"driver": {"loaded": {"version": VERSION, "flavour": None}}}, []),
+        (
+            {"driver": None, "nouveau": {"loaded": True}},
+            ["nouveau is loaded", "nvidia 580.95.05 is to run, none is loaded"],
+        ),
+    ],
+)
+def test_the_need_for_a_reboot_comes_from_the_hosts_state(facts: Facts, change: Facts, says: list[str]) -> None:
+    assert driver.reboot_reasons({**facts, **change}, WISH) == says
+
+
+def test_a_kernel_that_runs_without_a_module_boots_into_the_other(facts: Facts) -> None:
+    facts["kernel"]["running"], facts["driver"] = "5.10", None
+    reasons = driver.reboot_reasons(facts, WISH)
+    assert reasons == [
+        "kernel 5.10 runs, the driver is there for 6.1.0-2",
+        "nvidia 580.95.05 is to run, none is loaded",
+    ]
+    assert driver.obstacle(facts, WISH) == "the running kernel 5.10 has no module 580.95.05"
+
+
+def test_an_unknown_key_is_told_with_where_its_password_is(facts: Facts) -> None:
+    facts.update(secure_boot=True, driver=None)
+    facts["firmware"] = {"signing_keys": [{"enrolled": False}], "password": "/var/lib/gpusetup/mok-password"}
+    assert "mok-password" in driver.reboot_reasons(facts, WISH)[-1]
+    facts["firmware"]["password"] = None
+    assert driver.reboot_reasons(facts, WISH)[-1].endswith("Enroll MOK")
+    assert driver.obstacle(facts, WISH) == "the kernel does not know the key that signs it"
+    facts["firmware"]["signing_keys"].append({"enrolled": True})
+    assert driver.obstacle(facts, WISH) is None
+    facts["firmware"]["signing_keys"] = []
+    facts["kernel"]["installed"][0]["nvidia"]["path"] = "/lib/modules/6.1.0-2/kernel/nvidia-580/nvidia.ko"
+    assert driver.obstacle(facts, WISH) is None  # it came signed
+
+
+@pytest.mark.parametrize(
+    ("users", "says"),
+    [
+        ({"nvidia": {"references": 1, "holders": ["gdrdrv"]}}, "the module gdrdrv"),
+        ({"nvidia": {"references": 3, "holders": ["nvidia_uvm", "nvidia_fs"]}}, "the module nvidia_fs"),
+        (
+            {"nvidia_uvm": {"references": 0, "holders": []}, "nvidia": {"references": 1, "holders": ["nvidia_uvm"]}},
+            None,
+        ),
+        ({"nvidia_drm": {"references": 2, "holders": []}}, "nvidia_drm (display)"),
+        ({"nvidia_modeset": {"references": 1, "holders": ["nvidia_drm"]}}, None),
+        ({"nvidia_modeset": {"references": 2, "holders": ["nvidia_drm"]}}, "nvidia_modeset (display)"),
+        ({"gdrdrv": {"references": 4, "holders": ["other"]}}, None),
+    ],
+)
+def test_modules_of_others_and_displays_are_seen_before_anything_is_unloaded(
+    facts: Facts, users: Facts, says: str | None
+) -> None:
+    facts["module_users"] = users
+    assert driver.obstacle(facts, WISH) == (says and f"in use by {says}")
+
+
+def test_programs_are_in_the_way_and_the_drivers_own_services_are_not(facts: Facts) -> None:
+    own = ("nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex")  # as the kernel cuts names
+    facts["processes"] = [{"pid": number, "command": name} for number, name in enumerate(own)]
+    assert driver.obstacle(facts, WISH) is None
+    facts["processes"].append({"pid": 77, "command": "python3"})
+    assert driver.obstacle(facts, WISH) == "in use by python3 (77)"
+
+
+def test_what_will_be_built_counts_as_there(facts: Facts) -> None:
+    facts["kernel"]["installed"] = []
+    assert driver.obstacle(facts, WISH) is not None
+    assert driver.obstacle(driver.built(facts, WISH), WISH) is None
+    assert facts["kernel"]["installed"] == []
+    facts["simulated"] = True
+    assert driver.obstacle(driver.built(facts, WISH), WISH) is not None
+
+
+def test_libraries_of_another_driver_anywhere_are_told(facts: Facts) -> None:
+    assert driver.library_problem(facts, VERSION) is None
+    facts["driver"]["libraries"]["libnvidia-ml.so.1"] = ["570.1", VERSION]
+    assert driver.library_problem(facts, VERSION) == "570.1"
+    assert driver.library_problem({**facts, "driver": None}, VERSION) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "opens"),
+    [
+        ((True, False), True),
+        ((True, True), False),
+        ((True, None), False),
+        ((False, False), False),
+        ((None, None), False),
+    ],
+)
+def test_an_initramfs_lets_nouveau_in_only_when_that_was_seen(
+    facts: Facts, image: tuple[Any, Any], opens: bool
+) -> None:
+    told = {"path": "/boot/initrd", "kernel": "6.1.0-2", "nouveau": image[0], "blacklist": image[1]}
+    facts["nouveau"]["initramfs"] = [told, {**told, "kernel": "5.10", "nouveau": True, "blacklist": False}]
+    assert [way.id for way in nouveau.ways(facts)] == (["initramfs"] if opens else [])
