@@ -32,7 +32,7 @@ def describe(machine: Machine) -> tuple[Row, ...]:
     rows = [Row(label="machine", text=named)]
     if machine.module_version:
         rows.append(Row(label="driver", text=f"{machine.module_version} ({machine.module_flavour} module)"))
-    kernel = machine.collected("machine").get("kernel")
+    kernel = (machine.facts.get("kernel") or {}).get("running")
     if kernel:
         rows.append(Row(label="kernel", text=str(kernel)))
     interpreter = machine.sections.get("interpreter")

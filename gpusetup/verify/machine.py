@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OBSERVATIONS", "Machine", "Wanted"]
 
-OBSERVATIONS = "gpusetup/observations/1"
+OLDER = "gpusetup/observations/1"
+OBSERVATIONS = "gpusetup/observations/2"
 Document = dict[str, Any]
 
 
@@ -61,6 +61,12 @@ class Machine:
 
     def __init__(self, document: Document, wanted: Wanted | None = None, *, simulated: bool = False) -> None:
         if document.get("schema") != OBSERVATIONS:
+            if document.get("schema") == OLDER:
+                raise BadInputError(
+                    "GS-501",
+                    f"these observations are of an older form ({OLDER}) that this gpusetup no longer judges",
+                    hint="look at the machine anew: `gpusetup verify --observations FILE`",
+                )
             raise BadInputError(
                 "GS-501",
                 f"this is no document of observations ({document.get('schema')!r}, not {OBSERVATIONS!r})",
@@ -68,6 +74,9 @@ class Machine:
             )
         self.document = document
         self.level: Level = document["level"]
+        facts = document.get("facts")
+        self.facts: Document = facts if isinstance(facts, dict) else {"error": "the document holds no facts"}
+        """What the host probe told; `error` when it failed."""
         self.quick: Document = document.get("quick", {})
         self.sections: Document = document.get("sections", {})
         self.simulated = simulated or bool(document.get("simulated"))
@@ -80,11 +89,8 @@ class Machine:
         )
 
     def _recorded_lock(self) -> Document | None:
-        text = self.quick.get("lock")
-        try:
-            found = json.loads(text) if text else None
-        except ValueError:
-            return None
+        """What apply recorded on the machine."""
+        found = (self.facts.get("state") or {}).get("lock")
         return found if isinstance(found, dict) else None
 
     # --- commands and collectors ---------------------------------------------------------------------------------
@@ -114,9 +120,8 @@ class Machine:
     @cached_property
     def pci_gpus(self) -> tuple[Document, ...]:
         """NVIDIA display and 3D controllers on the PCI bus."""
-        found = self.quick.get("pci")
-        devices = found if isinstance(found, list) else []
-        return tuple(device for device in devices if str(device.get("class", "")).startswith("0x03"))
+        found = self.facts.get("gpus")
+        return tuple(found) if isinstance(found, list) else ()
 
     @property
     def has_gpu(self) -> bool:
@@ -148,11 +153,10 @@ class Machine:
         rates = [link.rate for link in self.nvlinks if link.gpu == gpu and link.rate is not None]
         return len(rates), sum(rates)
 
-    @cached_property
+    @property
     def nvswitch(self) -> bool:
-        """GPUs meet in NVSwitches: switches are visible, or the product only exists on such a board."""
-        found = self.collected("nvswitches")
-        return bool(found.get("driver") or found.get("pci"))
+        """GPUs meet in NVSwitches that this machine itself runs."""
+        return self.facts.get("nvswitch") is not None
 
     def mig(self, gpu: smi.SmiGpu) -> bool:
         """MIG is on."""
@@ -165,29 +169,29 @@ class Machine:
 
     # --- driver --------------------------------------------------------------------------------------------------
 
-    @cached_property
+    @property
+    def driver(self) -> Document:
+        """What the host probe found of the driver; empty when there is no trace of one."""
+        return self.facts.get("driver") or {}
+
+    @property
     def module_version(self) -> str | None:
         """Version of the kernel module that is loaded."""
-        module = self.collected("module")
-        match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+[\d.]+)", module.get("proc_version") or "")
-        return match.group(1) if match else module.get("sys_version")
+        return (self.driver.get("loaded") or {}).get("version")
 
-    @cached_property
+    @property
     def module_flavour(self) -> str | None:
         """`open` or `proprietary`, of the module that is loaded."""
-        text = self.collected("module").get("proc_version")
-        if not text:
-            return None
-        return "open" if "Open Kernel Module" in text else "proprietary"
+        return (self.driver.get("loaded") or {}).get("flavour")
 
-    @cached_property
+    @property
     def library_versions(self) -> dict[str, tuple[str, ...]]:
-        """Versions of the user-space driver libraries, from the names of their files."""
-        found: dict[str, tuple[str, ...]] = {}
-        for name, paths in self.collected("libraries").items():
-            versions = {match.group(1) for path in paths if (match := re.search(r"\.so\.(\d+\.\d[\d.]*)$", path))}
-            found[name] = tuple(sorted(versions))
-        return found
+        """Versions of the user-space driver libraries."""
+        return {name: tuple(versions) for name, versions in self.driver.get("libraries", {}).items()}
+
+    def service(self, name: str) -> Document | None:
+        """A unit as systemd sees it, by the probe's name for it; None when it is not installed."""
+        return (self.facts.get("services") or {}).get(name)
 
     def compiles_ptx_of(self, cuda: str | None) -> bool:
         """Tell whether the driver is as new as a build's CUDA and takes its PTX; granted when one is not known."""

@@ -17,6 +17,8 @@ __all__ = ["NEEDS", "missing"]
 def _gpu(machine: Machine) -> Finding | None:
     if machine.simulated:
         return Finding("skip", "the GPU is simulated")
+    if machine.facts.get("error"):
+        return Finding("fail", f"could not look: the host probe failed: {machine.facts['error']}")
     if not machine.has_gpu:
         return Finding("skip", "no NVIDIA GPU on PCI")
     return None

@@ -66,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 observations:
-  description: The probe's document, C(gpusetup/observations/1).
+  description: The probe's document, C(gpusetup/observations/2).
   returned: always
   type: dict
 results:
@@ -117,10 +117,12 @@ def request(parameters):
 
 
 def unpack(bundle, folder):
-    """Write the probe's files; only plain names."""
+    """Write the probe's files; only plain names, at most in one folder."""
     for name, text in bundle.items():
-        if os.path.basename(name) != name:
+        inside, _, file = name.rpartition("/")
+        if not file or {inside, file} & {".", ".."} or "/" in inside or name.startswith("/"):
             raise ValueError(f"no plain file name: {name!r}")
+        os.makedirs(os.path.join(folder, inside), mode=0o700, exist_ok=True)
         with open(os.path.join(folder, name), "wb") as target:
             target.write(text.encode("utf-8"))
 

@@ -15,8 +15,8 @@ import time
 import xml.etree.ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-if HERE not in sys.path:
-    sys.path.insert(0, HERE)
+# The host probe lies beside our folder, or inside it where an Ansible module has unpacked both.
+sys.path[:0] = [folder for folder in (HERE, os.path.dirname(HERE)) if folder not in sys.path]
 
 import child
 import collect
@@ -24,7 +24,7 @@ import fleet
 import frameworks
 import measure
 
-SCHEMA = "gpusetup/observations/1"
+SCHEMA = "gpusetup/observations/2"
 LEVELS = ("quick", "smoke", "full", "stress")
 PYTHONS = ("/opt/gpusetup/bin/python",)
 
@@ -103,9 +103,8 @@ def observe(request):
     if request.get(
         "simulated_root"
     ):  # tests: a folder stands in for the machine's hardware, and there is no GPU to run on
-        document.update(
-            {"simulated": True, "gpus": [], "quick": {"pci": collect.pci_devices(request["simulated_root"])}}
-        )
+        gpus = collect.gpus_of_capture(request["simulated_root"])
+        document.update({"simulated": True, "gpus": [], "facts": {"gpus": gpus}, "quick": {}})
         return dict(document, seconds=round(time.time() - started, 3))
     collection = collect.Collection()
     scratch = tempfile.mkdtemp(prefix="gpusetup-verify-")
@@ -141,7 +140,8 @@ def observe(request):
                     document["sections"].update(on_the_gpus(team, python["path"], depth, request, scratch, collection))
             finally:
                 team.close()
-        document.update({"quick": collection.finish(), "collector_seconds": collection.seconds})
+        quick = collection.finish()
+        document.update({"facts": quick.pop("facts"), "quick": quick, "collector_seconds": collection.seconds})
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     document["seconds"] = round(time.time() - started, 3)

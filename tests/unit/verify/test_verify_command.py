@@ -100,11 +100,20 @@ def test_a_file_without_observations_is_refused(tmp_path, text, capsys):
     assert "[GS-50" in capsys.readouterr().err
 
 
+def test_observations_of_an_older_form_are_refused_plainly(tmp_path, capsys):
+    path = tmp_path / "seen.json"
+    path.write_text(json.dumps(captured("h200-x1-quick") | {"schema": "gpusetup/observations/1"}), encoding="utf-8")
+    assert main(["verify", "--from", str(path)]) == 3
+    said = capsys.readouterr().err
+    assert "older form" in said
+    assert "gpusetup verify --observations" in said
+
+
 def test_a_mangled_document_fails_checks_and_never_the_program(tmp_path, capsys):
     document = captured("h200-x1-full")
     document["sections"]["memory"] = {"0": {"copy": "fast"}}
     document["quick"]["smi"]["stdout"] = document["quick"]["smi"]["stdout"][:5000]
-    document["quick"]["pci"] = "none"
+    document["facts"]["gpus"] = "none"
     path = tmp_path / "seen.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     assert main(["verify", "--from", str(path), "--format", "json"]) in (0, 8)

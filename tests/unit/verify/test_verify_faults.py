@@ -26,13 +26,13 @@ def test_a_gpu_that_fell_off_the_bus():
     assert differences(healthy, broken)["gpu.count"] == "fail"
     found = results(broken)["gpu.count"]
     assert (found.measured, found.expected) == (7, 8)
-    assert broken["quick"]["pci"][5]["address"] in found.text
+    assert broken["facts"]["gpus"][5]["address"] in found.text
 
 
 def test_a_gpu_missing_from_pci_is_known_from_the_expected_number():
     broken = captured("h200-x8-quick")
     drop_gpu(broken, 7)
-    del broken["quick"]["pci"][7]
+    del broken["facts"]["gpus"][7]
     assert results(broken)["gpu.count"].verdict == "pass"
     assert results(broken, Wanted(gpus=8))["gpu.count"].verdict == "fail"
 
@@ -135,10 +135,7 @@ def test_libraries_were_upgraded_under_the_module():
     """What unattended upgrades do: NVML refuses, and the file names say which version came."""
     healthy, broken = captured("h200-x1-quick"), captured("h200-x1-quick")
     smi_says(broken, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.178\n", 18)
-    broken["quick"]["libraries"] = {
-        "libcuda.so.1": ["/usr/lib/x86_64-linux-gnu/libcuda.so.580.178.04"],
-        "libnvidia-ml.so.1": ["/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.178.04"],
-    }
+    broken["facts"]["driver"]["libraries"] = {"libcuda.so.1": ["580.178.04"], "libnvidia-ml.so.1": ["580.178.04"]}
     changed = differences(healthy, broken)
     assert changed["driver.responds"] == changed["driver.version"] == changed["gpu.count"] == "fail"
     found = results(broken)
@@ -155,26 +152,24 @@ def test_the_lock_names_another_driver():
 
 def test_the_next_boot_loads_another_module():
     document = captured("h200-x1-quick")
-    document["quick"]["module"]["on_disk"]["version"] = "595.91.07"
+    document["facts"]["driver"]["module"] = "595.91.07"
     assert verdicts(document)["driver.version"] == "warn"
 
 
 def test_the_wrong_flavour_for_a_gpu():
     """Blackwell with the proprietary module; and a lock that names the other one."""
     document = captured("h200-x1-quick")
-    document["quick"]["module"]["proc_version"] = (
-        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri May  2 2026"
-    )
+    document["facts"]["driver"]["loaded"]["flavour"] = "proprietary"
     assert verdicts(document)["driver.flavour"] == "pass"
     assert verdicts(document, Wanted(LOCK))["driver.flavour"] == "fail"
-    document["quick"]["pci"][0]["device"] = "0x2901"
+    document["facts"]["gpus"][0]["pci_id"] = "10de:2901"
     found = results(document)["driver.flavour"]
     assert (found.verdict, found.measured, found.expected) == ("fail", "proprietary", "open")
 
 
 def test_a_volta_with_the_open_module():
     document = captured("h200-x1-quick")
-    document["quick"]["pci"][0]["device"] = "0x1db1"
+    document["facts"]["gpus"][0]["pci_id"] = "10de:1db1"
     assert verdicts(document)["driver.flavour"] == "fail"
 
 
@@ -195,24 +190,18 @@ def test_fabric_completed_without_success():
     assert differences(healthy, broken) == {"fabric.state": "fail"}
 
 
+NVSWITCH = {"kind": "pci", "pci": [{"address": "0000:07:00.0", "pci_id": "10de:22a3"}], "devices": 1, "managers": []}
+
+
 def _nvswitch(document, *, version, active="active", enabled="enabled"):
-    document["quick"]["nvswitches"] = {"driver": ["0000:07:00.0"], "pci": ["0000:07:00.0"]}
+    document["facts"]["nvswitch"] = NVSWITCH
     document["quick"]["fabric_manager"] |= {
         "stdout": f"Fabric Manager version is : {version}\n",
         "rc": 0,
         "error": None,
     }
-    document["quick"]["services"] = {
-        "error": None,
-        "units": {
-            "nvidia-fabricmanager.service": {
-                "LoadState": "loaded",
-                "ActiveState": active,
-                "SubState": "running",
-                "UnitFileState": enabled,
-            }
-        },
-    }
+    unit = {"unit": "nvidia-fabricmanager.service", "active": active, "enabled": enabled}
+    document["facts"]["services"]["fabricmanager"] = unit
 
 
 def test_fabric_manager_one_patch_apart():
@@ -233,7 +222,7 @@ def test_fabric_manager_dead_or_not_enabled():
 
 def test_nvswitches_without_fabric_manager():
     document = captured("h200-x8-quick")
-    document["quick"]["nvswitches"] = {"driver": ["0000:07:00.0"], "pci": []}
+    document["facts"]["nvswitch"] = NVSWITCH
     assert verdicts(document)["fabric.manager"] == "fail"
 
 
@@ -342,15 +331,9 @@ def test_mig_without_a_slice_and_with_slices():
 def test_no_driver_at_all():
     broken = captured("h200-x1-quick")
     smi_says(broken, "", 0, error="missing")
-    broken["quick"]["module"] = {
-        "loaded": [],
-        "proc_version": None,
-        "sys_version": None,
-        "params": None,
-        "on_disk": {"version": None, "license": None},
-    }
+    broken["facts"] |= {"modules": [], "driver": None}
     broken["quick"]["device_files"] = {"files": [], "majors": {}}
-    broken["quick"]["pci"][0]["driver"] = None
+    broken["facts"]["gpus"][0]["bound"] = None
     found = results(broken)
     for name in ("driver.responds", "driver.version", "gpu.count", "device.files"):
         assert found[name].verdict == "fail", name
@@ -364,8 +347,8 @@ def test_no_driver_at_all():
 
 def test_nouveau_holds_the_gpu():
     broken = captured("h200-x1-quick")
-    broken["quick"]["module"]["loaded"] = ["nouveau"]
-    broken["quick"]["pci"][0]["driver"] = "nouveau"
+    broken["facts"]["modules"] = ["nouveau"]
+    broken["facts"]["gpus"][0]["bound"] = "nouveau"
     found = results(broken)["nouveau.absent"]
     assert found.verdict == "fail"
     assert "0000:00:06.0" in found.text
@@ -373,14 +356,31 @@ def test_nouveau_holds_the_gpu():
 
 def test_nouveau_comes_back_with_the_next_boot():
     document = captured("h200-x1-quick")
-    document["quick"]["initramfs"] = {
-        "image": "/boot/initrd.img-6.1.0",
-        "files": ["usr/lib/modules/6.1.0/kernel/drivers/gpu/drm/nouveau/nouveau.ko"],
-        "error": None,
-    }
+    kernel = document["facts"]["kernel"]["next"]
+    image = {"path": f"/boot/initrd.img-{kernel}", "kernel": kernel, "nouveau": True, "blacklist": False, "why": None}
+    document["facts"]["nouveau"]["initramfs"] = [image]
     assert verdicts(document)["nouveau.absent"] == "fail"
-    document["quick"]["blacklists"]["cmdline"] = ["modprobe.blacklist=nouveau"]
+    document["facts"]["nouveau"]["cmdline_next"] = True
     assert verdicts(document)["nouveau.absent"] == "pass"
+    document["facts"]["nouveau"] |= {"cmdline_next": False, "initramfs": [image | {"blacklist": True}]}
+    assert verdicts(document)["nouveau.absent"] == "pass"
+    document["facts"]["nouveau"]["initramfs"] = [image | {"nouveau": None, "blacklist": None, "why": "no zstd"}]
+    assert verdicts(document)["nouveau.absent"] == "warn"
+
+
+def test_a_host_probe_that_failed_passes_nothing():
+    document = captured("h200-x1-quick") | {"facts": {"error": "KeyError: 'x'"}}
+    assert set(verdicts(document).values()) == {"fail"}
+    assert "KeyError" in results(document)["driver.version"].text
+
+
+def test_the_lock_that_apply_recorded_is_what_is_wanted():
+    """Nobody has to name it: the host's own record says which driver it should have."""
+    document = captured("h200-x1-quick")
+    document["facts"]["state"] = {"lock": {"stack": {"driver": {"version": "580.178.04"}}, "wanted": {}}}
+    found = results(document)["driver.version"]
+    assert (found.verdict, found.expected) == ("fail", "580.178.04")
+    assert verdicts(document, Wanted({"stack": {"driver": {"version": "580.159.04"}}}))["driver.version"] == "pass"
 
 
 def test_nvidia_smi_that_hangs_is_killed_and_the_deadline_is_named():
@@ -422,7 +422,6 @@ def test_a_stale_cdi_description():
                 "driver_versions": ["580.159.04"],
             }
         ],
-        "runtimes": {},
     }
     assert verdicts(document)["container.toolkit"] == "pass"
     document["quick"]["containers"]["cdi"][0]["driver_versions"] = ["570.86.15"]
@@ -432,7 +431,7 @@ def test_a_stale_cdi_description():
 def test_a_machine_without_a_gpu_proves_nothing():
     document = captured("h200-x1-quick")
     smi_says(document, "", 0, error="missing")
-    document["quick"]["pci"] = []
+    document["facts"]["gpus"] = []
     assert set(verdicts(document).values()) == {"skip"}
 
 

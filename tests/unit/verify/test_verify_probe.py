@@ -16,7 +16,10 @@ import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
+
+from gpusetup.model.facts import HostFacts
 
 FILES = Path(__file__).resolve().parents[3] / "plugins/module_utils/gpu_measure"
 
@@ -43,6 +46,7 @@ for line in sys.stdin:
 @pytest.fixture
 def probe(monkeypatch):
     """Return the probe's modules, imported from the role and forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(FILES.parent))  # the host probe
     monkeypatch.syspath_prepend(str(FILES))
     names = ("child", "collect", "measure", "fleet", "frameworks", "observe")
     modules = {name: importlib.import_module(name) for name in names}
@@ -289,9 +293,19 @@ def test_an_unreachable_first_host_is_said_within_the_deadline(probe, monkeypatc
 def test_the_whole_probe_here(probe):
     """Without a GPU all is said, nothing is run; on a GPU machine the same call measures."""
     found = probe.observe.observe({"level": "quick"})
-    assert found["schema"] == "gpusetup/observations/1"
-    assert {name for name, _ in probe.collect.COLLECTORS} == set(found["quick"])
+    assert found["schema"] == "gpusetup/observations/2"
+    assert {name for name, _ in probe.collect.COLLECTORS} == {*found["quick"], "facts"}
+    assert "error" not in found["facts"]
     json.dumps(found)
+
+
+def test_the_facts_are_those_of_the_host_probe(probe):
+    """One look at a machine: what checks read has the names and the form of the document of facts."""
+    facts = probe.collect.facts()
+    fields = {item.encode_name: item.type for item in msgspec.structs.fields(HostFacts)}
+    assert set(facts) <= set(fields)
+    for name, value in facts.items():
+        msgspec.convert(value, fields[name])
 
 
 def test_a_simulated_machine_is_read_from_its_folder(probe, tmp_path):
@@ -301,7 +315,7 @@ def test_a_simulated_machine_is_read_from_its_folder(probe, tmp_path):
         (device / name).write_text(text + "\n", encoding="utf-8")
     found = probe.observe.observe({"level": "smoke", "simulated_root": str(tmp_path)})
     assert found["simulated"] is True
-    assert [gpu["device"] for gpu in found["quick"]["pci"]] == ["0x2330"]
+    assert [gpu["pci_id"] for gpu in found["facts"]["gpus"]] == ["10de:2330"]
 
 
 def test_only_interpreters_by_absolute_path(probe):

@@ -37,7 +37,7 @@ def judge(machine: Machine) -> Finding:
     version = match.group(1) if match else None
     descriptions = [entry for entry in found.get("cdi", []) if entry.get("kind") == "nvidia.com/gpu"]
     if not descriptions:
-        runtimes = [name for name, has in found.get("runtimes", {}).items() if has]
+        runtimes = (machine.facts.get("containers") or {}).get("configured", ())
         if runtimes:
             return Finding(
                 "pass", f"toolkit {version}, by the {', '.join(runtimes)} runtime; no CDI description", version

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check("driver.flavour", "The module's flavour fits", needs=("gpu",), seconds=lambda machine: machine.took("module"))
+@check("driver.flavour", "The module's flavour fits", needs=("gpu",), seconds=lambda machine: machine.took("facts"))
 def judge(machine: Machine) -> Finding:
     """Compare with what the GPUs allow and the lock names."""
     flavour = machine.module_flavour
@@ -27,7 +27,7 @@ def judge(machine: Machine) -> Finding:
         return Finding("skip", "could not look: no module is loaded (see driver.version)")
     wanted = machine.wanted.field("driver", "module")
     for device in machine.pci_gpus:
-        known = product(str(device.get("device") or ""))
+        known = product(device["pci_id"].partition(":")[2])
         if known is None:
             continue
         if known.module == "required" and flavour != "open":

@@ -52,7 +52,7 @@ def judge(machine: Machine) -> Finding:
             "fail", "Driver/library version mismatch: reboot, or unload and load the module (see driver.version)"
         )
     if "couldn't communicate" in said or "not loaded" in said:
-        module = "loaded" if "nvidia" in machine.collected("module").get("loaded", []) else "not loaded"
+        module = "loaded" if "nvidia" in machine.facts.get("modules", ()) else "not loaded"
         return Finding("fail", f"the kernel module does not answer; it is {module} (see driver.module, nouveau.absent)")
     if "No devices were found" in said:
         return Finding("fail", "the driver is loaded and took no GPU (see gpu.count, driver.flavour, kernel.xid)")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "driver.version",
     "Module, libraries and lock agree",
     needs=("gpu",),
-    seconds=lambda machine: machine.took("module", "libraries"),
+    seconds=lambda machine: machine.took("facts"),
 )
 def judge(machine: Machine) -> Finding:
     """Compare all versions with the module that is loaded."""
@@ -50,7 +50,7 @@ def judge(machine: Machine) -> Finding:
         )
     if wanted and wanted != loaded:
         return Finding("fail", f"the loaded module is {loaded}, the lock says {wanted}", loaded, wanted)
-    on_disk = (machine.collected("module").get("on_disk") or {}).get("version")
+    on_disk = machine.driver.get("module")
     if on_disk and on_disk != loaded:
         return Finding(
             "warn", f"{loaded} is loaded, {on_disk} is on disk and comes with the next boot", loaded, on_disk

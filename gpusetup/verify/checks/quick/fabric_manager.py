@@ -17,22 +17,20 @@ from gpusetup.verify.registry import check
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
-UNIT = "nvidia-fabricmanager.service"
-
 
 @check(
     "fabric.manager",
     "Fabric manager fits the driver",
     needs=("gpu",),
-    seconds=lambda machine: machine.took("fabric_manager", "services"),
+    seconds=lambda machine: machine.took("fabric_manager", "facts"),
 )
 def judge(machine: Machine) -> Finding:
     """Compare version and state, where NVSwitches make it needed."""
     answer = machine.command("fabric_manager")
     match = re.search(r"(\d+\.\d+(?:\.\d+)?)", answer.get("stdout", ""))
     version = match.group(1) if match else None
-    unit = machine.collected("services").get("units", {}).get(UNIT, {})
-    installed = version is not None or unit.get("LoadState") == "loaded"
+    unit = machine.service("fabricmanager")
+    installed = version is not None or unit is not None
     if not machine.nvswitch:
         if any(gpu.text("fabric/state") for gpu in machine.gpus):
             return Finding("unsupported", "the fabric is managed outside this machine", version)
@@ -44,14 +42,13 @@ def judge(machine: Machine) -> Finding:
         return Finding(
             "fail", f"fabric manager is {version}, the driver {machine.module_version}", version, machine.module_version
         )
-    if unit and unit.get("ActiveState") != "active":
-        return Finding(
-            "fail", f"{UNIT} is {unit.get('ActiveState')} ({unit.get('SubState')})", version, machine.module_version
-        )
-    if unit.get("UnitFileState") not in (None, "", "enabled", "static"):
+    if unit is not None and unit["active"] != "active":
+        state = unit["active"] or "not known to systemd"
+        return Finding("fail", f"{unit['unit']} is {state}", version, machine.module_version)
+    if unit is not None and unit["enabled"] not in (None, "enabled", "static"):
         return Finding(
             "warn",
-            f"runs now, and is {unit['UnitFileState']}: it does not start at the next boot",
+            f"runs now, and is {unit['enabled']}: it does not start at the next boot",
             version,
             machine.module_version,
         )

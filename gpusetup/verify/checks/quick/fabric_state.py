@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "fabric.state",
     "The NVSwitch fabric is up",
     needs=("gpu", "smi"),
-    seconds=lambda machine: machine.took("smi", "nvswitches"),
+    seconds=lambda machine: machine.took("smi", "facts"),
 )
 def judge(machine: Machine) -> Finding:
     """Judge state and status of every GPU."""

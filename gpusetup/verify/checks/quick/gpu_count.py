@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check("gpu.count", "Every GPU is there", needs=("gpu",), seconds=lambda machine: machine.took("smi", "pci"))
+@check("gpu.count", "Every GPU is there", needs=("gpu",), seconds=lambda machine: machine.took("smi", "facts"))
 def judge(machine: Machine) -> Finding:
     """Compare PCI, nvidia-smi and what is expected."""
     seen, on_pci = machine.gpus, machine.pci_gpus
@@ -31,7 +31,7 @@ def judge(machine: Machine) -> Finding:
         return Finding("warn" if extra else "pass", kinds + extra, len(seen), expected, expected, "GPUs")
     present = {gpu.bus_id for gpu in seen}
     lost = [device for device in on_pci if str(device.get("address", "")).lower() not in present]
-    named = ", ".join(f"{device['address']} ({device.get('driver') or 'no driver'})" for device in lost[:4])
+    named = ", ".join(f"{device['address']} ({device.get('bound') or 'no driver'})" for device in lost[:4])
     if lost:
         text = f"on PCI, but not taken by the driver: {named}" + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
     else:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "gpu.persistence",
     "Persistence mode is on",
     needs=("gpu", "smi"),
-    seconds=lambda machine: machine.took("smi", "services"),
+    seconds=lambda machine: machine.took("smi", "facts"),
 )
 def judge(machine: Machine) -> Finding:
     """Ask every GPU, then the service."""
@@ -36,6 +36,5 @@ def judge(machine: Machine) -> Finding:
             items.append(
                 Item(subject=gpu.label, verdict="warn", text="persistence is off", measured=mode, expected="Enabled")
             )
-    unit = machine.collected("services").get("units", {}).get("nvidia-persistenced.service", {})
-    lasting = unit.get("ActiveState") == "active"
+    lasting = (machine.service("persistenced") or {}).get("active") == "active"
     return from_items(items, "on, by nvidia-persistenced" if lasting else "on, set by hand or at boot")

@@ -20,36 +20,31 @@ if TYPE_CHECKING:
 RIVALS = ("nouveau", "nova_core")
 
 
-@check(
-    "nouveau.absent", "nouveau stays away", needs=("gpu",), seconds=lambda machine: machine.took("initramfs", "module")
-)
+@check("nouveau.absent", "nouveau stays away", needs=("gpu",), seconds=lambda machine: machine.took("facts"))
 def judge(machine: Machine) -> Finding:
     """Look at now and at the next boot."""
-    if "loaded" not in machine.collected("module"):
+    facts = machine.facts
+    nouveau = facts.get("nouveau")
+    if nouveau is None:
         return Finding("skip", "could not look: the list of loaded modules is missing")
-    loaded = [name for name in RIVALS if name in machine.collected("module").get("loaded", [])]
-    holding = [str(device["address"]) for device in machine.pci_gpus if device.get("driver") in RIVALS]
+    loaded = [name for name in RIVALS if name in facts.get("modules", ())]
+    holding = [str(device["address"]) for device in machine.pci_gpus if device.get("bound") in RIVALS]
     if loaded or holding:
         return Finding(
             "fail",
             f"{', '.join(loaded) or 'nouveau'} is loaded" + (f" and holds {', '.join(holding)}" if holding else ""),
         )
-    image = machine.collected("initramfs")
-    blacklists = machine.collected("blacklists")
-    cmdline = any("nouveau" in word for word in blacklists.get("cmdline") or [])
-    blacklisted = bool(blacklists.get("modprobe")) or cmdline
-    files = image.get("files")
-    if files is None:
-        if image.get("error"):
-            return Finding("warn", f"not loaded; the initramfs could not be listed: {str(image['error'])[:100]}")
+    image = next((image for image in nouveau["initramfs"] if image["kernel"] == facts["kernel"]["next"]), None)
+    if image is None:
         return Finding("pass", "not loaded; there is no initramfs in /boot")
-    if any("nouveau" in name or "nova" in name for name in files if name.split(".ko")[0] != name):
-        if cmdline:
-            return Finding("pass", f"not loaded; in {image['image']}, but the kernel's command line forbids it")
-        if any("modprobe.d" in name for name in files) and blacklisted:
-            return Finding("pass", f"not loaded; in {image['image']} beside a blacklist")
-        return Finding(
-            "fail",
-            f"not loaded now, but {image['image']} holds it without a blacklist: it comes back with the next boot",
-        )
-    return Finding("pass", f"not loaded, not in {image['image']}")
+    if image["nouveau"] is None:
+        return Finding("warn", f"not loaded; the initramfs could not be listed: {str(image['why'])[:100]}")
+    if not image["nouveau"]:
+        return Finding("pass", f"not loaded, not in {image['path']}")
+    if nouveau["cmdline_next"]:
+        return Finding("pass", f"not loaded; in {image['path']}, but the kernel's command line forbids it")
+    if image["blacklist"]:
+        return Finding("pass", f"not loaded; in {image['path']} beside a blacklist")
+    return Finding(
+        "fail", f"not loaded now, but {image['path']} holds it without a blacklist: it comes back with the next boot"
+    )

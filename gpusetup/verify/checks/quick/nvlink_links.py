@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 )
 def judge(machine: Machine) -> Finding:
     """Count links that are up, GPU by GPU."""
-    switched_off = "NvLinkDisable: 1" in (machine.collected("module").get("params") or "")
+    switched_off = "NvLinkDisable: 1" in (machine.quick.get("module_params") or "")
     if not machine.nvlinks:
         known = [gpu for gpu in machine.gpus if nvlink_of(gpu.device_id)]
         if switched_off:

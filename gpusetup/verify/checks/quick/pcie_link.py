@@ -45,7 +45,7 @@ def _one(gpu: SmiGpu, slot: dict[str, Any]) -> Item:
     now, best = gpu.number(f"{LINK}/pcie_gen/current_link_gen"), gpu.number(f"{LINK}/pcie_gen/max_link_gen")
     if width is None or widest is None:
         return Item(subject=gpu.label, verdict="unsupported", text="reports no PCI Express link")
-    room = re.match(r"\d+", str(slot.get("slot_max_link_width") or ""))
+    room = re.match(r"\d+", str((slot.get("link") or {}).get("slot_max_width") or ""))
     able = min(int(widest), int(room.group())) if room and int(room.group()) > 0 else int(widest)
     if width < able:
         return Item(
