@@ -16,18 +16,31 @@ from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MANIFEST", "PYTHONS", "check_bundle", "digest_of", "make_controller_bundle", "read_manifest"]
+__all__ = [
+    "BESIDE",
+    "MANIFEST",
+    "PYTHONS",
+    "check_bundle",
+    "digest_of",
+    "make_controller_bundle",
+    "read_manifest",
+    "sets_for",
+]
 
 MANIFEST = "manifest.json"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+BESIDE = ("3.12", "3.11")
+"""What the first stage installs beside a distribution's own Python, where dnf or zypper has it; apt has one Python."""
 
 
 def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]) -> Manifest:
     """Make the folder, whole or not at all; one that exists is replaced only when it is a bundle."""
+    out = out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / MANIFEST).is_file():
         raise BadInputError("GS-713", f"{out} holds other files", path=str(out), hint="name an empty folder with --out")
-    new = out.with_name(f".{out.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
+    new, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
+    for folder in (new, old):
+        shutil.rmtree(folder, ignore_errors=True)
     wheels = new / "wheels"
     wheels.mkdir(parents=True)
     try:
@@ -45,11 +58,19 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
         manifest = Manifest(gpusetup=__version__, pip=f"wheels/{pip.name}", sets=sets, files=files)
         text = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n"
         (new / MANIFEST).write_bytes(text)
-        shutil.rmtree(out, ignore_errors=True)
+        if out.exists():
+            out.rename(old)
         new.rename(out)
     finally:
-        shutil.rmtree(new, ignore_errors=True)
+        for folder in (new, old):
+            shutil.rmtree(folder, ignore_errors=True)
     return manifest
+
+
+def sets_for(python: str, family: str, arch: str) -> tuple[str, ...]:
+    """Return the sets of wheels of which a new machine can use one, the best first."""
+    others = () if family in {"debian", "ubuntu"} else BESIDE
+    return tuple(f"{one}-{arch}" for one in dict.fromkeys((python, *others)) if one in PYTHONS)
 
 
 def read_manifest(path: Path) -> tuple[Manifest, str]:

@@ -22,6 +22,8 @@ from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
     from gpusetup.bootstrap.userdata import UserData
+    from gpusetup.model.bundle import Manifest
+    from gpusetup.model.lock import Lock
 
 __all__ = ["add_arguments", "run"]
 
@@ -111,12 +113,16 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def _data(arguments: argparse.Namespace) -> UserData:
+    import msgspec
+
     from gpusetup.bootstrap.bundle import read_manifest
     from gpusetup.bootstrap.config import Config
     from gpusetup.bootstrap.userdata import UserData, checked_url
 
     manifest, digest = read_manifest(Path(arguments.manifest))
     lock, about = _lock(arguments)
+    if lock is not None:
+        _refuse_unserved(manifest, lock)
     variables = _variables(arguments.variables)
     if arguments.proxy:
         variables.setdefault("gpusetup_proxy", checked_url(arguments.proxy, "--proxy"))
@@ -144,7 +150,7 @@ def _data(arguments: argparse.Namespace) -> UserData:
     return UserData(
         config=config,
         about=(*about, f"with gpusetup {manifest.gpusetup}"),
-        lock=lock,
+        lock=msgspec.json.encode(lock) if lock is not None else b"",
         ca=_file(arguments.ca, "--ca") if arguments.ca else "",
         token=_file(arguments.token_file, "--token-file").strip() if arguments.token_file else "",
         proxy=arguments.proxy or "",
@@ -172,7 +178,29 @@ def _keeps_driver(arguments: argparse.Namespace) -> bool:
     return not (arguments.lock or arguments.lock_url or arguments.driver or "driver" in named)
 
 
-def _lock(arguments: argparse.Namespace) -> tuple[bytes, tuple[str, ...]]:
+def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
+    """A machine whose Python the bundle has no wheels for would only find out after it has booted."""
+    from gpusetup.bootstrap.bundle import sets_for
+    from gpusetup.matrix.gpus import find_gpu
+    from gpusetup.matrix.load import matrix as load_matrix
+
+    matrix = load_matrix()
+    system = next((item for item in matrix.os.systems if item.id == lock.request.os), None)
+    if system is None:
+        return
+    only = {find_gpu(matrix, name).only_cpu for name in lock.request.gpus} - {None}
+    arch = lock.request.arch or (only.pop() if len(only) == 1 else None) or "x86_64"
+    wanted = sets_for(system.python, system.family, arch)
+    if not set(wanted) & set(manifest.sets):
+        python = wanted[0].partition("-")[0] if wanted else system.python
+        raise BadInputError(
+            "GS-729", f"the bundle has no wheels for {system.name} on {arch}", path="--manifest",
+            context=f"usable there: {', '.join(wanted) or 'none'}; in the bundle: {', '.join(manifest.sets) or 'none'}",
+            hint=f"gpusetup bundle --controller-only --python {python} --arch {arch} --out DIR",
+        )  # fmt: skip
+
+
+def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
     """Return the lock to embed, and what it holds in words."""
     import re
 
@@ -187,7 +215,7 @@ def _lock(arguments: argparse.Namespace) -> tuple[bytes, tuple[str, ...]]:
     if arguments.lock_url:
         if not re.fullmatch(r"(sha256:)?[0-9a-f]{64}", arguments.lock_digest):
             raise BadInputError("GS-708", "--lock-digest is no SHA-256", path="--lock-digest", hint="sha256sum FILE")
-        return b"", (f"the lock at {arguments.lock_url}",)
+        return None, (f"the lock at {arguments.lock_url}",)
     from gpusetup.cli.plan_text import stack_line
 
     if arguments.lock:
@@ -208,9 +236,7 @@ def _lock(arguments: argparse.Namespace) -> tuple[bytes, tuple[str, ...]]:
         for text in resolution.warnings:
             output.warn(text)
         lock = lock_of(resolution, matrix)
-    import msgspec
-
-    return msgspec.json.encode(lock), (stack_line(lock.stack),)
+    return lock, (stack_line(lock.stack),)
 
 
 def _variables(given: list[str]) -> dict[str, object]:

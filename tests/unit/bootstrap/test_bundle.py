@@ -55,6 +55,23 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "x"
 
 
+def test_the_folder_that_one_stands_in_is_made_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wheel(folder: Path) -> Path:
+        (folder / "a-1-py3-none-any.whl").write_bytes(b"a")
+        return folder / "a-1-py3-none-any.whl"
+
+    for name in ("own_wheel", "download_pip"):
+        monkeypatch.setattr(bundle, name, wheel)
+    monkeypatch.setattr(bundle, "closure", lambda own, *_, **__: [own])
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for _ in range(2):  # the second time it is a bundle, which is replaced
+        bundle.make_controller_bundle(Path(), pythons=("3.11",), archs=("x86_64",))
+        assert bundle.check_bundle(tmp_path / "here").sets == {"3.11-x86_64": ("wheels/a-1-py3-none-any.whl",)}
+        assert [path.name for path in tmp_path.iterdir()] == ["here"]
+        monkeypatch.chdir(tmp_path / "here")
+
+
 def _wheel(folder: Path, name: str, *requires: str) -> Path:
     path = folder / f"{name}-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:

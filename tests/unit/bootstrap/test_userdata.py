@@ -17,6 +17,7 @@ import msgspec
 import pytest
 import yaml
 
+from gpusetup.bootstrap.bundle import BESIDE
 from gpusetup.bootstrap.userdata import checked_url
 from gpusetup.errors import BadInputError
 from gpusetup.model.bundle import Manifest
@@ -28,7 +29,8 @@ WISH = ("driver==580.*", "--gpu", "t4", "--os", "debian12")
 @pytest.fixture
 def manifest(tmp_path: Path) -> Path:
     path = tmp_path / "manifest.json"
-    path.write_bytes(msgspec.json.encode(Manifest(gpusetup="1", pip="wheels/p.whl", sets={}, files={})))
+    sets = {f"3.{minor}-x86_64": ("wheels/a.whl",) for minor in (10, 11, 12)}
+    path.write_bytes(msgspec.json.encode(Manifest(gpusetup="1", pip="wheels/p.whl", sets=sets, files={})))
     return path
 
 
@@ -282,3 +284,35 @@ def test_a_python_is_found_or_installed(
     argv = [sys.executable, "-c", code, str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=environment, timeout=60)
     assert done.stdout.splitlines()[-1] == (found or "GS-733")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "system", "hint"),
+    [
+        ("gh200", "ubuntu24.04", "--python 3.12 --arch aarch64"),
+        ("t4", "debian13", "--python 3.13 --arch x86_64"),
+        ("t4", "rocky8", None),
+        ("t4", "debian12", None),
+    ],
+)
+def test_a_bundle_that_the_machine_cannot_use_is_refused_on_the_desk(
+    manifest: Path, gpu: str, system: str, hint: str | None
+) -> None:
+    words = ("driver", "--gpu", gpu, "--os", system, "--source", "https://x.example", "--manifest", manifest)
+    done = cloud_init(*words)
+    assert done.returncode == (3 if hint else 0), done.stderr
+    if hint:
+        assert "[GS-729]" in done.stderr
+        assert hint in done.stderr
+
+
+def test_what_the_first_stage_installs_is_what_the_desk_counts_with() -> None:
+    tree = ast.parse((ROOT / "gpusetup/bootstrap/instance/first-stage").read_text())
+    (told,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "PACKAGES"
+    )
+    names = {manager: tuple(packages) for manager, _, packages in told}
+    assert names["dnf"] == tuple(f"python{version}" for version in BESIDE)
+    assert names["zypper"] == tuple(f"python{version.replace('.', '')}" for version in BESIDE)
