@@ -97,7 +97,7 @@ def main(words: Sequence[str]) -> int:
             return 0 if found else 3
         variables = inventory_variables(arguments)
         with served(arguments, variables):
-            ended = [tried(one, arguments, variables) for one in targets(arguments)]
+            ended = [each(one, arguments, variables) for one in targets(arguments)]
     except LabError as error:
         print(f"real: {error}", file=sys.stderr)
         return 5
@@ -145,8 +145,17 @@ def targets(arguments: argparse.Namespace) -> Iterator[Remote | str]:
     yield from arguments.image
 
 
+def each(target: Remote | str, arguments: argparse.Namespace, variables: dict[str, Any]) -> bool:
+    """One that cannot be tried is told and is no row; the next one is tried all the same."""
+    try:
+        return tried(target, arguments, variables)
+    except LabError as error:
+        print(f"real: {error}", file=sys.stderr, flush=True)
+        return False
+
+
 def tried(target: Remote | str, arguments: argparse.Namespace, variables: dict[str, Any]) -> bool:
-    """Take one through; what cannot even be booted is told, and is no row."""
+    """Take one through."""
     began = datetime.now(timezone.utc)
     name = re.sub(r"[^A-Za-z0-9.]+", "-", target.name if isinstance(target, Remote) else target.rpartition("/")[2])
     folder = (arguments.out / f"{began:%Y%m%dT%H%M%S}-{name}").resolve()
@@ -158,11 +167,7 @@ def tried(target: Remote | str, arguments: argparse.Namespace, variables: dict[s
     with Booted(
         image, folder, arguments.gpu, arguments.memory, arguments.disk, arguments.firmware, arguments.accelerator
     ) as machine:
-        try:
-            seconds = machine.wait(BOOT if machine.fast_words() == VIRTUALISED else BOOT_EMULATED)
-        except LabError as error:
-            print(f"{image.name}: {error}", file=sys.stderr, flush=True)
-            return False
+        seconds = machine.wait(BOOT if machine.fast_words() == VIRTUALISED else BOOT_EMULATED)
         print(f"boot: {seconds:.0f} s, as {machine.user}, {machine.about}", flush=True)
         return travelled(machine, image.name, folder, arguments, variables)
 

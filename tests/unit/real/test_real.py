@@ -267,6 +267,17 @@ def test_an_image_that_breaks_off_is_gone_on_with(breaking: tuple[type[Breaking]
     assert images._fetched(url).read_bytes() == b"newer" * 10
 
 
+def test_an_image_that_is_not_there_does_not_stop_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "require", lambda _: None)
+    words = ["--image", str(tmp_path / "one.qcow2"), "--image", str(tmp_path / "two.qcow2"), "--out", str(tmp_path)]
+    assert command.main(words) == 1
+    told = capsys.readouterr().err
+    assert "one.qcow2" in told
+    assert "two.qcow2" in told
+
+
 def test_what_is_no_image_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="takes a file, an address, or the word lab"):
         images.ready(str(tmp_path / "none.qcow2"))
