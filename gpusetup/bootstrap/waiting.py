@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 import time
-from contextlib import suppress
 from pathlib import Path
 
+from gpusetup.content import host_code
 from gpusetup.model.status import Problem
 
 __all__ = ["cloud_init_problem", "package_lock_problem", "wait_for_cloud_init", "wait_for_packages"]
 
-_LOCKS = ("var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock")
 _TICK = 1.0
 
 
 def wait_for_packages(deadline: float, root: Path = Path("/"), tick: float = _TICK) -> Problem | None:
-    """Wait until nobody holds apt's and dpkg's locks; dnf waits for its own."""
+    """Wait until nobody works on packages."""
+    locks = host_code("gpu_probe.locks")
     end = time.monotonic() + deadline
-    while (held := _held(root)) is not None:
+    while (held := locks.holder(str(root))) is not None:
         if time.monotonic() >= end:
-            return package_lock_problem(held[0], held[1], deadline)
+            who = f"{held['command'] or 'another program'} (process {held['pid']})"
+            return package_lock_problem(held["file"], who, deadline)
         time.sleep(tick)
     return None
 
@@ -55,30 +53,3 @@ def cloud_init_problem(deadline: float) -> Problem:
         hint="see what it waits for: cloud-init status --long",
         exit=5,
     )
-
-
-def _held(root: Path) -> tuple[str, str] | None:
-    """Return the first lock that somebody holds, and who."""
-    for name in _LOCKS:
-        path = root / name
-        if not path.exists():
-            continue
-        with path.open("r+b") as file:
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    raise
-                return f"/{name}", _holder(path)
-    return None
-
-
-def _holder(path: Path) -> str:
-    inode = f":{path.stat().st_ino}"
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
-            words = line.split()
-            if words[5].endswith(inode) and int(words[4]) > 0 and int(words[4]) != os.getpid():
-                name = Path(f"/proc/{words[4]}/comm").read_text(encoding="utf-8").strip()
-                return f"{name} (process {words[4]})"
-    return "another process"

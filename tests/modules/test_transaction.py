@@ -64,8 +64,7 @@ class _Site:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Site:
-    monkeypatch.setattr(transaction.locks, "holder", lambda _path: None)
-    monkeypatch.setattr(transaction.locks, "pid_file_holder", lambda _path: None)
+    monkeypatch.setattr(transaction.locks, "holder", lambda: None)
     monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(transaction.dkms, "build_error", lambda _since: None)
     return _Site(tmp_path)

@@ -6,16 +6,10 @@ import tempfile
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..gpu_probe.candidates import parse_policy
-from . import locks, packages, process
+from . import packages, process
 from .failure import HostFailure
 from .packages import Installed, Plan, Wish
 
-_LOCKS = (
-    "/var/lib/dpkg/lock-frontend",
-    "/var/lib/dpkg/lock",
-    "/var/lib/apt/lists/lock",
-    "/var/cache/apt/archives/lock",
-)
 _SECTIONS = {
     "The following NEW packages will be installed:": "install",
     "The following packages will be upgraded:": "upgrade",
@@ -140,14 +134,6 @@ class Apt:
         _code, text, _error = process.output(["apt-cache", *self.options, "show", f"{name}={version}"], self.env)
         match = re.search(r"^Description(?:-\w+)?: (.*)$", text, re.MULTILINE)
         return match.group(1) if match else ""
-
-    def lock_holder(self) -> Optional[Dict[str, Any]]:
-        """Return who holds one of the locks, None when all are free."""
-        for path in _LOCKS:
-            found = locks.holder(path)
-            if found:
-                return found
-        return None
 
     # change
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tupl
 from ..gpu_judge import versions
 from ..gpu_probe import LiveHost
 from ..gpu_probe import packages as probe_packages
-from . import dnf_table, locks, packages, process
+from . import dnf_table, packages, process
 from .failure import HostFailure
 from .packages import Installed, Plan, Wish
 
@@ -138,22 +138,6 @@ class Dnf:
     def description(self, name: str, version: str) -> str:
         """Return a package's summary."""
         return next((row[5] for row in self.repoquery([f"{name}-{versions.bare(version)}"])), "")
-
-    def lock_holder(self) -> Optional[Dict[str, Any]]:
-        """Return who holds rpm's lock or dnf's pid files, None when they are free."""
-        for path in ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock"):
-            found = locks.holder(path)
-            if found:
-                return found
-        for path in (
-            "/var/cache/dnf/metadata_lock.pid",
-            "/var/cache/dnf/download_lock.pid",
-            "/var/lib/rpm/rpmdb_lock.pid",
-        ):
-            found = locks.pid_file_holder(path)
-            if found:
-                return found
-        return None
 
     # change
 

@@ -7,7 +7,7 @@ import time
 
 from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
-from . import fetched, files, offers, packages, planning, process, runfile, sources
+from . import fetched, files, locks, offers, packages, planning, process, runfile, sources
 from .failure import HostFailure
 from .machine import Machine
 
@@ -104,7 +104,7 @@ class Preview:
             self.find(
                 "warn", "half-installed", "half installed packages from before: " + names, "they are finished first"
             )
-        holder = host.lock_holder()
+        holder = locks.holder()
         if holder:
             text = "another program uses the package manager: process {pid} ({command})".format(**holder)
             self.find("warn", "lock", text, "apply waits for it, at most {} s".format(self.params["lock_timeout"]))

@@ -60,7 +60,7 @@ class Transaction:
     def _run(self) -> Dict[str, Any]:
         params = self.params
         self.host.require()
-        locks.wait_until_free(self.host.lock_holder, params["lock_timeout"], self.job.tell)
+        locks.wait_until_free(params["lock_timeout"], self.job.tell)
         before = self.before = self._before(self.host.installed())
         damaged = self.host.repair()
         if damaged:

@@ -135,52 +135,6 @@ def versionlocks(host):
     return sorted(set(held))
 
 
-_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/lib/rpm/.rpm.lock")
-_PID_FILES = ("/run/dnf.pid", "/var/run/dnf.pid", "/var/run/yum.pid")
-
-
-def lock(host):
-    """Return who works on packages now: {"file", "pid", "command"}, None when nobody does."""
-    return host.observe("package_lock", _lock_holder)
-
-
-def _lock_holder():
-    held = {}
-    try:
-        with open("/proc/locks") as handle:
-            for line in handle:
-                pieces = line.split()
-                if len(pieces) >= 6 and "->" not in pieces:
-                    held[pieces[5]] = int(pieces[4])
-    except (OSError, ValueError):
-        pass
-    for path in _LOCKS:
-        try:
-            there = os.stat(path)
-        except OSError:
-            continue
-        key = f"{os.major(there.st_dev):02x}:{os.minor(there.st_dev):02x}:{there.st_ino}"
-        if key in held:
-            return {"file": path, "pid": held[key], "command": _command(held[key])}
-    for path in _PID_FILES:
-        try:
-            with open(path) as handle:
-                pid = int(handle.read())
-        except (OSError, ValueError):
-            continue
-        if os.path.exists(f"/proc/{pid}"):
-            return {"file": path, "pid": pid, "command": _command(pid)}
-    return None
-
-
-def _command(pid):
-    try:
-        with open(f"/proc/{pid}/comm") as handle:
-            return handle.read().strip()
-    except OSError:
-        return None
-
-
 def automatic_upgrades(host):
     """Return whether the host upgrades itself, and whether NVIDIA packages are left out of it."""
     text = ""

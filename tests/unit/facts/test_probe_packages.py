@@ -1,5 +1,10 @@
 """Packages, sources, candidates and drivers, from the texts that real tools print."""
 
+import fcntl
+import os
+import subprocess
+import sys
+
 import pytest
 
 from gpusetup.facts import probe
@@ -8,6 +13,7 @@ packages = probe.load("packages")
 sources = probe.load("sources")
 candidates = probe.load("candidates")
 drivers = probe.load("drivers")
+locks = probe.load("locks")
 
 
 def stanza(name, version="1.0", status="install ok installed", maintainer="X <x@debian.org>", arch="amd64"):
@@ -150,17 +156,44 @@ def test_unattended_upgrades(machine):
     assert packages.automatic_upgrades(machine.host()) == {"enabled": True, "excludes_nvidia": True}
 
 
-def test_somebody_else_holds_the_package_lock(tmp_path, monkeypatch):
-    import fcntl
-    import os
+@pytest.mark.parametrize("opens", [True, False])
+def test_somebody_else_holds_the_package_lock(tmp_path, monkeypatch, opens):
+    """Root asks the kernel; an ordinary user cannot open the file, and reads the kernel's list."""
+    lock = tmp_path / "var/lib/dpkg/lock-frontend"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    if not opens:
 
-    lock = tmp_path / "lock-frontend"
-    monkeypatch.setattr(packages, "_LOCKS", (str(lock),))
-    assert packages._lock_holder() is None
+        def refused(path, *_flags):
+            raise PermissionError(13, "Permission denied", path)
+
+        monkeypatch.setattr(locks.os, "open", refused)
+    assert locks.holder(str(tmp_path)) is None
+    script = f"import fcntl,sys;f=open({str(lock)!r},'w');fcntl.lockf(f,fcntl.LOCK_EX);print('held',flush=True);sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        found = locks.holder(str(tmp_path))
+        other.communicate()
+    assert (found["file"], found["pid"]) == ("/var/lib/dpkg/lock-frontend", other.pid)
+    assert "python" in found["command"]
+    assert locks.holder(str(tmp_path)) is None
+
+
+def test_a_living_process_in_dnfs_pid_file_works_on_packages(tmp_path):
+    place = tmp_path / "run/dnf.pid"
+    place.parent.mkdir()
+    place.write_text(f"{os.getpid()}\n")
+    assert locks.holder(str(tmp_path))["pid"] == os.getpid()
+    place.write_text("999999999\n")
+    assert locks.holder(str(tmp_path)) is None
+
+
+def test_looking_does_not_take_the_lock(tmp_path):
+    lock = tmp_path / "var/lib/rpm/.rpm.lock"
+    lock.parent.mkdir(parents=True)
     with lock.open("w") as handle:
-        fcntl.lockf(handle, fcntl.LOCK_EX)
-        assert packages._lock_holder()["pid"] == os.getpid()
-    assert packages._lock_holder() is None
+        assert locks.holder(str(tmp_path)) is None
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 # --- sources ---------------------------------------------------------------------------------------------------------
