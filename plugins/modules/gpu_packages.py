@@ -188,7 +188,7 @@ def main():
             module.exit_json(changed=changed, finished=True, diff=diff, progress={})
         job = jobs.Job(request["state_dir"], "packages", request)
         status = job.start_or_join(lambda running: transaction.Transaction(running, request, fetched).run(), wait)
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop, finished=True, progress={})
     progress = {key: status.get(key) for key in ("step", "message", "percent")}
     if status["state"] == "failed":

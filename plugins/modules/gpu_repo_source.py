@@ -139,7 +139,7 @@ def main():
         for path in obsolete(ledger, wanted):
             if ledger.restore(path):
                 written.append(path)
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(changed=bool(written), written=written, diff=ledger.diffs)
 

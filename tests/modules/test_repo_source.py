@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetch, openpgp, sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetch, openpgp, process, sources
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
 if TYPE_CHECKING:
@@ -116,25 +117,11 @@ class TestKeys:
             sources.key_of(source(key=key), NETWORK)
         assert caught.value.fields["reference"] == "GS-444"
 
-    def test_a_keyring_package_is_read_and_its_digest_compared(self, keys: dict[str, Any], tmp_path: Path) -> None:
-        tree = tmp_path / "tree"
-        (tree / "DEBIAN").mkdir(parents=True)
-        (tree / "usr/share/keyrings").mkdir(parents=True)
-        (tree / "DEBIAN/control").write_text(
-            "Package: k\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n"
-        )
-        (tree / "usr/share/keyrings/k.gpg").write_bytes(keys["good"]["binary"])
-        deb = tmp_path / "k.deb"
-        try:
-            subprocess.run(
-                ["dpkg-deb", "--build", "-Zxz", "--root-owner-group", str(tree), str(deb)],
-                check=True,
-                capture_output=True,
-            )
-        except FileNotFoundError:
-            pytest.skip("dpkg-deb is not on this machine")
-        import hashlib
-
+    @pytest.mark.parametrize("packing", ["xz", "gzip", "none", "zstd"])
+    def test_a_keyring_package_is_read_and_its_digest_compared(
+        self, keys: dict[str, Any], tmp_path: Path, packing: str
+    ) -> None:
+        deb = keyring(tmp_path, keys["good"]["binary"], packing)
         package = {
             "url": deb.as_uri(),
             "sha256": hashlib.sha256(deb.read_bytes()).hexdigest(),
@@ -146,6 +133,50 @@ class TestKeys:
         assert caught.value.fields["reference"] == "GS-443"
         with pytest.raises(HostFailure, match="does not hold"):
             fetch.member_of_deb(deb.read_bytes(), "etc/passwd")
+
+    def test_zstandard_is_read_by_dpkg_where_zstd_is_missing_and_else_told(
+        self, keys: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        deb = keyring(tmp_path, keys["good"]["binary"], "zstd").read_bytes()
+        real, missing = process.raw, ["zstd"]
+
+        def without(argv: list[str], *more: Any) -> tuple[int, bytes, bytes]:
+            return (process.MISSING, b"", b"there is no such program") if argv[0] in missing else real(argv, *more)
+
+        monkeypatch.setattr(process, "raw", without)
+        assert fetch.member_of_deb(deb, "usr/share/keyrings/k.gpg") == keys["good"]["binary"]
+        missing.append("dpkg-deb")
+        with pytest.raises(HostFailure) as caught:
+            fetch.member_of_deb(deb, "usr/share/keyrings/k.gpg")
+        assert "apt-get install zstd" in caught.value.fields["hint"]
+
+    @pytest.mark.parametrize("damage", [b"!<arch>\n", b"!<arch>\n" + b"x" * 80, b"nothing"])
+    def test_a_damaged_package_is_told_as_one(self, keys: dict[str, Any], tmp_path: Path, damage: bytes) -> None:
+        with pytest.raises(HostFailure, match="keyring package"):
+            fetch.member_of_deb(damage, "k.gpg")
+        whole = keyring(tmp_path, keys["good"]["binary"], "xz").read_bytes()
+        with pytest.raises(HostFailure, match="keyring package"):
+            fetch.member_of_deb(whole[:-40], "k.gpg")
+
+
+def keyring(folder: Path, key: bytes, packing: str) -> Path:
+    """Build a keyring package as Debian's tools do."""
+    tree = folder / "tree"
+    (tree / "DEBIAN").mkdir(parents=True)
+    (tree / "usr/share/keyrings").mkdir(parents=True)
+    control = "Package: k\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n"
+    (tree / "DEBIAN/control").write_text(control)
+    (tree / "usr/share/keyrings/k.gpg").write_bytes(key)
+    deb = folder / "k.deb"
+    argv = ["dpkg-deb", "--build", "-Z" + packing, "--root-owner-group", str(tree), str(deb)]
+    try:
+        done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("dpkg-deb is not on this machine")
+    if done.returncode and packing == "zstd":
+        pytest.skip("this dpkg-deb does not pack with zstd: " + done.stderr)
+    assert done.returncode == 0, done.stderr
+    return deb
 
 
 class TestDefinitions:

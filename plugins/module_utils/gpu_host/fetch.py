@@ -4,38 +4,34 @@ import hashlib
 import http.client
 import io
 import lzma
+import os
 import ssl
 import tarfile
+import tempfile
 import time
 import urllib.error
 import urllib.request
 import zlib
+from typing import Any, Dict
 
+from . import process
 from .failure import HostFailure
 
 _LIMIT = 4 * 1024 * 1024
+_BLOCK = 1 << 16
 _TRIES = 4
+_PATIENCE = (408, 425, 429)  # these, and what is the server's fault, may be another answer in a while
 
 
-def fetch(url, network, sha256="", seconds=60, pause=1.0):
-    """Return the bytes behind a URL; `network` is {"proxy", "no_proxy", "ca_file"}."""
+class _BrokenOff(Exception):
+    """What came is not whole; the next try may bring it."""
+
+
+def fetch(url: str, network: Dict[str, Any], sha256: str = "", seconds: float = 60, pause: float = 1.0) -> bytes:
+    """Return the bytes behind a URL; `network` is {"proxy", "no_proxy", "ca_file"}. What breaks off is tried again in time."""
     if not url.startswith(("https://", "http://", "file:///")):
         raise HostFailure("GS-441", "the address of a signing key is no http(s) URL", url)
-    try:
-        opener = urllib.request.build_opener(
-            _proxies(url, network), urllib.request.HTTPSHandler(context=_trust(network))
-        )
-        raw = _patiently(opener, url, seconds, pause)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise HostFailure(
-            "GS-442",
-            f"a signing key could not be downloaded: {reason}",
-            url,
-            hint="check the address, gpu_proxy, gpu_no_proxy and gpu_ca_file; or give the key itself as `armored`",
-        )
-    if len(raw) > _LIMIT:
-        raise HostFailure("GS-442", f"a signing key is larger than {_LIMIT} bytes: that is no key", url)
+    raw = _patiently(url, network, time.monotonic() + seconds, pause)
     found = hashlib.sha256(raw).hexdigest()
     if sha256 and found != sha256.lower():
         raise HostFailure(
@@ -48,31 +44,51 @@ def fetch(url, network, sha256="", seconds=60, pause=1.0):
     return raw
 
 
-def _patiently(opener, url, seconds, pause):
+def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> bytes:
     """Ask again for what broke off or was away for a moment; what the server refuses is refused."""
-    late = time.monotonic() + seconds
-    for attempt in range(1, _TRIES + 1):
+    tries = 0
+    while True:
+        tries += 1
         try:
-            return _whole(opener, url, seconds)
-        except (OSError, http.client.HTTPException) as error:
-            status = getattr(error, "code", 0)
-            final = 400 <= status < 500 and status not in (408, 425, 429)
-            if final or attempt == _TRIES or time.monotonic() > late or not url.startswith("http"):
-                raise
-        time.sleep(pause * 2 ** (attempt - 1))
-    raise AssertionError(url)
+            return _once(url, network, end)
+        except urllib.error.HTTPError as error:
+            reason, again = f"{error.code} {error.reason}", error.code >= 500 or error.code in _PATIENCE
+        except (OSError, http.client.HTTPException, _BrokenOff) as error:
+            reason, again = str(getattr(error, "reason", "") or error or repr(error)), not url.startswith("file:")
+        except ValueError as error:
+            reason, again = str(error), False
+        if not again or tries == _TRIES or time.monotonic() + pause > end:
+            raise HostFailure(
+                "GS-442",
+                f"a signing key could not be downloaded: {reason}",
+                url,
+                f"tried {tries} times" if tries > 1 else "",
+                "check the address, gpu_proxy, gpu_no_proxy and gpu_ca_file; or give the key itself as `armored`",
+            )
+        time.sleep(pause)
+        pause *= 2
 
 
-def _whole(opener, url, seconds):
-    with opener.open(url, timeout=seconds) as answer:
-        raw = answer.read(_LIMIT + 1)
-        length = answer.headers.get("Content-Length") or "0"
-    if length.isdigit() and len(raw) < min(int(length), _LIMIT + 1):
-        raise OSError(f"the answer broke off after {len(raw)} of {length} bytes")
+def _once(url: str, network: Dict[str, Any], end: float) -> bytes:
+    trust = ssl.create_default_context(cafile=network.get("ca_file") or None)
+    opener = urllib.request.build_opener(_proxies(url, network), urllib.request.HTTPSHandler(context=trust))
+    with opener.open(url, timeout=max(1.0, end - time.monotonic())) as answer:
+        promised, raw = answer.headers.get("Content-Length"), b""
+        while True:
+            piece = answer.read(_BLOCK)
+            raw += piece
+            if len(raw) > _LIMIT:
+                raise HostFailure("GS-442", f"a signing key is larger than {_LIMIT} bytes: that is no key", url)
+            if not piece:
+                break
+            if time.monotonic() > end:
+                raise _BrokenOff(f"too slow: {len(raw)} bytes came in time")
+    if promised is not None and promised.isdigit() and len(raw) < int(promised):
+        raise _BrokenOff(f"it broke off after {len(raw)} of {promised} bytes")
     return raw
 
 
-def _proxies(url, network):
+def _proxies(url: str, network: Dict[str, Any]) -> urllib.request.ProxyHandler:
     host = urllib.request.Request(url).host or ""
     name = host.rsplit("@", 1)[-1].split(":")[0]
     direct = any(name == item or name.endswith("." + item.lstrip(".")) for item in network.get("no_proxy") or [])
@@ -82,38 +98,65 @@ def _proxies(url, network):
     return urllib.request.ProxyHandler({"http": proxy, "https": proxy}) if proxy else urllib.request.ProxyHandler()
 
 
-def _trust(network):
-    return ssl.create_default_context(cafile=network.get("ca_file") or None)
-
-
-def member_of_deb(raw, member):
+def member_of_deb(raw: bytes, member: str) -> bytes:
     """Return one file out of a .deb without installing it."""
     if not raw.startswith(b"!<arch>\n"):
         raise HostFailure("GS-443", "the keyring package is no Debian package")
     at = 8
     while at + 60 <= len(raw):
         name = raw[at : at + 16].decode("ascii", "replace").strip().rstrip("/")
-        size = int(raw[at + 48 : at + 58])
-        body = raw[at + 60 : at + 60 + size]
+        size = raw[at + 48 : at + 58].strip()
+        if not size.isdigit():
+            break
+        body = raw[at + 60 : at + 60 + int(size)]
         if name.startswith("data.tar"):
-            return _member_of_tar(_unpacked(name, body), member)
-        at += 60 + size + size % 2
+            try:
+                return _member_of_tar(_unpacked(name, body, raw), member)
+            except (tarfile.TarError, lzma.LZMAError, zlib.error) as error:
+                raise HostFailure("GS-443", f"the keyring package is damaged: {error}")
+        at += 60 + int(size) + int(size) % 2
     raise HostFailure("GS-443", "the keyring package holds no data")
 
 
-def _unpacked(name, body):
+def _unpacked(name: str, body: bytes, package: bytes) -> bytes:
     if name.endswith(".gz"):
         return zlib.decompress(body, 31)
     if name.endswith((".xz", ".lzma")):
         return lzma.decompress(body)
     if name.endswith(".tar"):
         return body
+    if name.endswith(".zst"):
+        return _unpacked_by_tools(name, body, package)
     raise HostFailure("GS-443", f"the keyring package is packed as {name}, which cannot be read here")
 
 
-def _member_of_tar(raw, member):
+def _unpacked_by_tools(name: str, body: bytes, package: bytes) -> bytes:
+    """Unpack what Python has no module for: with zstd, else with a dpkg-deb that can."""
+    env = process.environment()
+    code, out, error = process.raw(["zstd", "-dc"], env, 60, body)
+    if code == 0:
+        return out
+    handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".deb")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(package)
+        by_dpkg, out, told = process.raw(["dpkg-deb", "--fsys-tarfile", path], env, 60)
+    finally:
+        os.unlink(path)
+    if by_dpkg == 0:
+        return out
+    raise HostFailure(
+        "GS-443",
+        f"the keyring package is packed as {name}, which cannot be read here",
+        note=(error if code != process.MISSING else told).decode("utf-8", "replace").strip()[-300:],
+        hint="apt-get install zstd, then repeat; or give the key itself as `armored`",
+    )
+
+
+def _member_of_tar(raw: bytes, member: str) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
         for item in archive:
-            if item.isfile() and item.name.lstrip("./") == member.lstrip("/"):
-                return archive.extractfile(item).read()
+            found = archive.extractfile(item) if item.isfile() else None
+            if found is not None and item.name.lstrip("./") == member.lstrip("/"):
+                return found.read()
     raise HostFailure("GS-443", f"the keyring package does not hold {member}")
