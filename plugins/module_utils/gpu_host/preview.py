@@ -4,48 +4,57 @@ import os
 import re
 import shutil
 import time
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
-from . import fetched, files, locks, offers, packages, planning, process, runfile, sources
-from .failure import HostFailure
+from . import fetched, files, locks, offers, packages, planning, process, runfile, sources, space
+from .failure import HostFailure, of_system
 from .machine import Machine
+from .packages import Installed, Wish
 
 _HEADERS = re.compile(r"^(?:linux-headers-|kernel-devel|kernel-default-devel|linux-kbuild-|kernel6\.\d+-devel)")
 _KERNEL = re.compile(r"^(?:linux-image-\d|kernel-core$|kernel$|kernel6\.\d+$)")
-_DKMS_MB = 900
 _SIGNATURE = re.compile(
     r"NO_PUBKEY|not signed|BADSIG|EXPKEYSIG|KEYEXPIRED|bad gpg|gpg.*(?:error|fail)|signature", re.IGNORECASE
 )
+_BROKE_OFF = re.compile(
+    r"reset by peer|Error reading from server|Undetermined Error|unexpected size|Hash Sum mismatch|sync in progress"
+    r"|Connection failed|Curl error \((?:16|18|52|55|56|92)\)|\b50[0234] "
+)
+_PAUSE = 3.0
 
 
 class Preview:
     """One look at one host; `run` returns plain data and never raises for something that is wrong with the host."""
 
-    def __init__(self, params):
+    def __init__(self, params: Dict[str, Any]) -> None:
         self.params = params
-        self.findings = []
+        self.findings: List[Dict[str, str]] = []
         self.machine = Machine(params["simulated_root"])
-        self.folder = None
+        self.folder = ""
+        self.fetched: Optional[List[str]] = None
 
-    def find(self, level, identity, text, hint="", reference=""):
+    def find(self, level: str, identity: str, text: str, hint: str = "", reference: str = "") -> None:
         """Add a finding: refuse, warn or info."""
         self.findings.append({"level": level, "id": identity, "text": text, "hint": hint, "reference": reference})
 
-    def refuse(self, identity, failure):
+    def refuse(self, identity: str, failure: HostFailure) -> None:
         """Add a failure as a refusal."""
         fields = failure.fields
         text = "; ".join(part for part in (fields["message"], fields["context"], fields["note"]) if part)
         self.find("refuse", identity, text, fields["hint"], fields["reference"])
 
-    def run(self):
+    def run(self) -> Dict[str, Any]:
         """Return {"findings", "candidates", "transaction", "kernels", …}."""
-        answer = {"candidates": {}, "transaction": None, "kernels": [], "installed": {}}
-        self.folder, self.fetched = fetched.new_folder(), None
+        answer: Dict[str, Any] = {"candidates": {}, "transaction": None, "kernels": [], "installed": {}}
+        self.folder = fetched.new_folder()
         try:
             self._look(answer)
         except HostFailure as failure:
             self.refuse("preview", failure)
+        except OSError as error:
+            self.refuse("preview", of_system(error))
         finally:
             answer["refused"] = any(item["level"] == "refuse" for item in self.findings)
             # What follows a look at candidates is another look; a transaction can be given the lists of apt alone.
@@ -58,7 +67,7 @@ class Preview:
         answer["findings"] = self.findings
         return answer
 
-    def _look(self, answer):
+    def _look(self, answer: Dict[str, Any]) -> None:
         if self.machine.container() and self.params["driver_packages"]:
             self.find(
                 "refuse",
@@ -97,7 +106,7 @@ class Preview:
         self._space(answer)
         self._python(answer)
 
-    def _sanity(self, host):
+    def _sanity(self, host: planning.Manager) -> None:
         damaged = host.damaged()
         if damaged:
             names = ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
@@ -111,12 +120,12 @@ class Preview:
 
     # repositories
 
-    def _repositories(self, answer):
+    def _repositories(self, answer: Dict[str, Any]) -> Optional[planning.Manager]:
         """Build the throw-away state, fetch the metadata with signatures checked; None when a source is refused."""
         layout = sources.Layout(self.folder)
         known = probe_sources.collect(self.machine.host)
         ours = self.params["sources"]
-        signers = set()
+        signers: Set[str] = set()
         # Which stream is enabled is state of the host; the preview shows dnf the packages of all streams instead.
         streams = bool(self.params["streams"])
         for source in [dict(source, module_hotfixes=source.get("module_hotfixes") or streams) for source in ours]:
@@ -146,12 +155,21 @@ class Preview:
         if any(item["level"] == "refuse" for item in self.findings):
             return None
         host = self._apt(layout) if self.params["manager"] == "apt" else self._dnf(layout)
-        trouble = host.refresh() if self.fetched is None else self.fetched
+        trouble = self._refresh(host) if self.fetched is None else self.fetched
         answer["repository_messages"] = trouble
         self._judge_trouble(trouble, ours)
         return host
 
-    def _judge_trouble(self, trouble, ours):
+    def _refresh(self, host: planning.Manager) -> List[str]:
+        """Fetch the lists; what broke off on the way, or was being changed at the mirror, is fetched once more."""
+        began = time.monotonic()
+        trouble = host.refresh()
+        if any(_BROKE_OFF.search(line) for line in trouble) and time.monotonic() - began < self.params["timeout"] / 2:
+            time.sleep(_PAUSE)
+            trouble = host.refresh()
+        return trouble
+
+    def _judge_trouble(self, trouble: List[str], ours: List[Dict[str, Any]]) -> None:
         addresses = [uri.rstrip("/") for source in ours for uri in source.get("uris") or []]
         # "Err:2 ADDRESS" only announces what an E: or W: line explains.
         for line in [line for line in trouble if not line.startswith("Err:")] or trouble:
@@ -170,7 +188,7 @@ class Preview:
             else:
                 self.find("info", "other-repository", line)
 
-    def _copy_host_sources(self, origin, target, suffixes):
+    def _copy_host_sources(self, origin: str, target: str, suffixes: Tuple[str, ...]) -> None:
         """Copy the host's own sources, without the entries that are to be switched off; ours win over the same file name."""
         for name in sorted(os.listdir(origin)) if os.path.isdir(origin) else []:
             place = os.path.join(target, name)
@@ -182,7 +200,7 @@ class Preview:
             if kept:  # who may not read the original, for the password in an address, may not read the copy
                 files.write_atomically(place, kept, os.stat(path).st_mode & 0o777)
 
-    def _go_on(self, layout):
+    def _go_on(self, layout: sources.Layout) -> sources.Layout:
         """Take the folder of the look before, where the sources are the same; return where they lie now."""
         self.fetched = fetched.take(self.params["fetched"], self.folder)
         if self.fetched is None:
@@ -190,7 +208,7 @@ class Preview:
         self.folder = self.params["fetched"]
         return sources.Layout(self.folder)
 
-    def _apt(self, layout):
+    def _apt(self, layout: sources.Layout) -> planning.Manager:
         real = sources.Layout()
         for folder in (layout.apt_sources, layout.apt_preferences):
             if not os.path.isdir(folder):
@@ -219,7 +237,7 @@ class Preview:
         ]
         return planning.manager(self.params, options=options)
 
-    def _dnf(self, layout):
+    def _dnf(self, layout: sources.Layout) -> planning.Manager:
         self._copy_host_sources(sources.Layout().dnf_repos, layout.dnf_repos, (".repo",))
         layout = self._go_on(layout)
         cache = os.path.join(self.folder, "cache")
@@ -235,7 +253,14 @@ class Preview:
 
     # the transaction
 
-    def _simulate(self, host, wishes, removals, installed, answer):
+    def _simulate(
+        self,
+        host: planning.Manager,
+        wishes: List[Wish],
+        removals: List[str],
+        installed: Installed,
+        answer: Dict[str, Any],
+    ) -> None:
         wishes = wishes + planning.needed_to_hold(host, self.params)
         exact = planning.resolve(host, wishes, optional=self.params["optional"])
         self._stubs(host, exact)
@@ -264,7 +289,7 @@ class Preview:
                 "GS-469",
             )
 
-    def _stubs(self, host, exact):
+    def _stubs(self, host: planning.Manager, exact: List[Wish]) -> None:
         names = set(self.params["driver_packages"])
         for wish in exact:
             if wish["name"] not in names:
@@ -282,7 +307,7 @@ class Preview:
 
     # the machine
 
-    def _kernels(self, answer):
+    def _kernels(self, answer: Dict[str, Any]) -> None:
         if not self.params["driver_version"]:
             return
         plan = answer["transaction"] or {"install": {}, "upgrade": {}}
@@ -302,42 +327,35 @@ class Preview:
                 )
                 self.find("refuse", "headers", text, hint, "GS-471")
 
-    def _space(self, answer):
+    def _space(self, answer: Dict[str, Any]) -> None:
         plan = answer["transaction"]
         if plan is None:
             return
+        images = self._images() if self.params["driver_version"] else []
+        new_kernels = sum(1 for name in plan["install"] if _KERNEL.match(name))
         builds = any(item["builds"] for item in answer["kernels"])
-        needs = {
-            "/": max(0, plan["disk_bytes"]) + plan["download_bytes"] + (_DKMS_MB << 20 if builds else 0),
-            "/boot": 0,
-        }
+        needed = space.needs(self.params["manager"], plan, images, new_kernels, builds)
         for path, megabytes in self.params["space_mb"].items():
-            needs[path] = needs.get(path, 0) + (megabytes << 20)
-        rows = {}
-        for path, need in sorted(needs.items()):
-            try:
-                space = os.statvfs(path)
-                device = os.stat(path).st_dev
-            except OSError:
-                continue
-            if space.f_flag & os.ST_RDONLY:
-                text = f"{path} is mounted read-only: neither packages nor the initramfs can be written"
-                self.find(
-                    "refuse",
-                    "read-only",
-                    text,
-                    f"mount -o remount,rw {path}; the kernel's log may say why it is so",
-                    "GS-472",
-                )
-            row = rows.setdefault(device, {"path": path, "needed": 0, "free": space.f_bavail * space.f_frsize})
-            row["needed"] += need
-        answer["space"] = sorted(rows.values(), key=lambda row: row["path"])
+            needed[path] = needed.get(path, 0) + (megabytes << 20)
+        answer["space"] = space.rows(needed)
         for row in answer["space"]:
+            if row["read_only"]:
+                text = "{path} is mounted read-only, and {0} is on it".format(", ".join(row["for"]), **row)
+                hint = "mount -o remount,rw {path}; the kernel's log may say why it is so".format(**row)
+                self.find("refuse", "read-only", text, hint, "GS-472")
             if row["free"] < row["needed"]:
-                text = "{path} has {0} MB free, {1} MB are needed".format(row["free"] >> 20, row["needed"] >> 20, **row)
+                text = "{path} has {0} MB free, {1} MB are needed (for {2})".format(
+                    row["free"] >> 20, -(-row["needed"] >> 20), ", ".join(row["for"]), **row
+                )
                 self.find("refuse", "space", text, "make room (apt-get clean, dnf clean all, old kernels)", "GS-472")
 
-    def _python(self, answer):
+    def _images(self) -> List[int]:
+        """Return the sizes of the initramfs images that a driver's installation makes anew."""
+        kernels = self.machine.wanted_kernels(self.params["kernels"])
+        paths = [item["initramfs"] for item in self.machine.kernels()["installed"] if item["release"] in kernels]
+        return [os.path.getsize(path) for path in paths if path and os.path.isfile(path)]
+
+    def _python(self, answer: Dict[str, Any]) -> None:
         if not self.params["python"]:
             return
         path = self.params["python"]
@@ -351,7 +369,7 @@ class Preview:
             )
 
 
-def _repository_hint(line):
+def _repository_hint(line: str) -> str:
     """Say where to look: an index that is too old or from the future is often a wrong clock."""
     if re.search(r"not valid yet|expired|Valid-Until", line):
         now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
@@ -359,7 +377,7 @@ def _repository_hint(line):
     return "check the address, the mirror and gpu_proxy"
 
 
-def _link_tree(origin, target):
+def _link_tree(origin: str, target: str) -> None:
     """Give the preview the lists that are there already, so that unchanged ones are not fetched again."""
     os.makedirs(target)
     for name in os.listdir(origin) if os.path.isdir(origin) else []:

@@ -1,0 +1,70 @@
+"""Is there room, where it is needed: each need is charged to the file system that its folder is on."""
+
+import os
+from typing import Any, Dict, Iterable, List
+
+from .packages import Plan
+
+_MB = 1 << 20
+_DKMS_MB = 900  # the source, its build tree and the built modules of one driver
+_MODULES_MB = 150  # the modules of one kernel, in their place
+_LISTS_MB = 64  # the lists of further repositories
+_VMLINUZ_MB = 16
+_CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache"}
+_LISTS = {"apt": "/var/lib/apt/lists", "dnf": "/var/cache"}
+
+
+def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds: bool) -> Dict[str, int]:
+    """Return {folder: bytes} that a transaction needs.
+
+    `images` are the sizes of the initramfs images that are made anew, each beside the old one; `kernels` is how many new
+    kernels come, each with an image of its own.
+    """
+    found = {
+        "/usr": max(0, plan["disk_bytes"]),
+        _CACHES[manager]: plan["download_bytes"],
+        "/boot": 0,
+    }
+    found[_LISTS[manager]] = found.get(_LISTS[manager], 0) + _LISTS_MB * _MB
+    largest = max([*images, 0])
+    if largest:
+        found["/boot"] = largest + largest // 8 + kernels * (largest + _VMLINUZ_MB * _MB)
+    if builds:
+        found["/var/lib/dkms"] = _DKMS_MB * _MB
+        found["/lib/modules"] = _MODULES_MB * _MB
+    return found
+
+
+def rows(wanted: Dict[str, int]) -> List[Dict[str, Any]]:
+    """Return one row per file system: {"path", "needed", "free", "read_only", "for"}."""
+    found: Dict[int, Dict[str, Any]] = {}
+    for path, need in sorted(wanted.items()):
+        there = _existing(path)
+        device, space = os.stat(there).st_dev, os.statvfs(there)
+        row = found.setdefault(
+            device,
+            {
+                "path": _mount_point(there),
+                "needed": 0,
+                "free": space.f_bavail * space.f_frsize,
+                "read_only": bool(space.f_flag & os.ST_RDONLY),
+                "for": [],
+            },
+        )
+        row["needed"] += need
+        row["for"].append(path)
+    return sorted(found.values(), key=lambda row: str(row["path"]))
+
+
+def _existing(path: str) -> str:
+    """Return a folder, or the nearest one above it that is there already."""
+    path = os.path.realpath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _mount_point(path: str) -> str:
+    while not os.path.ismount(path):
+        path = os.path.dirname(path)
+    return path
