@@ -1,0 +1,193 @@
+"""A look at a host in memory: what it finds, and that it finds it before anything is touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    fetched,
+    preview,
+    runfile,
+    space,
+    transaction,
+)
+
+from tests.modules.package_managers import DebHost, RpmHost
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
+    monkeypatch.setattr(preview, "_PAUSE", 0.0)
+    monkeypatch.setattr(preview.Machine, "container", lambda _self: False)
+    monkeypatch.setattr(transaction.locks, "holder", lambda _path: None)
+    monkeypatch.setattr(transaction.locks, "pid_file_holder", lambda _path: None)
+
+
+def look(folder: Path, manager: str, *wanted: tuple[str, str], **params: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "manager": manager, "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
+        "replace_runfile": False, "optional": False, "recommends": False, "lock_timeout": 0,
+        "driver_packages": [], "driver_version": "", "driver_module": "", "kernels": [], "simulated_root": "",
+        "state_dir": str(folder / "state"), "sources": [], "enable": [], "replace": [], "pins": [], "timeout": 60,
+        "space_mb": {}, "python": "", "candidates": [], "fetched": "", "keep": False,
+        "packages": [{"name": name, "version": version, "arch": ""} for name, version in wanted],
+    }  # fmt: skip
+    answer = preview.Preview({**plain, **params}).run()
+    assert not list(folder.glob("gpusetup-preview-*"))
+    return answer
+
+
+def refusals(answer: dict[str, Any]) -> dict[str, str]:
+    return {item["reference"]: item["text"] for item in answer["findings"] if item["level"] == "refuse"}
+
+
+def el(monkeypatch: pytest.MonkeyPatch, **more: Any) -> RpmHost:
+    host = RpmHost({"bash": "0:5-1", "driver": "0:1-1"}, more.pop("offered", {"driver": ["0:1-1", "0:2-1"]}), **more)
+    host.stand_in(monkeypatch)
+    return host
+
+
+@pytest.mark.parametrize("generation", [4, 5])
+def test_what_would_be_done_is_told_and_nothing_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, generation: int
+) -> None:
+    host = el(monkeypatch, generation=generation)
+    answer = look(tmp_path, "dnf", ("driver", "2-*"), hold=["driver"])
+    assert not answer["refused"]
+    assert answer["transaction"]["upgrade"] == {"driver": ["", "0:2-1"]}
+    assert answer["resolved"] == {"driver": "0:2-1"}
+    assert answer["installed"] == {"driver": "0:1-1"}
+    assert host.installed["driver"] == "0:1-1"
+    assert host.locked == []
+
+
+def test_a_host_that_has_it_all_is_not_asked_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = el(monkeypatch)
+    answer = look(tmp_path, "dnf", ("driver", "1-1"))
+    assert answer["transaction"] is None
+    assert not [words for words in host.said if "makecache" in words]
+
+
+def test_a_plan_that_leaves_something_out_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = {"driver": ["0:1-1"], "cuda": ["0:12-1"]}
+    el(monkeypatch, offered=offered, uninstallable={"cuda"})
+    answer = look(tmp_path, "dnf", ("cuda", ""), remove=["driver"])
+    assert answer["refused"]
+    assert "cuda 0:12-1 is not there" in refusals(answer)["GS-463"]
+
+
+def test_what_would_be_replaced_unasked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    el(monkeypatch, offered={"cuda": ["0:12-1"]}, obsoletes={"cuda": "driver"})
+    assert "also remove driver" in refusals(look(tmp_path, "dnf", ("cuda", "")))["GS-467"]
+    assert not refusals(look(tmp_path, "dnf", ("cuda", ""), may_remove=["driver"]))
+
+
+def test_without_what_holds_nothing_can_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    el(monkeypatch, plugin=False)
+    assert "versionlock" in refusals(look(tmp_path, "dnf", ("driver", "2-1"), hold=["driver"]))["GS-464"]
+    el(monkeypatch, plugin=False, offered={"driver": ["0:2-1"], "python3-dnf-plugin-versionlock": ["0:4-1"]})
+    answer = look(tmp_path, "dnf", ("driver", "2-1"), hold=["driver"])
+    assert answer["transaction"]["install"] == {"python3-dnf-plugin-versionlock": "0:4-1"}
+
+
+def test_holds_of_others_and_a_run_driver_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    el(monkeypatch, locked=["driver"])
+    wanted = ("driver", "2-1")
+    assert set(refusals(look(tmp_path, "dnf", wanted))) == {"GS-469"}
+    monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall")
+    assert set(refusals(look(tmp_path, "dnf", wanted, driver_packages=["driver"]))) == {"GS-474"}
+
+
+def test_a_host_with_tdnf_alone_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    el(monkeypatch)
+    there = {"tdnf": "/usr/bin/tdnf"}
+    monkeypatch.setattr(preview.process, "which", lambda name, _env: there.get(name))
+    answer = look(tmp_path, "dnf", ("driver", "2-1"))
+    assert "this host has no dnf" in refusals(answer)["GS-497"]
+    assert answer["findings"][0]["hint"] == "tdnf install -y dnf"
+
+
+def test_what_the_system_refuses_is_a_finding_with_a_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    el(monkeypatch)
+
+    def read_only(*_words: Any, **_more: Any) -> None:
+        raise OSError(30, "Read-only file system", "/etc/x")
+
+    monkeypatch.setattr(preview.sources, "preferences", read_only)
+    assert "/etc/x" in refusals(look(tmp_path, "dnf", ("driver", "2-1")))["GS-472"]
+
+
+def test_a_look_that_breaks_off_looks_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = DebHost({"bash": "5"}, {"driver": ["1"]})
+    host.stand_in(monkeypatch)
+    answers = [["E: Failed to fetch http://x  Error reading from server. Remote end closed connection"], []]
+    monkeypatch.setattr(preview.planning.Apt, "refresh", lambda _self: answers.pop(0))
+    answer = look(tmp_path, "apt", ("driver", "1"))
+    assert answers == []
+    assert not answer["refused"]
+    answers = [["E: Failed to fetch http://x  404  Not Found"], []]
+    look(tmp_path, "apt", ("driver", "1"))
+    assert len(answers) == 1
+
+
+PLAN = {
+    "install": {},
+    "upgrade": {},
+    "downgrade": {},
+    "remove": {},
+    "download_bytes": 300 * _MB,
+    "disk_bytes": 900 * _MB,
+}
+
+
+class TestSpace:
+    def test_each_need_is_where_it_arises(self) -> None:
+        assert space.needs("apt", PLAN, [60 * _MB, 80 * _MB], 1, builds=True) == {
+            "/usr": 900 * _MB,
+            "/var/cache/apt/archives": 300 * _MB,
+            "/var/lib/apt/lists": 64 * _MB,
+            "/boot": (80 + 10 + 80 + 16) * _MB,
+            "/var/lib/dkms": 900 * _MB,
+            "/lib/modules": 150 * _MB,
+        }
+        plain = space.needs("dnf", {**PLAN, "disk_bytes": -5}, [], 0, builds=False)
+        assert plain == {"/usr": 0, "/var/cache": 364 * _MB, "/boot": 0}
+
+    def test_folders_of_one_file_system_share_its_room(self, tmp_path: Path) -> None:
+        (row,) = space.rows({str(tmp_path): 5, str(tmp_path / "not/there/yet"): 7})
+        assert row["needed"] == 12
+        assert row["for"] == sorted([str(tmp_path), str(tmp_path / "not/there/yet")])
+        assert row["path"] == space._mount_point(str(tmp_path))
+        other = space.rows({str(tmp_path): 5, "/proc": 1})
+        assert {tuple(row["for"]) for row in other} == {(str(tmp_path),), ("/proc",)}
+
+    def test_a_small_boot_partition_is_refused_by_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        image = tmp_path / "initrd"
+        with image.open("wb") as stream:
+            stream.truncate(60 * _MB)
+        host = DebHost({"bash": "5"}, {"driver": ["1"]})
+        host.stand_in(monkeypatch)
+        kernels = {"running": "6.1", "next": "6.1", "installed": [{"release": "6.1", "initramfs": str(image)}]}
+        monkeypatch.setattr(preview.Machine, "kernels", lambda _self: kernels)
+        there = {"/": (0, 1 << 40), "/boot": (1, 30 * _MB)}
+
+        def rows(wanted: dict[str, int]) -> list[dict[str, Any]]:
+            made = []
+            for mount, (_device, free) in there.items():
+                on_it = [path for path in wanted if path.startswith("/boot") == (mount == "/boot")]
+                needed = sum(wanted[path] for path in on_it)
+                made.append({"path": mount, "needed": needed, "free": free, "read_only": False, "for": on_it})
+            return made
+
+        monkeypatch.setattr(space, "rows", rows)
+        answer = look(tmp_path, "apt", ("driver", "1"), driver_version="1", driver_packages=["driver"])
+        assert "/boot has 30 MB free, 68 MB are needed (for /boot)" in refusals(answer)["GS-472"]
+        there["/boot"] = (1, 90 * _MB)
+        assert "GS-472" not in refusals(look(tmp_path, "apt", ("driver", "1"), driver_version="1"))
