@@ -10,7 +10,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     preview,
     runfile,
     space,
-    transaction,
 )
 
 from tests.modules.package_managers import DebHost, RpmHost
@@ -26,8 +25,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
     monkeypatch.setattr(preview, "_PAUSE", 0.0)
     monkeypatch.setattr(preview.Machine, "container", lambda _self: False)
-    monkeypatch.setattr(transaction.locks, "holder", lambda _path: None)
-    monkeypatch.setattr(transaction.locks, "pid_file_holder", lambda _path: None)
+    monkeypatch.setattr(preview.locks, "holder", lambda: None)
 
 
 def look(folder: Path, manager: str, *wanted: tuple[str, str], **params: Any) -> dict[str, Any]:
