@@ -9,13 +9,11 @@ description:
     leaves as it is counts as unchanged.
   - Runtimes are restarted only when asked, because that stops containers.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   runtimes:
     description: Runtimes to configure; podman needs only the CDI specification.
     type: list
     elements: str
+    default: []
     choices: [docker, containerd, crio, podman]
   cdi:
     description: Keep the CDI specification up to date at every boot, and write it now when the driver is loaded.
@@ -25,7 +23,9 @@ options:
     description: Restart a runtime whose configuration changed.
     type: bool
     default: false
-author: The gpusetup authors
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

@@ -8,17 +8,27 @@ description:
   - C(/usr/local/cuda), C(PATH) for login shells and the dynamic linker's path name the default toolkit. Where NVIDIA's packages
     manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   roots:
     description: C(version) and C(path) of every toolkit.
     type: list
     elements: dict
+    default: []
+    suboptions:
+      version:
+        description: CUDA version.
+        type: str
+        required: true
+      path:
+        description: Folder.
+        type: path
+        required: true
   default:
     description: Version among O(roots); empty takes the default away.
     type: str
-author: The gpusetup authors
+    default: ""
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

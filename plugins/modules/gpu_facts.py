@@ -12,8 +12,8 @@ description:
 options:
   simulated_root:
     description:
-      - A folder on the host that holds a captured machine. PCI devices, virtualisation, firmware and the kernel to build for
-        are taken from it, everything else from the host itself; the answer then says C(simulated=true).
+      - A folder on the host that holds a captured machine. PCI devices, virtualisation, firmware and the kernel to
+        build for are taken from it, everything else from the host itself; the answer then says C(simulated=true).
     type: path
   candidates:
     description: Also ask the package manager's local indexes for the packages that it could install.
@@ -25,15 +25,17 @@ options:
     default: false
   symptoms:
     description:
-      - Also return what C(gpusetup doctor) asks beside the facts (the kernel's messages, logs of module builds, device files,
-        the loader's choices, Python environments, the environment's GPU part), without passwords, tokens and keys.
+      - Also return what C(gpusetup doctor) asks beside the facts (the kernel's messages, logs of module builds, device
+        files, the loader's choices, Python environments, the environment's GPU part), without passwords, tokens and
+        keys.
     type: bool
     default: false
   pythons:
     description: Interpreters outside the usual places to look at too.
     type: list
     elements: path
-author: The gpusetup authors
+    default: []
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

@@ -9,31 +9,35 @@ description:
   - Loads the module, or unloads an older one and loads the new, only when no process and no display uses the GPU; services of
     the driver itself are stopped and started again. Otherwise it tells why a reboot is needed. It never kills a process.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   options:
     description: Module options.
     type: dict
+    default: {}
   load:
     description: Modules to load at boot.
     type: list
     elements: str
+    default: []
   version:
     description: NVIDIA's version that must run; empty configures only.
     type: str
+    default: ""
   flavour:
     description: Flavour that must run.
     type: str
+    default: ""
   kernels:
     description: Kernels that the driver was installed for.
     type: list
     elements: str
+    default: []
   reload:
     description: Load or replace the module now, when nothing uses it.
     type: bool
     default: true
-author: The gpusetup authors
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

@@ -9,9 +9,6 @@ description:
     reads the image afterwards as proof.
   - Runs detached; repeat the call until C(finished) is true.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   state:
     description: C(present) keeps nouveau away, C(absent) undoes it.
     type: str
@@ -25,11 +22,14 @@ options:
     description: Kernels whose initramfs counts; empty is the one that boots next.
     type: list
     elements: str
+    default: []
   poll:
     description: Longest wait of one call in seconds.
     type: int
     default: 10
-author: The gpusetup authors
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

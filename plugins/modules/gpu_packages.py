@@ -11,84 +11,24 @@ description:
     to what they were and returns the compiler's first error.
   - Runs detached. A cut connection does not stop it; the same call joins it. Repeat the call until C(finished) is true.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
-  manager:
-    description: The host's package manager.
-    type: str
-    required: true
-    choices: [apt, dnf]
-  packages:
-    description: Packages with exact versions, or version prefixes that end in C(*).
-    type: list
-    elements: dict
-  remove:
-    description: Patterns of packages that must not be installed; a wanted package is never matched.
-    type: list
-    elements: str
-  may_remove:
-    description: Patterns of packages that the transaction may take away as a consequence.
-    type: list
-    elements: str
-  hold:
-    description: Patterns of installed packages to hold afterwards, together with those asked for by name; empty holds nothing.
-    type: list
-    elements: str
-  free:
-    description: Names among the packages that are not held (compilers, headers, the distribution's Python).
-    type: list
-    elements: str
-  streams:
-    description: DNF module streams, C(module) and C(stream).
-    type: list
-    elements: dict
-  replace_runfile:
-    description: Let the uninstaller of a .run installation remove it before the transaction; that step has no way back.
-    type: bool
-    default: false
-  optional:
-    description: Leave out wanted packages that the repositories no longer offer (removal), instead of refusing.
-    type: bool
-    default: false
-  recommends:
-    description: Install recommended packages too.
-    type: bool
-    default: false
-  lock_timeout:
-    description: Seconds to wait for the package manager's lock.
-    type: int
-    default: 600
-  auto_upgrades_block:
-    description: Keep automatic upgrades away from the held packages.
-    type: bool
-    default: true
-  driver_packages:
-    description: Names among the packages that carry the driver; a transitional one of another branch is refused.
-    type: list
-    elements: str
-  driver_version:
-    description: NVIDIA's version that the module on disk must have; empty when no driver is wanted.
-    type: str
-  driver_module:
-    description: Flavour that the module on disk must have.
-    type: str
-    choices: ["", open, proprietary]
-  kernels:
-    description: Kernels for which the module must be there; empty is the one that boots next.
-    type: list
-    elements: str
   fetched:
-    description: C(fetched) of a look just before. apt is given its package lists instead of fetching them, if the sources are the same.
+    description:
+      - C(fetched) of a look just before. apt is given its package lists instead of fetching them, if the sources are
+        the same.
     type: str
+    default: ""
   poll:
     description: Longest wait of one call in seconds.
     type: int
     default: 10
+extends_documentation_fragment:
+  - gpusetup.stack.host
+  - gpusetup.stack.transaction
 attributes:
   check_mode:
+    description: Tells what would change.
     support: full
-author: The gpusetup authors
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

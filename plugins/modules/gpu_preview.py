@@ -12,21 +12,10 @@ description:
   - Never changes anything and never fails for something that is wrong with the host. It returns findings; O(refuse=true) turns
     findings of level C(refuse) into a failure.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   refuse:
     description: Fail when there is a finding of level C(refuse).
     type: bool
     default: false
-  packages:
-    description: Exact packages wanted, see the role variables.
-    type: list
-    elements: dict
-  sources:
-    description: Repositories wanted, see the role variables.
-    type: list
-    elements: dict
   timeout:
     description: Seconds that the repositories have to answer.
     type: int
@@ -34,23 +23,31 @@ options:
   space_mb:
     description: Megabytes that must stay free, by path.
     type: dict
+    default: {}
   python:
     description: Interpreter that must be there.
     type: str
+    default: ""
   candidates:
     description: Patterns of names; answered in C(candidates) with every version that the wanted repositories offer.
     type: list
     elements: str
+    default: []
   fetched:
-    description: C(fetched) of an earlier answer. Its package lists are taken over instead of fetched, if the repositories are the same.
+    description:
+      - C(fetched) of an earlier answer. Its package lists are taken over instead of fetched, if the repositories are
+        the same.
     type: str
+    default: ""
   keep:
     description: Keep the package lists for what follows, another look or the transaction.
     type: bool
     default: false
-notes:
-  - The other options are those of M(gpu_packages) and M(gpu_repo_source).
-author: The gpusetup authors
+extends_documentation_fragment:
+  - gpusetup.stack.host
+  - gpusetup.stack.transaction
+  - gpusetup.stack.sources
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

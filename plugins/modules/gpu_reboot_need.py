@@ -8,24 +8,26 @@ description:
   - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut off is not
     forgotten. Processes on the GPU are named. Nothing is changed.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   version:
     description: NVIDIA's version that must run; empty needs no reboot.
     type: str
+    default: ""
   flavour:
     description: Flavour that must run.
     type: str
+    default: ""
   kernels:
     description: Kernels that the driver was installed for.
     type: list
     elements: str
+    default: []
   after_reboot:
     description: The host has just rebooted for it; a driver that still does not run is a failure.
     type: bool
     default: false
-author: The gpusetup authors
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

@@ -7,9 +7,6 @@ short_description: Schedule a reboot and a unit that goes on once after it
 description:
   - Uses C(shutdown), so that people who are logged in are told and can cancel with C(shutdown -c).
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   when:
     description: Time as C(shutdown) takes it.
     type: str
@@ -18,10 +15,14 @@ options:
     description: Program and arguments to run once after the boot.
     type: list
     elements: str
-  message:
+    default: []
+  text:
     description: What people who are logged in read.
     type: str
-author: The gpusetup authors
+    default: "gpusetup: the new GPU driver needs a reboot"
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""
@@ -86,7 +87,7 @@ def main():
         argument_spec=params.spec(
             when={"type": "str", "default": "+1"},
             resume={"type": "list", "elements": "str", "default": []},
-            message={"type": "str", "default": "gpusetup: the new GPU driver needs a reboot"},
+            text={"type": "str", "default": "gpusetup: the new GPU driver needs a reboot"},
         ),
         supports_check_mode=True,
     )
@@ -98,7 +99,7 @@ def main():
         if not module.check_mode:
             if module.params["resume"]:
                 stage(ledger, module.params["resume"], env)
-            code, _out, error = process.output(["shutdown", "-r", when, module.params["message"]], env, 30)
+            code, _out, error = process.output(["shutdown", "-r", when, module.params["text"]], env, 30)
             if code:
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
     except failure.HostFailure as stop:

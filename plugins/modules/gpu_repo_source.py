@@ -7,28 +7,11 @@ short_description: Have exactly these repositories, each with a key that was pro
 description:
   - Writes deb822 sources with C(Signed-By) or C(.repo) files with C(gpgkey); every key is compared with its full fingerprint
     first, and one wrong key means that nothing at all is written.
-  - Other entries for the same address can be switched off; M(gpu_state) brings them back on removal.
-options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
-  sources:
-    description: The repositories, see the role variables.
-    type: list
-    elements: dict
-  enable:
-    description: Identifiers of dnf repositories that are configured but off.
-    type: list
-    elements: str
-  replace:
-    description: Address prefixes whose other entries are switched off.
-    type: list
-    elements: str
-  pins:
-    description: apt preferences.
-    type: list
-    elements: dict
-author: The gpusetup authors
+  - Other entries for the same address can be switched off; M(gpusetup.stack.gpu_state) brings them back on removal.
+extends_documentation_fragment:
+  - gpusetup.stack.host
+  - gpusetup.stack.sources
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

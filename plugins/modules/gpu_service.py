@@ -8,9 +8,6 @@ description:
   - One call for several units. What they were before is recorded, so that removal brings it back. A unit that does not start is
     a failure with the last lines of its journal.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   names:
     description: Units.
     type: list
@@ -20,7 +17,9 @@ options:
     description: Start them now; false enables them for the next boot (the driver is not loaded yet).
     type: bool
     default: true
-author: The gpusetup authors
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

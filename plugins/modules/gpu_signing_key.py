@@ -10,9 +10,6 @@ description:
     Somebody at the console confirms it at the next boot by a one-time password, which is kept in a file for root alone, never
     printed or logged. An enrolment that was not confirmed is gone after that boot; the next call stages it anew.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   mode:
     description: What to do.
     type: str
@@ -21,17 +18,22 @@ options:
   key:
     description: Path of the site's private key on the host; empty is DKMS's own.
     type: str
+    default: ""
   certificate:
     description: Path of its certificate in DER form.
     type: str
+    default: ""
   enroll:
     description: The key will be enrolled; otherwise C(configure) refuses one that the firmware does not know.
     type: bool
     default: false
+extends_documentation_fragment:
+  - gpusetup.stack.host
 attributes:
   check_mode:
+    description: Tells what would change.
     support: full
-author: The gpusetup authors
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

@@ -5,36 +5,36 @@ DOCUMENTATION = r"""
 module: gpu_state
 short_description: Open, record, revert and undo an apply
 description:
-  - Keeps C(state.json), the history and the originals of changed files below O(state_dir), written in one step each.
+  - Keeps C(state.json), the history and the originals of changed files below O(host.state_dir), written in one step each.
   - C(begin) tells in one look whether the host is still exactly what the last finished apply left and was asked for the same;
     a play can end there.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   mode:
     description:
       - C(begin) opens an apply, C(finish) records it, C(revert) brings back the files that a failed one changed,
-        C(verified) keeps what the verification found.
-      - C(verified) keeps what the verification of this apply found.
+        C(verified) keeps what the verification of this apply found.
       - C(history) tells the applies on record.
-      - C(removal) tells what removal has to do, C(stop) brings services back to what they were, C(clean) files, links and the
-        Python environment, and forgets the host.
+      - C(removal) tells what removal has to do, C(stop) brings services back to what they were, C(clean) files, links
+        and the Python environment, and forgets the host.
     type: str
     required: true
     choices: [begin, finish, verified, revert, history, removal, stop, clean]
   wanted:
     description: Everything that was asked for; its digest tells whether two applies want the same.
     type: dict
+    default: {}
   verified:
     description: What the verification found, for C(verified).
     type: dict
+    default: {}
   lock:
     description: The lock, recorded as it is.
     type: dict
+    default: {}
   id:
     description: Identifier of this apply.
     type: str
+    default: ""
   keep:
     description: How many applies the history keeps.
     type: int
@@ -42,7 +42,32 @@ options:
   python:
     description: C(path), C(packages), C(adopted) of the Python environment, when there is one.
     type: dict
-author: The gpusetup authors
+  manager:
+    description: The host's package manager.
+    type: str
+    required: true
+    choices: [apt, dnf]
+  remove:
+    description: Patterns of packages that must not be installed.
+    type: list
+    elements: str
+    default: []
+  driver_version:
+    description: NVIDIA's version that must run.
+    type: str
+    default: ""
+  driver_module:
+    description: Flavour that must run.
+    type: str
+    default: ""
+  kernels:
+    description: Kernels for which the module must be there; empty is the one that boots next.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

@@ -9,9 +9,6 @@ description:
     in one step once pip is done and the versions were compared. A failure leaves the old environment in use.
   - Runs detached; repeat the call until C(finished) is true.
 options:
-  host:
-    description: What every module knows of the host, C(state_dir), C(simulated_root), C(proxy), C(no_proxy), C(ca_file).
-    type: dict
   path:
     description: The link that names the environment.
     type: path
@@ -24,17 +21,22 @@ options:
     description: Lines of a requirements file, index lines and hashes included.
     type: list
     elements: str
+    default: []
   find_links:
     description: Folder of wheels to use instead of any index.
     type: str
+    default: ""
   adopt:
     description: Existing interpreter to compare with the pins instead of making an environment.
     type: str
+    default: ""
   poll:
     description: Longest wait of one call in seconds.
     type: int
     default: 10
-author: The gpusetup authors
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""
@@ -49,7 +51,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 python:
-  description: C(path), C(packages) and C(adopted), for M(gpu_state).
+  description: C(path), C(packages) and C(adopted), for M(gpusetup.stack.gpu_state).
   returned: when finished
   type: dict
 interpreter:

@@ -55,7 +55,7 @@ options:
     description: The probe's files, by name; filled in by the action plugin.
     type: dict
     default: {}
-author: The gpusetup authors
+author: The gpusetup authors (!UNKNOWN)
 """
 
 EXAMPLES = r"""

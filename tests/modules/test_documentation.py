@@ -1,0 +1,69 @@
+"""What a module documents is what it takes: option by option, with types, defaults and choices."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+MODULES = sorted(path.stem for path in (PLUGINS / "modules").glob("gpu_*.py"))
+SAID = ("type", "elements", "required", "default", "choices")
+
+
+class Asked(Exception):  # noqa: N818 - it carries the specification out of main()
+    pass
+
+
+def specification(module: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the module hands to Ansible."""
+    loaded = importlib.import_module(f"ansible_collections.gpusetup.stack.plugins.modules.{module}")
+
+    def ask(argument_spec: dict[str, Any], **_more: Any) -> None:
+        raise Asked(argument_spec)
+
+    monkeypatch.setattr(loaded, "AnsibleModule", ask)
+    with pytest.raises(Asked) as caught:
+        loaded.main()
+    return caught.value.args[0]
+
+
+def text_of(path: Path) -> dict[str, Any]:
+    """The DOCUMENTATION in a file, in a class too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "DOCUMENTATION":
+            return yaml.safe_load(ast.literal_eval(node.value))
+    raise AssertionError(f"{path} documents nothing")
+
+
+def documented(module: str) -> dict[str, Any]:
+    document = text_of(PLUGINS / "modules" / f"{module}.py")
+    options = dict(document.get("options", {}))
+    for fragment in document.get("extends_documentation_fragment", ()):
+        shared = text_of(PLUGINS / "doc_fragments" / f"{fragment.rpartition('.')[2]}.py")["options"]
+        assert not set(shared) & set(options), f"{module} documents again what {fragment} says"
+        options |= shared
+    return options
+
+
+def compare(where: str, options: dict[str, Any], spec: dict[str, Any]) -> None:
+    assert sorted(options) == sorted(spec), where
+    for name, taken in spec.items():
+        said = options[name]
+        place = f"{where}.{name}"
+        assert said["description"], place
+        nothing = {"type": "str", "required": False}
+        assert {**nothing, **{key: said[key] for key in SAID if key in said}} == {
+            **nothing,
+            **{key: taken[key] for key in SAID if key in taken},
+        }, place
+        compare(place, said.get("suboptions", {}), taken.get("options", {}))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_option_is_documented_as_it_is_taken(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(module, documented(module), specification(module, monkeypatch))
