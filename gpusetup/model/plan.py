@@ -14,7 +14,7 @@ SCHEMA = "gpusetup/plan/1"
 
 ActionKind = Literal[
     "repository", "remove", "install", "upgrade", "downgrade", "hold", "nouveau", "module", "service", "file", "python",
-    "container", "reboot", "verify",
+    "container", "reboot", "verify", "record",
 ]  # fmt: skip
 
 

@@ -14,14 +14,15 @@ from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.plan import Action, HostPlan, PackageSet, Refusal
 from gpusetup.model.request import Request
 from gpusetup.model.stack import Resolution, Stack
-from gpusetup.plan.observe import Wanted, actions, removals
+from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import family_for
 from gpusetup.plan.packages.base import all_sources
 from gpusetup.plan.preflight import driver_refusals, guest_refusal, homeless_refusal, host_refusals
+from gpusetup.plan.recorded import locks, unfinished
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of
-from gpusetup.plan.requests import adopted_python, request_for
+from gpusetup.plan.requests import adopted_python, request_for, working_driver
 from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import has_python, needs_packages, packed, wanted_of
 
@@ -68,10 +69,11 @@ class Planner:
         if not facts.gpus:
             return Draft(plan=_replace(base, reasons=(), warnings=("no NVIDIA GPU on PCI: nothing to do",)))
         key = self.key(facts, settings)
-        recorded = _recorded(facts, key)
-        if recorded is not None:
+        for recorded in locks(facts):
+            if recorded.get("schema") != LOCK_SCHEMA or recorded.get("key") != key:
+                continue
             draft = self._from_record(base, facts, settings, recorded, key)
-            if draft is not None:
+            if draft is not None and not _begun_only(facts, recorded, draft):
                 return draft
         refusals = tuple(host_refusals(facts)) + _adoption(facts, settings)
         if refusals:
@@ -90,6 +92,14 @@ class Planner:
                 "what was applied cannot be planned again from its record",
                 note="it was made by the roles alone, or by another version of gpusetup",
                 hint="repeat it the way it was made",
+            )
+        driver = draft.plan.stack.driver if draft.plan.stack is not None else None
+        if driver is not None and not lock["wanted"]["manage_driver"] and working_driver(facts) != driver.version:
+            raise PreflightError(
+                "GS-815",
+                f"that apply kept driver {driver.version}, which gpusetup had not installed; it is not there any more",
+                note="its packages are not on record, so that they cannot be brought back from it",
+                hint=f"ask for it: gpusetup apply -w driver=={driver.version}; gpusetup remove goes back to the start",
             )
         return draft
 
@@ -320,13 +330,12 @@ def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _recorded(facts: HostFacts, key: str) -> dict[str, Any] | None:
-    """Return the lock that the host has on record, when it answers this very wish."""
-    state = facts.state or {}
-    lock = state.get("lock")
-    if not isinstance(lock, dict) or lock.get("schema") != LOCK_SCHEMA or lock.get("key") != key:
-        return None
-    return lock
+def _begun_only(facts: HostFacts, lock: dict[str, Any], draft: Draft) -> bool:
+    """Tell whether an apply was cut before its packages came: what the repositories have today is chosen from anew."""
+    begun = unfinished(facts)
+    if begun is None or begun.get("lock") is not lock or draft.wanted is None or draft.wanted.packages is None:
+        return False
+    return bool(missing(draft.wanted.packages, facts.packages.installed))
 
 
 def _unpacked(lock: dict[str, Any], settings: Settings) -> Wanted:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.model.plan import Action, ActionKind, Package
 from gpusetup.plan import judge
 from gpusetup.plan.judge import versions
+from gpusetup.plan.recorded import lost, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -72,6 +73,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from _python(facts, wanted)
     yield from _containers(facts, wanted)
     yield from _files(probed)
+    yield from _record(facts)
 
 
 def _action(kind: ActionKind, identity: str, what: str, why: str, *, reboot: bool = False) -> Action:
@@ -253,3 +255,13 @@ def _files(probed: dict[str, Any]) -> Iterator[Action]:
     for found in judge.drift.files(probed, probed["state"] or {}):
         identity = found.what.strip("/").replace("/", "-")
         yield _action("file", identity, found.what, f"it is {found.now}, and was {found.was}")
+
+
+def _record(facts: HostFacts) -> Iterator[Action]:
+    """A host is as wanted only when its record says so too."""
+    begun = unfinished(facts)
+    if begun is not None:
+        what = "finish the apply that was cut, verify it and write it down"
+        yield _action("record", "unfinished", what, f"apply {begun.get('id')} began and has not finished")
+    elif reason := lost(facts):
+        yield _action("record", "lost", "begin a new record of what gpusetup does here", reason)

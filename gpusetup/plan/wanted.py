@@ -11,6 +11,7 @@ from gpusetup.model.plan import Package, PackageSet
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages.base import all_sources
 from gpusetup.plan.python import LIBRARIES, adopted_requirements, python_requirements
+from gpusetup.plan.recorded import locks
 from gpusetup.plan.requests import working_driver
 
 if TYPE_CHECKING:
@@ -41,11 +42,16 @@ def manages_driver(context: Context, stack: Stack) -> bool:
 
 def applied_driver(context: Context, stack: Stack) -> PackageSet | None:
     """Return the packages on record when the working driver that is kept came by us: they stay held and watched."""
-    lock = (context.facts.state or {}).get("lock")
-    if not isinstance(lock, dict) or stack.driver is None or not _kept(context, stack):
+    if stack.driver is None or not _kept(context, stack):
         return None
+    found = (_packages_of(lock, stack.driver.version) for lock in locks(context.facts))
+    return next((packages for packages in found if packages is not None), None)
+
+
+def _packages_of(lock: dict[str, Any], driver: str) -> PackageSet | None:
+    """Return the packages that a lock has for this very driver, None when it brought none."""
     try:
-        ours = lock["wanted"]["manage_driver"] and lock["stack"]["driver"]["version"] == stack.driver.version
+        ours = lock["wanted"]["manage_driver"] and lock["stack"]["driver"]["version"] == driver
         return msgspec.convert(lock["wanted"]["packages"], PackageSet) if ours else None
     except (KeyError, TypeError, msgspec.ValidationError):
         return None

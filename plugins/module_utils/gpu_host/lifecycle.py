@@ -43,7 +43,7 @@ class Lifecycle:
             jobs.refuse_beside_another(
                 self.ledger.folder
             )  # another controller's apply: not even a file of it is touched
-        identity = self.request["id"] or (state["apply"]["id"] if resumed else f"{now()}-{self.digest[:6]}")
+        identity = state["apply"]["id"] if resumed else self.request["id"] or f"{now()}-{self.digest[:6]}"
         if not self.check:
             host = self._manager()
             self._keep_baseline(host)
@@ -56,6 +56,7 @@ class Lifecycle:
                     "started": now(),
                     "finished": None,
                     "last": last,
+                    "lock": self.request["lock"],
                 }
                 files.write_json(os.path.join(self.ledger.folder, "before.json"), before)
             self.ledger.save()
@@ -106,26 +107,31 @@ class Lifecycle:
             "simulated": self.machine.simulated is not None,
             "verified": None,
         }
-        state["apply"] = dict(state["apply"], id=identity, digest=self.digest, finished=now(), last=None)
-        state["lock"], state["verified"] = request["lock"], None
+        # The history comes first: of an apply that is called finished a rollback must find it, wherever this is cut.
+        self.ledger.write_history(record, request["keep"])
         if request["lock"]:
             files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
+        begun = {"id": identity, "digest": self.digest, "started": record["started"], "last": None}
+        state["apply"] = dict(begun, finished=record["finished"])
+        state["lock"], state["verified"] = request["lock"], None
         self.ledger.save()
-        self.ledger.write_history(record, request["keep"])
         change = packages.difference(before["packages"], record["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
 
     def verified(self):
         """Keep what the verification found, with what it was found for, so that it need not be repeated."""
         state, request = self.ledger.state, self.request
+        if self.check:
+            return
         state["verified"] = dict(request["verified"], time=now())
         if request["lock"]:
             state["lock"] = request["lock"]
-        self.ledger.save()
+        # The history comes first: what the state calls verified is not verified a second time.
         path = os.path.join(self.ledger.folder, "history", str(state["apply"].get("id")) + ".json")
         record = files.read_json(path)
-        if record is not None and not self.check:
+        if record is not None:
             files.write_json(path, dict(record, verified=state["verified"]))
+        self.ledger.save()
 
     def _told(self, outcome, change, reasons):
         """Return what the play tells about this host."""

@@ -1,0 +1,187 @@
+"""An apply that was cut is finished by the same command, at whatever seam between two steps it was cut."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import yaml
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, ledger, lifecycle
+
+from gpusetup.content import content_path
+from gpusetup.errors import PreflightError
+from gpusetup.model.facts import LoadedModule, ModuleFile, Service, Source
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.plan.drift import differences
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DRIVER = Settings(requirements=(Requirement(component="driver"),))
+PLAYBOOK = yaml.safe_load((content_path() / "playbooks/apply.yml").read_text())[0]
+STEPS = [item["role"].rpartition(".")[2] for item in PLAYBOOK["roles"]] + ["finish"]
+NOTHING_LACKS_FROM = STEPS.index("gpu_reboot") + 1
+
+
+class Manager:
+    """A package manager that knows what is installed and held."""
+
+    def __init__(self, held: list[str]) -> None:
+        self.there, self.holds = {"nvidia-utils": "580"}, held
+
+    def installed(self) -> dict[str, str]:
+        return dict(self.there)
+
+    def held(self) -> list[str]:
+        return list(self.holds)
+
+
+@pytest.fixture
+def first(planner: Any, host: Any, nvidia_ubuntu: Any) -> Any:
+    """The plan of a host without a driver."""
+    facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None)
+    return planner.second(facts, DRIVER, nvidia_ubuntu).plan
+
+
+@pytest.fixture
+def rebooted(host: Any, first: Any) -> Any:
+    """The host after the apply's reboot: everything is there, and the driver runs."""
+    keep = host("ubuntu24.04-h200-keep")
+    version, packages = first.stack.driver.version, first.lock["wanted"]["packages"]
+    there = {item["name"]: item["version"].rstrip("*") for group in ("driver", "fabric", "prerequisites")
+             for item in ({"version": "", **one} for one in packages.get(group, ()))}  # fmt: skip
+    flavour, change = first.stack.driver.module, msgspec.structs.replace
+    loaded = LoadedModule(version=version, flavour=flavour)
+    driver = change(
+        keep.driver, version=version, loaded=loaded, library=version, module=version, flavour=flavour, mismatch=False
+    )
+    module = ModuleFile(path="/x/nvidia.ko", version=version, flavour=flavour)
+    kernels = tuple(change(kernel, nvidia=module) for kernel in keep.kernel.installed)
+    sources = tuple(Source(file="/x", uri=uri) for source in first.lock["wanted"]["packages"]["sources"]
+                    for uri in source["uris"])  # fmt: skip
+    installed = {**keep.packages.installed, **there}
+    return change(
+        keep,
+        packages=change(
+            keep.packages, installed=installed, held=tuple(sorted(installed)), sources=sources, problems=()
+        ),
+        driver=driver,
+        kernel=change(keep.kernel, installed=kernels),
+        nouveau=change(keep.nouveau, blacklisted=True, loaded=False, in_initramfs=False, initramfs=()),
+        services={
+            name: Service(unit=f"{name}.service", active="active", enabled="enabled")
+            for name in first.lock["wanted"]["services"]
+        },
+    )
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Any) -> Any:
+    """The record of that host, and one apply on it."""
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: Manager([]))
+
+    def opened(**more: Any) -> lifecycle.Lifecycle:
+        request = {
+            "state_dir": str(tmp_path), "simulated_root": "", "wanted": {"driver": first.stack.driver.version},
+            "manager": "apt", "network": {}, "lock": first.lock, "id": "", "keep": 10, "python": None, "remove": [],
+            "driver_version": "", "driver_module": "", "kernels": [], "verified": {}, **more,
+        }  # fmt: skip
+        return lifecycle.Lifecycle(request)
+
+    return opened
+
+
+def state_of(folder: Path) -> dict[str, Any] | None:
+    path = folder / "state.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+@pytest.mark.parametrize("steps", range(len(STEPS) + 1), ids=["nothing", *STEPS])
+def test_the_same_command_finishes_it(
+    steps: int, planner: Any, rebooted: Any, record: Any, first: Any, tmp_path: Path
+) -> None:
+    ours = tmp_path / "etc/modprobe.d/gpusetup-nouveau.conf"
+    for step in STEPS[:steps]:
+        if step == "gpu_state":
+            assert not record(id="run-1").begin()["converged"]
+        elif step == "gpu_nouveau":
+            ledger.Ledger(str(tmp_path)).write(str(ours), "blacklist nouveau\n")
+        elif step == "finish":
+            record(id="run-1").finish()
+    facts = msgspec.structs.replace(rebooted, state=state_of(tmp_path))
+    plan = planner.first(facts, DRIVER).plan
+    finished = "finish" in STEPS[:steps]
+    if steps == 0:
+        assert plan.state == "unchanged", "a driver of somebody else's that fits is kept"
+        return
+    assert (plan.state == "unchanged") == finished, plan.actions
+    assert ("record-unfinished" in [action.id for action in plan.actions]) != finished
+    assert plan.variables["gpu_driver_packages"] == first.variables["gpu_driver_packages"], "it came by this apply"
+    assert plan.variables["gpu_packages_hold"] == first.variables["gpu_packages_hold"]
+    assert [item.id for item in differences(facts)] == ["apply"] or finished
+
+    again = record(id="run-2", lock=plan.lock).begin()
+    assert (again["converged"], again.get("resumed", False)) == (finished, not finished)
+    if not finished:
+        record(id="run-2", lock=plan.lock).finish()
+    state = state_of(tmp_path)
+    assert state is not None
+    assert (state["apply"]["id"], bool(state["apply"]["finished"])) == ("run-1", True)
+    assert state["lock"]["key"] == first.lock["key"]
+    assert [item["id"] for item in record().history()["history"]] == ["run-1"]
+    after = planner.first(msgspec.structs.replace(rebooted, state=state), DRIVER).plan
+    assert (after.state, after.actions) == ("unchanged", ())
+
+
+def test_what_was_cut_before_its_packages_came_is_chosen_anew(planner: Any, host: Any, first: Any) -> None:
+    """A version may have left the repository since: repeating the old choice would fail for ever."""
+    begun = {"apply": {"id": "run-1", "finished": None, "lock": first.lock}}
+    facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None, state=begun)
+    assert planner.first(facts, DRIVER).stage == "offers"
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_a_finish_that_is_cut_at_any_write_is_repeated_whole(
+    cut: int, record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the record calls finished stands in the history; what it calls verified is verified there too."""
+    real, left = files.write_atomically, [cut]
+
+    def writes(*more: Any, **named: Any) -> None:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        real(*more, **named)
+
+    record(id="run-1").begin()
+    monkeypatch.setattr(files, "write_atomically", writes)
+    try:
+        record(id="run-1").finish()
+        record(verified={"verdict": "pass"}).verified()
+    except KeyboardInterrupt:
+        pass
+    monkeypatch.setattr(files, "write_atomically", real)
+    state = state_of(tmp_path)
+    assert state is not None
+    past = {item["id"]: item for item in record().history()["history"]}
+    if state["apply"]["finished"]:
+        assert state["apply"]["id"] in past
+    if state["verified"]:
+        assert past[state["apply"]["id"]]["verified"] == state["verified"]
+    if not state["apply"]["finished"]:
+        record(id="run-2").finish()
+        assert [item["id"] for item in record().history()["history"]] == ["run-1"]
+
+
+def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(
+    planner: Any, rebooted: Any, first: Any
+) -> None:
+    """Its record has no packages of the driver: nothing would move, and that is no way back."""
+    kept = {**first.lock, "wanted": {**first.lock["wanted"], "packages": None, "manage_driver": False}}
+    kept["stack"] = {**kept["stack"], "driver": {**kept["stack"]["driver"], "version": "570.1", "installed": True}}
+    with pytest.raises(PreflightError, match="kept driver 570") as caught:
+        planner.recorded(rebooted, DRIVER, kept)
+    assert caught.value.reference == "GS-815"
