@@ -41,6 +41,13 @@ def read_config(path: Path = ETC / "bootstrap.json") -> Config:
     """Read it."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Config)
+    except PermissionError as error:
+        raise BadInputError(
+            "GS-742",
+            "only root may see what this machine was told",
+            path=str(path),
+            hint="repeat the command with sudo",
+        ) from error
     except OSError as error:
         raise BadInputError(
             "GS-742", "this machine was not made for a bootstrap", context=f"{path}: {error.strerror}", path=str(path),

@@ -17,8 +17,10 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from msgspec.structs import replace
 
+from gpusetup.bootstrap.config import read_config
 from gpusetup.bootstrap.machine import Limits, Moment, Outcome, advance, begin
 from gpusetup.bootstrap.record import save
+from gpusetup.errors import BadInputError
 from gpusetup.model.status import Problem, Recheck
 
 if TYPE_CHECKING:
@@ -131,3 +133,22 @@ def test_an_ordinary_user_reads_the_status_and_nothing_else() -> None:
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("done since") == 2
+
+
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        (FileNotFoundError(2, "No such file"), "was not made for a bootstrap"),
+        (PermissionError(13, "Denied"), "only root"),
+    ],
+)
+def test_why_a_bootstrap_cannot_be_gone_on_with(
+    trouble: OSError, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Path) -> bytes:
+        raise trouble
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(BadInputError, match=says) as caught:
+        read_config(tmp_path / "bootstrap.json")
+    assert caught.value.reference == "GS-742"
