@@ -8,6 +8,7 @@ from gpusetup.doctor import builds
 from gpusetup.doctor.findings import findings
 from gpusetup.doctor.look import Look, Outcome, cause, fine, unknown
 from gpusetup.doctor.scan import scan
+from gpusetup.plan import judge
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def loaded(look: Look) -> Outcome:
             "nouveau is loaded",
             *(f"{_name(gpu)} is held by nouveau" for gpu in facts.gpus if gpu.bound == "nouveau"),
         ]
-        if facts.nouveau.in_initramfs:
+        if any(way.id == "initramfs" for way in judge.nouveau.ways(judge.probed(facts))):
             shown.append("the initramfs carries nouveau, so the next boot loads it again")
         return cause("nouveau-in-use", "nouveau holds the GPU", *shown)
     if told := _from_log(look):

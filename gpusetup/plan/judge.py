@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         nouveau,
         versions,
     )
+    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
 
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
@@ -23,8 +24,9 @@ else:
     drift, driver, names, nouveau, versions = (
         host_code(f"gpu_judge.{part}") for part in ("drift", "driver", "names", "nouveau", "versions")
     )
+    firmware = host_code("gpu_probe.firmware")
 
-__all__ = ["drift", "driver", "names", "nouveau", "probed", "versions", "wish"]
+__all__ = ["drift", "driver", "firmware", "names", "nouveau", "probed", "versions", "wish"]
 
 
 def probed(facts: HostFacts) -> dict[str, Any]:

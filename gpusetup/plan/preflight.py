@@ -166,7 +166,7 @@ def _secure_boot(facts: HostFacts) -> Refusal:
 
 
 def _default_key(facts: HostFacts) -> str:
-    return judge.names.UBUNTU_KEY if facts.os.id == "ubuntu" else judge.names.DKMS_KEY
+    return judge.firmware.UBUNTU_KEY if facts.os.id == "ubuntu" else judge.firmware.DKMS_KEY
 
 
 def _pairs(facts: HostFacts, choice: DriverChoice, packages: PackageSet, pairs: KernelPairsFile) -> Iterator[Refusal]:

@@ -118,9 +118,9 @@ def _module(facts: Facts, record: Record) -> Iterator[Difference]:
         yield Difference(
             "kernel", "the kernel that runs", " or ".join(count), running, "apply" if problems else "reboot"
         )
-    libraries = driver.library_problem(facts, wish.version)
+    libraries = driver.other_libraries(facts, wish.version)
     if libraries:
-        yield Difference("library", "the driver's libraries", wish.version, libraries)
+        yield Difference("library", "the driver's libraries", wish.version, ", ".join(libraries))
 
 
 def _told(module: Dict[str, Any]) -> str:

@@ -161,10 +161,8 @@ def _users(facts: Facts) -> List[str]:
     return found
 
 
-def library_problem(facts: Facts, version: str) -> Optional[str]:
-    """Return how the libraries that programs load differ from a version of the driver, None when they do not."""
+def other_libraries(facts: Facts, version: str) -> List[str]:
+    """Return the versions of the libraries that programs could load and that belong to another version of the driver."""
     driver = facts["driver"] or {}
-    wrong = {text for texts in (driver.get("libraries") or {}).values() for text in texts if text != version}
-    first = driver.get("library")
-    wrong |= {first} if first and first != version else set()
-    return ", ".join(sorted(wrong)) if wrong and version else None
+    found = {text for texts in (driver.get("libraries") or {}).values() for text in texts}
+    return sorted((found | {driver.get("library") or version}) - {version})

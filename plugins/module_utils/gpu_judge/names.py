@@ -5,8 +5,6 @@ import re
 NOUVEAU_FILE = "/etc/modprobe.d/gpusetup-nouveau.conf"
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "generated", "indirect")
 """What systemd says of a unit that starts by itself."""
-UBUNTU_KEY, DKMS_KEY = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
-"""The certificates with which modules that are built on a host are signed."""
 
 
 def python_name(name: str) -> str:

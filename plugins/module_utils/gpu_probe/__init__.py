@@ -1,6 +1,7 @@
 """The host probe: one look at a machine, told as one document. Standard library only, Python 3.6 and newer.
 
 The same files run on targets (as the Ansible module gpu_facts) and on the controller (for its own machine and for captures).
+It imports none of its neighbours, so that whoever measures can take it along alone.
 """
 
 import threading

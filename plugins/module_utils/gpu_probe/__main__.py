@@ -19,10 +19,8 @@ def main(arguments):
     if not os.path.isdir(options.root):
         parser.error("no such folder: " + options.root)
     here = os.path.dirname(os.path.abspath(__file__))
-    parts, name = os.path.split(here)
-    folder, package = os.path.split(parts)  # the probe's neighbours belong to it
-    sys.path.insert(0, folder)
-    probe = importlib.import_module(package + "." + name)
+    sys.path.insert(0, os.path.dirname(here))
+    probe = importlib.import_module(os.path.basename(here))
     simulated = probe.FolderHost(options.simulated_root) if options.simulated_root else None
     facts = probe.collect(probe.open_host(options.root), simulated, not options.no_candidates)
     print(json.dumps(facts, indent=2, sort_keys=True))

@@ -70,11 +70,14 @@ def library_version(host, triplet):
 
 
 def library_versions(host, triplet):
-    """Return for each library that programs load the versions of the files which the loader could take for it."""
+    """Return for each library that programs load the versions of the files which the loader could take for it.
+
+    One of cuda-compat is left out: it is another driver's on purpose.
+    """
     arch = triplet.partition("-")[0]
     found = {}
     for name, files in loader.collect(host, arch, "", DRIVER_LIBRARIES).items():
-        versions = {item["leads_to"].rpartition(".so.")[2] for item in files}
+        versions = {item["leads_to"].rpartition(".so.")[2] for item in files if "/compat/" not in item["leads_to"]}
         found[name] = sorted((text for text in versions if _VERSION.match(text)), key=_numbers)
     return found
 

@@ -3,13 +3,12 @@
 import hashlib
 import re
 
-from ..gpu_judge import names
-
 _VARIABLES = "/sys/firmware/efi/efivars"
 _GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
 _X509 = b"\xa1\x59\xc0\xa5\xe4\x94\xa7\x4a\x87\xb5\xab\x15\x5c\x2b\xf0\x72"
 _CONFIGURED = re.compile(r"^\s*mok_certificate=[\"']?([^\"'\s$]+)", re.MULTILINE)
+UBUNTU_KEY, DKMS_KEY = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
 PASSWORD = "/var/lib/gpusetup/mok-password"
 
 
@@ -68,11 +67,7 @@ def signing_keys(host, enrolled):
     found = [_CONFIGURED.findall(host.read(path) or "") for path in _configurations(host)]
     configured = [path for paths in found for path in paths]
     return [
-        key
-        for key in (
-            _signing_key(host, path, enrolled) for path in configured[-1:] or (names.UBUNTU_KEY, names.DKMS_KEY)
-        )
-        if key
+        key for key in (_signing_key(host, path, enrolled) for path in configured[-1:] or (UBUNTU_KEY, DKMS_KEY)) if key
     ]
 
 

@@ -127,10 +127,10 @@ def test_what_will_be_built_counts_as_there(facts: Facts) -> None:
 
 
 def test_libraries_of_another_driver_anywhere_are_told(facts: Facts) -> None:
-    assert driver.library_problem(facts, VERSION) is None
+    assert driver.other_libraries(facts, VERSION) == []
     facts["driver"]["libraries"]["libnvidia-ml.so.1"] = ["570.1", VERSION]
-    assert driver.library_problem(facts, VERSION) == "570.1"
-    assert driver.library_problem({**facts, "driver": None}, VERSION) is None
+    assert driver.other_libraries(facts, VERSION) == ["570.1"]
+    assert driver.other_libraries({**facts, "driver": None}, VERSION) == []
 
 
 @pytest.mark.parametrize(

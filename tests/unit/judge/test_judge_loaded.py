@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from typing import TYPE_CHECKING
+
+import pytest
 
 from gpusetup.content import content_path
 from gpusetup.plan.judge import versions
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_the_controllers_judge_is_the_collections_file() -> None:
@@ -15,8 +22,10 @@ def test_the_controllers_judge_is_the_collections_file() -> None:
     assert file.samefile(versions.__file__)
 
 
-def test_the_judge_can_be_imported_without_the_program_around_it() -> None:
-    folder = content_path() / "plugins" / "module_utils"
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from gpu_judge import versions; print(versions.upstream('3:580.1-1'))"
-    done = subprocess.run([sys.executable, "-I", "-c", code, str(folder)], capture_output=True, text=True, check=True)
-    assert done.stdout == "580.1\n"
+@pytest.mark.parametrize("package", ["gpu_judge", "gpu_probe"])
+def test_judge_and_probe_can_each_be_taken_along_alone(package: str, tmp_path: Path) -> None:
+    shutil.copytree(content_path() / "plugins" / "module_utils" / package, tmp_path / package)
+    names = [path.stem for path in sorted((tmp_path / package).glob("[a-z]*.py"))]
+    code = f"import sys; sys.path.insert(0, sys.argv[1]); from {package} import {', '.join(names)}; print('alone')"
+    done = subprocess.run([sys.executable, "-I", "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "alone\n"

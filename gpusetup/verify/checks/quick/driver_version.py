@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding
+from gpusetup.plan import judge as verdicts
 from gpusetup.verify.registry import check
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def judge(machine: Machine) -> Finding:
         said = machine.command("smi").get("stdout", "") + machine.command("smi").get("stderr", "")
         problem = "the kernel module is not loaded" if "mismatch" not in said else "Driver/library version mismatch"
         return Finding("fail", problem, None, wanted)
-    others = sorted(libraries - {loaded})
+    others = verdicts.driver.other_libraries(machine.facts, loaded)
     if others:
         both = f"libraries are {', '.join(others)}" + (" beside the right ones" if loaded in libraries else "")
         verdict: Verdict = "warn" if loaded in libraries else "fail"
@@ -48,7 +49,7 @@ def judge(machine: Machine) -> Finding:
             loaded,
             wanted or others[0],
         )
-    if wanted and wanted != loaded:
+    if wanted and verdicts.driver.loaded_problem(machine.facts, verdicts.driver.Wish(wanted)):
         return Finding("fail", f"the loaded module is {loaded}, the lock says {wanted}", loaded, wanted)
     on_disk = machine.driver.get("module")
     if on_disk and on_disk != loaded:
