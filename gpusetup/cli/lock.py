@@ -134,7 +134,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     )
     settings = replace(settings, hashed=hashed_lines(lock))
     directory = directory_of(matrix.repos, facts)
-    family = family_for(facts.os, settings.source, directory.directory if directory else None)
+    family = family_for(matrix.repos, facts.os, settings.source, directory)
     if family is None:
         raise BadInputError(
             "GS-331", f"no packages are known for {arguments.os} from {settings.source}", path="--source"

@@ -1,7 +1,8 @@
 """Where packages come from and what they are called: repositories, keys and package names by family and driver branch.
 
 Texts may hold placeholders that a plan fills in: {directory}, {arch}, {deb_arch}, {branch}, {version}, {major},
-{minor} (CUDA as `12-8`), {dotted} (CUDA as `12.8`), {kernel}.
+{minor} (CUDA as `12-8`), {dotted} (CUDA as `12.8`), {kernel}, {flavour} (of the kernel), {os} (the distribution's
+number).
 """
 
 from __future__ import annotations
@@ -39,12 +40,8 @@ class Repository(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     arches: dict[Arch, str]
     """Directory per CPU architecture."""
     deb_arches: dict[Arch, str]
-    apt_line: str
     keyring_package: str
     keyring_path: str
-    rpm_file: str
-    rpm_id: str
-    runfile: str
 
 
 class RepoDirectory(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,8 +58,6 @@ class RepoDirectory(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     keyring_sha256: Sha256 = ""
     arch_directories: dict[Arch, str] = field(default_factory=dict)
     """CPU directories that are not named as everywhere else."""
-    in_guides: tuple[str, ...] = ()
-    """Editions of the driver guide whose table names it."""
 
 
 class DriverPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,14 +68,29 @@ class DriverPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_branch: int | None = None
     module: Literal["open", "proprietary"]
     packages: tuple[str, ...]
-    """A machine with desktop libraries too."""
+    """A machine with desktop libraries too: for where nobody could look what else is there."""
     compute_only: tuple[str, ...] = ()
-    select: Literal["name", "pinning", "stream", "versionlock"]
-    """How the branch is chosen: by the package name, a pinning package, a module stream, or a lock on the version."""
+    """The kernel module's package, then what a machine without a screen needs at least."""
+    optional: tuple[str, ...] = ()
+    """More for a machine without a screen, where it is offered."""
+    persistence: str = ""
+    """The package of the persistence daemon, where nothing else brings it."""
+    flavoured: tuple[str, ...] = ()
+    """What else is of this module flavour alone: it goes when the other one comes."""
+    foreign: tuple[str, ...] = ()
+    """Names of another origin that stand in the way."""
     pinning: tuple[str, ...] = ()
+    """Packages that choose the version, the best first."""
     stream: str = ""
-    name_prefixes: tuple[str, ...] = ()
-    """Beginnings of all package names of the driver, for holds and for finding what is there."""
+    """The stream of the module nvidia-driver that chooses the branch."""
+
+
+class StackNames(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Globs of everything that moves with the driver and of nothing else: what is held, and what may go."""
+
+    source: Literal["nvidia", "distro"]
+    families: tuple[Family, ...]
+    names: tuple[str, ...]
 
 
 class FabricPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,12 +111,13 @@ class FabricPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class LibraryPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Names of a toolkit or library package and the text that pins its version."""
 
-    component: Literal["cuda", "cuda-runtime", "cuda-compat", "cudnn", "nccl"]
+    component: Literal["cuda", "cudnn", "nccl"]
     format: Format
     min_version: Version | None = None
     max_version: Version | None = None
     packages: tuple[str, ...]
     dev_packages: tuple[str, ...] = ()
+    """They move with it where they are installed."""
     pin: str = ""
     """The version as the package manager wants it: `{version}-1+cuda{dotted}`."""
 
@@ -114,37 +125,55 @@ class LibraryPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
 class DistroDriver(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The driver as a distribution's own archive packages it."""
 
-    system: str
+    systems: tuple[str, ...]
     module: Literal["open", "proprietary"]
+    series: str = ""
+    """What names hold of an older series that lies beside the suite's own."""
+    modules: tuple[str, ...]
+    """Packages of the kernel module, the best first; one for {kernel} is built and signed."""
+    next_kernel: str = ""
+    """The package that brings the module of every later kernel."""
     packages: tuple[str, ...]
+    """User space; the first tells which versions there are."""
+    optional: tuple[str, ...] = ()
+    persistence: str = ""
+    roots: tuple[str, ...] = ()
+    """What else must go for another series to take its place."""
     components: tuple[str, ...] = ()
     """Archive components that must be switched on (`contrib`, `non-free`)."""
-    version: str = ""
-    """Package version last seen; empty: one per branch."""
     max_branch: int | None = None
+    """The last branch that was seen there."""
 
 
 class KernelPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What building modules for a kernel needs."""
+    """What building modules for a kernel needs; the first row that fits a kernel is the answer."""
 
-    family: Literal["ubuntu", "debian", "el", "amazon", "azurelinux"]
-    kernel: str = ""
-    """Beginning of the kernel version for which this holds; empty: every kernel."""
-    packages: tuple[str, ...]
+    systems: tuple[str, ...]
+    """The `ID` of os-release."""
+    arch: Arch | None = None
+    release: str
+    """A regular expression for the whole kernel release; its named groups fill the texts below."""
+    package: str
+    """The headers of this very kernel."""
+    version: str = ""
+    """Its version; empty: the name says it."""
+    beside: tuple[str, ...] = ()
+    """More of the same version."""
+    next: tuple[str, ...] = ()
+    """Packages that bring the headers of the next kernel with it; one that is offered is taken."""
 
 
 class ContainerToolkit(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The container toolkit's repository."""
 
     url: str
-    deb_list: str
-    rpm_file: str
-    key_file: str
-    key_fingerprint: Fingerprint
-    keyring_path: str
+    deb_path: str
+    rpm_path: str
+    key: str
+    """Id of the signing key."""
     packages: tuple[str, ...]
     version: Version
-    retired_lists: tuple[str, ...] = ()
+    """The oldest that fits the roles; newer ones are taken as they come."""
 
 
 class ReposFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -154,6 +183,7 @@ class ReposFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     keys: tuple[Key, ...]
     directories: tuple[RepoDirectory, ...]
     drivers: tuple[DriverPackages, ...]
+    stack_names: tuple[StackNames, ...]
     fabric: tuple[FabricPackages, ...]
     libraries: tuple[LibraryPackages, ...]
     distro_drivers: tuple[DistroDriver, ...]

@@ -136,7 +136,7 @@ class Planner:
 
     def _look(self, base: HostPlan, facts: HostFacts, settings: Settings, offers: Offers | None, key: str) -> Draft:
         directory = directory_of(self.matrix.repos, facts)
-        family = family_for(facts.os, settings.source, directory.directory if directory else None)
+        family = family_for(self.matrix.repos, facts.os, settings.source, directory)
         context = context_of(self.matrix.repos, facts, settings, offers or Offers(None))
         candidates = family.drivers(context) if family is not None and offers is not None else None
         try:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.errors import BadInputError
-from gpusetup.plan.packages.base import BranchNames, Context, Repository
+from gpusetup.plan.packages.base import Context, Repository
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
@@ -25,24 +24,9 @@ def context_of(repos: ReposFile, facts: HostFacts, settings: Settings, offers: O
         facts=facts,
         settings=settings,
         offers=offers,
-        names=BranchNames(
-            driver_plain_from=_branch(repos, "branch-out-of-name-from-590"),
-            fabric_plain_from=_branch(repos, "fabric-renamed-at-580"),
-        ),
+        repos=repos,
         repository=repository_of(repos, facts, settings),
     )
-
-
-def _branch(repos: ReposFile, rule_id: str) -> int:
-    value = next((rule.value for rule in repos.rules if rule.id == rule_id), None)
-    if not isinstance(value, int):
-        raise BadInputError(
-            "GS-208",
-            f"the matrix in force has no rule {rule_id} with the number of a driver branch",
-            path="repos.json:$.rules",
-            hint="unset GPUSETUP_MATRIX, or complete its files",
-        )
-    return value
 
 
 def directory_of(repos: ReposFile, facts: HostFacts) -> RepoDirectory | None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["has_python", "manages_driver", "needs_packages", "wanted_of"]
 
-_FABRIC = ("nvidia-fabricmanager", "nvidia-fabricmanager-[0-9]*", "libnvidia-nscq", "libnvidia-nscq-[0-9]*")
-"""Of another branch they conflict with nothing, so they would stay beside the new driver."""
 KERNEL_PACKAGES = {
     "apt": (
         "linux-image*", "linux-headers*", "linux-modules*", "linux-generic*", "linux-virtual*", "linux-cloud*",
@@ -91,7 +89,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 "fabric": driver.fabric,
                 "prerequisites": _lacking(context, driver.prerequisites),
                 "streams": driver.streams,
-                "remove": (*driver.remove, *(_FABRIC if context.facts.nvswitch is not None else ())),
+                "remove": driver.remove,
                 "may_remove": driver.may_remove,
                 "hold": (*driver.hold, *(KERNEL_PACKAGES[family.manager] if settings.hold_kernel else ())),
             }
@@ -111,7 +109,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         manage_driver=managed,
         requirements=requirements,
         adopted=requirements if settings.python_adopt else (),
-        services=_services(packages, persistence=persistence),
+        services=_services(context, packages, persistence=persistence),
         prebuilt=prebuilt,
         notes=notes,
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
@@ -205,12 +203,14 @@ def _python_packages(context: Context, family: Family) -> tuple[Package, ...]:
     return (Package(name="python3-venv"),)
 
 
-def _services(packages: PackageSet | None, *, persistence: bool) -> tuple[str, ...]:
+def _services(context: Context, packages: PackageSet | None, *, persistence: bool) -> tuple[str, ...]:
     services = []
     if persistence:
         services.append("nvidia-persistenced")
     if packages is not None and packages.fabric:
-        services.append("nvidia-fabricmanager")
+        form = "deb" if packages.manager == "apt" else "rpm"
+        service = next(row.service for row in context.repos.fabric if row.format == form)
+        services.append(service.removesuffix(".service"))
     return tuple(services)
 
 

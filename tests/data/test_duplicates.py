@@ -14,7 +14,8 @@ KEYS = {
     "vgpu.branches": ("vgpu",), "vgpu.releases": ("vgpu",), "repos.keys": ("id",), "repos.directories": ("directory",),
     "repos.drivers": ("family", "min_branch", "max_branch", "module"), "repos.fabric": ("format", "min_branch", "max_branch"),
     "repos.libraries": ("component", "format", "min_version", "max_version"),
-    "repos.distro_drivers": ("system", "module"), "repos.kernels": ("family", "kernel"),
+    "repos.distro_drivers": ("systems", "module", "series"), "repos.kernels": ("systems", "release", "arch"),
+    "repos.stack_names": ("source", "families"),
     "kernel_pairs.pairs": ("driver", "module", "systems", "kernel_from"),
 }  # fmt: skip
 

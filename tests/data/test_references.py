@@ -98,7 +98,10 @@ def _places(documents: Documents) -> list[str]:
             if systems.get(system, {}).get("repo") != directory["directory"]
         ]
     problems += [
-        f"repos: no distribution {row['system']}" for row in repos["distro_drivers"] if row["system"] not in systems
+        f"repos: no distribution {system}"
+        for row in repos["distro_drivers"]
+        for system in row["systems"]
+        if system not in systems
     ]
     releases = {row["version"] for row in documents["cuda"]["releases"]}
     for name, row in systems.items():

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from gpusetup.model.request import LibraryCandidates
+from gpusetup.errors import PreflightError
+from gpusetup.model.request import DriverCandidate, LibraryCandidates
+from gpusetup.plan.offers import newest_first
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import Package
-    from gpusetup.model.request import DriverCandidate
+    from gpusetup.model.repos import ReposFile
+    from gpusetup.model.request import ModuleFlavour
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Stack
     from gpusetup.plan.offers import Offers
 
 __all__ = [
     "PINNING",
-    "BranchNames",
     "Context",
     "DriverPackages",
     "Family",
@@ -25,7 +27,8 @@ __all__ = [
     "all_sources",
     "archive_sources",
     "candidates",
-    "debian_arch",
+    "driver_candidates",
+    "no_names",
 ]
 
 
@@ -46,21 +49,13 @@ class Repository:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BranchNames:
-    """The driver branches from which package names no longer carry the branch."""
-
-    driver_plain_from: int
-    fabric_plain_from: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Context:
     """One class of hosts, and what is known about it."""
 
     facts: HostFacts
     settings: Settings
     offers: Offers
-    names: BranchNames
+    repos: ReposFile
     repository: Repository | None = None
 
 
@@ -113,6 +108,23 @@ class Family(Protocol):
         """Return the PackageSet fields of toolkit, cuDNN and NCCL; a library that is left out comes as a wheel."""
 
 
+def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightError:
+    """Return why a driver has no packages here."""
+    return PreflightError(
+        "GS-335",
+        f"{whose} for {context.facts.os.label} has no {choice.module} module of branch {choice.branch}",
+        note="the matrix knows no package name for it",
+        hint="ask for the other module flavour, for an older branch (gpusetup_driver='580.*'), or for another source",
+    )
+
+
+def driver_candidates(found: dict[str, set[ModuleFlavour]]) -> tuple[DriverCandidate, ...]:
+    """Return drivers with the module flavours that there are of each, newest first."""
+    return tuple(
+        DriverCandidate(version=version, modules=tuple(sorted(found[version]))) for version in newest_first(found)
+    )
+
+
 def candidates(**offered: list[tuple[str, str]]) -> tuple[LibraryCandidates, ...]:
     """Return the limits on libraries; beside CUDA itself, one of which nothing at all is offered is left out."""
     return tuple(
@@ -120,11 +132,6 @@ def candidates(**offered: list[tuple[str, str]]) -> tuple[LibraryCandidates, ...
         for component, builds in offered.items()
         if builds or component == "cuda"
     )
-
-
-def debian_arch(arch: str) -> str:
-    """Return Debian's name of a CPU architecture."""
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(arch, arch)
 
 
 def archive_sources(context: Context, codename: str, components: list[str]) -> tuple[dict[str, Any], ...]:

@@ -6,19 +6,26 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.model.plan import Package
-from gpusetup.model.request import DriverCandidate, ModuleFlavour
-from gpusetup.plan.offers import newest_first
-from gpusetup.plan.packages.base import PINNING, Context, DriverPackages, archive_sources, candidates, debian_arch
+from gpusetup.plan.packages.base import (
+    PINNING,
+    Context,
+    DriverPackages,
+    archive_sources,
+    candidates,
+    driver_candidates,
+    no_names,
+)
+from gpusetup.plan.packages.kernel import header_patterns, headers, unknown_kernel_note
+from gpusetup.plan.packages.names import held
 
 if TYPE_CHECKING:
-    from gpusetup.model.request import LibraryCandidates
+    from collections.abc import Iterable
+
+    from gpusetup.model.repos import DistroDriver
+    from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
-    from gpusetup.plan.offers import Offers
 
 __all__ = ["DebianArchive"]
-
-_SERIES = ("", "-tesla-535", "-tesla-470")
-"""Series that the archive carries side by side: the suite's own, then the older ones."""
 
 _TOOLKIT = "nvidia-cuda-toolkit"
 _TOOLKIT_GCC = "nvidia-cuda-toolkit-gcc"
@@ -26,16 +33,6 @@ _TOOLKIT_GCC = "nvidia-cuda-toolkit-gcc"
 _RELEASE = re.compile(r"~(\d+\.\d+\.\d+)-")
 """11.8.89~11.8.0-5~deb12u1: the compiler's number, then the release."""
 _NCCL = "libnccl2"
-
-_HELD = (
-    "nvidia-*",
-    "libnvidia-*",
-    "libcuda1",
-    "libcudadebugger1",
-    "firmware-nvidia-*",
-    "libnv*",
-    "xserver-xorg-video-nvidia*",
-)
 
 
 class DebianArchive:
@@ -46,59 +43,47 @@ class DebianArchive:
 
     def sources(self, context: Context) -> dict[str, Any]:
         """Switch contrib and non-free on, from the mirror and with the key that the host uses already."""
-        codename = context.facts.os.codename or ""
-        components = ["contrib", "non-free"]
-        if codename not in {"buster", "bullseye"}:
-            components.append("non-free-firmware")
-        return {"sources": archive_sources(context, codename, components)}
+        components = dict.fromkeys(item for row in _rows(context) for item in row.components)
+        return {"sources": archive_sources(context, context.facts.os.codename or "", list(components))}
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Kernel modules, user space and headers."""
-        return (
-            "nvidia*-kernel-dkms", "nvidia-smi", "nvidia-tesla-*-smi", "nvidia-persistenced", "libcuda1",
-            "libnvidia-tesla-*-cuda1", "libnvidia-ml1", "firmware-nvidia-gsp", _NCCL, _TOOLKIT, _TOOLKIT_GCC,
-            f"linux-headers-{context.facts.kernel.next}", f"linux-headers-{debian_arch(context.facts.arch)}",
-        )  # fmt: skip
+        names = [
+            name for row in _rows(context) for name in (*row.modules, *row.packages, *row.optional, row.persistence)
+        ]
+        return tuple(dict.fromkeys((*names, _NCCL, _TOOLKIT, _TOOLKIT_GCC, *header_patterns(context))))
 
     def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
         """A flavour counts only where its module is exactly as new as the user space."""
         if not context.offers.known:
             return None
         found: dict[str, set[ModuleFlavour]] = {}
-        for series in _SERIES:
-            for version in context.offers.upstreams(_libcuda(series)):
-                for flavour, module in _modules(series).items():
-                    if context.offers.has(module, version):
-                        found.setdefault(version, set()).add(flavour)
-        return tuple(
-            DriverCandidate(version=version, modules=tuple(sorted(found[version]))) for version in newest_first(found)
-        )
+        for row in _rows(context):
+            for version in context.offers.upstreams(row.packages[0]):
+                if context.offers.has(row.modules[0], version):
+                    found.setdefault(version, set()).add(row.module)
+        return driver_candidates(found)
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Kernel module, CUDA library, nvidia-smi, GSP firmware; everything at one version."""
-        offers = context.offers
-        series = next(
-            (name for name in _SERIES if offers.has(_libcuda(name), choice.version)),
-            "",
-        )
-        modules = _modules(series)
-        names = [modules[choice.module], _libcuda(series), f"nvidia{series}-smi" if series else "nvidia-smi"]
-        packages = [offers.exact(name, choice.version) for name in names]
-        if not series and offers.has("firmware-nvidia-gsp", choice.version):
-            packages.append(offers.exact("firmware-nvidia-gsp", choice.version))
+        offers, version = context.offers, choice.version
+        row = _row_for(context, choice)
+        packages = [offers.exact(name, version) for name in (*row.modules, *row.packages)]
+        packages += [offers.exact(name, version) for name in row.optional if offers.has(name, version)]
         # It has patch numbers of its own, but is of one branch: a suite's own does not go with an older series.
-        if context.settings.persistence and offers.matching("nvidia-persistenced", f"{choice.branch}.*"):
-            packages.append(Package(name="nvidia-persistenced"))
-        other: ModuleFlavour = "proprietary" if choice.module == "open" else "open"
-        remove = [modules[other], *(package for name in _SERIES if name != series for package in _roots(name)), PINNING]
+        daemon = offers.matching(row.persistence, f"{choice.branch}.*")
+        persistence = context.settings.persistence and daemon is not None
+        if persistence:
+            packages.append(Package(name=row.persistence))
+        stack = held(context.repos, "distro", "debian")
         return DriverPackages(
             packages=tuple(packages),
-            prerequisites=kernel_headers(context),
-            remove=tuple(remove),
-            may_remove=_HELD,
-            hold=_HELD,
-            notes=_flavour_note(offers, modules, choice),
-            persistence=any(package.name == "nvidia-persistenced" for package in packages),
+            prerequisites=headers(context),
+            remove=_gone(_rows(context), row),
+            may_remove=stack,
+            hold=stack,
+            notes=(*_flavour_note(context, row, choice), *unknown_kernel_note(context)),
+            persistence=persistence,
         )
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
@@ -127,39 +112,38 @@ class DebianArchive:
         return fields
 
 
-def kernel_headers(context: Context) -> tuple[Package, ...]:
-    """Headers of the kernel that boots next, and the metapackage that brings those of later kernels."""
-    release = context.facts.kernel.next
-    packages = [Package(name=f"linux-headers-{release}")]
-    meta = f"linux-headers-{release.rpartition('-')[2]}"
-    if context.offers.has(meta):
-        packages.append(Package(name=meta))
-    return tuple(packages)
+def _rows(context: Context) -> list[DistroDriver]:
+    return [row for row in context.repos.distro_drivers if context.facts.os.label in row.systems]
 
 
-def _modules(series: str) -> dict[ModuleFlavour, str]:
-    stem = f"nvidia{series}"
-    return {"proprietary": f"{stem}-kernel-dkms", "open": f"{stem}-open-kernel-dkms"}
+def _row_for(context: Context, choice: DriverChoice) -> DistroDriver:
+    """Return the series that has this driver, in this module flavour; the suite's own where nobody could look."""
+    rows = [row for row in _rows(context) if row.module == choice.module]
+    offered = [row for row in rows if context.offers.has(row.packages[0], choice.version)]
+    covering = [row for row in rows if row.max_branch is None or int(choice.branch) <= row.max_branch]
+    if not offered and not covering:
+        raise no_names(context, choice, "Debian's archive")
+    return (offered or covering)[0]
 
 
-def _libcuda(series: str) -> str:
-    return f"libnvidia{series}-cuda1" if series else "libcuda1"
-
-
-def _roots(series: str) -> tuple[str, ...]:
-    """What goes with a series; all else of it depends on its `alternative`.
+def _gone(rows: Iterable[DistroDriver], row: DistroDriver) -> tuple[str, ...]:
+    """Return what goes: the other flavour's module, and the roots of other series; all else depends on `alternative`.
 
     Two series can be installed side by side; the newer one's libraries are in force then, whatever module is loaded.
     """
-    return (
-        *_modules(series).values(), f"nvidia{series}-alternative", _libcuda(series), f"nvidia{series}-smi",
-        f"libnvidia{series}-ptxjitcompiler1", f"firmware-nvidia{series}-gsp",
-    )  # fmt: skip
+    names = [
+        name
+        for other in rows
+        for name in (*other.modules, *((*other.packages, *other.roots) if other.series != row.series else ()))
+        if name not in row.modules
+    ]
+    return (*dict.fromkeys(names), PINNING)
 
 
-def _flavour_note(offers: Offers, modules: dict[ModuleFlavour, str], choice: DriverChoice) -> tuple[str, ...]:
+def _flavour_note(context: Context, row: DistroDriver, choice: DriverChoice) -> tuple[str, ...]:
     """Say why the proprietary module is taken where an open one is offered too."""
-    versions = offers.upstreams(modules["open"])
+    rows = [other for other in _rows(context) if other.module == "open" and other.series == row.series]
+    versions = [version for other in rows for version in context.offers.upstreams(other.modules[0])]
     if choice.module == "open" or not versions or choice.version in versions:
         return ()
     text = f"the open kernel module here is {versions[0]}, the rest of the driver {choice.version}: "

@@ -1,31 +1,172 @@
-"""What NVIDIA's repositories for apt and dnf share: where they are, fabric manager's names, and the libraries."""
+"""NVIDIA's repositories, for apt and dnf.
+
+Ubuntu: the branch is in the names up to 580; from 590 a pinning package chooses the version. Debian: Debian's own names
+underneath, never the branch. EL 8 and 9, Amazon Linux: a module stream chooses; later ones have plain packages.
+"""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.model.plan import Package
-from gpusetup.plan.packages.base import candidates
-from gpusetup.versions import cuda_minor, nv
+from gpusetup.plan.packages import libraries
+from gpusetup.plan.packages.base import PINNING, Context, DriverPackages, driver_candidates, no_names
+from gpusetup.plan.packages.kernel import header_patterns, headers, unknown_kernel_note
+from gpusetup.plan.packages.names import covering, fabric_globs, fabric_of, glob, held, named
+from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of_other_series
 
 if TYPE_CHECKING:
-    from gpusetup.model.request import LibraryCandidates
+    from collections.abc import Iterable, Iterator
+
+    from gpusetup.model.repos import DriverPackages as Row
+    from gpusetup.model.repos import RepoDirectory
+    from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
-    from gpusetup.plan.packages.base import Context
 
-__all__ = ["fabric_names", "library_candidates", "library_packages", "nvidia_sources"]
+__all__ = ["NvidiaRepository"]
 
-Manager = Literal["apt", "dnf"]
-
-_NCCL = {"apt": "libnccl2", "dnf": "libnccl"}
-_CUDNN = re.compile(r"libcudnn\d+-cuda-\d+")
-_CUDNN_8 = ("libcudnn8", "libcudnn7")
-_BUILT = re.compile(r"(?P<version>\d+(?:\.\d+)*)-[^+]*\+cuda(?P<major>\d+)\.")
-"""2.27.3-1+cuda12.9: the release, and the CUDA that it was built for."""
+_STREAMS = "nvidia-driver"
+"""The module whose streams choose a branch."""
+_BUILDERS = {"8": "powertools", "9": "crb", "10": "crb"}
+"""What dkms needs lies in a repository of the EL rebuilds that is off at first."""
 
 
-def nvidia_sources(context: Context, manager: Manager) -> dict[str, Any]:
+class NvidiaRepository:
+    """compute/cuda/repos/ubuntuNNNN, debianNN, rhelN, amzn2023, fedoraNN, …."""
+
+    def __init__(self, directory: RepoDirectory) -> None:
+        self.family, self.form = directory.family, directory.format
+        self.key = f"nvidia-{directory.family}"
+        self.manager: Literal["apt", "dnf"] = "apt" if directory.format == "deb" else "dnf"
+
+    def sources(self, context: Context) -> dict[str, Any]:
+        """NVIDIA's repository, or the mirror of it, and the distribution's own that dkms needs."""
+        fields = _source(context, self.manager)
+        system = context.facts.os
+        if system.id in {"rocky", "almalinux", "centos", "ol"}:
+            name = _BUILDERS.get(system.version_id.partition(".")[0])
+            if name and any(name in source.uri.lower() for source in context.facts.packages.sources):
+                fields["enable"] = (name,)
+        return fields
+
+    def patterns(self, context: Context) -> tuple[str, ...]:
+        """Kernel modules by name family, user space, and the libraries."""
+        names = [glob(name) for row in self._rows(context) for name in _all_names(row)]
+        return tuple(
+            dict.fromkeys(
+                (
+                    *names,
+                    *(
+                        glob(name)
+                        for row in context.repos.fabric
+                        if row.format == self.form
+                        for name in (row.fabric_manager, row.nscq, row.imex, row.nvsdm)
+                        if name
+                    ),
+                    *libraries.patterns(context, self.form),
+                    *header_patterns(context),
+                    "dkms",
+                    *(graphics_patterns(context) if self.family == "ubuntu" else ()),
+                )
+            )
+        )
+
+    def drivers(self, context: Context) -> tuple[DriverCandidate, ...] | None:
+        """Every version with its module and user space; streams hide other branches until one is chosen."""
+        offers = context.offers
+        if not offers.known:
+            return None
+        found: dict[str, set[ModuleFlavour]] = {}
+        for row in self._rows(context):
+            for name in offers.names(glob(row.compute_only[0])) if row.compute_only else ():
+                for version in offers.upstreams(name):
+                    branch = version.partition(".")[0]
+                    names = [named(item, branch=branch) for item in row.compute_only]
+                    if names[0] == name and any(covering([row], int(branch))) and _offered(context, names, version):
+                        found.setdefault(version, set()).add(row.module)
+        hidden = not found and any(row.stream for row in self._rows(context))
+        return None if hidden else driver_candidates(found)
+
+    def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
+        """Compute packages without a desktop; the metapackage where nobody could look what else is offered."""
+        offers, version = context.offers, choice.version
+        row, other = self._row(context, choice), self._other(context, choice)
+        texts = {"branch": choice.branch, "version": version}
+        names = _filled(row.compute_only, texts)
+        more = _filled((*row.optional, *((row.persistence,) if context.settings.persistence else ())), texts)
+        if not offers.known and (row.optional or not names):
+            names, more = _filled(row.packages, texts), []
+        certain = not offers.known or bool(row.stream)
+        names += [name for name in more if certain or offers.has(name, version)]
+        packages = [offers.exact(name, version) for name in names]
+        suffix = f"-{choice.branch}" if any("{branch}" in name for name in row.compute_only) else ""
+        if self.family == "ubuntu":
+            packages += graphics(context, suffix, version)
+        pinning = _filled(row.pinning, texts)
+        if pinning:
+            packages.insert(0, Package(name=next((name for name in pinning if offers.has(name)), pinning[0])))
+        fabric = fabric_of(context, choice, self.form)
+        stack = held(context.repos, "nvidia", self.family)
+        return DriverPackages(
+            packages=tuple(packages),
+            prerequisites=headers(context),
+            fabric=fabric,
+            streams=({"module": _STREAMS, "stream": named(row.stream, **texts)},) if row.stream else (),
+            remove=tuple(
+                dict.fromkeys(
+                    (
+                        *(name for name in other if name not in names),
+                        *_filled(row.foreign, texts),
+                        *(of_other_series(context, suffix) if self.family == "ubuntu" else ()),
+                        *((PINNING,) if self.manager == "apt" else ()),
+                        *fabric_globs(context, self.form),
+                    )
+                )
+            ),
+            may_remove=stack,
+            hold=stack,
+            notes=unknown_kernel_note(context),
+        )
+
+    def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
+        """What this repository has of them."""
+        return libraries.offered(context, self.form)
+
+    def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
+        """Toolkit, cuDNN and NCCL as system packages."""
+        return libraries.wanted(context, stack, self.form)
+
+    def _rows(self, context: Context) -> Iterator[Row]:
+        return (row for row in context.repos.drivers if row.family == self.family)
+
+    def _row(self, context: Context, choice: DriverChoice) -> Row:
+        rows = [row for row in covering(self._rows(context), int(choice.branch)) if row.module == choice.module]
+        if not rows:
+            raise no_names(context, choice, "NVIDIA's repository")
+        return rows[0]
+
+    def _other(self, context: Context, choice: DriverChoice) -> list[str]:
+        """Return what brings the other module flavour: it goes in the same transaction."""
+        rows = [row for row in covering(self._rows(context), int(choice.branch)) if row.module != choice.module]
+        texts = {"branch": choice.branch, "version": choice.version}
+        # User space is the same for both; what makes a flavour is its module and whatever pulls that.
+        names = [(*row.compute_only[:1], *row.optional[:1], *row.flavoured, *row.packages) for row in rows]
+        return [name for group in names for name in _filled(group, texts)]
+
+
+def _all_names(row: Row) -> tuple[str, ...]:
+    return (*row.packages, *row.compute_only, *row.optional, *filter(None, (row.persistence,)), *row.pinning)
+
+
+def _filled(templates: Iterable[str], texts: dict[str, str]) -> list[str]:
+    return [named(template, **texts) for template in templates]
+
+
+def _offered(context: Context, names: Iterable[str], version: str) -> bool:
+    return all(context.offers.has(name, version) for name in names)
+
+
+def _source(context: Context, manager: Literal["apt", "dnf"]) -> dict[str, Any]:
     """Return the repository of this distribution and CPU, from NVIDIA or from a mirror with NVIDIA's layout."""
     repository = context.repository
     if repository is None:
@@ -41,88 +182,3 @@ def nvidia_sources(context: Context, manager: Manager) -> dict[str, Any]:
     else:
         source |= {"description": "NVIDIA CUDA repository", "module_hotfixes": False, "exclude": [], "priority": 0}
     return {"sources": (source,), "replace": repository.also}
-
-
-def fabric_names(context: Context, choice: DriverChoice, manager: Manager) -> tuple[Package, ...]:
-    """Return fabric manager and its library at exactly the driver's version, where this machine runs NVSwitches."""
-    if context.facts.nvswitch is None:
-        return ()
-    branch, offers = int(choice.branch), context.offers
-    if branch >= context.names.fabric_plain_from:
-        names = ["nvidia-fabricmanager", "libnvidia-nscq"]
-    else:
-        manager_name = f"nvidia-fabricmanager-{branch}" if manager == "apt" else "nvidia-fabric-manager"
-        names = [manager_name, f"libnvidia-nscq-{branch}"]
-    packages = [offers.exact(name, choice.version) for name in names]
-    if context.facts.nvswitch.kind == "nvlink5":
-        packages += [Package(name="nvlsm"), Package(name="infiniband-diags")]
-    return tuple(packages)
-
-
-def library_candidates(context: Context, manager: Manager) -> tuple[LibraryCandidates, ...]:
-    """Return what the repository offers of toolkit, cuDNN and NCCL, unless they are to come as wheels."""
-    offers = context.offers
-    if not offers.known or not _as_packages(context):
-        return ()
-    cuda: list[tuple[str, str]] = [
-        (version, version.partition(".")[0])
-        for name in offers.names("cuda-toolkit-[0-9]*-[0-9]*")
-        for version in offers.upstreams(name)
-    ]
-    cudnn = [
-        (version, name.rpartition("-")[2])
-        for name in offers.names("libcudnn[0-9]*-cuda-[0-9]*")
-        if _CUDNN.fullmatch(name)
-        for version in offers.upstreams(name)
-    ]
-    built = [_BUILT.match(version) for name in _CUDNN_8 for version in offers.versions(name)]
-    cudnn += [(match["version"], match["major"]) for match in built if match]
-    built = [_BUILT.match(version) for version in offers.versions(_NCCL[manager])]
-    nccl = [(match["version"], match["major"]) for match in built if match]
-    return candidates(cuda=cuda, cudnn=cudnn, nccl=nccl)
-
-
-def library_packages(context: Context, stack: Stack, manager: Manager) -> dict[str, Any]:
-    """Return toolkit, cuDNN and NCCL as packages, unless they are to come as wheels."""
-    if not _as_packages(context) or stack.cuda is None:
-        return {}
-    offers = context.offers
-    minor = cuda_minor(stack.cuda.version)
-    fields: dict[str, Any] = {
-        "cuda": (offers.exact(f"cuda-toolkit-{minor.replace('.', '-')}", stack.cuda.version),),
-        "cuda_roots": ({"version": minor, "path": f"/usr/local/cuda-{minor}"},),
-        "cuda_default": minor,
-    }
-    if stack.cudnn is not None and _offered(context, "libcudnn*"):
-        fields["cudnn"] = (_cudnn(context, stack.cudnn.version, stack.cudnn.cuda),)
-    if stack.nccl is not None and _offered(context, _NCCL[manager]):
-        fields["nccl"] = (_nccl(context, stack.nccl.version, stack.nccl.cuda, manager),)
-    return fields
-
-
-def _as_packages(context: Context) -> bool:
-    settings = context.settings
-    if settings.cuda_from == "auto" and not _offered(context, "cuda-toolkit-[0-9]*"):
-        return False
-    return settings.cuda_from != "wheels" and not settings.python_adopt
-
-
-def _offered(context: Context, pattern: str) -> bool:
-    """Tell whether the repository has such a library at all, as far as somebody could look."""
-    return not context.offers.known or any(True for _name in context.offers.names(pattern))
-
-
-def _cudnn(context: Context, version: str, cuda: str) -> Package:
-    major = cuda.partition(".")[0]
-    if nv(version).major >= 9:
-        return context.offers.exact(f"libcudnn{nv(version).major}-cuda-{major}", version)
-    name, pattern = f"libcudnn{nv(version).major}", f"{version}-*+cuda{major}.*"
-    return context.offers.matching(name, pattern) or Package(name=name, version=pattern)
-
-
-def _nccl(context: Context, version: str, cuda: str, manager: Manager) -> Package:
-    name, minor = _NCCL[manager], cuda_minor(cuda)
-    for pattern in (f"{version}-*+cuda{minor}*", f"{version}-*+cuda{minor.partition('.')[0]}.*"):
-        if found := context.offers.matching(name, pattern):
-            return found
-    return Package(name=name, version=f"{version}-*+cuda{minor}*")
