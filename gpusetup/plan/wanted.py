@@ -24,9 +24,13 @@ __all__ = ["has_python", "manages_driver", "needs_packages", "wanted_of"]
 KERNEL_PACKAGES = {
     "apt": (
         "linux-image*", "linux-headers*", "linux-modules*", "linux-generic*", "linux-virtual*", "linux-cloud*",
-        "linux-aws*", "linux-azure*", "linux-gcp*", "linux-oracle*",
+        "linux-aws*", "linux-azure*", "linux-gcp*", "linux-gke*", "linux-ibm*", "linux-kvm*", "linux-lowlatency*",
+        "linux-nvidia*", "linux-oracle*",
     ),
-    "dnf": ("kernel", "kernel-core*", "kernel-modules*", "kernel-devel*", "kernel-uek*", "kernel6*"),
+    "dnf": (
+        "kernel", "kernel-core*", "kernel-modules*", "kernel-devel*", "kernel-64k*", "kernel-rt*", "kernel-uek*",
+        "kernel6*",
+    ),
 }  # fmt: skip
 """The kernel itself and the metapackages by which the next one comes."""
 _PIN_PRIORITY = 1001
@@ -138,19 +142,24 @@ def _sources(context: Context, family: Family, applied: PackageSet | None) -> di
 
 
 def _lacking(context: Context, prerequisites: tuple[Package, ...]) -> tuple[Package, ...]:
-    """Leave out what is there already: headers of an older kernel are often no longer in any repository."""
+    """Leave out what is there already: headers of an older kernel are often no longer in any repository.
+
+    The metapackage stays: without it the next kernel has none.
+    """
     target = context.facts.kernel.target
     there = context.facts.packages.installed
     headers = target is not None and target.headers
     return tuple(
         package
         for package in prerequisites
-        if not (package.name in there and not package.version) and not (headers and _is_headers(package))
+        if not (package.name in there and not package.version) and not (headers and _is_headers(context, package))
     )
 
 
-def _is_headers(package: Package) -> bool:
-    return package.name.startswith(("linux-headers-", "kernel"))
+def _is_headers(context: Context, package: Package) -> bool:
+    return package.name.endswith(context.facts.kernel.next) or (
+        package.name.startswith("kernel") and bool(package.version)
+    )
 
 
 _GROUPS = ("prerequisites", "driver", "fabric", "cuda", "cudnn", "nccl", "containers")

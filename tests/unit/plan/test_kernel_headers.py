@@ -1,0 +1,186 @@
+"""Every kernel gets its own headers, and a package by which the next kernel gets them too."""
+
+import msgspec
+import pytest
+
+from gpusetup.matrix.load import matrix
+from gpusetup.model.plan import Package
+from gpusetup.model.settings import Settings
+from gpusetup.plan.offers import Offer, Offers
+from gpusetup.plan.packages import kernel
+from gpusetup.plan.repository import context_of
+
+
+def _context(host, system, release, *, arch="x86_64", installed=(), offers=None):
+    facts = host("debian12-t4-open")
+    name, _, version = system.partition(" ")
+    facts = msgspec.structs.replace(
+        facts,
+        os=msgspec.structs.replace(facts.os, id=name, version_id=version),
+        arch=arch,
+        kernel=msgspec.structs.replace(facts.kernel, next=release, running=release),
+        packages=msgspec.structs.replace(facts.packages, installed=dict.fromkeys(installed, "1")),
+    )
+    known = None if offers is None else {name: (Offer(version=version),) for name, version in offers.items()}
+    return context_of(matrix().repos, facts, Settings(), Offers(known))
+
+
+def _texts(packages: tuple[Package, ...]) -> list[str]:
+    return [str(package) for package in packages]
+
+
+ALL_UBUNTU = {
+    "linux-headers-generic": "6.8.0-50.51", "linux-headers-generic-hwe-24.04": "6.14.0-24.24~24.04.3",
+    "linux-headers-generic-64k": "6.8.0-50.51", "linux-headers-generic-64k-hwe-24.04": "6.14.0-24.24",
+    "linux-headers-aws": "6.14.0-1010.10", "linux-headers-aws-lts-24.04": "6.8.0-1021.23", "linux-headers-aws-6.8": "6.8.0-1021.23",
+    "linux-headers-azure": "6.11.0-1018.18", "linux-headers-azure-lts-24.04": "6.8.0-1020.23", "linux-headers-gcp": "6.11.0-1017.17",
+    "linux-headers-oracle": "6.14.0-1009.9", "linux-headers-kvm": "6.8.0-1020.21", "linux-headers-lowlatency": "6.8.0-50.51.1",
+    "linux-headers-lowlatency-hwe-24.04": "6.11.0-1016.17", "linux-headers-nvidia": "6.8.0-1018.20",
+    "linux-headers-nvidia-64k": "6.8.0-1018.20", "linux-headers-nvidia-hwe-24.04": "6.11.0-1009.9",
+    "linux-headers-nvidia-64k-hwe-24.04": "6.11.0-1009.9",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("release", "meta"),
+    [
+        ("6.8.0-50-generic", "linux-headers-generic"),
+        ("6.14.0-24-generic", "linux-headers-generic-hwe-24.04"),
+        ("6.14.0-24-generic-64k", "linux-headers-generic-64k-hwe-24.04"),
+        ("6.14.0-1010-aws", "linux-headers-aws"),
+        ("6.8.0-1021-aws", "linux-headers-aws-lts-24.04"),
+        ("6.11.0-1018-azure", "linux-headers-azure"),
+        ("6.11.0-1017-gcp", "linux-headers-gcp"),
+        ("6.14.0-1009-oracle", "linux-headers-oracle"),
+        ("6.8.0-1020-kvm", "linux-headers-kvm"),
+        ("6.8.0-50-lowlatency", "linux-headers-lowlatency"),
+        ("6.11.0-1016-lowlatency", "linux-headers-lowlatency-hwe-24.04"),
+        ("6.8.0-1018-nvidia", "linux-headers-nvidia"),
+        ("6.8.0-1018-nvidia-64k", "linux-headers-nvidia-64k"),
+        ("6.11.0-1009-nvidia-64k", "linux-headers-nvidia-64k-hwe-24.04"),
+    ],
+)
+def test_ubuntu_follows_the_line_of_the_kernel(host, release, meta):
+    context = _context(host, "ubuntu 24.04", release, offers=ALL_UBUNTU)
+    assert _texts(kernel.headers(context)) == [f"linux-headers-{release}", meta]
+
+
+@pytest.mark.parametrize(
+    ("system", "release", "image"),
+    [
+        ("ubuntu 24.04", "6.11.0-26-generic", "generic-hwe-24.04"),
+        ("ubuntu 22.04", "6.8.0-1021-aws", "aws-6.8"),
+        ("ubuntu 24.04", "6.8.0-1018-nvidia-64k", "nvidia-64k"),
+        ("debian 12", "6.1.0-28-cloud-amd64", "cloud-amd64"),
+        ("debian 12", "6.1.0-28-rt-amd64", "rt-amd64"),
+        ("debian 13", "6.12.43+deb13-amd64", "amd64"),
+        ("debian 13", "6.12.43+deb13-cloud-arm64", "cloud-arm64"),
+    ],
+)
+def test_the_metapackage_of_the_image_names_that_of_the_headers(host, system, release, image):
+    """Whoever gets new images by it gets their headers by its sister, whatever the line is called."""
+    installed = (f"linux-image-{release}", f"linux-image-{image}", "linux-image-other")
+    offered = {f"linux-headers-{image}": "99.0", f"linux-headers-{release}": "1"}
+    context = _context(host, system, release, installed=installed, offers=offered)
+    assert _texts(kernel.headers(context)) == [f"linux-headers-{release}", f"linux-headers-{image}"]
+    assert f"linux-headers-{image}" in kernel.header_patterns(context)
+    assert kernel.flavour_of(context) == image
+
+
+def test_the_metapackage_of_another_flavour_is_none_of_ours(host):
+    context = _context(
+        host, "ubuntu 24.04", "6.8.0-1018-nvidia", installed=("linux-image-nvidia-64k", "linux-image-generic"),
+        offers={"linux-headers-nvidia-64k": "6.8.0-1018.20", "linux-headers-generic": "6.8.0-50.51"},
+    )  # fmt: skip
+    assert _texts(kernel.headers(context)) == ["linux-headers-6.8.0-1018-nvidia"]
+
+
+@pytest.mark.parametrize(
+    ("system", "arch", "release", "wanted"),
+    [
+        ("rocky 9.6", "x86_64", "5.14.0-570.12.1.el9_6.x86_64", "kernel-devel=5.14.0-570.12.1.el9_6"),
+        ("rhel 9.4", "aarch64", "5.14.0-427.13.1.el9_4.aarch64+64k", "kernel-64k-devel=5.14.0-427.13.1.el9_4"),
+        ("rhel 9.5", "x86_64", "5.14.0-503.34.1.el9_5.x86_64+rt", "kernel-rt-devel=5.14.0-503.34.1.el9_5"),
+        ("rhel 8.5", "x86_64", "4.18.0-348.20.1.rt7.150.el8_5.x86_64", "kernel-rt-devel=4.18.0-348.20.1.rt7.150.el8_5"),
+        ("ol 9.5", "x86_64", "6.12.0-100.28.2.2.el9uek.x86_64", "kernel-uek-devel=6.12.0-100.28.2.2.el9uek"),
+        ("fedora 44", "x86_64", "7.0.4-200.fc44.x86_64", "kernel-devel=7.0.4-200.fc44"),
+        ("amzn 2023", "x86_64", "6.1.141-155.222.amzn2023.x86_64", "kernel-devel=6.1.141-155.222.amzn2023"),
+        ("amzn 2023", "aarch64", "6.12.37-61.105.amzn2023.aarch64", "kernel6.12-devel=6.12.37-61.105.amzn2023"),
+        ("azurelinux 3.0", "x86_64", "6.6.96.2-2.azl3", "kernel-devel=6.6.96.2-2.azl3"),
+        ("azurelinux 3.0", "aarch64", "6.12.57.1-2.azl3", "kernel-hwe-devel=6.12.57.1-2.azl3"),
+    ],
+)
+def test_rpm_kernels_have_headers_of_their_kind(host, system, arch, release, wanted):
+    context = _context(host, system, release, arch=arch)
+    assert _texts(kernel.headers(context))[0] == wanted
+    assert kernel.unknown_kernel_note(context) == ()
+
+
+def test_on_el_the_matched_package_comes_in_this_kernels_version_or_not_at_all(host):
+    release, version = "5.14.0-427.13.1.el9_4.aarch64+64k", "5.14.0-427.13.1.el9_4"
+    same = {"kernel-64k-devel-matched": version}
+    context = _context(host, "rhel 9.4", release, arch="aarch64", offers=same)
+    assert _texts(kernel.headers(context))[1:] == [f"kernel-64k-devel-matched={version}"]
+    newer = {"kernel-64k-devel-matched": "5.14.0-503.11.1.el9_5"}
+    context = _context(host, "rhel 9.4", release, arch="aarch64", offers=newer)
+    assert _texts(kernel.headers(context))[1:] == []
+
+
+@pytest.mark.parametrize(
+    ("system", "release"), [("amzn 2023", "6.99.1-1.amzn2023.x86_64"), ("ol 9.5", "6.12.0-1.el9uek.aarch64+64k")]
+)
+def test_a_kernel_that_no_source_names_is_said_not_guessed(host, system, release):
+    context = _context(host, system, release)
+    assert kernel.headers(context) == ()
+    assert release in kernel.unknown_kernel_note(context)[0]
+
+
+def test_nvidias_debian_repository_asks_for_the_metapackage_too(host, planner, nvidia_debian):
+    facts = host("debian12-t4-open", driver=None)
+    facts = msgspec.structs.replace(
+        facts,
+        packages=msgspec.structs.replace(facts.packages, installed={}),
+        kernel=msgspec.structs.replace(facts.kernel, installed=()),
+    )
+    candidates = {**nvidia_debian["candidates"]}
+    line = facts.kernel.next.split(".")[0] + "." + facts.kernel.next.split(".")[1]
+    candidates["linux-headers-amd64"] = [
+        {"version": f"{line}.170-1", "size": 1, "transitional": False, "source": "lab"}
+    ]
+    plan = planner.second(facts, Settings(), {**nvidia_debian, "candidates": candidates}).plan
+    names = [package["name"] for package in plan.variables["gpu_packages_prerequisites"]]
+    assert names[:2] == [f"linux-headers-{facts.kernel.next}", "linux-headers-amd64"]
+
+
+def test_headers_that_are_there_do_not_spare_the_metapackage(host, planner, debian12_archive):
+    """The running kernel's headers are there: without the metapackage the next kernel would have none."""
+    facts = host("debian12-t4-open", driver=None)
+    assert facts.kernel.target.headers
+    facts = msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, installed={}))
+    plan = planner.second(facts, Settings(source="distro"), debian12_archive).plan
+    names = [package["name"] for package in plan.variables["gpu_packages_prerequisites"]]
+    assert names[:1] == ["linux-headers-amd64"]
+
+
+def test_the_prebuilt_modules_of_the_next_kernel_come_by_this_hosts_line(host, planner):
+    """Beside an HWE kernel the metapackage `generic` would pull the older line's kernel in."""
+    from tests.lab.repository import catalog
+    from tests.unit.plan.conftest import answer
+
+    release = "6.11.0-26-generic"
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    facts = msgspec.structs.replace(
+        facts,
+        kernel=msgspec.structs.replace(facts.kernel, next=release, running=release, installed=()),
+        packages=msgspec.structs.replace(
+            facts.packages, installed={f"linux-image-{release}": "1", "linux-image-generic-hwe-24.04": "1"}
+        ),
+    )
+    follower = "linux-modules-nvidia-580-server-open-generic"
+    offered = answer(
+        catalog.ubuntu_archive(release), (follower, "6.8.0-50.51"), (f"{follower}-hwe-24.04", "6.11.0-26.26+1")
+    )
+    plan = planner.second(facts, Settings(source="distro"), offered).plan
+    names = [package["name"] for package in plan.variables["gpu_driver_packages"]]
+    assert f"{follower}-hwe-24.04" in names
+    assert follower not in names
