@@ -55,7 +55,14 @@ def run(arguments: argparse.Namespace) -> Exit:
             "GS-343", "a lock is made of a request, not of facts", path="--from", hint="gpusetup plan plans hosts"
         )
     matrix = load_matrix()
-    resolution = resolve(request_of(arguments, matrix), matrix)
+    request = request_of(arguments, matrix)
+    if arguments.vars and arguments.source == "distro":
+        from msgspec.structs import replace
+
+        from gpusetup.plan.packages import last_seen
+
+        request = replace(request, driver_candidates=last_seen(matrix.repos, request.os or ""), wheels_only=True)
+    resolution = resolve(request, matrix)
     lock = lock_of(resolution, matrix)
     if arguments.hashes:
         lock = _with_hashes(lock, matrix)

@@ -141,8 +141,9 @@ class DistroDriver(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """What else must go for another series to take its place."""
     components: tuple[str, ...] = ()
     """Archive components that must be switched on (`contrib`, `non-free`)."""
+    version: str = ""
+    """Package version last seen; empty: there is one series per branch."""
     max_branch: int | None = None
-    """The last branch that was seen there."""
 
 
 class KernelPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -70,6 +70,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The only drivers that can be had; None: whatever NVIDIA published."""
     library_candidates: tuple[LibraryCandidates, ...] = ()
     """The only releases of these libraries that can be had; others are whatever NVIDIA published."""
+    wheels_only: bool = False
+    """CUDA libraries come as wheels: which toolkits NVIDIA's repository has for the distribution is no limit."""
     vgpu_guest: bool = False
     native: bool = False
     forward: bool = False

@@ -48,6 +48,7 @@ def request_for(
         installed_module=facts.driver.flavour if driver and facts.driver else None,
         driver_candidates=candidates,
         library_candidates=libraries,
+        wheels_only=settings.source == "distro" or settings.cuda_from == "wheels",
         vgpu_guest=facts.vgpu_guest,
         native=settings.native,
         forward=settings.forward,

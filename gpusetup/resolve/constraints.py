@@ -195,8 +195,9 @@ def _distribution(space: Space, system: OsRelease) -> None:
         glibc = nv(system.glibc)
         for name in FRAMEWORKS:
             space.unary("glibc-tag", name, lambda value: nv(value.release.glibc) <= glibc, subject=system)
-    if any(candidates.component == "cuda" for candidates in space.request.library_candidates):
-        return  # somebody looked: what is offered there counts
+    looked = any(candidates.component == "cuda" for candidates in space.request.library_candidates)
+    if looked or space.request.wheels_only:
+        return  # what is offered there counts; or nothing comes from there
     low, high = system.cuda_min, system.cuda_max
     space.unary(
         "distribution-has-cuda",

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpusetup.model.plan import Package
+from gpusetup.plan.judge import versions
 from gpusetup.plan.packages.base import (
     PINNING,
     Context,
@@ -21,11 +22,11 @@ from gpusetup.plan.packages.names import held
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpusetup.model.repos import DistroDriver
+    from gpusetup.model.repos import DistroDriver, ReposFile
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
 
-__all__ = ["DebianArchive"]
+__all__ = ["DebianArchive", "last_seen"]
 
 _TOOLKIT = "nvidia-cuda-toolkit"
 _TOOLKIT_GCC = "nvidia-cuda-toolkit-gcc"
@@ -112,18 +113,31 @@ class DebianArchive:
         return fields
 
 
+def last_seen(repos: ReposFile, label: str) -> tuple[DriverCandidate, ...] | None:
+    """Return the drivers that a suite was last seen with, for where nobody can look; None for other systems."""
+    rows = [row for row in repos.distro_drivers if label in row.systems and row.version]
+    # An open module that is older than the rest of the driver goes with nothing.
+    whole = {(row.series, versions.upstream(row.version)) for row in rows if row.module == "proprietary"}
+    found: dict[str, set[ModuleFlavour]] = {}
+    for row in rows:
+        version = versions.upstream(row.version)
+        if (row.series, version) in whole:
+            found.setdefault(version, set()).add(row.module)
+    return driver_candidates(found) if rows else None
+
+
 def _rows(context: Context) -> list[DistroDriver]:
     return [row for row in context.repos.distro_drivers if context.facts.os.label in row.systems]
 
 
 def _row_for(context: Context, choice: DriverChoice) -> DistroDriver:
-    """Return the series that has this driver, in this module flavour; the suite's own where nobody could look."""
+    """Return the series that has this driver, in this module flavour; the one last seen where nobody could look."""
     rows = [row for row in _rows(context) if row.module == choice.module]
     offered = [row for row in rows if context.offers.has(row.packages[0], choice.version)]
-    covering = [row for row in rows if row.max_branch is None or int(choice.branch) <= row.max_branch]
-    if not offered and not covering:
+    seen = [row for row in rows if versions.upstream(row.version) == choice.version]
+    if not offered and not seen:
         raise no_names(context, choice, "Debian's archive")
-    return (offered or covering)[0]
+    return (offered or seen)[0]
 
 
 def _gone(rows: Iterable[DistroDriver], row: DistroDriver) -> tuple[str, ...]:
@@ -143,8 +157,8 @@ def _gone(rows: Iterable[DistroDriver], row: DistroDriver) -> tuple[str, ...]:
 def _flavour_note(context: Context, row: DistroDriver, choice: DriverChoice) -> tuple[str, ...]:
     """Say why the proprietary module is taken where an open one is offered too."""
     rows = [other for other in _rows(context) if other.module == "open" and other.series == row.series]
-    versions = [version for other in rows for version in context.offers.upstreams(other.modules[0])]
-    if choice.module == "open" or not versions or choice.version in versions:
+    offered = [version for other in rows for version in context.offers.upstreams(other.modules[0])]
+    if choice.module == "open" or not offered or choice.version in offered:
         return ()
-    text = f"the open kernel module here is {versions[0]}, the rest of the driver {choice.version}: "
+    text = f"the open kernel module here is {offered[0]}, the rest of the driver {choice.version}: "
     return (text + "they must be equal, so the proprietary module is taken",)

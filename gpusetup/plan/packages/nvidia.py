@@ -93,7 +93,8 @@ class NvidiaRepository:
         row, other = self._row(context, choice), self._other(context, choice)
         texts = {"branch": choice.branch, "version": version}
         names = _filled(row.compute_only, texts)
-        more = _filled((*row.optional, *((row.persistence,) if context.settings.persistence else ())), texts)
+        daemon = row.persistence if context.settings.persistence else ""
+        more = _filled((*row.optional, *filter(None, (daemon,))), texts)
         if not offers.known and (row.optional or not names):
             names, more = _filled(row.packages, texts), []
         certain = not offers.known or bool(row.stream)
