@@ -74,6 +74,8 @@ build:
   type: dict
 """
 
+from typing import Any, Dict, Tuple
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     failure,
@@ -87,7 +89,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
 
-def outlook(request):
+def outlook(request: Dict[str, Any]) -> Tuple[bool, Dict[str, str]]:
     """Return (changed, diff) of a transaction without running it."""
     host = planning.manager(dict(request, driver_version=""))
     installed = host.installed()
@@ -101,7 +103,7 @@ def outlook(request):
     after = ["{} {}".format(package_sets.key(wish), wish["version"] or "(newest)") for wish in unmet]
     before += [f"{name} {installed[name]}" for name in removals]
     after += [f"{name} -" for name in removals]
-    released = sorted(set(state["holds"]) & set(host.held())) if not request["hold"] else []
+    released = sorted(set(state["holds"] or []) & set(host.held())) if not request["hold"] else []
     diff = {
         "before_header": "packages",
         "after_header": "packages",
@@ -111,7 +113,7 @@ def outlook(request):
     return bool(unmet or removals or released), diff
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(

@@ -30,6 +30,7 @@ written:
 
 import os
 import re
+from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, sources
@@ -38,9 +39,10 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import Li
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import sources as probe_sources
 
 
-def definitions(request):
+def definitions(request: Dict[str, Any]) -> sources.Written:
     """Return {path: (content, mode)}: every source checked and every key proven before anything is written."""
-    layout, known, wanted = sources.Layout(), probe_sources.collect(LiveHost()), {}
+    layout, known = sources.Layout(), probe_sources.collect(LiveHost())
+    wanted: sources.Written = {}
     for source in request["sources"]:
         sources.check(source)
         wanted.update(sources.render(source, sources.key_of(source, request["network"]), layout, known))
@@ -48,9 +50,10 @@ def definitions(request):
     return wanted
 
 
-def switched_off(request, wanted):
+def switched_off(request: Dict[str, Any], wanted: sources.Written) -> Dict[str, Optional[str]]:
     """Return {path: new content or None} of the host's own files that name a replaced address."""
-    layout, found = sources.Layout(), {}
+    layout = sources.Layout()
+    found: Dict[str, Optional[str]] = {}
     places = [layout.apt_list]
     for folder in (layout.apt_sources, layout.dnf_repos):
         places += [os.path.join(folder, name) for name in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
@@ -63,9 +66,10 @@ def switched_off(request, wanted):
     return found
 
 
-def enabled(request):
+def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
     """Return {path: new content} that switch configured dnf repositories on."""
-    folder, found = sources.Layout().dnf_repos, {}
+    folder = sources.Layout().dnf_repos
+    found: Dict[str, Optional[str]] = {}
     missing = set(request["enable"])
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         text = files.read_text(os.path.join(folder, name)) or ""
@@ -86,13 +90,13 @@ def enabled(request):
     return found
 
 
-def obsolete(ledger, wanted):
+def obsolete(ledger: Ledger, wanted: sources.Written) -> List[str]:
     """Return our own source, key and preference files that nobody wants any more."""
     layout = sources.Layout()
     folders = (layout.apt_sources, layout.apt_keys, layout.dnf_repos, layout.dnf_keys)
     mine = [
         path
-        for path, entry in ledger.state["files"].items()
+        for path, entry in (ledger.state["files"] or {}).items()
         if entry.get("original") is None and entry.get("present", True)
     ]
     mine = [
@@ -103,7 +107,7 @@ def obsolete(ledger, wanted):
     return sorted(path for path in mine if path not in wanted)
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(params.SOURCES), supports_check_mode=True)
     request = params.plain(module)
@@ -116,12 +120,10 @@ def main():
             content, mode = wanted[path]
             if ledger.write(path, content, mode):
                 written.append(path)
-        for path, content in sorted(changes.items()):
-            if ledger.write(path, content) if content is not None else ledger.delete(path):
+        for path, text in sorted(changes.items()):
+            if ledger.write(path, text) if text is not None else ledger.delete(path):
                 written.append(path)
-        for path in obsolete(ledger, wanted):
-            if ledger.restore(path):
-                written.append(path)
+        written += [path for path in obsolete(ledger, wanted) if ledger.restore(path)]
     except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(changed=bool(written), written=written, diff=ledger.diffs)

@@ -189,6 +189,7 @@ class TestDefinitions:
             {"suites": ["a b"]},
             {"uris": []},
             {"kind": "dnf", "gpgcheck": False, "repo_gpgcheck": False},
+            {"kind": "dnf", "like_suite": "bookworm"},
             {"kind": "dnf", "description": "x\n[evil]\nbaseurl=http://example.org"},
         ],
     )

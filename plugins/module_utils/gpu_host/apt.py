@@ -147,9 +147,7 @@ class Apt:
 
     def arguments(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:
         """Return wishes and removals as apt-get's own words."""
-        words = []
-        for wish in wishes:
-            words.append(packages.key(wish) + ("=" + wish["version"] if wish["version"] else ""))
+        words = [packages.key(wish) + ("=" + wish["version"] if wish["version"] else "") for wish in wishes]
         return words + [name + "-" for name in removals]
 
     def _install(self, words: List[str], extra: Iterable[str] = ()) -> List[str]:

@@ -32,9 +32,7 @@ class Dnf:
         tell: Optional[Callable[..., None]] = None,
         log: Optional[Callable[[str], None]] = None,
         recommends: bool = False,
-        together: str = "",
     ) -> None:
-        del together  # dnf's solver finds the versions that fit together
         self.env = process.environment(network)
         self.plain = [*list(options), f"--setopt=install_weak_deps={bool(recommends)}"]
         if network and network.get("ca_file"):
@@ -50,7 +48,7 @@ class Dnf:
         return self.plain + (["--setopt=disable_excludes=*"] if self._is_dnf5() else ["--disableplugin=versionlock"])
 
     def close(self) -> None:
-        """Nothing to forget."""
+        """Nothing to forget: dnf's solver finds the versions that fit together."""
 
     def require(self) -> None:
         """Refuse a host without the program itself."""
@@ -91,7 +89,7 @@ class Dnf:
 
     def held(self) -> List[str]:
         """Return the names of locked packages."""
-        return probe_packages.versionlocks(LiveHost())
+        return list(probe_packages.versionlocks(LiveHost()))
 
     def needed_to_hold(self) -> List[str]:
         """Return the packages that must be installed so that packages can be locked; refuse when none can be had."""

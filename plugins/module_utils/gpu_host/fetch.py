@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from . import process
 from .failure import HostFailure
@@ -73,9 +73,10 @@ def _once(url: str, network: Dict[str, Any], end: float) -> bytes:
     trust = ssl.create_default_context(cafile=network.get("ca_file") or None)
     opener = urllib.request.build_opener(_proxies(url, network), urllib.request.HTTPSHandler(context=trust))
     with opener.open(url, timeout=max(1.0, end - time.monotonic())) as answer:
-        promised, raw = answer.headers.get("Content-Length"), b""
+        promised: Optional[str] = answer.headers.get("Content-Length")
+        raw = b""
         while True:
-            piece = answer.read(_BLOCK)
+            piece: bytes = answer.read(_BLOCK)
             raw += piece
             if len(raw) > _LIMIT:
                 raise HostFailure("GS-442", f"a signing key is larger than {_LIMIT} bytes: that is no key", url)
@@ -113,7 +114,7 @@ def member_of_deb(raw: bytes, member: str) -> bytes:
             try:
                 return _member_of_tar(_unpacked(name, body, raw), member)
             except (tarfile.TarError, lzma.LZMAError, zlib.error) as error:
-                raise HostFailure("GS-443", f"the keyring package is damaged: {error}")
+                raise HostFailure("GS-443", f"the keyring package is damaged: {error}") from error
         at += 60 + int(size) + int(size) % 2
     raise HostFailure("GS-443", "the keyring package holds no data")
 

@@ -13,6 +13,7 @@ import stat
 import subprocess
 import tempfile
 import time
+from typing import List, Optional
 
 from . import files, sources
 
@@ -23,14 +24,14 @@ _MESSAGES = "messages.json"
 _NOT_FETCHED_BY = "/etc/apt/preferences.d/"
 
 
-def new_folder():
+def new_folder() -> str:
     """Make a folder for one preview."""
     folder = tempfile.mkdtemp(prefix="gpusetup-preview-", dir=PLACE)
     os.chmod(folder, 0o755)  # apt fetches as a user of its own
     return folder
 
 
-def leave(folder, messages):
+def leave(folder: str, messages: List[str]) -> None:
     """Keep a folder for the look that follows."""
     files.write_json(os.path.join(folder, _MESSAGES), messages)
     wait = f'n={_DELETE_AFTER}; while [ $((n-=10)) -ge 0 ] && [ -d "$0" ]; do sleep 10; done; exec rm -rf -- "$0"'
@@ -39,7 +40,7 @@ def leave(folder, messages):
     subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/")
 
 
-def take(left, folder):
+def take(left: str, folder: str) -> Optional[List[str]]:
     """Go on in the folder of an earlier look, with the sources in `folder`; return the messages of that time, None when it cannot be used.
 
     It can when every address and key here is there too: the files below etc/ are compared. It stays where it is, for apt's
@@ -63,7 +64,7 @@ def take(left, folder):
     return messages
 
 
-def hand_over(left, root="/"):
+def hand_over(left: str, root: str = "/") -> bool:
     """Give apt the lists of a look that met no trouble, if the host's sources are those of the look now; say whether it has them."""
     root = root.rstrip("/")
     if _messages(left) != [] or _sources(left) != _sources(root) or not _same(left, root, _asked(left)):
@@ -82,7 +83,7 @@ def hand_over(left, root="/"):
     return True
 
 
-def _move(path, target, name):
+def _move(path: str, target: str, name: str) -> None:
     try:
         os.rename(path, os.path.join(target, name))
     except OSError as error:
@@ -93,7 +94,7 @@ def _move(path, target, name):
         os.rename(half, os.path.join(target, name))
 
 
-def _messages(left):
+def _messages(left: str) -> Optional[List[str]]:
     """Return what a look left to say, None when its folder is not ours, is too old or is gone."""
     try:
         if os.path.dirname(left) != PLACE or not _NAME.match(os.path.basename(left)):
@@ -105,27 +106,28 @@ def _messages(left):
             return None
     except OSError:
         return None
-    return files.read_json(os.path.join(left, _MESSAGES))
+    found_messages: Optional[List[str]] = files.read_json(os.path.join(left, _MESSAGES))
+    return found_messages
 
 
-def _asked(root):
+def _asked(root: str) -> List[str]:
     """Return what a look asked with, addresses and keys, as the files are called on a host."""
     found = [path[len(root) :] for path in _below(os.path.join(root, "etc"))]
     return [path for path in found if not path.startswith(_NOT_FETCHED_BY)]
 
 
-def _sources(root):
+def _sources(root: str) -> List[str]:
     """Return the files that tell apt what to fetch, as they are called on a host."""
     layout = sources.Layout(root + "/")
     parts = [path for path in _below(layout.apt_sources) if path.endswith((".list", ".sources"))]
     return [path[len(root) :] for path in [*parts, layout.apt_list] if os.path.exists(path)]
 
 
-def _below(folder):
+def _below(folder: str) -> List[str]:
     return sorted(os.path.join(base, name) for base, _folders, names in os.walk(folder) for name in names)
 
 
-def _same(left, root, paths):
+def _same(left: str, root: str, paths: List[str]) -> bool:
     """Say whether files of a look are those below another root; each may name its own root."""
     for path in paths:
         there, here = files.read_text(left + path), files.read_text(root + path)

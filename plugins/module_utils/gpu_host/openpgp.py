@@ -4,6 +4,7 @@ import base64
 import hashlib
 import re
 import struct
+from typing import Iterator, List, Optional, Tuple
 
 _ARMOR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
 _PUBLIC_KEY = 6
@@ -13,7 +14,7 @@ class BadKey(ValueError):
     """The data is no OpenPGP public key."""
 
 
-def binary(raw):
+def binary(raw: bytes) -> bytes:
     """Return the key without ASCII armour: what apt's .gpg files hold."""
     blocks = _ARMOR.findall(raw)
     if not blocks:
@@ -23,7 +24,7 @@ def binary(raw):
     return b"".join(_dearmor(block) for block in blocks)
 
 
-def _dearmor(block):
+def _dearmor(block: bytes) -> bytes:
     """Decode one armoured block: headers end at the first empty line, the checksum starts with `=`."""
     lines = [line.strip() for line in block.splitlines()]
     if b"" in lines:
@@ -31,11 +32,11 @@ def _dearmor(block):
     body = b"".join(line for line in lines if line and not line.startswith(b"=") and b":" not in line)
     try:
         return base64.b64decode(body, validate=True)
-    except ValueError:
-        raise BadKey("its ASCII armour is damaged")
+    except ValueError as error:
+        raise BadKey("its ASCII armour is damaged") from error
 
 
-def armored(raw):
+def armored(raw: bytes) -> bytes:
     """Return the key with ASCII armour, as rpm wants it."""
     if _ARMOR.search(raw):
         return raw
@@ -46,7 +47,7 @@ def armored(raw):
     )
 
 
-def fingerprints(raw):
+def fingerprints(raw: bytes) -> List[str]:
     """Return the full fingerprints of every primary key, upper case, in the file's order."""
     found = [_fingerprint(body) for tag, body in _packets(binary(raw)) if tag == _PUBLIC_KEY]
     if not found:
@@ -54,7 +55,7 @@ def fingerprints(raw):
     return found
 
 
-def _fingerprint(body):
+def _fingerprint(body: bytes) -> str:
     version = ord(body[:1])
     if version == 4:
         return hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body).hexdigest().upper()
@@ -64,7 +65,7 @@ def _fingerprint(body):
     raise BadKey(f"it holds a key of version {version}, which is too old to be trusted")
 
 
-def _packets(raw):
+def _packets(raw: bytes) -> Iterator[Tuple[int, bytes]]:
     """Yield (tag, body) of every packet."""
     at = 0
     while at < len(raw):
@@ -83,7 +84,7 @@ def _packets(raw):
         at += length
 
 
-def _new_length(raw, at):
+def _new_length(raw: bytes, at: int) -> Tuple[Optional[int], int]:
     first = ord(raw[at : at + 1] or b"\xff")
     if first < 192:
         return first, at + 1
@@ -95,7 +96,7 @@ def _new_length(raw, at):
     return None, at
 
 
-def _old_length(raw, at, kind):
+def _old_length(raw: bytes, at: int, kind: int) -> Tuple[Optional[int], int]:
     if kind == 3:
         return len(raw) - at, at
     size = 1 << kind

@@ -14,12 +14,8 @@ Manager = Union[Apt, Dnf]
 
 def manager(params: Dict[str, Any], **extra: Any) -> Manager:
     """Return the host's package manager."""
-    kind = {"apt": Apt, "dnf": Dnf}[params["manager"]]
-    together = params.get("driver_version", "")
-    found: Manager = kind(
-        network=params["network"], recommends=params.get("recommends", False), together=together, **extra
-    )
-    return found
+    extra.update(network=params["network"], recommends=params.get("recommends", False))
+    return Dnf(**extra) if params["manager"] == "dnf" else Apt(together=params.get("driver_version", ""), **extra)
 
 
 def wanted(params: Dict[str, Any], installed: Installed, native: str) -> Tuple[List[Wish], List[str]]:

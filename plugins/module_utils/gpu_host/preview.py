@@ -104,7 +104,7 @@ class Preview:
             answer["candidates"] = offers.look(host, asked)
         self._kernels(answer)
         self._space(answer)
-        self._python(answer)
+        self._python()
 
     def _sanity(self, host: planning.Manager) -> None:
         damaged = host.damaged()
@@ -355,7 +355,7 @@ class Preview:
         paths = [item["initramfs"] for item in self.machine.kernels()["installed"] if item["release"] in kernels]
         return [os.path.getsize(path) for path in paths if path and os.path.isfile(path)]
 
-    def _python(self, answer: Dict[str, Any]) -> None:
+    def _python(self) -> None:
         if not self.params["python"]:
             return
         path = self.params["python"]

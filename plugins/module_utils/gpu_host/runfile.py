@@ -1,6 +1,7 @@
 """A driver that a `.run` file put there: its own uninstaller takes it away, packages do not own its files."""
 
 import os
+from typing import Any, Callable, Dict, Optional
 
 from . import process
 from .failure import HostFailure
@@ -12,7 +13,7 @@ _LEFT_OVERS = (
 )
 
 
-def uninstaller(env):
+def uninstaller(env: Dict[str, str]) -> Optional[str]:
     """Return the uninstaller of a .run installation, None when there is none or a package owns it."""
     for path in _UNINSTALLERS:
         if os.access(path, os.X_OK):
@@ -21,7 +22,7 @@ def uninstaller(env):
     return None
 
 
-def remove(env, ledger, tell, log):
+def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Callable[[str], None]) -> bool:
     """Take a .run installation away; this step has no way back, so it runs only when it was asked for by name."""
     path = uninstaller(env)
     if path is None:

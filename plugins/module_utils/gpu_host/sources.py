@@ -2,6 +2,7 @@
 
 import os
 import re
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from . import fetch, files, openpgp
 from .failure import HostFailure
@@ -11,11 +12,14 @@ _WORD = re.compile(r"^[^\s\x00-\x1f]+$")
 _FINGERPRINT = re.compile(r"^(?:[0-9A-F]{40}|[0-9A-F]{64})$")
 _KEYS = ("file", "armored", "url", "package")
 
+Source = Dict[str, Any]
+Written = Dict[str, Tuple[Union[str, bytes], int]]  # path to content and mode
+
 
 class Layout:
     """Where sources and keys are written: on the host, or below a preview's own folder."""
 
-    def __init__(self, root="/"):
+    def __init__(self, root: str = "/") -> None:
         self.apt_sources = os.path.join(root, "etc/apt/sources.list.d")
         self.apt_list = os.path.join(root, "etc/apt/sources.list")
         self.apt_keys = os.path.join(root, "etc/apt/keyrings")
@@ -24,7 +28,7 @@ class Layout:
         self.dnf_keys = os.path.join(root, "etc/pki/rpm-gpg")
 
 
-def check(source):
+def check(source: Source) -> None:
     """Refuse a source that is not well formed; nothing of it may reach another line of a file."""
     name = source.get("name") or ""
     if not _NAME.match(name):
@@ -35,7 +39,7 @@ def check(source):
         )
     if source.get("kind") not in ("apt", "dnf"):
         raise HostFailure("GS-444", f"repository {name} is neither of kind apt nor dnf")
-    words = []
+    words: List[str] = []
     for field in ("uris", "suites", "components", "architectures", "exclude"):
         words += source.get(field) or []
     words += [source.get("like_suite") or "x"]
@@ -44,6 +48,8 @@ def check(source):
             raise HostFailure("GS-444", f"repository {name} has {word!r} in it, which is no single word")
     if re.search(r"[\x00-\x1f]", source.get("description") or ""):
         raise HostFailure("GS-444", f"the description of repository {name} has control characters in it")
+    if source.get("like_suite") and source["kind"] == "dnf":
+        raise HostFailure("GS-444", f"repository {name} names a suite to be like, which only apt has")
     if not (source.get("uris") or source.get("like_suite")):
         raise HostFailure("GS-444", f"repository {name} has no address")
     if source["kind"] == "dnf" and source.get("gpgcheck") is False and source.get("repo_gpgcheck") is False:
@@ -54,7 +60,7 @@ def check(source):
         )
 
 
-def key_of(source, network):
+def key_of(source: Source, network: Dict[str, Any]) -> Optional[bytes]:
     """Return the proven key of a source as binary OpenPGP, None when the host's own key is used."""
     if source.get("like_suite"):
         return None
@@ -80,7 +86,7 @@ def key_of(source, network):
     try:
         found, binary = openpgp.fingerprints(raw), openpgp.binary(raw)
     except openpgp.BadKey as error:
-        raise HostFailure("GS-445", f"its signing key cannot be read: {error}", where)
+        raise HostFailure("GS-445", f"its signing key cannot be read: {error}", where) from error
     strangers = [text for text in found if prints and text not in prints]
     if strangers:
         raise HostFailure(
@@ -93,11 +99,11 @@ def key_of(source, network):
     return binary
 
 
-def _material(kind, wanted, network, where):
+def _material(kind: str, wanted: Dict[str, Any], network: Dict[str, Any], where: str) -> bytes:
     if kind == "armored":
-        return wanted["armored"].encode("ascii", "replace")
+        return str(wanted["armored"]).encode("ascii", "replace")
     if kind == "file":
-        raw = files.read_bytes(wanted["file"])
+        raw: Optional[bytes] = files.read_bytes(wanted["file"])
         if raw is None:
             raise HostFailure("GS-445", "its key file {} is not on the host".format(wanted["file"]), where)
         return raw
@@ -109,15 +115,15 @@ def _material(kind, wanted, network, where):
     return fetch.member_of_deb(fetch.fetch(package["url"], network, package["sha256"]), package["member"])
 
 
-def render(source, key, layout, known):
+def render(source: Source, key: Optional[bytes], layout: Layout, known: List[Dict[str, Any]]) -> Written:
     """Return {path: (content, mode)} of one source; `known` are the host's own entries (for `like_suite`)."""
     if source["kind"] == "apt":
         return _render_apt(source, key, layout, known)
     return _render_dnf(source, key, layout)
 
 
-def _render_apt(source, key, layout, known):
-    written = {}
+def _render_apt(source: Source, key: Optional[bytes], layout: Layout, known: List[Dict[str, Any]]) -> Written:
+    written: Written = {}
     uris, signed_by = source.get("uris") or [], None
     if source.get("like_suite"):
         like = _like(source, known)
@@ -140,7 +146,7 @@ def _render_apt(source, key, layout, known):
     return written
 
 
-def _like(source, known):
+def _like(source: Source, known: List[Dict[str, Any]]) -> Dict[str, Any]:
     """Return addresses and key of the host's own entry for a suite."""
     own = "/{}.sources".format(source["name"])
     fitting = [
@@ -163,7 +169,7 @@ def _like(source, known):
     return {"uris": sorted({entry["uri"] for entry in fitting}), "signed_by": signed}
 
 
-def _render_dnf(source, key, layout):
+def _render_dnf(source: Source, key: Optional[bytes], layout: Layout) -> Written:
     name = source["name"]
     key_path = os.path.join(layout.dnf_keys, "RPM-GPG-KEY-" + name)
     lines = ["# Written by gpusetup.", f"[{name}]", "name=" + (source.get("description") or name)]
@@ -178,12 +184,12 @@ def _render_dnf(source, key, layout):
     if source.get("priority"):
         lines.append("priority={}".format(int(source["priority"])))
     return {
-        key_path: (openpgp.armored(key), 0o644),
+        key_path: (openpgp.armored(key or b""), 0o644),
         os.path.join(layout.dnf_repos, name + ".repo"): ("\n".join(lines) + "\n", 0o644),
     }
 
 
-def preferences(pins, layout):
+def preferences(pins: List[Dict[str, Any]], layout: Layout) -> Written:
     """Return {path: (content, mode)} of apt's preferences."""
     if not pins:
         return {}
@@ -199,7 +205,9 @@ def preferences(pins, layout):
     return {path: ("# Written by gpusetup.\n" + "\n".join(stanzas), 0o644)}
 
 
-def conflicts(sources, known, replace, signers):
+def conflicts(
+    sources: List[Source], known: List[Dict[str, Any]], replace: Iterable[str], signers: Set[str]
+) -> List[Dict[str, Any]]:
     """Return the host's own entries for an address of ours that name another key: apt refuses both together."""
     found = []
     for entry in known:
@@ -214,12 +222,12 @@ def conflicts(sources, known, replace, signers):
     return found
 
 
-def replaced(entry, prefixes):
+def replaced(entry: Dict[str, Any], prefixes: Iterable[str]) -> bool:
     """Say whether a host's entry is to be switched off."""
     return any(_slashless(entry["uri"]).startswith(_slashless(prefix)) for prefix in prefixes or [])
 
 
-def without(entry_file, text, prefixes):
+def without(entry_file: str, text: str, prefixes: Iterable[str]) -> Optional[str]:
     """Return a sources file without the entries that are to be switched off, None when nothing of it is left."""
     if entry_file.endswith(".list"):
         kept = [line for line in text.splitlines(True) if not _list_line_fits(line, prefixes)]
@@ -236,10 +244,10 @@ def without(entry_file, text, prefixes):
     return rest if re.search(field, rest, re.MULTILINE | re.IGNORECASE) else None
 
 
-def _list_line_fits(line, prefixes):
+def _list_line_fits(line: str, prefixes: Iterable[str]) -> bool:
     match = re.match(r"^\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s+)?(\S+)", line)
     return bool(match and replaced({"uri": match.group(1)}, prefixes))
 
 
-def _slashless(uri):
+def _slashless(uri: str) -> str:
     return uri.rstrip("/")

@@ -34,7 +34,7 @@ class Transaction:
         self.params = params
         self.looked = looked
         self.host = planning.manager(params, tell=job.tell, log=job.log)
-        self.ledger = Ledger(params["state_dir"])
+        self.ledger: Any = Ledger(params["state_dir"])
         self.machine = Machine(params["simulated_root"])
         self.held_changed = False
         self.before: Optional[Installed] = None
@@ -84,7 +84,7 @@ class Transaction:
         try:
             dkms.mend(self.machine, params, self.host.env, self.job.tell, self.job.log)
         except HostFailure as failure:
-            raise self._with_build_error(failure)
+            raise self._with_build_error(failure) from failure
         after = self.host.installed()
         try:
             self._hold(after, wishes)
