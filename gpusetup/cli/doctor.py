@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--bundle", metavar="FILE", help="also write what somebody needs to help: a tar.gz without secrets"
     )
+    group.add_argument("--explain", metavar="CAUSE", help="only say what a cause is, how to confirm it and what helps")
     group.add_argument(
         "--watch", action="store_true", help="follow the kernel log and the GPUs until stopped; a line per finding"
     )
@@ -60,6 +61,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             ("--root", arguments.root is not None),
             ("an inventory", inventory),
             ("--watch", arguments.watch),
+            ("--explain", arguments.explain is not None),
         )
         if given
     ]
@@ -76,6 +78,11 @@ def run(arguments: argparse.Namespace) -> Exit:
         raise BadInputError(
             "GS-604", "--watch tells findings as they come; it does not go with --out", hint="send its output to a file"
         )
+    if arguments.explain is not None:
+        from gpusetup.cli.explained import explain
+        from gpusetup.doctor.pages import explained
+
+        return explain(arguments, explained(), "cause", "GS-605")
     if asked or arguments.text is not None:
         return _message(arguments, asked)
     if arguments.watch:

@@ -53,11 +53,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("observations")
     group.add_argument("--observations", metavar="FILE", help="also write what was observed, for a bug report")
     group.add_argument("--from", dest="source", metavar="FILE", help="judge observations that were written before")
+    group.add_argument(
+        "--explain",
+        metavar="CHECK",
+        help="only say what a check (or a level, `expectations`, `xid`) looks at, how it is judged and what to do",
+    )
     options.add_output(parser, formats=("text", "json", "junit", "html", "prometheus"))
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Observe, judge, print."""
+    if arguments.explain is not None:
+        from gpusetup.cli.explained import explain
+        from gpusetup.verify.pages import explained
+
+        return explain(arguments, explained(), "check", "GS-511")
     from gpusetup.report.formats import render
     from gpusetup.report.verification import verification_report
     from gpusetup.verify import baseline as kept

@@ -14,7 +14,8 @@ from gpusetup.model.diagnosis import Cause, CauseFile, CudaError, CudaErrorFile,
 __all__ = ["DATA", "PAGES", "Catalogue", "catalogue", "cuda_errors", "read_table"]
 
 DATA = Path(__file__).parent / "data"
-PAGES = "docs/reference/messages"
+PAGES = "reference/messages"
+"""Where the pages are in the built documentation."""
 
 
 class Catalogue:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gpusetup.doctor.catalogue import catalogue, cuda_errors
 from gpusetup.doctor.meanings import statuses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gpusetup.model.diagnosis import Cause
 
-__all__ = ["pages"]
+__all__ = ["explained", "pages"]
 
 _KIND = {
     "root": "a cause",
@@ -24,9 +25,18 @@ _KIND = {
 def pages() -> dict[str, str]:
     """Return every page by its file name, the list of all of them included."""
     causes = sorted(catalogue().causes.values(), key=lambda cause: cause.id)
-    found = {f"{cause.id}.md": "\n".join(_page(cause)) + "\n" for cause in causes}
+    found = {f"{cause.id}.md": _text(cause) for cause in causes}
     found["README.md"] = "\n".join(_list(causes)) + "\n"
     return found
+
+
+def explained() -> dict[str, Callable[[], str]]:
+    """Return the page of each cause by its id, written when it is asked for."""
+    return {cause.id: partial(_text, cause) for cause in catalogue().causes.values()}
+
+
+def _text(cause: Cause) -> str:
+    return "\n".join(_page(cause)) + "\n"
 
 
 def _page(cause: Cause) -> Iterator[str]:

@@ -59,7 +59,7 @@ def _finding(finding: Finding, *, heading: str) -> Iterator[str]:
         yield "  to confirm it:"
         for command in finding.checks:
             yield f"       $ {command}"
-    yield f"  more: {finding.page}"
+    yield f"  more: gpusetup doctor --explain {finding.cause}"
 
 
 def one_line(finding: Finding) -> str:
@@ -108,7 +108,7 @@ def _diagnosis(name: str, diagnosis: Diagnosis) -> Iterator[str]:
     for finding in diagnosis.notices:
         yield ""
         yield from _wrapped(f"note: {one_line(finding)}", rest="  ")
-        yield f"  more: {finding.page}"
+        yield f"  more: gpusetup doctor --explain {finding.cause}"
     if diagnosis.root_would_add:
         yield ""
         yield "as root it could also read:"

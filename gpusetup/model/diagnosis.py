@@ -165,6 +165,7 @@ class Finding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     checks: tuple[str, ...] = ()
     fixes: tuple[Fix, ...] = ()
     page: str = ""
+    """Its page in the built documentation; `gpusetup doctor --explain CAUSE` prints the same."""
 
 
 class Ruled(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors
+from gpusetup.doctor.catalogue import catalogue, cuda_errors
 from gpusetup.doctor.decode import xid
-from gpusetup.doctor.findings import diagnose_text, finding_of
+from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.meanings import meaning, statuses, sxid
-from gpusetup.doctor.pages import pages
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures" / "doctor"
@@ -128,19 +127,6 @@ def test_harmless_messages_raise_no_alarm():
             assert [found.cause for found in diagnose_text(entry["text"]) if found.kind != "notice"] == [], entry[
                 "thread"
             ]
-
-
-def test_pages_are_as_generated():
-    folder = ROOT / PAGES
-    wanted = pages()
-    assert {path.name for path in folder.glob("*.md")} == set(wanted)
-    for name, text in wanted.items():
-        assert (folder / name).read_text(encoding="utf-8") == text, f"python tests/unit/doctor/write_pages.py: {name}"
-
-
-def test_findings_point_to_a_page():
-    for cause in CAUSES:
-        assert (ROOT / finding_of(cause).page).is_file()
 
 
 def test_cuda_errors():

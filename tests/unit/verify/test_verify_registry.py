@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -15,17 +14,6 @@ from gpusetup.verify.registry import checks, find, from_items
 from tests.unit.verify.verify_documents import captured
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def _tool():
-    specification = importlib.util.spec_from_file_location("check_pages", ROOT / "tools/check_pages.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-def test_the_pages_are_what_the_program_says():
-    assert _tool().stale() == [], "run: python tools/check_pages.py"
 
 
 def test_every_check_has_one_small_file_named_like_it_or_a_row_in_its_familys_table():

@@ -1,0 +1,201 @@
+# ruff: noqa: E501 - rows of tables
+"""Pages about checks, written from the program itself: one per level, what is expected and why, the Xid catalogue."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gpusetup.verify.expected import expectations
+from gpusetup.verify.needs import NEEDS
+from gpusetup.verify.registry import LEVELS, Check, checks
+from gpusetup.verify.xid import catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.model.verdict import Level
+
+__all__ = ["explained", "pages"]
+
+LEVEL_TEXTS = {
+    "quick": "seconds, no CUDA context",
+    "smoke": "under ten seconds on one GPU; the default after `apply`",
+    "full": "12 s on one H200, 32 s on four",
+    "stress": "minutes, as asked",
+}
+
+
+def pages() -> dict[str, str]:
+    """Return every page by file name."""
+    found = {f"{level}.md": level_page(level) for level in LEVELS}
+    return found | {"README.md": index()} | {f"{name}.md": write() for name, write in TABLES.items()}
+
+
+def explained() -> dict[str, Callable[[], str]]:
+    """Return what can be explained by name: checks, levels and tables, each written when it is asked for."""
+    found: dict[str, Callable[[], str]] = {check.id: partial(page, check) for check in checks()}
+    return found | {level: partial(level_page, level) for level in LEVELS} | TABLES
+
+
+def level_page(level: Level) -> str:
+    """Return the page of a level: its checks, one after the other."""
+    text = f"{LEVEL_TEXTS[level][:1].upper()}{LEVEL_TEXTS[level][1:]}."
+    parts = [page(check).replace("# ", "## ", 1) for check in checks() if check.level == level]
+    return "\n".join([f"# Checks of level `{level}`\n\n{text}\n", *parts])
+
+
+def page(check: Check) -> str:
+    """Return a check's page."""
+    title, _, body = check.page.partition("\n")
+    needs = "; ".join(NEEDS[need][0] for need in check.needs)
+    lines = [
+        f"# `{check.id}`: {check.title}",
+        "",
+        title,
+        "",
+        body.strip(),
+        "",
+        f"Level: `{check.level}`. Needs: {needs}.",
+    ]
+    rule = expectations().figures.get(check.id)
+    if rule is not None:
+        lines += ["", f"Theory: {rule.theory}. Floors and sources: [expectations](expectations.md)."]
+    elif check.id.startswith("nccl."):
+        lines += ["", "Floors and sources: [expectations](expectations.md)."]
+    elif check.id == "kernel.xid":
+        lines += ["", "Numbers, meanings and sources: [the Xid catalogue](xid.md)."]
+    return "\n".join(lines) + "\n"
+
+
+def index() -> str:
+    """Return the list of all checks."""
+    lines = [
+        "# Checks",
+        "",
+        "What `gpusetup verify` looks at. Each level includes those before it. A check that could not run is skipped",
+        "with the reason, never passed; `unsupported` means that this machine has no such part.",
+        "",
+    ]
+    for level in LEVELS:
+        lines += [
+            f"## {level}",
+            "",
+            f"{LEVEL_TEXTS[level][:1].upper()}{LEVEL_TEXTS[level][1:]}.",
+            "",
+            "| check | what it proves |",
+            "|---|---|",
+        ]
+        lines += [f"| [`{check.id}`]({level}.md) | {check.title} |" for check in checks() if check.level == level]
+        lines.append("")
+    lines += ["Figures that are judged, and why: [expectations](expectations.md). Xid numbers: [catalogue](xid.md)."]
+    return "\n".join(lines) + "\n"
+
+
+def expectations_page() -> str:
+    """Return the data file as tables."""
+    data = expectations()
+    lines = [
+        "# Expectations",
+        "",
+        f"Rendered from `gpusetup/verify/data/expectations.json` of {data.date}. Floors are fractions of the theory, which is",
+        "computed from the machine. The better of two passes is judged; more than 1.15 of the theory is a wrong measurement.",
+        "",
+        "| figure | unit | theory | usual | warn below | fail below | sources |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, rule in data.figures.items():
+        lines.append(
+            f"| `{name}` | {rule.unit} | {rule.theory} | {rule.typical:g} | {rule.warn:g} | {rule.fail:g} | {', '.join(rule.sources)} |"
+        )
+        if rule.wide is not None:
+            lines.append(
+                f"| `{name}`, bus of {data.wide_bus_bits} bits or more | {rule.unit} | as above | {rule.wide.typical:g} | {rule.wide.warn:g} | {rule.wide.fail:g} | as above |"
+            )
+    lines += [
+        "",
+        "Usual fractions that differ by generation or link rate:",
+        "",
+        "| figure | for | usual |",
+        "|---|---|---|",
+    ]
+    for name, rule in data.figures.items():
+        lines += [
+            f"| `{name}` | PCI Express generation {key} | {value:g} |" for key, value in rule.by_generation.items()
+        ]
+        lines += [f"| `{name}` | links of {key} GB/s | {value:g} |" for key, value in rule.by_rate.items()]
+    nccl = data.nccl
+    lines += [
+        "",
+        "## NCCL bus bandwidth",
+        "",
+        f"Theory: {nccl.theory}. A warning below {nccl.warn:g} and a fail below {nccl.fail:g} of the usual figure, which is the",
+        "theory times the fraction for the number of GPUs times the fraction for the message size; only messages of",
+        f"{nccl.judged_from // 2**30} GiB and more can fail. Without NVLink: usual {nccl.pcie.typical:g}, warn {nccl.pcie.warn:g} of PCI Express, never a fail.",
+        f"Sources: {', '.join(nccl.sources)}.",
+        "",
+        "| algorithm | collective | fraction by number of GPUs |",
+        "|---|---|---|",
+    ]
+    for algorithm, table in (("ring", nccl.ring), ("NVLS", nccl.nvls)):
+        lines += [
+            f"| {algorithm} | {name} | {', '.join(f'{key}: {value:g}' for key, value in row.items())} |"
+            for name, row in table.items()
+        ]
+    lines += [
+        "",
+        "| message | fraction |",
+        "|---|---|",
+        *[f"| {int(key) / 2**20:,.0f} MiB | {value:g} |" for key, value in nccl.size.items()],
+    ]
+    lines += [
+        "",
+        "## Parts",
+        "",
+        "| PCI Express generation | GB/s per lane |",
+        "|---|---|",
+        *[f"| {key} | {value:g} |" for key, value in data.pcie_lane.items()],
+    ]
+    lines += ["", "| compute capability | operations per clock and multiprocessor |", "|---|---|"]
+    lines += [
+        f"| {key} | {', '.join(f'{name} {value}' for name, value in row.items())} |"
+        for key, row in data.matrix_per_clock.items()
+    ]
+    lines += [
+        "",
+        "| PCI device id | NVLinks |",
+        "|---|---|",
+        *[f"| 10de:{key} | {value} |" for key, value in data.nvlinks.items()],
+    ]
+    lines += ["", "## Thresholds", "", "| name | value | of what | sources |", "|---|---|---|---|"]
+    lines += [
+        f"| `{name}` | {item.value:g} | {item.text} | {', '.join(item.sources)} |"
+        for name, item in data.settings.items()
+    ]
+    lines += ["", "## Sources", "", "| key | document | publisher | address |", "|---|---|---|---|"]
+    lines += [f"| {key} | {source.title} | {source.publisher} | {source.url} |" for key, source in data.sources.items()]
+    return "\n".join(lines) + "\n"
+
+
+def xid_page() -> str:
+    """Return the Xid catalogue as a table."""
+    data = catalogue()
+    lines = [
+        "# Xid catalogue",
+        "",
+        f"Rendered from `gpusetup/verify/data/xid.json` of {data.date}; `kernel.xid` judges by it and the doctor explains by it.",
+        "",
+        "| Xid | verdict | meaning | what to do | sources |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {number} | {entry.verdict} | {entry.text} | {entry.action} | {', '.join(entry.sources)} |"
+        for number, entry in sorted(data.xids.items())
+    ]
+    lines += [f"| others | {data.default.verdict} | {data.default.text} | {data.default.action} | |"]
+    lines += ["", "| key | document | publisher | address |", "|---|---|---|---|"]
+    lines += [f"| {key} | {source.title} | {source.publisher} | {source.url} |" for key, source in data.sources.items()]
+    return "\n".join(lines) + "\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {"expectations": expectations_page, "xid": xid_page}

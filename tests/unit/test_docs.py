@@ -1,0 +1,90 @@
+"""The built documentation: every page that the program writes about itself is there, and every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.doctor.catalogue import catalogue
+from gpusetup.doctor.findings import finding_of
+from gpusetup.verify.registry import LEVELS, checks
+
+ROOT = Path(__file__).resolve().parents[2]
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built") / "docs"
+    subprocess.run([sys.executable, str(ROOT / "tools/docs.py"), str(folder)], check=True, cwd=ROOT, timeout=120)
+    return folder
+
+
+def test_every_link_of_the_built_documentation_leads_somewhere(built):
+    dangling = []
+    for page in built.rglob("*.md"):
+        for target in LINK.findall(page.read_text(encoding="utf-8")):
+            outside = (ROOT / "docs" / page.relative_to(built)).parent / target  # ../../CHANGELOG.md and its like
+            if "://" not in target and not (page.parent / target).exists() and not outside.exists():
+                dangling.append(f"{page.relative_to(built)}: {target}")
+    assert dangling == []
+
+
+def test_what_is_read_without_building_has_no_dangling_link_either():
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    links = [(page, target) for page in pages for target in LINK.findall(page.read_text(encoding="utf-8"))]
+    assert [link for link in links if "://" not in link[1] and not (link[0].parent / link[1]).exists()] == []
+
+
+def test_every_cause_has_its_page_and_every_check_stands_on_its_levels(built):
+    for cause in catalogue().causes.values():
+        assert (built / finding_of(cause).page).is_file()
+    for level in LEVELS:
+        text = (built / f"reference/checks/{level}.md").read_text(encoding="utf-8")
+        assert [check.id for check in checks() if f"## `{check.id}`:" in text] == [
+            check.id for check in checks() if check.level == level
+        ]
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    (tmp_path / "mine").write_text("", encoding="utf-8")
+    answer = subprocess.run(
+        [sys.executable, str(ROOT / "tools/docs.py"), str(tmp_path)], check=False, cwd=ROOT, timeout=60
+    )
+    assert answer.returncode == 2
+    assert (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("verify", "--explain", "nvlink.links"), "# `nvlink.links`: All NVLinks are up"),
+        (("verify", "--explain", "full"), "## `nccl.all-reduce`"),
+        (("verify", "--explain", "expectations"), "# Expectations"),
+        (("verify", "--explain", "xid"), "# Xid catalogue"),
+        (("doctor", "--explain", "out-of-memory"), "`out-of-memory` ·"),
+    ],
+)
+def test_the_program_prints_its_pages(words, said, capsys):
+    assert main(list(words)) == 0
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (("verify", "--explain", "nvlink.link"), "nvlink.links"),
+        (("doctor", "--explain", "out-of-memry"), "out-of-memory"),
+        (("doctor", "--explain", "out-of-memory", "--format", "json"), "text"),
+        (("doctor", "--explain", "out-of-memory", "a message"), "do not go together"),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused_with_what_is_near(words, near, capsys):
+    assert main(list(words)) == 3
+    said = capsys.readouterr()
+    assert near in said.out + said.err
