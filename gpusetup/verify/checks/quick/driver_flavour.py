@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding
+from gpusetup.plan import judge as verdicts
 from gpusetup.verify.products import product
 from gpusetup.verify.registry import check
 
@@ -34,6 +35,7 @@ def judge(machine: Machine) -> Finding:
             return Finding("fail", f"{known.label} works with the open modules alone", flavour, "open")
         if known.module == "unsupported" and flavour == "open":
             return Finding("fail", f"{known.label} works with the proprietary modules alone", flavour, "proprietary")
-    if wanted and wanted != flavour:
+    wish = verdicts.driver.Wish(machine.module_version or "", wanted or "")
+    if verdicts.driver.loaded_problem(machine.facts, wish):
         return Finding("fail", f"the {flavour} module is loaded, the lock says {wanted}", flavour, wanted)
     return Finding("pass", f"{flavour} module", flavour, wanted or flavour)

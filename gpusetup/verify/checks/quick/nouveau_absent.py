@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding
+from gpusetup.plan import judge as verdicts
 from gpusetup.verify.registry import check
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ def judge(machine: Machine) -> Finding:
         return Finding("pass", f"not loaded, not in {image['path']}")
     if nouveau["cmdline_next"]:
         return Finding("pass", f"not loaded; in {image['path']}, but the kernel's command line forbids it")
-    if image["blacklist"]:
-        return Finding("pass", f"not loaded; in {image['path']} beside a blacklist")
-    return Finding(
-        "fail", f"not loaded now, but {image['path']} holds it without a blacklist: it comes back with the next boot"
-    )
+    if any(way.id == "initramfs" for way in verdicts.nouveau.ways(facts)):
+        return Finding(
+            "fail",
+            f"not loaded now, but {image['path']} holds it without a blacklist: it comes back with the next boot",
+        )
+    return Finding("pass", f"not loaded; in {image['path']} beside a blacklist")
