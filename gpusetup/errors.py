@@ -10,7 +10,6 @@ __all__ = [
     "Exit",
     "GpuSetupError",
     "HostFailedError",
-    "InterruptedRunError",
     "NoStackError",
     "PreflightError",
     "UnreachableError",
@@ -130,9 +129,3 @@ class VerifyFailedError(GpuSetupError):
     """Installed, but the verification failed."""
 
     exit = Exit.VERIFY_FAILED
-
-
-class InterruptedRunError(GpuSetupError):
-    """A person stopped the run; says what is where."""
-
-    exit = Exit.INTERRUPTED

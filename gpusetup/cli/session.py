@@ -22,6 +22,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
     from gpusetup.drive.argv import Reach
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.rundir import new_run, state_home
+    from gpusetup.rollout.resume import unfinished
 
     become = _ask("sudo password: ") if arguments.ask_become_pass else None
     vault = _ask("vault password: ") if arguments.ask_vault_pass else None
@@ -36,7 +37,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
         passthrough=tuple(arguments.ansible_arguments),
     )
     return Session(
-        run=new_run(state_home(os.environ)),
+        run=new_run(state_home(os.environ), spared=unfinished),
         collections=collections_path(),
         reach=reach,
         environment=dict(os.environ),

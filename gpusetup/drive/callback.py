@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from typing import Any
 
 from ansible import constants, context
 
 from gpusetup.drive.names import check_address, check_host_name
+from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
+from gpusetup.drive.secrets import tell_secrets
+from gpusetup.plan.logins import secrets_in, without_login, without_logins, without_secrets
 
 __all__ = ["EventWriter"]
 
@@ -23,6 +25,11 @@ _TEXT_LIMIT = 8000
 _ANSIBLES_OWN, _AT_FIRST, _IN_A_LONG_STEP = 0.001, 0.002, 0.05
 _CONNECTION = ("ansible_host", "ansible_connection", "ansible_port")
 _ASKED = "gpusetup_"
+_ADDRESSES = {"gpusetup_proxy", "gpu_proxy", "gpusetup_source", "gpusetup_source_key", "gpusetup_extra_sources"}
+_PASSWORDS = {
+    "ansible_password", "ansible_ssh_pass", "ansible_ssh_password", "ansible_become_password", "ansible_become_pass",
+    "ansible_sudo_pass",
+}  # fmt: skip
 
 
 class EventWriter:
@@ -38,6 +45,7 @@ class EventWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else -1
         self._started: dict[tuple[str, str], float] = {}
         self._playbook = ""
+        self._secrets: set[str] = set()
 
     # --- the playbook -------------------------------------------------------------------------------------------
 
@@ -50,7 +58,8 @@ class EventWriter:
         inventory = manager._inventory
         hosts, kept = {}, []
         for host in inventory.get_hosts(play.hosts, order=play.order):
-            hosts[host.name] = _host_document(manager, play, host)
+            hosts[host.name], secrets = _host_document(manager, play, host)
+            self._learn(secrets)
             if not hosts[host.name]["refused"]:
                 kept.append(host)
         self._write("hosts", play=play.get_name(), hosts=hosts, forks=context.CLIARGS.get("forks"))
@@ -63,9 +72,6 @@ class EventWriter:
 
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
         self._write("task", task=_text(task._uuid), handler=True, **_task_document(task))
-
-    def v2_playbook_on_no_hosts_matched(self) -> None:
-        self._write("no-hosts")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._write("end", stats={host: stats.summarize(host) for host in sorted(stats.processed)})
@@ -129,8 +135,16 @@ class EventWriter:
         self._write(event, **fields)
 
     def _write(self, event: str, **fields: Any) -> None:
+        for name in {"message"} & fields.keys():
+            fields[name] = without_secrets(fields[name], self._secrets)
         line = json.dumps({"event": event, "time": round(time.time(), 3), **fields}, default=_text)
-        os.write(self._file, line.encode() + b"\n")
+        # A password alone stays in an answer: as a part of other words it would change what a host is.
+        logins = {json.dumps(secret)[1:-1] for secret in self._secrets if secret.endswith("@")}
+        os.write(self._file, without_secrets(line, logins).encode() + b"\n")
+
+    def _learn(self, secrets: set[str]) -> None:
+        tell_secrets(os.environ.get(SECRETS), secrets - self._secrets)
+        self._secrets |= secrets
 
 
 _PR_SET_PDEATHSIG = 1
@@ -186,36 +200,41 @@ def _failure_text(data: dict[str, Any]) -> str:
     return "\n".join(dict.fromkeys(text for text in texts if text))[:_TEXT_LIMIT] or "it failed without a message"
 
 
-def _host_document(manager: Any, play: Any, host: Any) -> dict[str, Any]:
-    """Return how a host is reached and what its inventory says to gpusetup; no other variable leaves Ansible."""
+def _host_document(manager: Any, play: Any, host: Any) -> tuple[dict[str, Any], set[str]]:
+    """Return how a host is reached, what its inventory says to gpusetup, and its secrets; no other variable leaves."""
     variables = manager.get_vars(play=play, host=host)
     wanted = {name: variables[name] for name in variables if name.startswith(_ASKED) or name in _CONNECTION}
+    hidden = {name: variables[name] for name in variables if name in _PASSWORDS | _ADDRESSES}
     asked: dict[str, Any] = {}
+    secrets: set[str] = set()
     problem = ""
     refused = check_host_name(host.name)
-    if wanted:
+    if wanted or hidden:
         from ansible.template import Templar
 
         templar = Templar(loader=manager._loader, variables=variables)
-        for name, value in wanted.items():
+        for name, value in (hidden | wanted).items():
             try:
-                asked[name] = _without_password(name, templar.template(value))
-            except Exception as error:  # noqa: BLE001, PERF203 - an unfinished template is the user's, and is named
-                problem = f"{name}: {error}"
+                read = templar.template(value)
+            except Exception as error:  # noqa: BLE001 - an unfinished template is the user's, and is named
+                problem = without_logins(f"{name}: {error}") if name in wanted else problem
+                continue
+            if name in _PASSWORDS:
+                secrets |= {str(read)} if read else set()
+            elif name in _ADDRESSES:
+                secrets |= set(secrets_in(read)) if read != without_login(read, proxy=name.endswith("proxy")) else set()
+            if name in wanted:
+                asked[name] = without_login(read, proxy=name == f"{_ASKED}proxy") if name in _ADDRESSES else read
     if not refused and "ansible_host" in asked and (reason := check_address(str(asked["ansible_host"]))):
         refused = f"its ansible_host is {asked['ansible_host']!r}: {reason}"
-    return {
+    document = {
         "refused": refused,
         "groups": sorted(_text(group.name) for group in host.groups if group.name not in {"all", "ungrouped"}),
         "connection": {name: asked.pop(name) for name in _CONNECTION if name in asked},
         "variables": asked,
         **({"problem": problem} if problem else {}),
     }
-
-
-def _without_password(name: str, value: Any) -> Any:
-    """The proxy's address stays with Ansible: that there is one is all the front-end needs to know."""
-    return re.sub(r"//[^/\s]*@", "//***@", value) if name == f"{_ASKED}proxy" and isinstance(value, str) else value
+    return document, secrets
 
 
 def _leave_out(inventory: Any, kept: list[Any]) -> None:

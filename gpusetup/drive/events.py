@@ -15,13 +15,12 @@ Event = dict[str, Any]
 
 
 class EventReader:
-    """Follows a growing file of JSON lines; a torn or foreign line is counted, never fatal."""
+    """Follows a growing file of JSON lines; a torn or foreign line is passed over."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self.path = path
         self.offset = offset
         self.rest = b""
-        self.garbage = 0
 
     def read(self) -> list[Event]:
         """Return the events that came since the last call."""
@@ -39,12 +38,8 @@ class EventReader:
         try:
             event = json.loads(line)
         except ValueError:
-            self.garbage += 1
             return None
-        if isinstance(event, dict) and isinstance(event.get("event"), str):
-            return event
-        self.garbage += 1
-        return None
+        return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
 @dataclass(frozen=True)
@@ -89,7 +84,6 @@ class Track:
         self.tasks: dict[str, Event] = {}
         self.forks = 0
         self.ended = False
-        self.nobody = False
 
     @property
     def waves(self) -> int:
@@ -103,8 +97,6 @@ class Track:
             self._take_hosts(event)
         elif kind == "task":
             self.tasks[str(event.get("task"))] = event
-        elif kind == "no-hosts":
-            self.nobody = True
         elif kind == "end":
             self.ended = True
         elif isinstance(event.get("host"), str):

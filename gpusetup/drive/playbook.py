@@ -15,6 +15,8 @@ from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
 from gpusetup.drive.passwords import password_pipe
 from gpusetup.drive.runner import Finished, stream
+from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
+from gpusetup.drive.secrets import secrets_pipe
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -112,11 +114,18 @@ def run_playbook(
         if observer is not None:
             observer.tick(track)
 
+    def tick() -> None:
+        secrets.listen()
+        follow()
+
     def line(channel: Channel, text: str) -> None:
-        run.append_log(text + "\n")
-        errors.take(channel, text)
+        said = secrets.without(text)
+        run.append_log(said + "\n")
+        errors.take(channel, said)
 
     with ExitStack() as stack:
+        own = (session.become_password, session.vault_password)
+        pipe, secrets = stack.enter_context(secrets_pipe(run.path, own))
         argv = playbook_argv(
             f"{COLLECTION}.{name}",
             session.reach,
@@ -131,7 +140,7 @@ def run_playbook(
         run.append_log(f"==== {name}\n")
         finished = stream(
             argv,
-            env={"GPUSETUP_PID": str(os.getpid())}
+            env={"GPUSETUP_PID": str(os.getpid()), SECRETS: str(pipe)}
             | ansible_environment(
                 session.environment,
                 collections=session.collections,
@@ -141,7 +150,7 @@ def run_playbook(
             ),
             deadline=lambda: deadline * track.waves,
             on_line=line,
-            on_tick=follow,
+            on_tick=tick,
             on_interrupt=None if observer is None else lambda: observer.stopping(track),
         )
     follow()

@@ -7,20 +7,23 @@ import json
 import os
 import secrets
 import shutil
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError, PreflightError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["RunDirectory", "new_run", "occupy", "state_home"]
+__all__ = ["RunDirectory", "new_run", "occupy", "runs_in_order", "state_home"]
 
 _KEPT = 50
+_ALIVE = ".alive"
+_ORDER = "runs.order"
+"""The names of the runs as they began, one a line; its lock keeps two that begin at once apart."""
 
 
 def state_home(environment: Mapping[str, str]) -> Path:
@@ -38,6 +41,8 @@ class RunDirectory:
     """The folder of one run and what is where in it."""
 
     path: Path
+    held: IO[bytes] | None = field(default=None, repr=False, compare=False)
+    """Locked for as long as the run lives."""
 
     @property
     def id(self) -> str:
@@ -77,16 +82,24 @@ class RunDirectory:
             log.write(text)
 
 
-def new_run(home: Path, now: datetime | None = None) -> RunDirectory:
-    """Make the folder of a new run, and let the oldest ones go."""
+def new_run(
+    home: Path, now: datetime | None = None, *, spared: Callable[[list[Path]], Collection[Path]] = lambda _runs: ()
+) -> RunDirectory:
+    """Make the folder of a new run, and let the oldest go: none that lives, none that is spared (see `_prune`)."""
     stamp = (now or datetime.now(timezone.utc)).strftime("%Y%m%dT%H%M%SZ")
     runs = home / "runs"
     path = runs / f"{stamp}-{secrets.token_hex(3)}"
     try:
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.mkdir(mode=0o700)
-        for old in sorted(entry for entry in runs.iterdir() if entry.is_dir())[:-_KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+        with open(home / _ORDER, "a+b", opener=_private) as order:
+            fcntl.flock(order, fcntl.LOCK_EX)
+            before = runs_in_order(home)
+            path.mkdir(mode=0o700)
+            held = open(path / _ALIVE, "ab", opener=_private)  # noqa: SIM115 - it stays open for as long as the run lives
+            fcntl.flock(held, fcntl.LOCK_EX)
+            left = _prune([*before, path], spared)
+            order.truncate(0)
+            order.write("".join(f"{run.name}\n" for run in left).encode())
     except OSError as error:
         raise BadInputError(
             "GS-402",
@@ -94,7 +107,45 @@ def new_run(home: Path, now: datetime | None = None) -> RunDirectory:
             path=str(runs),
             hint="make the folder writable, or set GPUSETUP_STATE to one that is",
         ) from error
-    return RunDirectory(path)
+    return RunDirectory(path, held)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def runs_in_order(home: Path) -> list[Path]:
+    """Return the folders of runs, the oldest first: as they began, for a clock may have been set back."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = (home / _ORDER).read_text(encoding="utf-8", errors="replace").splitlines()
+    begun = {name: number for number, name in enumerate(names)}
+    with suppress(OSError):
+        folders = [entry for entry in (home / "runs").iterdir() if entry.is_dir()]
+        return sorted(folders, key=lambda folder: (begun.get(folder.name, -1), folder.name))
+    return []
+
+
+def _prune(runs: list[Path], spared: Callable[[list[Path]], Collection[Path]]) -> list[Path]:
+    """Delete what is beyond the newest; return what is left. `spared` is asked only when something would go."""
+    old = runs[:-_KEPT]
+    stays = set(spared(runs)) if old else set()
+    gone = {run for run in old if run not in stays and not _lives(run)}
+    for run in gone:
+        shutil.rmtree(run, ignore_errors=True)
+    return [run for run in runs if run not in gone]
+
+
+def _lives(run: Path) -> bool:
+    """Tell whether the process whose run it is still works."""
+    try:
+        with (run / _ALIVE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 @contextmanager
@@ -125,8 +176,12 @@ def occupy(home: Path, hosts: Iterable[str], command: str) -> Iterator[None]:
 
 
 def _claim(path: Path) -> dict[str, Any] | None:
-    """Return what a living process holds; what a dead one left is cleared away."""
-    with path.open("r+", encoding="utf-8") as file:
+    """Return what a living process holds; what a dead one left is cleared away. One that ends now holds nothing."""
+    try:
+        file = path.open("r+", encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

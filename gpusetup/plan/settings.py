@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import COMPONENTS, Requirement
 from gpusetup.model.settings import RebootPolicy, Settings
+from gpusetup.plan.logins import holds_login, without_login
 from gpusetup.resolve.requests import ALIASES, parse_requirement
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ __all__ = ["KNOWN", "PREFIX", "read_level", "settings_for"]
 PREFIX = "gpusetup_"
 
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
-_LOGIN = re.compile(r"https?://[^/]*@")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
 _MOST_CAREFUL_FIRST = ("never", "schedule", "when-needed")
 _CONTAINERS = ("docker", "containerd", "crio", "podman")
@@ -119,6 +119,7 @@ def _wrong(label: str, value: object, wanted: str) -> BadInputError:
 
 
 def _short(value: object) -> str:
+    value = without_login(value)
     text = repr(str(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else text[:77] + "…"
 
@@ -196,7 +197,7 @@ def _path(value: Any, label: str) -> str:
 
 def _source(value: Any, label: str) -> str:
     text = str(value)
-    if _LOGIN.match(text):
+    if holds_login(text):
         raise BadInputError(
             "GS-317", f"{label} has a password in its address: it would stand in plans and in files that all may read",
             path=label, hint="keep the login on the host (/etc/apt/auth.conf.d, /etc/netrc), the address without it",

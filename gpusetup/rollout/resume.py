@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
     from gpusetup.drive.rundir import RunDirectory
     from gpusetup.model.run import HostOutcome
 
-__all__ = ["Stopped", "keep_rollout", "stopped_rollout"]
+__all__ = ["Stopped", "keep_rollout", "stopped_rollout", "unfinished"]
 
 _FILE = "rollout.json"
+_INVENTORIES = 50
 _LEFT = {"not-started", "failed", "unreachable", "verify-failed", "interrupted", "postponed"}
 
 
@@ -45,22 +47,39 @@ def keep_rollout(
 
 def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
     """Return the newest rollout over this inventory, which must have hosts left."""
-    for path in sorted(home.glob(f"runs/*/{_FILE}"), reverse=True):
-        try:
-            told: dict[str, Any] = json.loads(path.read_bytes())
-        except ValueError:
-            continue
-        if told.get("inventory") != _place(inventory):
-            continue
-        if not told["left"]:
-            break
-        return Stopped(run=path.parent.name, batch=str(told["batch"]), hosts=tuple(told["left"]))
+    run, told = _newest(runs_in_order(home)).get(_place(inventory), (None, {}))
+    if run is not None and told["left"]:
+        return Stopped(run=run.name, batch=told["batch"], hosts=tuple(told["left"]))
     raise BadInputError(
         "GS-814",
         f"no rollout over {inventory or 'this machine'} has stopped with hosts left",
         path="--resume",
         hint="the same command without --resume looks at all hosts and changes what is to change",
     )
+
+
+def unfinished(runs: list[Path]) -> list[Path]:
+    """Return the runs that `stopped_rollout` would go on with, of the last inventories that have one."""
+    return [run for run, told in _newest(runs).values() if told["left"]][:_INVENTORIES]
+
+
+def _newest(runs: list[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Return the newest rollout over each inventory, the newest of all first."""
+    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    for run in reversed(runs):
+        told = _kept(run)
+        if told is not None:
+            found.setdefault(told["inventory"], (run, told))
+    return found
+
+
+def _kept(run: Path) -> dict[str, Any] | None:
+    """Return what a run wrote down of its rollout; nothing when it was none, or the record is torn."""
+    try:
+        told = json.loads((run / _FILE).read_bytes())
+        return {"inventory": str(told["inventory"]), "left": list(told["left"]), "batch": str(told["batch"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _place(inventory: str | None) -> str:

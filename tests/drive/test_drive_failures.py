@@ -4,6 +4,8 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -126,3 +128,29 @@ def test_the_run_directory_is_its_owners_alone(ansible):
     modes = {path.name: path.stat().st_mode & 0o077 for path in [session.run.path, *session.run.path.iterdir()]}
     assert set(modes.values()) == {0}, modes
     assert "in the log" in session.run.log.read_text()
+
+
+SECRET = 'pass/w"rd 51ab2e'
+
+
+def test_what_ansible_knows_to_be_secret_is_not_in_the_log(ansible):
+    program = (
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\nfrom gpusetup.drive.secrets import ENVIRONMENT, tell_secrets\n"
+        f"hosts('a')\ntell_secrets(os.environ[ENVIRONMENT], [{SECRET!r}])\n"
+        f"print('<a> ' + json.dumps({{'proxy': 'http://u:' + {SECRET!r} + '@h:1', 'pw': {SECRET!r}}}), flush=True)\n"
+        f"print('proxy=user:PW51ab2e@h:3128 http://me:PW51ab2e@h/', {SECRET!r}, file=sys.stderr)\n"
+        "tell('end', stats={})"
+    )
+    session = ansible(program)
+    run(session)
+    text = session.run.log.read_text()
+    assert "51ab2e" not in text
+    assert '"pw": "***"' in text
+    assert "proxy=***@h:3128 http://***@h/" in text
+    assert not list(session.run.path.glob(".*.pipe"))
+
+
+def test_the_passwords_of_the_command_line_are_not_in_the_log(ansible):
+    session = replace(ansible("hosts('a')\nprint('sudo said: s3cret-51ab2e')\ntell('end', stats={})"), become_password="s3cret-51ab2e")  # fmt: skip
+    run(session)
+    assert "sudo said: ***" in session.run.log.read_text()

@@ -33,7 +33,6 @@ def test_every_exit_but_the_command_lines_own_has_its_gravity() -> None:
         ("UnreachableError", 6),
         ("HostFailedError", 7),
         ("VerifyFailedError", 8),
-        ("InterruptedRunError", 130),
         ("GpuSetupError", 1),
     ],
 )

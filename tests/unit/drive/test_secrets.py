@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from gpusetup.cli.main import main
+from gpusetup.plan.logins import holds_login, without_login
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
+CAPTURED = Path(__file__).parents[2] / "hosts/ubuntu24.04-rtx4090-open/root"
 
 
 def test_the_record_of_a_run_knows_the_proxy_without_its_password(
@@ -29,3 +29,50 @@ def test_the_record_of_a_run_knows_the_proxy_without_its_password(
     }
     assert any("proxy.example:3128" in text for text in written.values()), "it was said that there is one"
     assert not [path for path, text in written.items() if "51ab2e" in text]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        "gpusetup_source=https://user:pw-51ab2e@mirror.example/nvidia",
+        "gpusetup_source=https://user:pw-51/ab2e-51ab2e@mirror.example/nvidia",
+        "gpusetup_source_key=https://user:pw-51ab2e@mirror.example/key.asc",
+        "gpusetup_proxy=user:pw-51ab2e@proxy.example:3128",
+        "gpusetup_proxy=user:pw/51ab2e@proxy gpusetup_source=nowhere",
+        "gpusetup_proxy=\"{{ 'http://user:pw-51ab2e@' + nothing_of_the_kind }}\"",
+        """gpusetup_extra_sources='[{"name": "x", "urls": ["https://u:pw-51ab2e@h/"], "fingerprints": [], "key": "k"}]'""",
+    ],
+)
+def test_an_address_that_is_refused_for_its_password_leaves_it_nowhere(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    variables: str,
+) -> None:
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    inventory = tmp_path / "inventory.ini"
+    inventory.write_text(
+        f"here ansible_connection=local gpusetup_become=false gpusetup_simulated_root={CAPTURED} {variables}\n"
+    )
+    main(["plan", str(inventory), "--format", "json", "--", "-vvvv"])
+    written = {path: path.read_text(errors="replace") for path in (tmp_path / "state").rglob("*") if path.is_file()}
+    assert any('"event": "hosts"' in text for text in written.values())
+    assert not [path for path, text in written.items() if "51ab2e" in text]
+    said = capfd.readouterr()
+    assert "51ab2e" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    ("address", "told", "held"),
+    [
+        ("http://user:p@ss@proxy:1", "http://***@proxy:1", True),
+        ("https://user:pa/ss@proxy/x", "https://***@proxy/x", True),
+        ("https://mirror:8080/pool/x@1", "https://mirror:8080/pool/x@1", False),
+        ("https://[::1]:80/pool/x@1", "https://[::1]:80/pool/x@1", False),
+        ("/srv/mirror@home", "/srv/mirror@home", False),
+        ("nvidia", "nvidia", False),
+    ],
+)
+def test_only_a_login_is_taken_out_of_an_address(address: str, told: str, held: bool) -> None:
+    assert without_login(address) == told
+    assert holds_login(address) is held

@@ -1,0 +1,100 @@
+"""Run folders: the oldest go, but never one that lives or that --resume would go on with, whatever the clock says."""
+
+import subprocess
+import sys
+import time
+from datetime import datetime, timezone
+
+import pytest
+
+from gpusetup.drive.rundir import new_run, runs_in_order
+from gpusetup.rollout.resume import keep_rollout, stopped_rollout, unfinished
+
+CLAIMS = """
+import sys
+from pathlib import Path
+from gpusetup.drive.rundir import occupy
+home, host = Path(sys.argv[1]), sys.argv[2]
+for _ in range(60):
+    with occupy(home, [host], "apply"):
+        pass
+"""
+
+
+def test_runs_are_kept_and_the_oldest_go(tmp_path):
+    runs = [new_run(tmp_path).id for _ in range(53)]
+    assert len(set(runs)) == 53
+    assert [run.name for run in runs_in_order(tmp_path)] == runs[3:]
+
+
+def test_a_run_that_lives_is_never_deleted(tmp_path):
+    mine = new_run(tmp_path)
+    for _ in range(60):
+        new_run(tmp_path)
+    mine.append_log("still here\n")
+    assert mine.path.is_dir()
+    path = mine.path
+    del mine
+    new_run(tmp_path)
+    assert not path.exists()
+    assert len(list((tmp_path / "runs").iterdir())) == 50
+
+
+def test_another_process_run_is_seen_to_live(tmp_path):
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom gpusetup.drive.rundir import new_run\n"
+        "run = new_run(Path(sys.argv[1]))\nprint(run.path, flush=True)\nsys.stdin.read()"
+    )
+    argv = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        folder = other.stdout.readline().strip()
+        for _ in range(51):
+            new_run(tmp_path)
+        assert folder in map(str, runs_in_order(tmp_path))
+        other.kill()
+        other.wait()
+    new_run(tmp_path)
+    assert folder not in map(str, runs_in_order(tmp_path))
+
+
+def test_a_clock_that_was_set_back_makes_nobody_older(tmp_path):
+    ahead = datetime(2099, 1, 1, tzinfo=timezone.utc)
+    first = [new_run(tmp_path, ahead).id for _ in range(50)]
+    later = [new_run(tmp_path, datetime(2001, 1, 1, tzinfo=timezone.utc)).id for _ in range(3)]
+    kept = [run.name for run in runs_in_order(tmp_path)]
+    assert kept[-3:] == later
+    assert set(kept[:-3]) < set(first)
+    assert len(kept) == 50
+
+
+def test_what_resume_would_go_on_with_is_kept(tmp_path):
+    stopped = new_run(tmp_path)
+    keep_rollout(stopped, "hosts.ini", "1,50%", {}, ["a", "b"])
+    name = stopped.id
+    del stopped
+    for _ in range(60):
+        new_run(tmp_path, spared=unfinished)
+    assert stopped_rollout(tmp_path, "hosts.ini").run == name
+    done = new_run(tmp_path, datetime(2001, 1, 1, tzinfo=timezone.utc), spared=unfinished)
+    keep_rollout(done, "hosts.ini", "", {}, [])  # a newer one left nobody, though its name is older
+    for _ in range(2):
+        new_run(tmp_path, spared=unfinished)
+    assert name not in [run.name for run in runs_in_order(tmp_path)]
+
+
+@pytest.mark.parametrize(
+    "torn", [b"", b"{", b"[]", b'{"inventory": "x"}', b'{"inventory": "x", "left": 3, "batch": ""}']
+)
+def test_a_torn_record_of_a_rollout_is_passed_over(tmp_path, torn):
+    run = new_run(tmp_path)
+    (run.path / "rollout.json").write_bytes(torn)
+    assert unfinished(runs_in_order(tmp_path)) == []
+
+
+def test_many_processes_claim_and_let_go_of_their_own_hosts_at_once(tmp_path):
+    argv = [sys.executable, "-c", CLAIMS, str(tmp_path)]
+    started = time.monotonic()
+    many = [subprocess.Popen([*argv, f"host{number}"], stderr=subprocess.PIPE, text=True) for number in range(6)]
+    said = [process.communicate(timeout=120)[1] for process in many]
+    assert said == [""] * 6, f"{time.monotonic() - started:.1f} s"
+    assert not list((tmp_path / "locks").glob("*.json"))
