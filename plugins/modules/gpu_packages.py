@@ -95,7 +95,7 @@ def outlook(request: Dict[str, Any]) -> Tuple[bool, Dict[str, str]]:
     installed = host.installed()
     wishes, removals = planning.wanted(request, installed, host.architecture())
     state = Ledger(request["state_dir"]).state
-    unmet = package_sets.unmet(wishes + planning.lost(installed, state, wishes), installed)
+    unmet = package_sets.unmet(wishes + planning.lost(request, installed, state, wishes), installed)
     before = [
         "{} {}".format(package_sets.key(wish), versions.version_of(installed, package_sets.key(wish)) or "-")
         for wish in unmet

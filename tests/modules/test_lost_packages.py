@@ -17,6 +17,7 @@ RECORD = {
     "brought": {"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1"},
     "holds": ["nvidia-driver", "nvidia-smi"],
 }
+PARAMS: dict[str, Any] = {"optional": False, "remove": []}
 WISHES = [{"name": "nvidia-driver", "version": "535.1-1", "arch": ""}]
 
 
@@ -37,10 +38,10 @@ class Host:
 
 
 def test_the_wish_names_the_version_that_was_there() -> None:
-    assert planning.lost({"nvidia-driver": "535.1-1"}, RECORD, WISHES) == [
+    assert planning.lost(PARAMS, {"nvidia-driver": "535.1-1"}, RECORD, WISHES) == [
         {"name": "nvidia-smi", "arch": "", "version": "535.1-1"}
     ]
-    assert planning.lost({"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1"}, RECORD, WISHES) == []
+    assert planning.lost(PARAMS, {"nvidia-driver": "535.1-1", "nvidia-smi": "535.1-1"}, RECORD, WISHES) == []
 
 
 @pytest.mark.parametrize("there", [True, False])

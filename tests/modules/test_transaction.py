@@ -169,6 +169,26 @@ class TestWhatTheHostShows:
         assert "Curl error (18)" in caught.value.fields["note"] or "Error downloading" in caught.value.fields["note"]
 
 
+class TestTakenAway:
+    def test_a_removal_does_not_bring_back_what_somebody_took_away(
+        self, site: _Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = debian(monkeypatch)
+        site.transaction("apt", *WANTED)
+        del host.installed["cuda"]
+        site.transaction("apt", remove=["driver", "nccl"], optional=True)
+        assert host.installed == {"bash": "5"}
+
+    def test_an_apply_does_unless_it_must_not_be_there(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        host = debian(monkeypatch)
+        site.transaction("apt", *WANTED)
+        del host.installed["cuda"]
+        site.transaction("apt", ("driver", "1"), remove=["cuda*"])
+        assert "cuda" not in host.installed
+        site.transaction("apt", ("driver", "1"), ("nccl", "2"))
+        assert "cuda" not in host.installed  # the record has learnt that it is not wanted
+
+
 class TestHolding:
     def test_the_plugin_comes_with_the_packages_and_goes_with_them(
         self, site: _Site, monkeypatch: pytest.MonkeyPatch

@@ -27,10 +27,16 @@ def wanted(params: Dict[str, Any], installed: Installed, native: str) -> Tuple[L
     return wishes, drift.unwanted(installed, params["remove"], names)
 
 
-def lost(installed: Installed, record: Dict[str, Any], wishes: Iterable[Wish]) -> List[Wish]:
-    """Return wishes for the recorded packages that somebody took away, to be asked for beside the wishes given."""
+def lost(params: Dict[str, Any], installed: Installed, record: Dict[str, Any], wishes: Iterable[Wish]) -> List[Wish]:
+    """Return wishes for the recorded packages that somebody took away, to be asked for beside the wishes given.
+
+    A removal, for which wishes are optional, brings nothing back; nor does anything come that must not be there.
+    """
+    if params["optional"]:
+        return []
     asked = {packages.key(wish): wish["version"] for wish in wishes}
-    return [packages.listed(name, version) for name, version in drift.missing(installed, record, asked).items()]
+    gone = drift.missing(installed, record, asked)
+    return [packages.listed(*item) for item in gone.items() if not versions.matches(item[0], params["remove"])]
 
 
 def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), optional: bool = False) -> List[Wish]:

@@ -81,7 +81,7 @@ class Preview:
         installed = plain.installed()
         wishes, removals = planning.wanted(self.params, installed, plain.architecture())
         record = files.read_json(os.path.join(self.params["state_dir"], "state.json")) or {}
-        wishes += planning.lost(installed, record, wishes)
+        wishes += planning.lost(self.params, installed, record, wishes)
         todo = packages.unmet(wishes, installed)
         answer["installed"] = {
             packages.key(wish): versions.version_of(installed, packages.key(wish), wish["version"]) for wish in wishes

@@ -77,7 +77,7 @@ class Transaction:
         self.units_before = self._units()
         streams = self.host.streams(params["streams"])
         exact: List[Wish] = []
-        complete = wishes + planning.lost(installed, self.ledger.state, wishes)
+        complete = wishes + planning.lost(params, installed, self.ledger.state, wishes)
         todo = packages.unmet(complete, installed) or removals or streams
         if todo or needed:
             exact = self._change((complete if todo else []) + needed, removals, installed)
