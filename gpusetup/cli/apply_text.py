@@ -1,11 +1,15 @@
-"""What apply did, for people: one block per outcome, then what to do next, then where the time went."""
+"""What apply did, for people: one block for all hosts that fared alike, what to do next, where the time went."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from gpusetup.cli.plan_text import refusal_lines, stack_line
+from msgspec.structs import replace
+
+from gpusetup.cli.plan_text import refusal_lines, refusals_alike, stack_line
+from gpusetup.drive.causes import common, grouped, in_short
 from gpusetup.model.run import VERIFICATION
 
 if TYPE_CHECKING:
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["applied_text"]
 
 _WIDTH = 80
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)T[\d:.]+(?:Z|[+-]\d\d:\d\d)?")
 _WORDS = {
     "done": "done",
     "unchanged": "nothing to change",
@@ -31,7 +36,8 @@ _WORDS = {
 
 def applied_text(applied: Applied) -> str:
     """Return the whole report."""
-    blocks = [_host(name, outcome) for name, outcome in applied.hosts.items()]
+    groups = grouped(applied.hosts, _host, _alike)
+    blocks = [_block(names, text) for names, text in groups]
     spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in applied.seconds.items())
     states = [outcome.state for outcome in applied.hosts.values()]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
@@ -39,9 +45,28 @@ def applied_text(applied: Applied) -> str:
     return "\n".join([*blocks, "", *tail]) + "\n"
 
 
-def _host(name: str, outcome: HostOutcome) -> str:
+def _alike(name: str, outcome: HostOutcome) -> HostOutcome:
+    failure = outcome.failure and {
+        slot: common(text, name) if isinstance(text, str) else text for slot, text in outcome.failure.items()
+    }
+    return replace(
+        outcome,
+        failure=failure,
+        refusals=refusals_alike(name, outcome.refusals),
+        warnings=tuple(common(text, name) for text in outcome.warnings),
+        verified=_TIME.sub(r"\1", outcome.verified),
+    )
+
+
+def _block(names: list[str], told: str) -> str:
+    first, *rest = told.splitlines()
+    count = f" ({len(names)} hosts)" if len(names) > 1 else ""
+    return "\n".join([*_wrap(f"{in_short(names)}{count}: {first}", ""), *rest])
+
+
+def _host(outcome: HostOutcome) -> str:
     simulated = " (simulated GPU)" if outcome.simulated else ""
-    lines = [f"{name}: {_WORDS[outcome.state]}{simulated}"]
+    lines = [f"{_WORDS[outcome.state]}{simulated}"]
     if outcome.stack is not None and outcome.state not in {"refused", "unreachable"}:
         lines += _wrap(stack_line(outcome.stack))
     for refusal in outcome.refusals:
@@ -100,5 +125,5 @@ def _checks(outcome: HostOutcome) -> list[str]:
     return lines
 
 
-def _wrap(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+def _wrap(text: str, indent: str = "  ") -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False)

@@ -7,33 +7,48 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpusetup.drive.causes import common, grouped, in_short
+
 if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan, Plan, Refusal
     from gpusetup.model.stack import Stack
 
-__all__ = ["plan_text", "recorded_stack", "refusal_lines", "size_text", "stack_line"]
+__all__ = ["plan_text", "recorded_stack", "refusal_lines", "refusals_alike", "size_text", "stack_line"]
 
 _WIDTH = 80
 
 
 def plan_text(plan: Plan, *, verbose: bool = False) -> str:
     """Return the whole plan."""
-    groups: dict[bytes, list[str]] = {}
-    for name, host in plan.hosts.items():
-        key = name.encode() if verbose else msgspec.json.encode(_said(host))
-        groups.setdefault(key, []).append(name)
-    blocks = [_block(names, plan.hosts[names[0]], verbose=verbose) for names in groups.values()]
+    if verbose:
+        groups = [([name], _host(host, verbose=True)) for name, host in plan.hosts.items()]
+    else:
+        groups = grouped(plan.hosts, _host, _alike)
+    blocks = [_block(names, text) for names, text in groups]
     return "\n\n".join([*blocks, _sum(plan)]) + "\n"
 
 
-def _said(host: HostPlan) -> HostPlan:
-    return msgspec.structs.replace(host, variables={}, lock={}, kind="")
+def _block(names: list[str], told: str) -> str:
+    title = in_short(names) + (f" ({len(names)} hosts)" if len(names) > 1 else "")
+    return "\n".join([*_wrap(title, "", "  "), *([told] if told else [])])
 
 
-def _block(names: list[str], host: HostPlan, *, verbose: bool) -> str:
-    title = ", ".join(names)
-    lines = _wrap(title + (f" ({len(names)} hosts)" if len(names) > 1 else ""), "", "  ")
-    lines += _wrap(f"now      {host.now}", "  ", " " * 11) if host.now else []
+def _alike(name: str, host: HostPlan) -> HostPlan:
+    return msgspec.structs.replace(host, refusals=refusals_alike(name, host.refusals))
+
+
+def refusals_alike(name: str, refusals: tuple[Refusal, ...]) -> tuple[Refusal, ...]:
+    """Return a host's refusals in the words in which other hosts have them too."""
+    return tuple(
+        msgspec.structs.replace(
+            item, message=common(item.message, name), note=common(item.note, name), hint=common(item.hint, name)
+        )
+        for item in refusals
+    )
+
+
+def _host(host: HostPlan, *, verbose: bool = False) -> str:
+    lines = _wrap(f"now      {host.now}", "  ", " " * 11) if host.now else []
     if host.stack is not None:
         lines += _wrap(f"then     {stack_line(host.stack)}", "  ", " " * 11)
     if host.state == "unchanged":

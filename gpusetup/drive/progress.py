@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
+from gpusetup.drive.causes import common
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rich.console import RenderableType
 
@@ -18,17 +21,47 @@ __all__ = ["PlainProgress", "watch"]
 
 _SAY_AGAIN = 30.0
 _ROWS = 30
+_TOLD = 3
+"""So many hosts are named for one cause."""
 
 
 @contextmanager
 def watch(out: IO[str], *, phase: str) -> Iterator[Observer]:
     """Return the right observer for this output; a terminal gets a live table."""
     if out.isatty():
-        progress = _LiveProgress(out, phase)
-        with progress.shown():
-            yield progress
+        live = _LiveProgress(out, phase)
+        with live.shown():
+            yield live
     else:
-        yield PlainProgress(out)
+        plain = PlainProgress(out)
+        try:
+            yield plain
+        finally:
+            plain.failures.end()
+
+
+class _Failures:
+    """Failures as they come; one that many hosts have is told of a few, and at the end of how many."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self.say = say
+        self.count: Counter[str] = Counter()
+
+    def take(self, event: Event, host: HostProgress) -> None:
+        """Tell a failure."""
+        message = host.failure.message.strip() if host.failure is not None else ""
+        text = f"{event['event'].upper()} {event.get('name')}: {message.splitlines()[0] if message else ''}"
+        cause = common(text, host.name, str(host.connection.get("ansible_host") or ""))
+        self.count[cause] += 1
+        if self.count[cause] <= _TOLD:
+            self.say(f"{host.name}: {text}")
+
+    def end(self) -> None:
+        """Tell of how many hosts nothing was told."""
+        for cause, count in self.count.items():
+            if count > _TOLD:
+                self.say(f"{count - _TOLD} more host(s): {cause}")
+        self.count.clear()
 
 
 class PlainProgress:
@@ -36,6 +69,7 @@ class PlainProgress:
 
     def __init__(self, out: IO[str]) -> None:
         self.out = out
+        self.failures = _Failures(lambda text: print(text, file=out, flush=True))
         self.said: dict[str, float] = {}
 
     def event(self, event: Event, track: Track) -> None:
@@ -46,9 +80,7 @@ class PlainProgress:
         elif kind == "changed":
             self._say(name, f"{event.get('name')} ({float(event.get('seconds', 0)):.1f} s)")
         elif kind in {"failed", "unreachable"}:
-            failure = track.host(name).failure
-            text = failure.message.strip().splitlines()[0] if failure and failure.message.strip() else ""
-            self._say(name, f"{kind.upper()} {event.get('name')}: {text}")
+            self.failures.take(event, track.host(name))
 
     def tick(self, track: Track) -> None:
         """Say that a long step is still running, every half minute."""
@@ -79,18 +111,20 @@ class _LiveProgress:
         self.live = Live(console=self.console, refresh_per_second=4, transient=True)
         self.phase = phase
         self.plain = PlainProgress(out)
+        self.failures = _Failures(lambda text: self.console.print(text, markup=False))
 
     @contextmanager
     def shown(self) -> Iterator[None]:
         with self.live:
-            yield
+            try:
+                yield
+            finally:
+                self.failures.end()
 
     def event(self, event: Event, track: Track) -> None:
         """Failures stay on the screen above the table."""
         if event["event"] in {"failed", "unreachable"}:
-            failure = track.host(str(event["host"])).failure
-            first = failure.message.strip().splitlines()[0] if failure and failure.message.strip() else ""
-            self.console.print(f"{event['host']}: {event['event'].upper()} {event.get('name')}: {first}", markup=False)
+            self.failures.take(event, track.host(str(event["host"])))
 
     def tick(self, track: Track) -> None:
         """Draw it anew."""

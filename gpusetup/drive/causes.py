@@ -1,0 +1,40 @@
+"""Many hosts with one trouble: what they have in common, and their names in short."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["common", "grouped", "in_short"]
+
+Host = TypeVar("Host")
+_ADDRESS = re.compile(r"(?:(?<=host )|(?<=hostname ))[\w.:%-]+?(?= port |: )")
+"""As ssh says them."""
+_NAMED = 4
+
+
+def common(text: str, *own: str) -> str:
+    """Return a text as it reads for every host alike: without `own` names, and without the address that ssh tried."""
+    for name in filter(None, own):
+        text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", "HOST", text)
+    return _ADDRESS.sub("HOST", text)
+
+
+def grouped(
+    hosts: Mapping[str, Host], told: Callable[[Host], str], alike: Callable[[str, Host], Host]
+) -> list[tuple[list[str], str]]:
+    """Return what is told, and of which hosts; a host of which nobody else is told the same in its own words."""
+    groups: dict[str, list[str]] = {}
+    for name, host in hosts.items():
+        groups.setdefault(told(alike(name, host)), []).append(name)
+    return [(names, told(hosts[names[0]]) if len(names) == 1 else text) for text, names in groups.items()]
+
+
+def in_short(names: Sequence[str]) -> str:
+    """Return a few of the names, and how many more there are."""
+    if len(names) <= _NAMED + 1:
+        return ", ".join(names)
+    return f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more"

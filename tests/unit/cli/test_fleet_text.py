@@ -1,0 +1,88 @@
+"""Two hundred hosts of which 199 are dead fit a screen: told by cause, a few named, the number of all."""
+
+import io
+
+from gpusetup.cli.apply_text import applied_text
+from gpusetup.cli.plan_text import plan_text
+from gpusetup.drive.causes import common
+from gpusetup.drive.events import Track
+from gpusetup.drive.progress import watch
+from gpusetup.model.plan import HostPlan, Plan, Refusal
+from gpusetup.model.run import Applied, HostOutcome
+from gpusetup.model.stack import MatrixStamp
+
+STAMP = MatrixStamp(date="2026-01-01", digest="0")
+NAMES = [f"gpu{number}" for number in range(200)]
+
+
+def dead(name, number, why="No route to host"):
+    return Refusal(
+        reference="GS-308",
+        message=f"cannot be reached: ssh: connect to host 10.0.{number // 100}.{number} port 22: {why}",
+        hint=f"try: ansible -i INVENTORY {name} -m ansible.builtin.ping",
+        exit=6,
+    )
+
+
+def fleet(make):
+    hosts = {"gpu0": make(state="unchanged")}
+    for number, name in enumerate(NAMES[1:], 1):
+        why = "Connection timed out" if number < 10 else "No route to host"
+        hosts[name] = make(state="unreachable", refusals=(dead(name, number, why),))
+    return hosts
+
+
+def test_what_apply_did_fits_a_screen():
+    text = applied_text(Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts=fleet(HostOutcome)))
+    assert len(text.splitlines()) <= 24, text
+    assert "gpu1, gpu2, gpu3, gpu4 and 5 more (9 hosts): could not be reached" in text
+    assert "gpu10, gpu11, gpu12, gpu13 and 186 more (190 hosts): could not be reached" in text
+    assert "ssh: connect to host HOST port 22: No route to host" in " ".join(text.split())
+    assert "200 host(s): 1 unchanged, 199 unreachable" in text
+
+
+def test_so_does_a_plan():
+    text = plan_text(Plan(ok=False, matrix=STAMP, hosts=fleet(HostPlan)))
+    assert len(text.splitlines()) <= 24, text
+    assert "gpu10, gpu11, gpu12, gpu13 and 186 more (190 hosts)" in text
+
+
+def test_one_host_is_told_in_its_own_words():
+    outcome = HostOutcome(state="unreachable", refusals=(dead("gpu7", 7),))
+    text = applied_text(Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts={"gpu7": outcome}))
+    assert text.startswith("gpu7: could not be reached\n")
+    assert "10.0.0.7" in text
+    assert "INVENTORY gpu7" in " ".join(text.split())
+
+
+def test_other_troubles_and_versions_stay_apart():
+    first, second = (
+        HostOutcome(state="failed", failed_at="x", failure={"message": f"cudnn {version} is not there"})
+        for version in ("9.1.0.70", "9.1.1.17")
+    )
+    text = applied_text(
+        Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts={"a": first, "b": second, "c": first})
+    )
+    assert "a, c (2 hosts): FAILED part-way" in text
+    assert "cudnn 9.1.0.70" in text
+    assert "b: FAILED part-way" in text
+
+
+def test_only_the_whole_name_is_the_hosts():
+    assert (
+        common("gpu1 of gpu10, gpu1.example, gpu1-ib and gpu1.", "gpu1")
+        == "HOST of gpu10, gpu1.example, gpu1-ib and HOST."
+    )
+
+
+def test_failures_are_told_of_a_few_hosts_as_they_come(monkeypatch):
+    out, track = io.StringIO(), Track()
+    with watch(out, phase="facts") as observer:
+        track.take({"event": "hosts", "hosts": {name: {"connection": {"ansible_host": f"n{name}"}} for name in NAMES}})
+        for name in NAMES:
+            event = {"event": "unreachable", "host": name, "name": "Look", "message": f"no way to n{name}\nmore"}
+            track.take(event)
+            observer.event(event, track)
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "gpu0: UNREACHABLE Look: no way to ngpu0"
+    assert lines[3:] == ["197 more host(s): UNREACHABLE Look: no way to HOST"]
