@@ -80,16 +80,12 @@ def _timer(arguments: argparse.Namespace) -> Exit:
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
     from gpusetup.cli.plan_text import recorded_stack
     from gpusetup.model.lifecycle import HostDrift
-    from gpusetup.model.plan import Refusal
     from gpusetup.plan.drift import applied_id, differences
+    from gpusetup.plan.recorded import hidden
 
     if facts.state is None:
-        hidden = next((item.reason for item in facts.unreadable if item.field == "state"), "")
-        if hidden:
-            refusal = Refusal(
-                reference="GS-801", message=f"the record of what was applied cannot be read: {hidden}",
-                hint="it belongs to root: give -K, or a user who may become root", exit=int(Exit.REFUSED),
-            )  # fmt: skip
+        refusal = hidden(facts)
+        if refusal is not None:
             return HostDrift(state="failed", simulated=facts.simulated, refusals=(refusal,))
         if not facts.gpus:
             return HostDrift(state="nothing-to-do", simulated=facts.simulated)

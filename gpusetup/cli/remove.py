@@ -31,6 +31,7 @@ DEADLINE = 6 * 3600.0
 _EXITS = {
     "planned": Exit.PENDING, "done": Exit.DONE, "unchanged": Exit.DONE, "pending-reboot": Exit.PENDING,
     "failed": Exit.FAILED, "unreachable": Exit.UNREACHABLE, "interrupted": Exit.INTERRUPTED,
+    "left-over": Exit.PENDING,
 }  # fmt: skip
 
 
@@ -69,23 +70,23 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _planned(facts: Facts) -> dict[str, HostRemoval]:
     from gpusetup.model.lifecycle import HostRemoval
-    from gpusetup.model.plan import Refusal
+    from gpusetup.plan.recorded import forgotten, hidden
     from gpusetup.plan.refusals import refusal_not_seen
     from gpusetup.plan.removal import removal_of
 
     hosts = {}
     for name, host in facts.hosts.items():
         removal = removal_of(host)
-        hidden = next((item.reason for item in host.unreadable if item.field == "state"), "")
-        if removal is None and hidden:
-            refusal = Refusal(
-                reference="GS-801", message=f"the record of what was applied cannot be read: {hidden}",
-                hint="it belongs to root: give -K, or a user who may become root", exit=int(Exit.REFUSED),
-            )  # fmt: skip
+        refusal = hidden(host)
+        if refusal is not None:
             hosts[name] = HostRemoval(state="refused", refusals=(refusal,), simulated=host.simulated)
         else:
+            unknown = forgotten(host)
             hosts[name] = HostRemoval(
-                state="unchanged" if removal is None else "planned", removal=removal, simulated=host.simulated
+                state="unchanged" if removal is None else "planned",
+                removal=removal,
+                simulated=host.simulated,
+                warnings=(unknown,) if unknown else (),
             )
     for name, failure in facts.failures.items():
         unreachable = failure.exit == Exit.UNREACHABLE
@@ -148,8 +149,11 @@ def _outcome(
         state = "interrupted" if interrupted else "failed"
         return replace(before, state=state, failed_at=host.task or "between two steps", **common)
     pending = pending_reboot(facts, before.removal) if before.removal is not None else ""
-    state = "pending-reboot" if pending else "done"
-    return replace(before, state=state, pending=(pending,) if pending else (), left_over=told["left_over"], **common)
+    ours = {kind: tuple(names) for kind, names in (told.get("ours") or {}).items()}
+    state = "left-over" if ours else "pending-reboot" if pending else "done"
+    return replace(
+        before, state=state, pending=(pending,) if pending else (), ours=ours, left_over=told["left_over"], **common
+    )
 
 
 def _exit_of(host: HostRemoval) -> Exit:

@@ -22,6 +22,7 @@ _WORDS = {
     "unreachable": "could not be reached",
     "failed": "FAILED part-way",
     "interrupted": "stopped",
+    "left-over": "NOT as it was before the first apply: some of it could not be undone",
 }
 
 
@@ -47,6 +48,12 @@ def _block(name: str, host: HostRemoval) -> str:
         lines += _wrap(f"hint     {host.failure.get('hint') or 'the same command goes on; the full log says more'}")
     for text in host.pending:
         lines += _wrap(f"pending  reboot: {text}")
+    for kind, names in sorted(host.ours.items()):
+        lines += _wrap(f"left     {kind}: {', '.join(names)}")
+    if host.ours:
+        lines += _wrap("hint     undo these by hand, or make the packages available; then the same command ends it")
+    for text in host.warnings:
+        lines += _wrap(f"warning  {text}")
     for kind, names in sorted(host.left_over.items()):
         lines += _wrap(f"differs  {kind} since then, not by gpusetup: {', '.join(sorted(names))}")
     return "\n".join(lines)

@@ -66,12 +66,17 @@ class Removal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class HostRemoval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One host: what removal would do or did."""
 
-    state: Literal["planned", "done", "unchanged", "pending-reboot", "refused", "unreachable", "failed", "interrupted"]
+    state: Literal[
+        "planned", "done", "unchanged", "pending-reboot", "refused", "unreachable", "failed", "interrupted", "left-over"
+    ]
     simulated: bool = False
     removal: Removal | None = None
     changed: int = 0
     seconds: float = 0.0
     pending: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    ours: dict[str, tuple[str, ...]] = {}
+    """What gpusetup did that could not be undone; the record stays until it is."""
     left_over: dict[str, Any] = {}
     """Packages that differ from those before the first apply, although nothing of ours is left."""
     failed_at: str | None = None

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.errors import Exit
+from gpusetup.model.plan import Refusal
+
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["locks", "lost", "unfinished"]
+__all__ = ["forgotten", "hidden", "locks", "lost", "unfinished"]
 
 
 def unfinished(facts: HostFacts) -> dict[str, Any] | None:
@@ -23,7 +26,36 @@ def locks(facts: HostFacts) -> tuple[dict[str, Any], ...]:
 
 
 def lost(facts: HostFacts) -> str:
-    """Say why the record of a host that gpusetup has changed cannot be read; nothing when it can, or there is none."""
+    """Say why a host that gpusetup has changed has no readable record; nothing when it has one, or never had."""
+    reason = _reason(facts)
+    return "" if "ermission denied" in reason else reason
+
+
+def hidden(facts: HostFacts) -> Refusal | None:
+    """Return why nothing can be compared with the record, or undone by it; None when nothing is in the way."""
+    reason = _reason(facts)
+    if not reason:
+        return None
+    hint = "it belongs to root: give -K, or a user who may become root"
+    if lost(facts):
+        hint = (
+            "bring it back from a backup; without one gpusetup apply keeps what is there aside and begins a new record"
+        )
+    message = f"the record of what was applied cannot be read: {reason}"
+    return Refusal(reference="GS-801", message=message, hint=hint, exit=int(Exit.REFUSED))
+
+
+def forgotten(facts: HostFacts) -> str:
+    """Say what a record cannot know because an earlier one was lost."""
+    past = (facts.state or {}).get("lost")
+    if not isinstance(past, dict) or not past:
+        return ""
+    kept = f"; what was left of it: {past['kept']}" if past.get("kept") else ""
+    since = f"what gpusetup did before {past.get('time')} is not known"
+    return f"an earlier record was lost ({past.get('why')}){kept}: {since}"
+
+
+def _reason(facts: HostFacts) -> str:
     if facts.state is not None:
         return ""
     return next((item.reason for item in facts.unreadable if item.field == "state"), "")

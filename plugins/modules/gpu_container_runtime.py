@@ -128,7 +128,7 @@ def main():
                 process.output(["systemctl", "restart", runtime], env, 120)
             pending.remove(runtime)
         ledger.save()
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(changed=changed, pending=pending, diff=ledger.diffs)
 

@@ -125,7 +125,7 @@ def main():
             libraries = ledger.restore(LINKER)
         if (libraries or changed) and not module.check_mode:
             process.output(["ldconfig"], env)
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(changed=bool(changed or libraries), path=root["path"] if root else "", diff=ledger.diffs)
 

@@ -105,7 +105,7 @@ def main():
                 if not module.check_mode:
                     obstacle = loader.load() or ""
                     reasons = driver.reboot_reasons(machine.facts(), wish)
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(changed=changed, reboot_reasons=reasons, obstacle=obstacle, diff=ledger.diffs)
 

@@ -84,7 +84,7 @@ def main():
 
     try:
         status = job.start_or_join(work, wait)
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop, finished=True, progress={})
     progress = {key: status.get(key) for key in ("step", "message", "percent")}
     if status["state"] == "failed":

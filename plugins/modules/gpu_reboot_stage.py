@@ -102,7 +102,7 @@ def main():
             code, _out, error = process.output(["shutdown", "-r", when, module.params["text"]], env, 30)
             if code:
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(changed=True, when=when)
 

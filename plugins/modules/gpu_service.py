@@ -54,7 +54,7 @@ def main():
         changed = services.bring_up(ledger, module.params["names"], module.params["start"], env, module.check_mode)
         ledger.save()
         units = services.look([services.full_name(name) for name in module.params["names"]], env)
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(changed=changed, units=units)
 

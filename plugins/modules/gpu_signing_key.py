@@ -79,7 +79,7 @@ def main():
             module.exit_json(changed=changed, diff=ledger.diffs)
         enrolment = signing.Enrolment(Machine(request["simulated_root"]), process.environment(), module.check_mode)
         changed, state = enrolment.stage()
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(changed=changed, state=state)
 

@@ -169,7 +169,7 @@ def main():
     try:
         state = lifecycle.Lifecycle(params.plain(module), module.check_mode)
         result = act(state, module.params["mode"])
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)
     module.exit_json(diff=state.ledger.diffs, **result)
 

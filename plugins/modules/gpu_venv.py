@@ -120,7 +120,7 @@ def main():
         if ready or module.check_mode:
             module.exit_json(changed=not ready, finished=True, progress={}, **described(environment))
         status = job.start_or_join(lambda running: build(request, running), wait)
-    except failure.HostFailure as stop:
+    except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop, finished=True, progress={})
     progress = {key: status.get(key) for key in ("step", "message", "percent")}
     if status["state"] == "failed":

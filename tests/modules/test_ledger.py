@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lost
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -53,7 +55,8 @@ def test_a_deleted_file_comes_back(ledger: Ledger, tmp_path: Path) -> None:
     path = tmp_path / "old.list"
     path.write_bytes(b"deb \xff\n")
     assert ledger.delete(str(path))
-    assert ledger.changed_files() == {}
+    assert not path.exists()
+    assert ledger.state["files"][str(path)]["present"] is False
     assert ledger.restore(str(path))
     assert path.read_bytes() == b"deb \xff\n"
 
@@ -86,15 +89,6 @@ def test_check_mode_tells_and_writes_nothing(tmp_path: Path) -> None:
     assert ledger.write(str(tmp_path / "x"), "x\n")
     assert ledger.diffs[0]["after"] == "x\n"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_drift_of_files_is_seen(ledger: Ledger, tmp_path: Path) -> None:
-    changed, missing = tmp_path / "changed", tmp_path / "missing"
-    ledger.write(str(changed), "x\n")
-    ledger.write(str(missing), "x\n")
-    changed.write_text("edited\n")
-    missing.unlink()
-    assert ledger.changed_files() == {str(changed): "changed", str(missing): "missing"}
 
 
 def test_links_go_back_and_a_folder_in_the_way_is_refused(ledger: Ledger, tmp_path: Path) -> None:
@@ -142,9 +136,95 @@ def test_what_is_kept_is_roots_alone_and_the_status_beside_it_is_not_shut_in(led
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_a_damaged_state_file_is_no_crash(tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_text('{"schema": "gpusetup/st')
-    assert Ledger(str(tmp_path)).state["files"] == {}
+@pytest.mark.parametrize("text", ['{"schema": "gpusetup/st', "[]", '{"files": []}', "\udcff"])
+def test_a_damaged_record_is_said_and_stays_as_it_is(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(text, errors="surrogateescape")
+    with pytest.raises(HostFailure, match="cannot be read") as caught:
+        Ledger(str(tmp_path))
+    assert caught.value.fields["reference"] == "GS-499"
+    assert path.read_text(errors="surrogateescape") == text
+
+
+def test_what_cannot_be_read_was_not_missing(tmp_path: Path, ledger: Ledger) -> None:
+    (tmp_path / "folder.conf").mkdir()
+    with pytest.raises(IsADirectoryError):
+        ledger.write(str(tmp_path / "folder.conf"), "x\n")
+    (tmp_path / "state.json").mkdir()
+    with pytest.raises(HostFailure, match="cannot be read"):
+        Ledger(str(tmp_path))
+
+
+def test_an_apply_keeps_a_damaged_record_aside_and_knows_its_own_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgrades = tmp_path / "52gpusetup"
+    upgrades.write_text('Unattended-Upgrade::Package-Blacklist {\n  "^libc\\.x$";\n  "^nvidia-utils$";\n};\n')
+    monkeypatch.setattr(lost, "UNATTENDED_FILE", str(upgrades))
+    folder = tmp_path / "state"
+    Ledger(str(folder)).write_history({"id": "20260101", "holds": ["driver", "gone"]}, keep=3)
+    (folder / "state.json").write_text("half")
+    held = ["driver", "libc.x", "nvidia-utils:amd64", "theirs"]
+    assert lost.state(str(folder), None, held)["holds"] == ["driver", "libc.x", "nvidia-utils:amd64"]
+    again = lost.begin_anew(str(folder), lost.reason(str(folder), None), held)
+    assert again.state["holds"] == ["driver", "libc.x", "nvidia-utils:amd64"]
+    kept = Path(again.state["lost"]["kept"])
+    assert kept.parent == folder
+    assert kept.read_text() == "half"
+    assert Ledger(str(folder)).state["lost"]["why"].startswith("it is no JSON")
+
+
+def test_a_file_that_was_there_keeps_mode_owner_and_link(ledger: Ledger, tmp_path: Path) -> None:
+    real, link = tmp_path / "site/daemon.json", tmp_path / "daemon.json"
+    real.parent.mkdir()
+    real.write_text("{}\n")
+    real.chmod(0o640)
+    os.chown(real, 12345, 12346)
+    link.symlink_to(real)
+    assert ledger.write(str(link), "ours\n")
+    for _again in range(2):
+        assert link.is_symlink()
+        seen = real.stat()
+        assert (seen.st_mode & 0o777, seen.st_uid, seen.st_gid) == (0o640, 12345, 12346)
+        ledger.restore(str(link))
+    assert real.read_text() == "{}\n"
+
+
+def test_a_file_that_was_taken_away_comes_back_as_it_was(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "secret.repo"
+    path.write_text("password=x\n")
+    path.chmod(0o600)
+    os.chown(path, 12345, 12346)
+    ledger.delete(str(path))
+    ledger.restore(str(path))
+    seen = path.stat()
+    assert (seen.st_mode & 0o777, seen.st_uid, seen.st_gid) == (0o600, 12345, 12346)
+
+
+def test_what_gets_a_secret_is_shut_before_it_gets_it(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "site.repo"
+    path.write_text("[site]\n")
+    path.chmod(0o644)
+    real, modes = os.rename, []
+
+    def moved(source: str, target: str) -> None:
+        modes.append(os.stat(source).st_mode & 0o777)
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", moved)
+    ledger.write(str(path), "[site]\npassword=x\n", 0o600)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert set(modes) == {0o600}
+
+
+def test_the_history_counts_its_applies_whatever_the_clock_said(ledger: Ledger) -> None:
+    for name in ("20990101", "20990102", "20990103", "20260101"):
+        ledger.write_history({"id": name}, keep=3)
+    assert [record["id"] for record in ledger.history()] == ["20990102", "20990103", "20260101"]
+    ledger.write_history({"id": "20260101"}, keep=3)
+    assert [record["id"] for record in ledger.history()] == ["20990102", "20990103", "20260101"]
 
 
 def test_a_failed_apply_that_left_nothing_makes_way_for_the_last_good_one(ledger: Ledger) -> None:

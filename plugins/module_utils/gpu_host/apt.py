@@ -28,6 +28,7 @@ _OF_A_DRIVER = (
 _FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
 # A download that breaks off is taken up where it stopped; a mirror that says nothing for a minute is given up.
 _PATIENCE = ("-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=60", "-o", "Acquire::https::Timeout=60")
+UNATTENDED_FILE = "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
 
 
 class Apt:
@@ -304,7 +305,7 @@ class Apt:
         lines.append("Unattended-Upgrade::Package-Blacklist {")
         lines += ['  "^{}$";'.format(re.sub(r"([.+])", r"\\\1", name.split(":")[0])) for name in sorted(names)]
         lines.append("};")
-        return {"/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades": "\n".join(lines) + "\n"}
+        return {UNATTENDED_FILE: "\n".join(lines) + "\n"}
 
 
 def _pins(version: str) -> str:

@@ -1,47 +1,71 @@
 """Writing files so that a power cut leaves the old one or the new one, never half of one."""
 
+import fcntl
 import hashlib
 import json
 import os
+import stat
 import tempfile
+from contextlib import contextmanager
+from typing import Any, Iterator, Optional, Tuple, Union
+
+Content = Union[bytes, str]
+Owner = Tuple[int, int]
 
 
-def read_text(path):
-    """Return a file's text, None when it is missing."""
+def read_text(path: str) -> Optional[str]:
+    """Return a file's text, None when it is missing; one that cannot be read is an error."""
     raw = read_bytes(path)
     return None if raw is None else raw.decode("utf-8", "surrogateescape")
 
 
-def read_bytes(path):
-    """Return a file's bytes, None when it is missing."""
+def read_bytes(path: str) -> Optional[bytes]:
+    """Return a file's bytes, None when it is missing; one that cannot be read is an error, and not "was not there"."""
     try:
         with open(path, "rb") as handle:
             return handle.read()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def digest(raw):
+def digest(content: Content) -> str:
     """Return the SHA-256 of bytes or text."""
-    if not isinstance(raw, bytes):
-        raw = raw.encode("utf-8", "surrogateescape")
-    return hashlib.sha256(raw).hexdigest()
+    return hashlib.sha256(_raw(content)).hexdigest()
 
 
-def write_atomically(path, content, mode=0o644, lasting=True):
-    """Replace a file in one step, flushed to the disk unless a power cut may take it along."""
-    raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
+def edit(path: str, content: Content, mode: int = 0o644, owner: Optional[Owner] = None) -> None:
+    """Give a file that others use too this content: it keeps its mode, its owner, and the link that names it.
+
+    `mode` and `owner` are those of a file that is not there yet.
+    """
+    target = os.path.realpath(path)
+    try:
+        seen = os.stat(target)
+    except FileNotFoundError:
+        _replace(target, content, mode, owner)
+    else:
+        _replace(target, content, stat.S_IMODE(seen.st_mode), (seen.st_uid, seen.st_gid))
+
+
+def write_atomically(path: str, content: Content, mode: int = 0o644, lasting: bool = True) -> None:
+    """Replace a file of our own in one step, flushed to the disk unless a power cut may take it along."""
+    _replace(path, content, mode, None, lasting)
+
+
+def _replace(path: str, content: Content, mode: int, owner: Optional[Owner], lasting: bool = True) -> None:
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o755)
-    handle, temporary = tempfile.mkstemp(prefix=".gpusetup-", dir=folder)
+    handle, temporary = tempfile.mkstemp(prefix=".gpusetup-", dir=folder)  # 0600: what it holds is nobody's yet
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(raw)
+            stream.write(_raw(content))
             stream.flush()
+            if owner is not None and owner != (os.geteuid(), os.getegid()):
+                os.fchown(stream.fileno(), owner[0], owner[1])
+            os.fchmod(stream.fileno(), mode)
             if lasting:
                 os.fsync(stream.fileno())
-        os.chmod(temporary, mode)
         os.rename(temporary, path)
     except BaseException:
         if os.path.exists(temporary):
@@ -51,7 +75,7 @@ def write_atomically(path, content, mode=0o644, lasting=True):
         _flush_folder(folder)
 
 
-def link_atomically(path, target):
+def link_atomically(path: str, target: str) -> None:
     """Replace a symbolic link in one step."""
     temporary = f"{path}.gpusetup-{os.getpid()}"
     os.symlink(target, temporary)
@@ -59,7 +83,25 @@ def link_atomically(path, target):
     _flush_folder(os.path.dirname(path))
 
 
-def _flush_folder(folder):
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Keep everybody else out who asks for the same lock; the kernel lets go of it however the process ends."""
+    folder = os.path.dirname(path)
+    if not os.path.isdir(folder):
+        os.makedirs(folder, 0o711)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _raw(content: Content) -> bytes:
+    return content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
+
+
+def _flush_folder(folder: str) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -67,7 +109,7 @@ def _flush_folder(folder):
         os.close(handle)
 
 
-def read_json(path):
+def read_json(path: str) -> Any:
     """Return a JSON file's value, None when it is missing or damaged."""
     text = read_text(path)
     if text is None:
@@ -78,6 +120,6 @@ def read_json(path):
         return None
 
 
-def write_json(path, value, mode=0o600, lasting=True):
+def write_json(path: str, value: Any, mode: int = 0o600, lasting: bool = True) -> None:
     """Write a value as JSON in one step."""
     write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n", mode, lasting)

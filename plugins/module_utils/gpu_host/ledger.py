@@ -4,15 +4,18 @@
 so that `remove` can bring them back.
 """
 
+import json
 import os
 import stat
 import time
+from typing import Any, Dict, List, Mapping, Optional, Union
 
 from . import files
 from .failure import HostFailure
 
 SCHEMA = "gpusetup/state/1"
-_EMPTY = {
+State = Dict[str, Any]
+_EMPTY: State = {
     "schema": SCHEMA,
     "apply": {},
     "files": {},
@@ -27,6 +30,7 @@ _EMPTY = {
     "arguments": [],
     "expect": {},
     "lock": {},
+    "lost": {},
     "verified": None,
 }
 
@@ -34,26 +38,21 @@ _EMPTY = {
 class Ledger:
     """The state folder of one host. `check` keeps everything as it is and only tells what would change."""
 
-    def __init__(self, folder, check=False):
+    def __init__(self, folder: str, check: bool = False) -> None:
         self.folder = folder
         self.check = check
         self.path = os.path.join(folder, "state.json")
-        kept = files.read_json(self.path) or {}
-        self.state = {
-            key: kept.get(key, type(value)() if isinstance(value, (dict, list)) else value)
-            for key, value in _EMPTY.items()
-        }
-        self.state["schema"] = SCHEMA
-        self.diffs = []
+        self.state = _filled(_kept(self.path))
+        self.diffs: List[Dict[str, str]] = []
 
-    def save(self):
+    def save(self) -> None:
         """Write the state in one step."""
         if self.check:
             return
         self._make_folder()
         files.write_json(self.path, self.state)
 
-    def _make_folder(self):
+    def _make_folder(self) -> None:
         """Nobody but root lists it; everybody may pass through it to `status.json`, which is for all to read."""
         for folder, mode in (("", 0o711), ("history", 0o700), ("originals", 0o700)):
             path = os.path.join(self.folder, folder)
@@ -63,11 +62,16 @@ class Ledger:
 
     # files
 
-    def write(self, path, content, mode=0o644):
-        """Make a file have this content; return whether that changed it. The first content found is kept."""
+    def write(self, path: str, content: files.Content, mode: int = 0o644) -> bool:
+        """Make a file have this content; return whether that changed it. The first content found is kept.
+
+        `mode` is that of a file of our own; one that was there before us keeps its mode, owner and link.
+        """
         raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
         before = files.read_bytes(path)
-        if before == raw and _mode(path) == mode:
+        # What holds a secret is never left open, whoever made the file.
+        ours = before is not None and (self._is_ours(path) or not mode & 0o077)
+        if before == raw and not (ours and _mode(path) != mode):
             if not self.check and path in self.state["files"]:
                 self.state["files"][path]["sha256"] = files.digest(raw)
             return False
@@ -75,12 +79,17 @@ class Ledger:
         if self.check:
             return True
         self._remember(path, before)
-        files.write_atomically(path, raw, mode)
-        self.state["files"][path].update({"sha256": files.digest(raw), "mode": mode, "present": True})
+        if ours:
+            os.chmod(path, mode)
+        files.edit(path, raw, mode)
+        self.state["files"][path].update({"sha256": files.digest(raw), "mode": _mode(path), "present": True})
         self.save()
         return True
 
-    def delete(self, path):
+    def _is_ours(self, path: str) -> bool:
+        return path in self.state["files"] and self.state["files"][path]["original"] is None
+
+    def delete(self, path: str) -> bool:
         """Take a file away; return whether it was there."""
         before = files.read_bytes(path)
         if before is None:
@@ -94,7 +103,7 @@ class Ledger:
         self.save()
         return True
 
-    def _remember(self, path, before):
+    def _remember(self, path: str, before: Optional[bytes]) -> None:
         """Note what was there before our first change, and in this apply before its first change."""
         entry = self.state["files"].setdefault(path, {"original": self._keep(path, before)})
         if not os.path.isdir(os.path.dirname(path)):
@@ -105,7 +114,7 @@ class Ledger:
             entry["previous"] = self._keep(path, before)
         self.save()
 
-    def _keep(self, path, before):
+    def _keep(self, path: str, before: Optional[bytes]) -> Optional[Dict[str, Any]]:
         if before is None:
             return None
         name = files.digest(before)
@@ -113,30 +122,29 @@ class Ledger:
         if not os.path.exists(place):
             self._make_folder()
             files.write_atomically(place, before, 0o600)
-        return {"sha256": name, "mode": _mode(path)}
+        kept: Dict[str, Any] = {"sha256": name, "mode": _mode(path), "owner": _owner(path)}
+        if os.path.islink(path):
+            kept["link"] = os.readlink(path)
+        return kept
 
-    def restore(self, path, which="original"):
+    def restore(self, path: str, which: str = "original") -> bool:
         """Bring back what was there before ("original": before us, "previous": before this apply); return whether it changed."""
         entry = self.state["files"].get(path)
         if entry is None or which not in entry:
             return False
         kept = entry[which]
         before = files.read_bytes(path)
-        wanted = None
-        if kept is not None:
-            wanted = files.read_bytes(os.path.join(self.folder, "originals", kept["sha256"]))
-        if before == wanted and (wanted is None or _mode(path) == kept["mode"]):
-            changed = False
-        else:
-            changed = True
+        wanted = self._original(path, kept) if kept is not None else None
+        changed = not (before == wanted and (kept is None or _mode(path) == kept["mode"]))
+        if changed:
             self.diffs.append(_diff(path, before, wanted))
         if self.check:
             return changed
         if changed and wanted is None:
             os.unlink(path)
-            _drop_if_empty(os.path.dirname(path), made=entry.get("folder"))
-        elif changed:
-            files.write_atomically(path, wanted, kept["mode"])
+            _drop_if_empty(os.path.dirname(path), made=bool(entry.get("folder")))
+        elif changed and wanted is not None:
+            _put_back(path, wanted, kept)
         if (
             which == "original"
             or wanted is None
@@ -150,7 +158,17 @@ class Ledger:
         self.save()
         return changed
 
-    def revert_apply(self):
+    def _original(self, path: str, kept: Mapping[str, Any]) -> bytes:
+        place = os.path.join(self.folder, "originals", kept["sha256"])
+        raw = files.read_bytes(place)
+        if raw is None:
+            raise HostFailure(
+                "GS-499", "what a file was before gpusetup changed it is no longer kept", path, f"{place} is gone",
+                "bring that file, or this one, back from a backup, then repeat the same command",
+            )  # fmt: skip
+        return raw
+
+    def revert_apply(self) -> List[str]:
         """Bring back every file that the apply now under way has changed; return their paths."""
         now = self.state["apply"].get("id")
         if now is None or self.state["apply"].get("finished"):
@@ -160,28 +178,15 @@ class Ledger:
         ]
         return [path for path in sorted(paths, reverse=True) if self.restore(path, "previous")]
 
-    def forget_apply(self):
+    def forget_apply(self) -> None:
         """The apply under way failed and everything is back: the host stands on the last finished one again, if there is one."""
         if not self.state["apply"].get("finished") and self.state["apply"].get("last"):
             self.state["apply"] = self.state["apply"]["last"]
             self.save()
 
-    def changed_files(self):
-        """Return the files that are no longer as we left them, with what became of them."""
-        found = {}
-        for path, entry in sorted(self.state["files"].items()):
-            raw = files.read_bytes(path)
-            if raw is None and entry.get("present", True):
-                found[path] = "missing"
-            elif raw is not None and not entry.get("present", True):
-                found[path] = "there again"
-            elif raw is not None and files.digest(raw) != entry.get("sha256"):
-                found[path] = "changed"
-        return found
+    # links, packages
 
-    # links, services, packages
-
-    def link(self, path, target):
+    def link(self, path: str, target: Optional[str]) -> bool:
         """Make a symbolic link name this target (None: bring back what was there); return whether that changed it."""
         before = os.readlink(path) if os.path.islink(path) else None
         if target is None:
@@ -203,7 +208,7 @@ class Ledger:
         self.save()
         return True
 
-    def record_packages(self, change):
+    def record_packages(self, change: Mapping[str, Mapping[str, Any]]) -> None:
         """Remember what the transactions brought, moved and took away, so that `remove` can undo it."""
         state = self.state
         for name, version in change["installed"].items():
@@ -225,51 +230,108 @@ class Ledger:
 
     # history
 
-    def write_history(self, record, keep):
-        """Add one apply to the history and drop the oldest beyond `keep`."""
+    def write_history(self, record: Mapping[str, Any], keep: int) -> None:
+        """Add one apply to the history and drop the oldest beyond `keep`: by when each was written, not by what a clock said."""
         if self.check:
             return
         folder = os.path.join(self.folder, "history")
         self._make_folder()
-        files.write_json(os.path.join(folder, record["id"] + ".json"), record)
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-        for name in names[: -max(1, keep)]:
-            os.unlink(os.path.join(folder, name))
+        past = self.history()
+        counted = dict(record, number=1 + max([_number(item) for item in past], default=0))
+        files.write_json(os.path.join(folder, record["id"] + ".json"), counted)
+        others = [item for item in past if item["id"] != record["id"]]
+        for old in others[: len(others) + 1 - max(1, keep)]:
+            os.unlink(os.path.join(folder, old["id"] + ".json"))
 
-    def history(self):
+    def history(self) -> List[State]:
         """Return the records of past applies, oldest first."""
-        folder = os.path.join(self.folder, "history")
-        names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-        records = [files.read_json(os.path.join(folder, name)) for name in names if name.endswith(".json")]
-        return [record for record in records if record]
+        return history(self.folder)
 
 
-def now():
+def history(state_folder: str) -> List[State]:
+    """Return the records of past applies, oldest first, also beside a record that is lost."""
+    folder = os.path.join(state_folder, "history")
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    records = [files.read_json(os.path.join(folder, name)) for name in names if name.endswith(".json")]
+    return sorted((record for record in records if isinstance(record, dict)), key=_number)
+
+
+def empty() -> State:
+    """Return the record of a host that nothing was done to."""
+    return _filled({})
+
+
+def _kept(path: str) -> State:
+    """Return the recorded state, empty where there is none; one that cannot be read is no empty one."""
+    note = ""
+    try:
+        text = files.read_text(path)
+        kept = {} if text is None else json.loads(text)
+        if not isinstance(kept, dict) or any(
+            isinstance(value, (dict, list)) and not isinstance(kept.get(key, value), type(value))
+            for key, value in _EMPTY.items()
+        ):
+            note = "it is JSON of another form"
+    except OSError as error:
+        note = error.strerror or repr(error)
+    except ValueError as error:
+        note = f"it is no JSON: {error}"
+    if note:
+        raise HostFailure(
+            "GS-499", "the record of what gpusetup did to this host cannot be read", path, note,
+            "bring it back from a backup; without one `gpusetup apply` keeps it aside and begins a new one",
+        )  # fmt: skip
+    return kept
+
+
+def _filled(kept: Mapping[str, Any]) -> State:
+    state = {
+        key: kept.get(key, type(value)() if isinstance(value, (dict, list)) else value) for key, value in _EMPTY.items()
+    }
+    return dict(state, schema=SCHEMA)
+
+
+def _number(record: Mapping[str, Any]) -> int:
+    """Return which apply it was; records of earlier versions have no number and are older than all that have."""
+    return int(record.get("number") or 0)
+
+
+def now() -> str:
     """Return the time as text that sorts."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
-def _drop_if_empty(folder, made):
+def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
+    owner = kept.get("owner")
+    if kept.get("link") and not os.path.lexists(path):
+        files.link_atomically(path, kept["link"])
+    files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
+    os.chmod(path, kept["mode"])
+
+
+def _drop_if_empty(folder: str, made: bool) -> None:
     """Take a folder away that was made for a file of ours, once nothing is in it any more."""
     if made and os.path.isdir(folder) and not os.listdir(folder):
         os.rmdir(folder)
 
 
-def _mode(path):
+def _mode(path: str) -> Optional[int]:
     try:
         return stat.S_IMODE(os.stat(path).st_mode)
-    except OSError:
+    except FileNotFoundError:
         return None
 
 
-def _diff(path, before, after):
-    def text(raw):
-        return (
-            ""
-            if raw is None
-            else raw.decode("utf-8", "replace")
-            if b"\0" not in raw
-            else f"(binary, {len(raw)} bytes)\n"
-        )
+def _owner(path: str) -> List[int]:
+    seen = os.stat(path)
+    return [seen.st_uid, seen.st_gid]
 
-    return {"before_header": path, "after_header": path, "before": text(before), "after": text(after)}
+
+def _diff(path: str, before: Optional[bytes], after: Optional[bytes]) -> Dict[str, str]:
+    return {"before_header": path, "after_header": path, "before": _shown(before), "after": _shown(after)}
+
+
+def _shown(raw: Union[bytes, None]) -> str:
+    if raw is None:
+        return ""
+    return raw.decode("utf-8", "replace") if b"\0" not in raw else f"(binary, {len(raw)} bytes)\n"

@@ -5,7 +5,7 @@ import os
 import shutil
 
 from ..gpu_judge import driver
-from . import drift, files, jobs, packages, planning, process, services
+from . import drift, files, jobs, lost, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -16,8 +16,10 @@ class Lifecycle:
     def __init__(self, request, check=False):
         self.request = request
         self.check = check
-        self.ledger = Ledger(request["state_dir"], check)
         self.machine = Machine(request["simulated_root"])
+        folder = request["state_dir"]
+        why = lost.reason(folder, self.machine.host) if request.get("mode") == "begin" and not check else ""
+        self.ledger = lost.begin_anew(folder, why, self._manager().held()) if why else Ledger(folder, check)
         self.digest = files.digest(json.dumps(request["wanted"], sort_keys=True))
 
     def _manager(self):
@@ -66,13 +68,13 @@ class Lifecycle:
         path = os.path.join(self.ledger.folder, "baseline.json")
         if not os.path.exists(path):
             self.ledger.save()
-            record = {
+            baseline = {
                 "time": now(),
                 "packages": host.installed(),
                 "held": host.held(),
                 "kernel": self.machine.kernels()["running"],
             }
-            files.write_json(path, record)
+            files.write_json(path, baseline)
 
     def finish(self):
         """Record the apply: what is expected from now on, and the history."""
@@ -90,7 +92,7 @@ class Lifecycle:
         host = self._manager()
         before = files.read_json(os.path.join(self.ledger.folder, "before.json")) or {"packages": {}, "held": []}
         identity = state["apply"].get("id") or f"{now()}-{self.digest[:6]}"
-        record = {
+        told = {
             "schema": "gpusetup/history/1",
             "id": identity,
             "started": state["apply"].get("started"),
@@ -108,14 +110,14 @@ class Lifecycle:
             "verified": None,
         }
         # The history comes first: of an apply that is called finished a rollback must find it, wherever this is cut.
-        self.ledger.write_history(record, request["keep"])
+        self.ledger.write_history(told, request["keep"])
         if request["lock"]:
             files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
-        begun = {"id": identity, "digest": self.digest, "started": record["started"], "last": None}
-        state["apply"] = dict(begun, finished=record["finished"])
+        begun = {"id": identity, "digest": self.digest, "started": told["started"], "last": None}
+        state["apply"] = dict(begun, finished=told["finished"])
         state["lock"], state["verified"] = request["lock"], None
         self.ledger.save()
-        change = packages.difference(before["packages"], record["after"]["packages"])
+        change = packages.difference(before["packages"], told["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
 
     def verified(self):
@@ -128,9 +130,9 @@ class Lifecycle:
             state["lock"] = request["lock"]
         # The history comes first: what the state calls verified is not verified a second time.
         path = os.path.join(self.ledger.folder, "history", str(state["apply"].get("id")) + ".json")
-        record = files.read_json(path)
-        if record is not None:
-            files.write_json(path, dict(record, verified=state["verified"]))
+        past = files.read_json(path)
+        if past is not None:
+            files.write_json(path, dict(past, verified=state["verified"]))
         self.ledger.save()
 
     def _told(self, outcome, change, reasons):
@@ -152,10 +154,10 @@ class Lifecycle:
     def history(self):
         """Return the applies on record, as much of each as a choice among them needs."""
         apply, past = self.ledger.state["apply"], []
-        for record in self.ledger.history():
-            after = (record.get("after") or {}).get("packages") or {}
-            asked = sorted({wish["name"] for wish in (record.get("wanted") or {}).get("packages") or ()})
-            kept = {key: record.get(key) for key in ("id", "finished", "lock", "verified", "simulated")}
+        for item in self.ledger.history():
+            after = (item.get("after") or {}).get("packages") or {}
+            asked = sorted({wish["name"] for wish in (item.get("wanted") or {}).get("packages") or ()})
+            kept = {key: item.get(key) for key in ("id", "finished", "lock", "verified", "simulated")}
             past.append(dict(kept, packages={name: after[name] for name in asked if name in after}))
         return {"current": apply.get("id", "") if apply.get("finished") else "", "history": past}
 
@@ -208,10 +210,28 @@ class Lifecycle:
                         shutil.rmtree(os.path.join(folder, name))
         if gone and not self.check:
             process.output(["ldconfig"], process.environment())
-        left = self._left_over()
-        if not self.check and os.path.isdir(self.ledger.folder):
+        left, ours = self._left_over(), {} if self.check else self._still_ours()
+        if not self.check and not ours and os.path.isdir(self.ledger.folder):
             shutil.rmtree(self.ledger.folder)
-        return {"changed": bool(gone), "restored": gone, "left_over": left}
+        return {"changed": bool(gone), "restored": gone, "left_over": left, "ours": ours}
+
+    def _still_ours(self):
+        """Return what of ours is there all the same: a record is given up only when there is nothing of the kind."""
+        state, host = self.ledger.state, self._manager()
+        installed, held = host.installed(), host.held()
+        ours = {
+            "packages that gpusetup brought": [name for name in state["brought"] if name in installed],
+            "packages that are not back": [
+                f"{name}={old}" for name, old in state["taken"].items() if name not in installed
+            ]
+            + [f"{name}={old}" for name, old in state["moved"].items() if installed.get(name, old) != old],
+            "holds": [name for name in state["holds"] if name in held],
+            "files": list(state["files"]),
+            "links": list(state["links"]),
+            "services": list(state["services"]),
+            "boot arguments": list(state["arguments"]),
+        }
+        return {kind: sorted(names) for kind, names in ours.items() if names}
 
     def _left_over(self):
         baseline = files.read_json(os.path.join(self.ledger.folder, "baseline.json"))

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
-from . import fetched, files, locks, offers, packages, planning, process, runfile, sources, space
+from . import fetched, files, locks, lost, offers, packages, planning, process, runfile, sources, space
 from .failure import HostFailure, of_system
 from .machine import Machine
 from .packages import Installed, Wish
@@ -45,6 +45,9 @@ class Preview:
         text = "; ".join(part for part in (fields["message"], fields["context"], fields["note"]) if part)
         self.find("refuse", identity, text, fields["hint"], fields["reference"])
 
+    def _record(self, host: Any) -> Dict[str, Any]:
+        return lost.state(self.params["state_dir"], self.machine.host, host.held())
+
     def run(self) -> Dict[str, Any]:
         """Return {"findings", "candidates", "transaction", "kernels", …}."""
         answer: Dict[str, Any] = {"candidates": {}, "transaction": None, "kernels": [], "installed": {}}
@@ -80,8 +83,7 @@ class Preview:
         plain.require()
         installed = plain.installed()
         wishes, removals = planning.wanted(self.params, installed, plain.architecture())
-        record = files.read_json(os.path.join(self.params["state_dir"], "state.json")) or {}
-        wishes += planning.lost(self.params, installed, record, wishes)
+        wishes += planning.lost(self.params, installed, self._record(plain), wishes)
         todo = packages.unmet(wishes, installed)
         answer["installed"] = {
             packages.key(wish): versions.version_of(installed, packages.key(wish), wish["version"]) for wish in wishes
@@ -278,7 +280,7 @@ class Preview:
                 "the transaction brings another kernel: " + ", ".join(new_kernels),
                 "it boots next",
             )
-        ours = set((files.read_json(os.path.join(self.params["state_dir"], "state.json")) or {}).get("holds") or [])
+        ours = set(self._record(host)["holds"])
         foreign = sorted(planning.held_and_moving(host, plan) - ours)
         if foreign:
             self.find(

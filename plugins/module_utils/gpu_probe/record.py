@@ -6,12 +6,22 @@ import json
 from . import environment
 
 STATE_FILE = "/var/lib/gpusetup/state.json"
+_MARKS = (
+    "/etc/modprobe.d/gpusetup-nouveau.conf",
+    "/etc/apt/preferences.d/gpusetup",
+    "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades",
+    "/etc/default/grub.d/gpusetup-nouveau.cfg",
+)
+"""What only an apply writes, and removal takes away with its record."""
 
 
 def read(host, path=STATE_FILE):
     """Return the recorded state with what each recorded file and the Python environment are now, None when nothing was recorded."""
     text = host.read(path, "state")
-    if not text:
+    if text is None:
+        reason = lost(host)
+        if reason:
+            host.note("state", reason)
         return None
     try:
         state = json.loads(text)
@@ -19,6 +29,7 @@ def read(host, path=STATE_FILE):
         host.note("state", f"{path} is no JSON: {error}")
         return None
     if not isinstance(state, dict):
+        host.note("state", f"{path} is JSON of another form")
         return None
     files = state.get("files")
     if isinstance(files, dict):
@@ -34,6 +45,14 @@ def read(host, path=STATE_FILE):
         if seen is not None:
             python["now"] = seen["problem"]
     return state
+
+
+def lost(host):
+    """Say that this host has files of an apply and no record of one; nothing on a host that was never changed."""
+    there = [path for path in _MARKS if host.exists(path)]
+    return (
+        f"there is no record of what gpusetup did here, and files of its own are: {', '.join(there)}" if there else ""
+    )
 
 
 def names(state):

@@ -12,10 +12,11 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fil
 
 from gpusetup.content import content_path
 from gpusetup.errors import PreflightError
-from gpusetup.model.facts import LoadedModule, ModuleFile, Service, Source
+from gpusetup.model.facts import LoadedModule, ModuleFile, Service, Source, Unreadable
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.drift import differences
+from gpusetup.plan.recorded import hidden
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -185,3 +186,44 @@ def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(
     with pytest.raises(PreflightError, match="kept driver 570") as caught:
         planner.recorded(rebooted, DRIVER, kept)
     assert caught.value.reference == "GS-815"
+
+
+def lost_facts(facts: Any, why: str) -> Any:
+    return msgspec.structs.replace(facts, state=None, unreadable=(Unreadable(field="state", reason=why),))
+
+
+def test_a_host_whose_record_is_lost_is_told_so(planner: Any, rebooted: Any) -> None:
+    why = "/var/lib/gpusetup/state.json is no JSON"
+    plan = planner.first(lost_facts(rebooted, why), DRIVER).plan
+    assert plan.state == "change"
+    assert [(action.id, action.why) for action in plan.actions if action.kind == "record"] == [("record-lost", why)]
+    refusal = hidden(lost_facts(rebooted, why))
+    assert refusal is not None
+    assert "begins a new record" in refusal.hint
+    denied = lost_facts(rebooted, "/var/lib/gpusetup/state.json: Permission denied")
+    assert "record-lost" not in [action.id for action in planner.first(denied, DRIVER).plan.actions], "it may be there"
+    assert hidden(denied) is not None
+    assert hidden(rebooted) is None
+
+
+def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(
+    record: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(id="run-1").begin()
+    begun = ledger.Ledger(str(tmp_path))
+    begun.state.update(
+        brought={"nvidia-utils": "580"}, taken={"old": "1"}, moved={"libc6": "1"}, holds=["nvidia-utils"]
+    )
+    begun.save()
+    manager = Manager(["nvidia-utils"])
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: manager)
+    left = record().clean()
+    assert left["ours"] == {
+        "holds": ["nvidia-utils"],
+        "packages that are not back": ["old=1"],
+        "packages that gpusetup brought": ["nvidia-utils"],
+    }
+    assert (tmp_path / "state.json").exists()
+    manager.there, manager.holds = {"old": "1"}, []
+    assert record().clean()["ours"] == {}
+    assert not tmp_path.exists()

@@ -1,0 +1,47 @@
+"""A record that is gone or damaged: said, kept aside, never taken for an empty one; and what proves that a hold is ours."""
+
+import os
+import re
+from typing import Any, Iterable, List
+
+from ..gpu_probe import record
+from . import files
+from .apt import UNATTENDED_FILE
+from .failure import HostFailure
+from .ledger import Ledger, State, empty, history, now
+
+
+def reason(folder: str, host: Any) -> str:
+    """Say why the record is not there, or not to be read, on a host that gpusetup has changed; nothing when all is well."""
+    try:
+        Ledger(folder)
+    except HostFailure as failure:
+        return failure.fields["note"]
+    there: str = "" if os.path.exists(os.path.join(folder, "state.json")) else record.lost(host)
+    return there
+
+
+def holds(folder: str, held: Iterable[str]) -> List[str]:
+    """Return the held packages that the history, or our own file for automatic upgrades, says that we hold."""
+    named = re.findall(r'"\^(.*)\$"', files.read_text(UNATTENDED_FILE) or "")
+    ours = {name.replace("\\", "") for name in named} | set([{}, *history(folder)][-1].get("holds") or [])
+    return sorted(name for name in held if name in ours or name.split(":")[0] in ours)
+
+
+def state(folder: str, host: Any, held: Iterable[str]) -> State:
+    """Return the record, or what is known without it."""
+    if reason(folder, host):
+        return dict(empty(), holds=holds(folder, held))
+    return Ledger(folder).state
+
+
+def begin_anew(folder: str, why: str, held: Iterable[str]) -> Ledger:
+    """Keep a damaged record aside and begin a new one."""
+    path, kept = os.path.join(folder, "state.json"), ""
+    if os.path.lexists(path):
+        kept = f"{path}.damaged-{now()}"
+        os.rename(path, kept)
+    ledger = Ledger(folder)
+    ledger.state.update(holds=holds(folder, held), lost={"time": now(), "why": why, "kept": kept})
+    ledger.save()
+    return ledger
