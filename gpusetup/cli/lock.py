@@ -125,7 +125,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host
     from gpusetup.plan.lock import hashed_lines
     from gpusetup.plan.offers import Offers
-    from gpusetup.plan.packages import family_for
+    from gpusetup.plan.packages import absence, family_for
     from gpusetup.plan.repository import context_of, directory_of
     from gpusetup.plan.settings import read_level, settings_for
     from gpusetup.plan.variables import role_variables
@@ -143,9 +143,8 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     directory = directory_of(matrix.repos, facts)
     family = family_for(matrix.repos, facts.os, settings.source, directory)
     if family is None:
-        raise BadInputError(
-            "GS-331", f"no packages are known for {arguments.os} from {settings.source}", path="--source"
-        )
+        why = absence(matrix.repos, facts, settings.source, directory, resolution.stack)
+        raise BadInputError("GS-331", why.message, note=why.note, path="--source", hint=why.hint)
     context = context_of(matrix.repos, facts, settings, Offers(None))
     wanted = wanted_of(context, family, resolution.stack, matrix)
     variables = role_variables(facts, wanted)

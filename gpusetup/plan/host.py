@@ -16,15 +16,16 @@ from gpusetup.model.request import Request
 from gpusetup.model.stack import Resolution, Stack
 from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers, from_preview
-from gpusetup.plan.packages import family_for
+from gpusetup.plan.packages import absence, family_for
 from gpusetup.plan.packages.base import all_sources
+from gpusetup.plan.packages.containers import toolkit_patterns
 from gpusetup.plan.preflight import driver_refusals, guest_refusal, homeless_refusal, host_refusals
 from gpusetup.plan.recorded import locks, unfinished
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of
 from gpusetup.plan.requests import adopted_python, request_for, working_driver
 from gpusetup.plan.variables import question_variables, role_variables
-from gpusetup.plan.wanted import has_python, needs_packages, packed, wanted_of
+from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, wanted_of
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
@@ -146,8 +147,10 @@ class Planner:
                 raise
             return _refused(base, (_no_stack(error, facts, candidates is not None),))
         stack = resolution.stack
-        if family is None and self._needs_family(context, stack):
-            return _refused(base, (_no_family(facts, settings),))
+        if family is None and (manages_driver(context, stack) or settings.containers):
+            why = absence(self.matrix.repos, facts, settings.source, directory, stack)
+            no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
+            return _refused(_replace(base, stack=stack), (no_family,))
         if family is not None and offers is None and needs_packages(context, family, stack):
             return Draft(plan=base, ask=self._question(context, family), stage="offers")
         return self._final(base, context, family, resolution, key)
@@ -216,12 +219,8 @@ class Planner:
         return _draft(plan, wanted)
 
     def _question(self, context: Context, family: Family) -> dict[str, Any]:
-        return question_variables(context.facts, all_sources(context, family), family.patterns(context))
-
-    def _needs_family(self, context: Context, stack: Stack) -> bool:
-        from gpusetup.plan.wanted import manages_driver
-
-        return manages_driver(context, stack)
+        names = (*family.patterns(context), *toolkit_patterns(context))
+        return question_variables(context.facts, all_sources(context, family), names)
 
     def resolve(self, request: Request) -> Resolution:
         """Ask the resolver, once per question."""
@@ -362,14 +361,6 @@ def _adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
             hint="correct gpusetup_python_adopt, or leave it out: an environment is made in /opt/gpusetup",
         ),
     )
-
-
-def _no_family(facts: HostFacts, settings: Settings) -> Refusal:
-    whose = "the distribution has no driver packages that gpusetup knows" if settings.source == "distro" else (
-        f"NVIDIA has no repository for {facts.os.label} on {facts.arch}"
-    )  # fmt: skip
-    other = "nvidia" if settings.source == "distro" else "distro"
-    return Refusal(reference="GS-331", message=whose, hint=f"try gpusetup_source={other}", exit=int(Exit.NO_STACK))
 
 
 def _no_stack(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:

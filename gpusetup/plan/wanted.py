@@ -10,6 +10,7 @@ from gpusetup.errors import PreflightError
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages.base import all_sources
+from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
 from gpusetup.plan.python import LIBRARIES, adopted_requirements, python_requirements
 from gpusetup.plan.recorded import locks
 from gpusetup.plan.requests import working_driver
@@ -81,7 +82,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     prebuilt = persistence = False
     notes: tuple[str, ...] = ()
     if family is not None:
-        fields = family.libraries(context, stack)
+        fields = {**family.libraries(context, stack), "containers": toolkit_packages(context)}
         if applied is not None:
             fields |= _as_applied(context, applied)
             persistence = settings.persistence
@@ -99,6 +100,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             }
             if family.manager == "apt":
                 fields["pins"] = (_pin(driver.hold, stack.driver.version),)
+        notes = (*notes, *toolkit_notes(context, family))
     wheels = tuple(name for name in LIBRARIES if not fields.get(name))
     requirements = _requirements(context, stack, matrix, wheels)
     if family is not None and requirements and not settings.python_adopt:

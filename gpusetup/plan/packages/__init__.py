@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.plan.packages.absent import absence
 from gpusetup.plan.packages.debian_archive import DebianArchive, last_seen
 from gpusetup.plan.packages.nvidia import NvidiaRepository
 from gpusetup.plan.packages.ubuntu_archive import UbuntuArchive
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from gpusetup.model.repos import RepoDirectory, ReposFile
     from gpusetup.plan.packages.base import Family
 
-__all__ = ["family_for", "last_seen"]
+__all__ = ["absence", "family_for", "last_seen"]
 
 
 def family_for(

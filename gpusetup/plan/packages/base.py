@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from gpusetup.errors import PreflightError
 from gpusetup.model.request import DriverCandidate, LibraryCandidates
 from gpusetup.plan.offers import newest_first
+from gpusetup.plan.packages.containers import toolkit_sources
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
@@ -149,8 +150,9 @@ def archive_sources(context: Context, codename: str, components: list[str]) -> t
 
 
 def all_sources(context: Context, family: Family) -> dict[str, Any]:
-    """Return where packages come from: the family's repositories, and those that the site adds."""
+    """Return where packages come from: the family's repositories, the container toolkit's, those that the site adds."""
     fields = family.sources(context)
     apt = {"suites": ["/"], "components": [], "architectures": []} if family.manager == "apt" else {}
     extra = [{**source, "kind": family.manager, **apt} for source in context.settings.extra_sources]
-    return {**fields, "sources": (*fields.get("sources", ()), *extra)}
+    toolkit = toolkit_sources(context, family.manager)
+    return {**fields, "sources": (*fields.get("sources", ()), *toolkit, *extra)}

@@ -10,6 +10,7 @@ _SETTINGS = (
     ("docker", "/etc/docker/daemon.json"),
     ("containerd", "/etc/containerd/config.toml"),
     ("containerd", "/etc/containerd/conf.d/99-nvidia.toml"),
+    ("crio", "/etc/crio/conf.d/99-nvidia.conf"),
     ("crio", "/etc/crio/conf.d/99-nvidia.toml"),
     ("crio", "/etc/crio/crio.conf.d/99-nvidia.toml"),
 )
@@ -23,15 +24,16 @@ def collect(host, packages):
             host.read(path, "containers.configured", keep=_nvidia_lines) or ""
         ):
             configured.append(runtime)
+    cdi = [folder + "/" + name for folder in ("/etc/cdi", "/var/run/cdi") for name in host.names(folder, "nvidia*")]
+    if cdi:
+        configured.append("podman")  # it needs nothing else
     toolkit = packages.get("nvidia-container-toolkit") or packages.get("nvidia-container-toolkit-base")
     installed = toolkit if toolkit and toolkit["state"] == "installed" else None
     return {
         "runtimes": [name for name, paths in _RUNTIMES if any(host.exists(path) for path in paths)],
         "toolkit": installed["version"] if installed else None,
         "configured": configured,
-        "cdi": [
-            folder + "/" + name for folder in ("/etc/cdi", "/var/run/cdi") for name in host.names(folder, "nvidia*")
-        ],
+        "cdi": cdi,
     }
 
 

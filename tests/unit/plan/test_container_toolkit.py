@@ -1,0 +1,81 @@
+"""gpusetup_containers brings the toolkit along, or stops before anything is touched."""
+
+import msgspec
+import pytest
+
+from gpusetup.errors import PreflightError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import Source
+from gpusetup.model.settings import Settings
+
+TOOLKIT = matrix().repos.container_toolkit
+DEB = f"{TOOLKIT.url}/stable/deb/amd64"
+
+
+def _settings(**more) -> Settings:
+    return Settings(containers=("docker",), **more)
+
+
+def _offered(answer, version="1.20.1-1"):
+    item = {"version": version, "size": 1, "transitional": False, "source": "toolkit"}
+    return {**answer, "candidates": answer["candidates"] | {name: [item] for name in TOOLKIT.packages}}
+
+
+def _bare(host, name="ubuntu24.04-rtx4090-open", **packages):
+    facts = host(name, driver=None)
+    return msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, **packages))
+
+
+def test_its_packages_come_in_the_same_transaction_from_its_own_repository(host, planner, nvidia_ubuntu):
+    facts = _bare(host)
+    ask = planner.first(facts, _settings()).ask
+    assert set(TOOLKIT.packages) <= set(ask["gpu_preflight_candidates"])
+    source = next(item for item in ask["gpu_repo_sources"] if item["name"] == "nvidia-container-toolkit")
+    assert source["uris"] == [DEB]
+    assert source["key"]["fingerprints"] == ["C95B321B61E88C1809C4F759DDCAE044F796ECB0"]
+    plan = planner.second(facts, _settings(), _offered(nvidia_ubuntu)).plan
+    assert plan.refusals == ()
+    assert [item["name"] for item in plan.variables["gpu_container_packages"]] == list(TOOLKIT.packages)
+
+
+def test_its_version_is_left_open_for_security_updates(host, planner, nvidia_ubuntu):
+    """A version in the record would call every update of it a drift, and take it back."""
+    plan = planner.second(_bare(host), _settings(), _offered(nvidia_ubuntu)).plan
+    assert not any(item.get("version") for item in plan.variables["gpu_container_packages"])
+
+
+def test_what_nobody_offers_is_refused_before_anything_is_touched(host, planner, nvidia_ubuntu):
+    without = {name: item for name, item in nvidia_ubuntu["candidates"].items() if name not in TOOLKIT.packages}
+    with pytest.raises(PreflightError) as caught:
+        planner.second(_bare(host), _settings(source="http://mirror.example"), {**nvidia_ubuntu, "candidates": without})
+    assert caught.value.reference == "GS-336"
+    assert "gpusetup_extra_sources" in caught.value.hint
+
+
+def test_beside_a_mirror_its_public_repository_is_not_asked(host, planner):
+    ask = planner.first(_bare(host), _settings(source="http://mirror.example")).ask
+    assert [item["name"] for item in ask["gpu_repo_sources"]] == ["cuda-ubuntu2404"]
+
+
+def test_a_repository_that_the_host_has_already_is_left_alone(host, planner):
+    own = Source(
+        file="/etc/apt/sources.list.d/nvidia-container-toolkit.list",
+        uri=f"{TOOLKIT.url}/stable/deb/$(ARCH)",
+        suites=("/",),
+    )
+    ask = planner.first(_bare(host, sources=(own,)), _settings()).ask
+    assert "nvidia-container-toolkit" not in {item["name"] for item in ask["gpu_repo_sources"]}
+
+
+def test_on_el_its_lists_are_proven_by_signature(host, planner):
+    ask = planner.first(_bare(host, "rocky9-a100-open"), _settings()).ask
+    source = next(item for item in ask["gpu_repo_sources"] if item["name"] == "nvidia-container-toolkit")
+    assert source["uris"] == [f"{TOOLKIT.url}/stable/rpm/x86_64"]
+    assert (source["repo_gpgcheck"], source["gpgcheck"]) == (True, False)
+
+
+def test_a_toolkit_that_is_too_old_and_a_runtime_that_is_missing_are_said(host, planner, nvidia_ubuntu):
+    facts = _bare(host, installed=dict.fromkeys(TOOLKIT.packages, "1.14.3-1"))
+    plan = planner.second(facts, _settings(), _offered(nvidia_ubuntu)).plan
+    assert any("1.14.3-1 is older than" in text for text in plan.warnings)
+    assert any("docker is not on this host" in text for text in plan.warnings)
