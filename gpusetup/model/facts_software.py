@@ -161,6 +161,8 @@ class Python(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: str
     ensurepip: bool
     packages: dict[str, str] = {}
+    changeable: str = ""
+    """What of it somebody other than root can change: then it was named, and not started."""
 
 
 class Interpreter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,8 +16,7 @@ from gpusetup.model.request import Request
 from gpusetup.model.stack import Resolution, Stack
 from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers, from_preview
-from gpusetup.plan.packages import absence, family_for
-from gpusetup.plan.packages.base import all_sources
+from gpusetup.plan.packages import absence, all_sources, family_for
 from gpusetup.plan.packages.containers import toolkit_patterns
 from gpusetup.plan.preflight import driver_refusals, guest_refusal, homeless_refusal, host_refusals
 from gpusetup.plan.recorded import locks, unfinished
@@ -352,8 +351,19 @@ def _unpacked(lock: dict[str, Any], settings: Settings) -> Wanted:
 
 
 def _adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
-    if not settings.python_adopt or adopted_python(facts, settings) is not None:
+    python = adopted_python(facts, settings)
+    if not settings.python_adopt or (python is not None and not python.changeable):
         return ()
+    if python is not None:
+        return (
+            Refusal(
+                reference="GS-337",
+                message=f"{settings.python_adopt} is not root's alone: others can change {python.changeable}",
+                note="gpusetup runs an adopted interpreter as root, so whoever can change it would be root",
+                hint=f"give it to root (chown -R root:root, chmod -R go-w), or leave gpusetup_python_adopt out: an "
+                f"environment is made in {settings.python_path}",
+            ),
+        )
     return (
         Refusal(
             reference="GS-330",

@@ -9,7 +9,7 @@ import msgspec
 from gpusetup.errors import PreflightError
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.plan.observe import Wanted
-from gpusetup.plan.packages.base import all_sources
+from gpusetup.plan.packages import all_sources
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
 from gpusetup.plan.python import LIBRARIES, adopted_requirements, python_requirements
 from gpusetup.plan.recorded import locks

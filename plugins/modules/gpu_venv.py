@@ -65,10 +65,20 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, process, venv
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.environment import changeable
 
 
 def adopt(module, request):
-    """Compare an existing interpreter with the pins."""
+    """Compare an existing interpreter with the pins; one that others can change is not started as root."""
+    theirs = changeable(request["adopt"]) if os.geteuid() == 0 else ""
+    if theirs:
+        raise HostFailure(
+            "GS-337",
+            "the Python that was to be adopted is not root's alone",
+            request["adopt"],
+            "others can change " + theirs,
+            "give it to root (chown -R root:root, chmod -R go-w), or leave gpu_python_adopt empty to get an own environment",
+        )
     lacking = venv.compare(
         request["adopt"], venv.pins(request["requirements"]), process.environment(request["network"])
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.plan.packages.absent import absence
+from gpusetup.plan.packages.containers import toolkit_sources
 from gpusetup.plan.packages.debian_archive import DebianArchive, last_seen
 from gpusetup.plan.packages.nvidia import NvidiaRepository
 from gpusetup.plan.packages.ubuntu_archive import UbuntuArchive
@@ -12,9 +13,9 @@ from gpusetup.plan.packages.ubuntu_archive import UbuntuArchive
 if TYPE_CHECKING:
     from gpusetup.model.facts import OperatingSystem
     from gpusetup.model.repos import RepoDirectory, ReposFile
-    from gpusetup.plan.packages.base import Family
+    from gpusetup.plan.packages.base import Context, Family
 
-__all__ = ["absence", "family_for", "last_seen"]
+__all__ = ["absence", "all_sources", "family_for", "last_seen"]
 
 
 def family_for(
@@ -28,3 +29,12 @@ def family_for(
     if directory is None or directory.family == "suse":
         return None
     return NvidiaRepository(directory)
+
+
+def all_sources(context: Context, family: Family) -> dict[str, Any]:
+    """Return where packages come from: the family's repositories, the container toolkit's, those that the site adds."""
+    fields = family.sources(context)
+    apt = {"suites": ["/"], "components": [], "architectures": []} if family.manager == "apt" else {}
+    extra = [{**source, "kind": family.manager, **apt} for source in context.settings.extra_sources]
+    toolkit = toolkit_sources(context, family.manager)
+    return {**fields, "sources": (*fields.get("sources", ()), *toolkit, *extra)}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from gpusetup.errors import PreflightError
 from gpusetup.model.request import DriverCandidate, LibraryCandidates
 from gpusetup.plan.offers import newest_first
-from gpusetup.plan.packages.containers import toolkit_sources
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
@@ -25,7 +24,6 @@ __all__ = [
     "DriverPackages",
     "Family",
     "Repository",
-    "all_sources",
     "archive_sources",
     "candidates",
     "driver_candidates",
@@ -147,12 +145,3 @@ def archive_sources(context: Context, codename: str, components: list[str]) -> t
             entry = {"name": f"gpusetup-{suite}", "kind": "apt", "like_suite": suite, "suites": [suite]}
             entries.append({**entry, "components": lacking, "architectures": []})
     return tuple(entries)
-
-
-def all_sources(context: Context, family: Family) -> dict[str, Any]:
-    """Return where packages come from: the family's repositories, the container toolkit's, those that the site adds."""
-    fields = family.sources(context)
-    apt = {"suites": ["/"], "components": [], "architectures": []} if family.manager == "apt" else {}
-    extra = [{**source, "kind": family.manager, **apt} for source in context.settings.extra_sources]
-    toolkit = toolkit_sources(context, family.manager)
-    return {**fields, "sources": (*fields.get("sources", ()), *toolkit, *extra)}

@@ -1,8 +1,12 @@
-"""A Python environment that gpusetup made: is it still what was installed?"""
+"""A Python environment: is what gpusetup made still what was installed, and who but root can change it?"""
 
+import glob
+import grp
 import hashlib
 import json
 import os
+import pwd
+import stat
 
 MARK = "gpusetup.json"
 
@@ -18,6 +22,47 @@ def problem(expected):
     if mark.get("packages") != expected.get("packages"):
         return "another set of requirements"
     return None if listing(path) == mark.get("listing") else "its packages were changed"
+
+
+def changeable(interpreter):
+    """Return what of an interpreter somebody other than root can change, "" when nothing: as root it would be their code.
+
+    Looked at are the file itself, where links lead to, every folder above, and where its packages are.
+    """
+    prefix = os.path.dirname(os.path.dirname(interpreter))
+    starts = [interpreter, prefix + "/pyvenv.cfg", *sorted(glob.glob(prefix + "/lib/python3*/site-packages"))]
+    for start in [item for item in starts if os.path.lexists(item)]:
+        for path in _upwards(os.path.abspath(start)) + _upwards(os.path.realpath(start)):
+            if _others_write(path):
+                return path
+    return ""
+
+
+def _upwards(path):
+    parent = os.path.dirname(path)
+    return [path] if parent == path else [path, *_upwards(parent)]
+
+
+def _others_write(path):
+    found = os.lstat(path)
+    if stat.S_ISLNK(found.st_mode):
+        return found.st_uid != 0
+    mode = found.st_mode
+    if stat.S_ISDIR(mode) and mode & stat.S_ISVTX:
+        mode &= ~(stat.S_IWGRP | stat.S_IWOTH)  # there nobody can take the place of another's file
+    by_group = bool(mode & stat.S_IWGRP) and _has_members(found.st_gid)
+    return found.st_uid != 0 or bool(mode & stat.S_IWOTH) or by_group
+
+
+def _has_members(group):
+    """Say whether anybody but root is in a group: Debian's own folders belong to one that is empty."""
+    if group == 0:
+        return False
+    try:
+        members = grp.getgrgid(group).gr_mem
+    except KeyError:
+        return True
+    return bool(members) or any(user.pw_gid == group and user.pw_uid != 0 for user in pwd.getpwall())
 
 
 def listing(path):

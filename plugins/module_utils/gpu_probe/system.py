@@ -7,7 +7,7 @@ import platform
 import re
 import sys
 
-from . import commands
+from . import commands, environment
 
 _FAMILIES = (
     ("debian", ("debian", "ubuntu")),
@@ -120,6 +120,9 @@ def pythons(host, named=()):
             version = _python_version(host, path)
             if version:
                 found.setdefault((folder, version), path)
+    # As root a named interpreter is started only when it is root's: anybody else's would be their way to root.
+    theirs = {path: _changeable(host, path) for path in named if host.exists(path)}
+    named = [path for path in named if not theirs.get(path)]
     for path in named:
         version = _python_version(host, path) if path not in found.values() and host.exists(path) else None
         if version:
@@ -128,7 +131,19 @@ def pythons(host, named=()):
     for python in told:
         if python["path"] in named:
             python["packages"].update(_own_answer(host, python["path"]))
-    return told
+    told = [python for python in told if not theirs.get(python["path"])]
+    refused = [(path, reason) for path, reason in sorted(theirs.items()) if reason]
+    return told + [
+        {"path": path, "version": "", "ensurepip": False, "packages": {}, "changeable": reason}
+        for path, reason in refused
+    ]
+
+
+def _changeable(host, path):
+    def look():
+        return environment.changeable(host.inside(path)) if os.geteuid() == 0 else ""
+
+    return host.observe("python-changeable:" + path, look)
 
 
 _LIST = "import importlib.metadata as m, json; print(json.dumps([[d.metadata['Name'] or '', d.version] for d in m.distributions()]))"

@@ -347,6 +347,15 @@ def test_adopting_what_is_not_there_is_refused(planner, host):
     assert [refusal.reference for refusal in plan.refusals] == ["GS-330"]
 
 
+def test_a_python_that_others_can_change_is_not_adopted(planner, host):
+    facts = host("ubuntu24.04-h200x8-keep")
+    theirs = Python(path="/home/eve/bin/python", version="", ensurepip=False, changeable="/home/eve")
+    facts = msgspec.structs.replace(facts, pythons=(theirs,))
+    plan = planner.first(facts, Settings(python_adopt="/home/eve/bin/python")).plan
+    assert [refusal.reference for refusal in plan.refusals] == ["GS-337"]
+    assert "/home/eve" in plan.refusals[0].message
+
+
 def test_a_service_that_is_enabled_needs_no_change(planner, host, nvidia_ubuntu):
     """Facts name services by what they are for; the unit is what counts, else every second run would work again."""
     machine = "ubuntu24.04-h200x8-fabricmanager"
@@ -427,3 +436,17 @@ def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, ho
     packages = msgspec.structs.replace(packages, sources=(*packages.sources, written))
     again = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
     assert again.variables["gpu_repo_sources"] == plan.variables["gpu_repo_sources"], "ours are not switched off again"
+
+
+@pytest.mark.parametrize("source", ["nvidia", "distro"])
+def test_suse_is_told_the_truth_and_what_to_do(planner, host, source):
+    """NVIDIA has a repository for it; gpusetup is what cannot use it yet."""
+    facts = host("rocky9-a100-open", driver=None)
+    facts = msgspec.structs.replace(
+        facts, os=msgspec.structs.replace(facts.os, id="sles", version_id="15.6", name="SLES 15 SP6")
+    )
+    (refusal,) = planner.first(facts, msgspec.structs.replace(DRIVER, source=source)).plan.refusals
+    assert refusal.reference == "GS-331"
+    assert "zypper" in refusal.message
+    assert "/repos/sles15/x86_64" in refusal.note
+    assert "zypper install nvidia-open-" in refusal.hint
