@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import os
 import shutil
 import subprocess
+import sys
+import tempfile
 import threading
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +27,6 @@ from tests.vm.seed import cloud_documents, fixed_address, write_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FACTS = {"os": {"name": "Rocky Linux 9.6"}, "kernel": {"running": "5.14.0-570.el9.x86_64"}}
 
@@ -276,6 +279,34 @@ def test_an_image_that_is_not_there_does_not_stop_the_next(
     told = capsys.readouterr().err
     assert "one.qcow2" in told
     assert "two.qcow2" in told
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which only root can")
+def test_it_needs_no_root() -> None:
+    """What the machine's emulator is chosen by is kept where an ordinary user may write."""
+    code = (
+        "import os, sys\n"
+        "import tests.lab.process, tests.lab.repository, gpusetup.bootstrap.web\n"
+        "for name in [name for name in sys.modules if name.startswith('tests')]: del sys.modules[name]\n"
+        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+        "import tests.real\n"
+        "from tests.lab.places import locked\n"
+        "with locked('vm-accelerator'): print('locked')\n"
+    )
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        checkout = Path(folder) / "checkout"
+        shutil.copytree(page.ROOT / "tests/lab", checkout / "tests/lab", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(page.ROOT / "tests/real", checkout / "tests/real")
+        (checkout / "tests/__init__.py").touch()
+        home = Path(folder) / "home"
+        home.mkdir()
+        for path in (Path(folder), home):
+            path.chmod(0o777)
+        env = {"PATH": os.environ["PATH"], "HOME": str(home)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=checkout, env=env, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.stdout == "locked\n", done.stderr
 
 
 def test_what_is_no_image_is_refused_in_words(tmp_path: Path) -> None:
