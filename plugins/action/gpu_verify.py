@@ -11,14 +11,13 @@ PLUGINS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
 def bundle():
-    """The files that measure, and the host probe's beside them in a folder, as the module writes them on the host."""
+    """Return the files that measure, as the module writes them on the host: they run by themselves, in another Python."""
+    folder = os.path.join(PLUGINS, "module_utils", "gpu_measure")
     found = {}
-    for package, inside in (("gpu_measure", ""), ("gpu_probe", "gpu_probe")):
-        folder = os.path.join(PLUGINS, "module_utils", package)
-        for name in sorted(os.listdir(folder)):
-            if name.endswith((".py", ".cu")):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    found[os.path.join(inside, name)] = file.read()
+    for name in sorted(os.listdir(folder)):
+        if name.endswith((".py", ".cu")):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                found[name] = file.read()
     return found
 
 

@@ -77,12 +77,10 @@ results:
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import threading
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
 DEADLINES = {"quick": 90, "smoke": 420, "full": 1500, "stress": 1500}
 SPEC = {
@@ -117,45 +115,29 @@ def request(parameters):
 
 
 def unpack(bundle, folder):
-    """Write the probe's files; only plain names, at most in one folder."""
+    """Write the probe's files; only plain names."""
     for name, text in bundle.items():
-        inside, _, file = name.rpartition("/")
-        if not file or {inside, file} & {".", ".."} or "/" in inside or name.startswith("/"):
+        if os.path.basename(name) != name:
             raise ValueError(f"no plain file name: {name!r}")
-        os.makedirs(os.path.join(folder, inside), mode=0o700, exist_ok=True)
         with open(os.path.join(folder, name), "wb") as target:
             target.write(text.encode("utf-8"))
 
 
 def run(folder, asked, deadline):
     """Run the probe; return (document, why there is none)."""
-    process = subprocess.Popen(
-        [sys.executable, os.path.join(folder, "observe.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    killed = []
-
-    def kill():
-        killed.append(True)
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except OSError:
-            pass
-
-    timer = threading.Timer(deadline, kill)
-    timer.daemon = True
-    timer.start()
-    out, err = process.communicate(json.dumps(asked).encode("utf-8"))
-    timer.cancel()
-    if killed:
-        return None, "the probe was killed after %d s" % deadline
+    # The host probe came with this module, in whose archive the files that measure find it.
+    neighbours = os.path.dirname(os.path.dirname(commands.__file__))
+    argv = [sys.executable, os.path.join(folder, "observe.py"), neighbours]
+    found = commands.ended(argv, dict(os.environ), deadline, json.dumps(asked).encode("utf-8"))
+    if found.code is None:
+        why = (
+            "could not be started" if found.error in ("missing", "cannot-start") else f"was killed after {deadline:g} s"
+        )
+        return None, "the probe " + why
     try:
-        return json.loads(out.decode("utf-8", "replace").strip().splitlines()[-1]), None
+        return json.loads(found.out.decode("utf-8", "replace").strip().splitlines()[-1]), None
     except (ValueError, IndexError):
-        return None, "the probe ended with {}: {}".format(process.returncode, err.decode("utf-8", "replace")[-800:])
+        return None, f"the probe ended with {found.code}: {found.err.decode('utf-8', 'replace')[-800:]}"
 
 
 def main():

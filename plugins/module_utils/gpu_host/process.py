@@ -10,6 +10,8 @@ import tempfile
 import time
 from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
+from ..gpu_probe import commands
+
 _NEUTRAL = {
     "LC_ALL": "C.UTF-8",
     "LANGUAGE": "C",
@@ -20,8 +22,6 @@ _NEUTRAL = {
     "COLUMNS": "500",
 }
 MISSING, TIMED_OUT = 127, 124  # return codes, as a shell and timeout(1) have them
-_TICK = 0.1
-_LAST_WORDS = 1.0  # how long a program that is over is listened to, if its children go on talking
 
 
 def environment(network: Optional[Dict[str, Any]] = None) -> Dict[str, str]:
@@ -84,7 +84,7 @@ def stream(
             pass_fds=(writer,) if on_status else (),
         )
     except OSError as error:
-        keep_line(_not_started(argv, error))
+        keep_line(_why_not(argv, isinstance(error, FileNotFoundError), error.strerror))
         if on_status:
             os.close(reader)
         return MISSING, tail
@@ -95,7 +95,7 @@ def stream(
     lines = {pipe.fileno(): _Lines(keep_line)}
     if on_status:
         lines[reader] = _Lines(on_status)
-    _listen(process, {handle: found.take for handle, found in lines.items()})
+    commands.listen(process, {handle: found.take for handle, found in lines.items()})
     for found in lines.values():
         found.end()
     pipe.close()
@@ -116,35 +116,16 @@ def raw(
     argv: Sequence[str], env: Dict[str, str], seconds: float = 120, data: Optional[bytes] = None
 ) -> Tuple[int, bytes, bytes]:
     """Do what `output` does, in bytes."""
-    with tempfile.TemporaryFile() as source:
-        source.write(data or b"")
-        source.seek(0)
-        try:
-            process = subprocess.Popen(
-                list(argv),
-                stdin=source if data is not None else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=env,
-                start_new_session=True,
-            )
-        except OSError as error:
-            return MISSING, b"", _not_started(argv, error).encode()
-    pipes = [cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)]
-    kept = [bytearray(), bytearray()]
-    in_time = _listen(process, {pipe.fileno(): piece.extend for pipe, piece in zip(pipes, kept)}, seconds)
-    for pipe in pipes:
-        pipe.close()
-    if in_time:
-        return process.wait(), bytes(kept[0]), bytes(kept[1])
-    _kill(process)
-    return TIMED_OUT, b"", f"{argv[0]} gave no answer within {seconds:g} s".encode()
+    found = commands.ended(argv, env, seconds, data)
+    if found.code is not None:
+        return found.code, found.out, found.err
+    if found.error in ("timeout", "stuck"):
+        return TIMED_OUT, b"", f"{argv[0]} gave no answer within {seconds:g} s".encode()
+    return MISSING, b"", _why_not(argv, found.error == "missing", found.err.decode()).encode()
 
 
-def _not_started(argv: Sequence[str], error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return f"{argv[0]}: there is no such program on this host"
-    return f"{argv[0]}: {error.strerror}"
+def _why_not(argv: Sequence[str], missing: bool, why: Optional[str]) -> str:
+    return f"{argv[0]}: " + ("there is no such program on this host" if missing else why or "")
 
 
 class _Lines:
@@ -164,40 +145,3 @@ class _Lines:
     def end(self) -> None:
         """Hand on what no line's end followed."""
         self.take(b"\n")
-
-
-def _listen(
-    process: "subprocess.Popen[bytes]", takers: Dict[int, Callable[[bytes], None]], seconds: Optional[float] = None
-) -> bool:
-    """Hand over what comes through some pipes until the program is over; say whether it was within the time given.
-
-    A daemon that the program left behind may keep its pipes for ever: what is there when the program is over is all.
-    """
-    began = time.monotonic()
-    handles = set(takers)
-    over: Optional[float] = None
-    while True:
-        if over is None and process.poll() is not None:
-            over = time.monotonic()
-        if over is None and seconds is not None and time.monotonic() - began > seconds:
-            return False
-        if over is None and not handles:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_TICK)
-            continue
-        ready = select.select(list(handles), [], [], _TICK if over is None else 0)[0]
-        for handle in ready:
-            piece = os.read(handle, 65536)
-            if piece:
-                takers[handle](piece)
-            else:
-                handles.discard(handle)
-        if over is not None and (not ready or time.monotonic() - over > _LAST_WORDS):
-            return True
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """End a program and its children; one that is stuck in the kernel is left there."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(2)

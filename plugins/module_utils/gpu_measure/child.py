@@ -15,6 +15,8 @@ import tempfile
 import threading
 import time
 
+from gpu_probe import commands
+
 OUTPUT_LIMIT = 4 * 1024 * 1024
 STDERR_TAIL = 4000
 # Dropped from what children see: they choose devices by PCI bus id and measure the default behaviour.
@@ -53,19 +55,6 @@ def _tied():
     return functools.partial(die_with_parent, os.getpid())
 
 
-def kill_group(process):
-    """Kill a child and all that it started; return whether it is gone (a process stuck in the driver is not)."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except OSError:
-        pass
-    try:
-        process.wait(timeout=2)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
 def ending(returncode):
     """How a child ended, in words."""
     if returncode is None:
@@ -79,56 +68,20 @@ def ending(returncode):
     return f"killed by {name}"
 
 
-def run(argv, deadline, stdin=None, env=None, cwd=None):
+def run(argv, deadline, cwd=None):
     """Run one command; the answer holds rc, stdout, stderr, seconds, and what went wrong, never an exception."""
     started = time.time()
-    answer = {"argv": list(argv), "rc": None, "stdout": "", "stderr": "", "error": None, "deadline": deadline}
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        try:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE if stdin is not None else subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=env if env is not None else environment(),
-                cwd=cwd,
-                start_new_session=True,
-                preexec_fn=_tied(),
-            )
-        except OSError as failure:
-            answer["error"] = "missing" if failure.errno == 2 else "cannot-start"
-            answer["stderr"] = str(failure)
-            answer["seconds"] = round(time.time() - started, 3)
-            return answer
-        try:
-            if stdin is not None:
-                process.stdin.write(stdin.encode("utf-8"))
-                process.stdin.close()
-            answer["rc"] = process.wait(timeout=deadline)
-        except subprocess.TimeoutExpired:
-            answer["error"] = "timeout" if kill_group(process) else "timeout-unkillable"
-        except (OSError, ValueError):
-            kill_group(process)
-            answer["rc"] = process.returncode
-        else:
-            _sweep(process.pid)
-        answer["stdout"] = _text(out)
-        answer["stderr"] = _text(err)[-STDERR_TAIL:]
-    answer["seconds"] = round(time.time() - started, 3)
-    return answer
-
-
-def _sweep(group):
-    """End grandchildren that outlived a finished command."""
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except OSError:
-        pass
-
-
-def _text(stream):
-    stream.seek(0)
-    return stream.read(OUTPUT_LIMIT).decode("utf-8", "replace")
+    found = commands.ended(argv, environment(), deadline, cwd=cwd, before=_tied(), alone=True)
+    stdout, stderr = (text.decode("utf-8", "replace") for text in (found.out[:OUTPUT_LIMIT], found.err))
+    return {
+        "argv": list(argv),
+        "rc": found.code,
+        "stdout": stdout,
+        "stderr": stderr[-STDERR_TAIL:],
+        "error": {"": None, "stuck": "timeout-unkillable"}.get(found.error, found.error),
+        "deadline": deadline,
+        "seconds": round(time.time() - started, 3),
+    }
 
 
 class Worker:
@@ -183,7 +136,7 @@ class Worker:
         try:
             answer = self._answers.get(timeout=deadline)
         except queue.Empty:
-            gone = kill_group(self._process)
+            gone = commands.kill(self._process)
             self.failure = {
                 "error": "timeout" if gone else "timeout-unkillable",
                 "deadline": deadline,
@@ -197,7 +150,7 @@ class Worker:
             try:
                 returncode = self._process.wait(timeout=2)
             except subprocess.TimeoutExpired:
-                kill_group(self._process)
+                commands.kill(self._process)
                 returncode = self._process.returncode
             self.failure = {
                 "error": "crashed",
@@ -226,7 +179,7 @@ class Worker:
             self._process.wait(timeout=5)
         except (OSError, subprocess.TimeoutExpired):
             pass
-        kill_group(self._process)
+        commands.kill(self._process)
 
     def _tail(self):
         try:

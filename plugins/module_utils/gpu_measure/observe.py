@@ -15,8 +15,9 @@ import time
 import xml.etree.ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# The host probe lies beside our folder, or inside it where an Ansible module has unpacked both.
-sys.path[:0] = [folder for folder in (HERE, os.path.dirname(HERE)) if folder not in sys.path]
+# The host probe lies beside our folder, or where whoever unpacked us says.
+NEIGHBOURS = sys.argv[1] if __name__ == "__main__" and len(sys.argv) > 1 else os.path.dirname(HERE)
+sys.path[:0] = [folder for folder in (HERE, NEIGHBOURS) if folder not in sys.path]
 
 import child
 import collect

@@ -1,55 +1,139 @@
-"""External commands with a deadline: a broken driver may hang a command, never the probe."""
+"""External commands with a deadline: a broken driver may hang a command, never the probe.
 
+Everything that runs on hosts starts its commands here: the probe, what changes hosts, and what measures.
+"""
+
+import contextlib
 import os
+import select
 import shutil
 import signal
 import subprocess
+import tempfile
+import time
+from typing import IO, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, cast
+
+_TICK = 0.1
+_LAST_WORDS = 1.0
+"""What is left in the pipes of a program that is over is read for so long; a daemon of its may write for ever."""
+_NAMES = {"missing": "missing", "timeout": "gave no answer within {:g} s", "stuck": "gave no answer within {:g} s"}
 
 
-def run(argv, seconds, environment=None):
+class Ended(NamedTuple):
+    """How a command ended: its code and words; without a code `error` says why: missing, cannot-start, timeout or stuck."""
+
+    code: Optional[int]
+    out: bytes
+    err: bytes
+    error: str = ""
+
+
+def run(argv: Sequence[str], seconds: float, environment: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
     """Run a command without a shell and return {"rc", "out", "err"}; "rc" is None and "why" says so when it gave no answer."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
     variables = dict(os.environ, LC_ALL="C", LANGUAGE="C", PATH=path.lstrip(":"))
     variables.update(environment or {})
+    found = ended([_located(argv[0], variables["PATH"]), *list(argv[1:])], variables, seconds)
+    if found.code is None:
+        why = _NAMES.get(found.error, found.err.decode("utf-8", "replace")).format(seconds)
+        return {"rc": None, "out": "", "err": "", "why": why}
+    return {"rc": found.code, "out": _text(found.out), "err": _text(found.err)}
+
+
+def ended(
+    argv: Sequence[str],
+    env: Dict[str, str],
+    seconds: Optional[float],
+    data: Optional[bytes] = None,
+    cwd: Optional[str] = None,
+    before: Optional[Callable[[], None]] = None,
+    alone: bool = False,
+) -> Ended:
+    """Run a command to its end or its deadline, which ends its children too.
+
+    `before` is called in it before it starts; `alone`: what it started does not outlive it either.
+    """
+    with contextlib.ExitStack() as stack:
+        source: Any = subprocess.DEVNULL
+        if data is not None:
+            source = stack.enter_context(tempfile.TemporaryFile())
+            source.write(data)
+            source.seek(0)
+        try:
+            process = subprocess.Popen(
+                list(argv),
+                stdin=source,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+                preexec_fn=before,
+            )
+        except OSError as error:
+            missing = isinstance(error, FileNotFoundError)
+            return Ended(None, b"", (error.strerror or str(error)).encode(), "missing" if missing else "cannot-start")
+    pipes = [cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)]
+    kept = [bytearray(), bytearray()]
+    in_time = listen(process, {pipe.fileno(): piece.extend for pipe, piece in zip(pipes, kept)}, seconds)
+    error, code = "", None
+    if in_time:
+        code = process.wait()
+        if alone:
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+    else:
+        error = "timeout" if kill(process) else "stuck"
+    for pipe in pipes:
+        pipe.close()
+    return Ended(code, bytes(kept[0]), bytes(kept[1]), error)
+
+
+def listen(
+    process: "subprocess.Popen[bytes]", takers: Dict[int, Callable[[bytes], None]], seconds: Optional[float] = None
+) -> bool:
+    """Hand over what comes through some pipes until the program is over; say whether it was within the time given.
+
+    A daemon that the program left behind may keep its pipes for ever: what is there when the program is over is all.
+    """
+    began = time.monotonic()
+    handles = set(takers)
+    over: Optional[float] = None
+    while True:
+        if over is None and process.poll() is not None:
+            over = time.monotonic()
+        if over is None and seconds is not None and time.monotonic() - began > seconds:
+            return False
+        if over is None and not handles:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_TICK)
+            continue
+        ready: List[int] = select.select(list(handles), [], [], _TICK if over is None else 0)[0]
+        for handle in ready:
+            piece = os.read(handle, 65536)
+            if piece:
+                takers[handle](piece)
+            else:
+                handles.discard(handle)
+        if over is not None and (not ready or time.monotonic() - over > _LAST_WORDS):
+            return True
+
+
+def kill(process: "subprocess.Popen[bytes]") -> bool:
+    """End a program and its children; say whether it is gone: one that is stuck in the kernel is left there."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
     try:
-        process = subprocess.Popen(
-            [_located(argv[0], variables["PATH"]), *list(argv[1:])],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=variables,
-            start_new_session=True,
-        )
-    except FileNotFoundError:
-        return {"rc": None, "out": "", "err": "", "why": "missing"}
-    except OSError as error:
-        return {"rc": None, "out": "", "err": "", "why": error.strerror or str(error)}
-    try:
-        out, err = process.communicate(timeout=seconds)
+        process.wait(2)
     except subprocess.TimeoutExpired:
-        _kill_group(process)
-        return {"rc": None, "out": "", "err": "", "why": f"gave no answer within {seconds} s"}
-    return {"rc": process.returncode, "out": _text(out), "err": _text(err)}
+        return False
+    return True
 
 
-def _located(program, path):
+def _located(program: str, path: str) -> str:
     """Find a program on our own path: a plain user's often lacks the sbin folders."""
     return program if "/" in program else shutil.which(program, path=path) or program
 
 
-def _text(raw):
+def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
-
-
-def _kill_group(process):
-    """End the command and its children; a process stuck in the kernel is left behind rather than waited for."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except OSError:
-        pass
-    try:
-        process.communicate(timeout=1)
-    except (subprocess.TimeoutExpired, ValueError, OSError):
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
