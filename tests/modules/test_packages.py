@@ -317,6 +317,23 @@ class TestDnf:
         assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
         assert said[1][-1] == "nvidia-driver-libs.i686"
 
+    @pytest.mark.parametrize(
+        ("line", "told"),
+        [
+            ("  Upgrading        : nv-2-1.el9.noarch       1/2 ", ("install", "Upgrading nv-2-1.el9.noarch", 50)),
+            ("(1/4): nv-2-1.el9.noarch.rpm   5.4 kB", ("download", "nv-2-1.el9.noarch.rpm", 25)),
+            (
+                "[3/5] Upgrading nv-0:2-1.el9.noarch     100% |   6.1 KiB/s",
+                ("install", "Upgrading nv-0:2-1.el9.noarch", 60),
+            ),
+            ("[1/2] nv-0:2-1.el9.noarch       100% | 671.0 KiB/s |", ("download", "nv-0:2-1.el9.noarch", 50)),
+        ],
+    )
+    def test_how_far_dnf_is(self, line: str, told: tuple[str, str, int]) -> None:
+        said: list[tuple[Any, ...]] = []
+        dnf.Dnf(tell=lambda *words: said.append(words))._line(line)
+        assert said == [told]
+
     def test_words_drop_only_an_empty_epoch(self) -> None:
         assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == [
             "a-1-1",

@@ -13,6 +13,7 @@ from .failure import HostFailure
 from .packages import Installed, Plan, Wish
 
 _KINDS = ("install", "upgrade", "downgrade", "remove")
+_STEPS = ("Verify", "Prepare", "Installing", "Upgrading", "Downgrading", "Reinstalling", "Removing", "Running")
 _FOREIGN = re.compile(r":(i[3-6]86|x86_64|aarch64)$")
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 _HOLDING = "dnf-command(versionlock)"  # what the package with dnf 4's plugin provides, whatever it is called
@@ -226,6 +227,11 @@ class Dnf:
             self.tell(
                 "install", "{} {}".format(match.group(1), match.group(2) or "").strip(), 100 * done // max(1, total)
             )
+            return
+        match = re.match(r"^\[(\d+)/(\d+)\] (\S.*?) +\d+% ", line)  # dnf 5 tells both in one way
+        if match:
+            step = "install" if match.group(3).split()[0] in _STEPS else "download"
+            self.tell(step, match.group(3), 100 * int(match.group(1)) // int(match.group(2)))
             return
         match = re.match(r"^\((\d+)/(\d+)\): (\S+)", line)
         if match:
