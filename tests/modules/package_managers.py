@@ -31,6 +31,7 @@ class RpmHost:
     locked: list[str] = field(default_factory=list)
     said: list[list[str]] = field(default_factory=list)
     breaks_off: int = 0
+    fresh: bool = False  # whether its lists were fetched, and the keys of repositories accepted
     on_change: Callable[[], None] = lambda: None
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +63,7 @@ class RpmHost:
         words = list(argv)
         self.said.append(words)
         if "makecache" in words or "--downloadonly" in words:
+            self.fresh = True
             return 0, []
         if self.breaks_off:
             self.breaks_off -= 1
@@ -89,13 +91,17 @@ class RpmHost:
     def _versionlock(self, words: list[str]) -> tuple[int, str, str]:
         if self.generation == 4 and not self.plugin:
             return 1, "", "No such command: versionlock. Please use /usr/bin/dnf --help\n"
+        if words[-1] == "--help":
+            return 0, "usage: dnf versionlock\n", ""
+        assert "--disablerepo=*" in words
         what, names = words[words.index("versionlock") + 1], words[words.index("versionlock") + 2 :]
         self.locked = [name for name in self.locked if name not in names] + (names if what == "add" else [])
         return NOTHING
 
     def _repoquery(self, words: list[str]) -> str:
         if "--whatprovides" in words:
-            return "python3-dnf-plugin-versionlock\n" * ("python3-dnf-plugin-versionlock" in self.offered)
+            offered = "python3-dnf-plugin-versionlock" in self.offered
+            return "python3-dnf-plugin-versionlock\n" * offered if self.fresh else "Is this ok [y/N]: \n"
         names = words[words.index("--qf") + 2 :]
         rows = [(name, version) for name in names for version in self.offered.get(name, [])]
         return "".join(f"{name}\t{version}\tx86_64\tcuda\t1000\tsummary\n" for name, version in rows)

@@ -106,6 +106,10 @@ class Apt:
         """Return the names of held packages."""
         return sorted(self._status()[2])
 
+    def can_hold(self) -> bool:
+        """Say whether packages can be held: dpkg does it by itself."""
+        return True
+
     def needed_to_hold(self) -> List[str]:
         """Return nothing: dpkg holds by itself."""
         return []

@@ -13,6 +13,7 @@ from .failure import HostFailure
 from .packages import Installed, Plan, Wish
 
 _KINDS = ("install", "upgrade", "downgrade", "remove")
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")
 _STEPS = ("Verify", "Prepare", "Installing", "Upgrading", "Downgrading", "Reinstalling", "Removing", "Running")
 _FOREIGN = re.compile(r":(i[3-6]86|x86_64|aarch64)$")
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
@@ -92,15 +93,15 @@ class Dnf:
         """Return the names of locked packages."""
         return list(probe_packages.versionlocks(LiveHost()))
 
+    def can_hold(self) -> bool:
+        """Say whether packages can be locked; asked of the command alone, for its list needs repositories that answer."""
+        return self._is_dnf5() or process.output(["dnf", "-q", "versionlock", "--help"], self.env)[0] == 0
+
     def needed_to_hold(self) -> List[str]:
-        """Return the packages that must be installed so that packages can be locked; refuse when none can be had."""
-        if self._is_dnf5():  # the command is built in
-            return []
-        code, text, error = process.output(["dnf", "-q", "versionlock", "list"], self.env)
-        if code == 0:
-            return []
+        """Return the packages whose installation lets packages be locked; refuse when none can be had. Fresh lists are needed."""
         argv = ["dnf", "-q", *self.options, "repoquery", "--whatprovides", _HOLDING, "--qf", "%{name}\\n"]
-        offered = sorted(set(process.output(argv, self.env, 300)[1].split()))
+        _code, text, error = process.output(argv, self.env, 300)
+        offered = sorted(name for name in set(text.splitlines()) if _NAME.match(name))
         there = process.output(["rpm", "-q", "--whatprovides", _HOLDING], self.env)[0] == 0
         if offered and not there:
             return offered[:1]
@@ -257,7 +258,9 @@ class Dnf:
         names = sorted(names)
         if not names:
             return
-        code, text, error = process.output(["dnf", "-q", *self.plain, "versionlock", what, *names], self.env)
+        # Of what is installed alone: no repository needs to answer for that.
+        argv = ["dnf", "-q", *self.plain, "--disablerepo=*", "versionlock", what, *names]
+        code, text, error = process.output(argv, self.env)
         if code:
             note = (error or text).strip()
             hint = f"dnf install '{_HOLDING}'" if "No such command" in note else ""

@@ -68,8 +68,10 @@ def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), 
 
 
 def needed_to_hold(host: Manager, params: Dict[str, Any]) -> List[Wish]:
-    """Return what must be installed so that packages can be held; refuse when it cannot be had."""
-    return [{"name": name, "version": "", "arch": ""} for name in host.needed_to_hold()] if params["hold"] else []
+    """Return what must be installed so that packages can be held; refuse when it cannot be had. Fresh lists are needed."""
+    if not params["hold"] or host.can_hold():
+        return []
+    return [{"name": name, "version": "", "arch": ""} for name in host.needed_to_hold()]
 
 
 def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], installed: Installed) -> Plan:

@@ -72,15 +72,14 @@ class Transaction:
             )
         installed = self.host.installed()
         wishes, removals = planning.wanted(params, installed, self.host.architecture())
-        needed = planning.needed_to_hold(self.host, params)
         self.streams_before = self.host.enabled_streams([item["module"] for item in params["streams"]])
         self.units_before = self._units()
         streams = self.host.streams(params["streams"])
         exact: List[Wish] = []
         complete = wishes + planning.lost(params, installed, self.ledger.state, wishes)
         todo = packages.unmet(complete, installed) or removals or streams
-        if todo or needed:
-            exact = self._change((complete if todo else []) + needed, removals, installed)
+        if todo or (params["hold"] and not self.host.can_hold()):
+            exact = self._change(complete if todo else [], removals, installed)
         try:
             dkms.mend(self.machine, params, self.host.env, self.job.tell, self.job.log)
         except HostFailure as failure:
@@ -150,6 +149,7 @@ class Transaction:
         trouble = [] if self.params["manager"] == "apt" and fetched.hand_over(self.looked) else self.host.refresh()
         for line in trouble:
             self.job.log("refresh: " + line)
+        wishes = wishes + planning.needed_to_hold(self.host, self.params)
         exact = planning.resolve(self.host, wishes, trouble, self.params["optional"])
         self._refuse_stubs(exact)
         self.job.tell("simulate", "checking the transaction")
