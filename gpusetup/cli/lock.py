@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.lock import Lock
     from gpusetup.model.stack import Resolution
+    from gpusetup.model.variables import RoleVariables
 
 __all__ = ["add_arguments", "load_lock", "run", "write_lock"]
 
@@ -119,7 +120,7 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> Lock:
     return with_hashes(lock, hashes_of(lock.pip, python=python, arch=lock.request.arch or "x86_64"))
 
 
-def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock, matrix: Matrix) -> dict[str, object]:
+def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock, matrix: Matrix) -> RoleVariables:
     from msgspec.structs import replace
 
     from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host
@@ -148,12 +149,14 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     context = context_of(matrix.repos, facts, settings, Offers(None))
     wanted = wanted_of(context, family, resolution.stack, matrix)
     variables = role_variables(facts, wanted)
-    variables["gpu_packages_prerequisites"] = [
-        package for package in variables["gpu_packages_prerequisites"] if UNKNOWN_KERNEL not in str(package)
-    ]
+    known = (
+        tuple(package for package in wanted.packages.prerequisites if UNKNOWN_KERNEL not in str(package))
+        if wanted.packages is not None
+        else ()
+    )
     print(
         "note: kernel headers and NVSwitch depend on the host: add linux-headers (kernel-devel) of its kernel to "
         "gpu_packages_prerequisites, and fabric manager where there are switches; `gpusetup plan` knows both",
         file=sys.stderr,
     )
-    return dict(variables)
+    return replace(variables, gpu_packages_prerequisites=known)

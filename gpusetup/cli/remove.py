@@ -118,8 +118,9 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
     from gpusetup.drive.playbook import run_playbook
     from gpusetup.drive.progress import watch
     from gpusetup.drive.rundir import occupy, state_home
+    from gpusetup.plan.variables import for_manager
 
-    variables = {name: {"gpu_package_manager": facts.hosts[name].packages.manager or "apt"} for name in names}
+    variables = {name: for_manager(facts.hosts[name]) for name in names}
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
     with occupy(state_home(session.environment), names, "remove"), watch(sys.stderr, phase="remove") as observer:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from gpusetup.model.variables import RoleVariables
+
 __all__ = ["SELECTED", "check_host_name", "template_in", "write_local_inventory", "write_overlay"]
 
 SELECTED = "gpusetup_selected"
@@ -36,22 +38,23 @@ def template_in(value: Any, path: str = "") -> str:
     """Return the path of the first text that Ansible would take for a template, or nothing."""
     if isinstance(value, str):
         return path or "value" if any(mark in value for mark in _TEMPLATE) else ""
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
     for key, item in pairs:
         if found := template_in(key, path) or template_in(item, f"{path}.{key}" if path else str(key)):
             return found
     return ""
 
 
-def write_overlay(folder: Path, variables: Mapping[str, Mapping[str, Any]]) -> Path:
+def write_overlay(folder: Path, variables: Mapping[str, RoleVariables]) -> Path:
     """Write one JSON file per host below `host_vars`, readable by its owner alone, and the group SELECTED of them."""
     host_vars = folder / "host_vars"
     host_vars.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
-    for host, values in variables.items():
+    for host, told in variables.items():
+        values = msgspec.to_builtins(told)
         if problem := check_host_name(host):
             raise BadInputError("GS-404", f"cannot work with a host called {host!r}", note=problem)
-        if where := template_in(dict(values)):
+        if where := template_in(values):
             raise BadInputError("GS-405", f"{host}: {where} holds template marks, which Ansible would run", path=where)
         # A folder per host: with plain files, the one of a host `a` would also be read for a host `a.json`.
         (host_vars / host).mkdir(mode=0o700, exist_ok=True)

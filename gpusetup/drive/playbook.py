@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.rundir import RunDirectory
     from gpusetup.drive.runner import Channel
+    from gpusetup.model.variables import RoleVariables
 
 __all__ = ["Observer", "PlaybookRun", "Session", "run_playbook"]
 
@@ -92,7 +93,7 @@ def run_playbook(
     *,
     deadline: float,
     overlay: Path | None = None,
-    variables: dict[str, Any] | None = None,
+    variables: RoleVariables | None = None,
     observer: Observer | None = None,
     check: bool = False,
     diff: bool = False,

@@ -9,6 +9,7 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.errors import BadInputError, Exit
 from gpusetup.facts.collect import from_probe
 from gpusetup.model.facts import Facts, Failure
+from gpusetup.model.variables import RoleVariables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,11 +46,7 @@ def look(
     deadline: float = DEADLINE,
 ) -> FleetFacts:
     """Look at every host of the session's inventory at once."""
-    variables: dict[str, Any] = {
-        "gpusetup_candidates": candidates,
-        "gpusetup_record": record,
-        "gpusetup_symptoms": symptoms,
-    }
+    variables = RoleVariables(gpusetup_candidates=candidates, gpusetup_record=record, gpusetup_symptoms=symptoms)
     run = run_playbook(session, "facts", deadline=deadline, overlay=overlay, variables=variables, observer=observer)
     if run.interrupted:
         raise KeyboardInterrupt

@@ -6,7 +6,9 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from gpusetup.model.package import Package
 from gpusetup.model.stack import MatrixStamp, Reason, Stack
+from gpusetup.model.variables import NOTHING, RoleVariables
 
 __all__ = ["SCHEMA", "Action", "HostPlan", "Package", "PackageSet", "Plan", "Refusal"]
 
@@ -16,17 +18,6 @@ ActionKind = Literal[
     "repository", "remove", "install", "upgrade", "downgrade", "hold", "nouveau", "module", "service", "file", "python",
     "container", "reboot", "verify", "record",
 ]  # fmt: skip
-
-
-class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A package and the version it must have: its manager's own full version, or a prefix that ends in `*`."""
-
-    name: str
-    version: str = ""
-    arch: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name}={self.version}" if self.version else self.name
 
 
 class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -97,7 +88,7 @@ class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: str = field(default="", name="class")
     refusals: tuple[Refusal, ...] = ()
     simulated: bool = False
-    variables: dict[str, Any] = {}
+    variables: RoleVariables = NOTHING
     """What the roles are told; empty when there is nothing to do."""
     lock: dict[str, Any] = {}
     """What the host will record of this apply."""

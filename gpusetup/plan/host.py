@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.plan import Action, HostPlan, PackageSet, Refusal
-from gpusetup.model.request import Request
 from gpusetup.model.stack import Resolution, Stack
+from gpusetup.model.variables import NOTHING
 from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import absence, all_sources, family_for
@@ -27,10 +26,13 @@ from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, wanted_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.request import DriverCandidate
+    from gpusetup.model.request import DriverCandidate, Request
     from gpusetup.model.settings import Settings
+    from gpusetup.model.variables import RoleVariables
     from gpusetup.plan.packages.base import Context, Family
 
 __all__ = ["Draft", "Planner"]
@@ -38,17 +40,17 @@ __all__ = ["Draft", "Planner"]
 LOCK_SCHEMA = "gpusetup/host-lock/1"
 _TELLING = ("reboot", "module-load")
 """Actions that say best why a host boots."""
-Resolver = Callable[[Request], Resolution]
+Stage = Literal["offers", "transaction", "final"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A plan on its way: `ask` is what the preview must answer before it is final."""
+    """A plan on its way: what the preview is asked, and whether for offers or for what the transaction would do."""
 
     plan: HostPlan
-    ask: dict[str, Any] | None = None
+    ask: RoleVariables = NOTHING
     wanted: Wanted | None = None
-    stage: str = "final"
+    stage: Stage = "final"
 
 
 class Planner:
@@ -217,7 +219,7 @@ class Planner:
         plan = _planned(base, facts, wanted, lock, self.matrix)
         return _draft(plan, wanted)
 
-    def _question(self, context: Context, family: Family) -> dict[str, Any]:
+    def _question(self, context: Context, family: Family) -> RoleVariables:
         names = (*family.patterns(context), *toolkit_patterns(context))
         return question_variables(context.facts, all_sources(context, family), names)
 
@@ -290,7 +292,7 @@ def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: dict[str, A
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
-    variables = role_variables(facts, wanted) | {"gpu_state_lock": lock}
+    variables = msgspec.structs.replace(role_variables(facts, wanted), gpu_state_lock=lock)
     return _replace(
         base,
         state="change" if todo else "unchanged",
@@ -380,7 +382,7 @@ def _no_stack(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:
 
 
 def _refused(base: HostPlan, refusals: tuple[Refusal, ...]) -> Draft:
-    plan = _replace(base, state="refused", refusals=refusals, actions=(), reboot=False, variables={}, lock={})
+    plan = _replace(base, state="refused", refusals=refusals, actions=(), reboot=False, variables=NOTHING, lock={})
     return Draft(plan=plan)
 
 

@@ -34,7 +34,6 @@ _OTHERS = (
     "candidates",
     "record",
     "symptoms",
-    "hosts",
     "node",
     "proxy",
     "no_proxy",

@@ -12,6 +12,7 @@ import msgspec
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.errors import BadInputError, GpuSetupError
+from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import planned_only, postponed
@@ -137,10 +138,8 @@ class Draining:
         if not asked:
             return {}
         tries = int(self.busy_seconds / _POLL_SECONDS)
-        overlay = write_overlay(
-            self.rollout.session.run.path / "overlay-busy",
-            {name: {"gpu_busy_retries": tries, "gpu_busy_delay": _POLL_SECONDS} for name in asked},
-        )
+        wait = RoleVariables(gpu_busy_retries=tries, gpu_busy_delay=_POLL_SECONDS)
+        overlay = write_overlay(self.rollout.session.run.path / "overlay-busy", dict.fromkeys(asked, wait))
         with phase(self.rollout, "drain"), self.rollout.reporter.watch("busy") as observer:
             run = run_playbook(
                 self.rollout.session, "busy", deadline=self.busy_seconds + 300, overlay=overlay, observer=observer
@@ -195,7 +194,7 @@ class Draining:
         """Let slurmd count the GPUs again: it does so when it starts, with the driver's library of that moment."""
         if not names or self.scheduler is None or self.scheduler.name != "slurm":
             return
-        overlay = write_overlay(self.rollout.session.run.path / "overlay-slurmd", {name: {} for name in names})
+        overlay = write_overlay(self.rollout.session.run.path / "overlay-slurmd", dict.fromkeys(names, NOTHING))
         run_playbook(self.rollout.session, "slurmd", deadline=300, overlay=overlay)
 
 

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from gpusetup.drive.names import check_host_name
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 from gpusetup.model.plan import HostPlan, Plan, Refusal
 from gpusetup.model.stack import MatrixStamp
+from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.refusals import refusal_not_seen, refusal_of
 
 if TYPE_CHECKING:
@@ -86,7 +89,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     with phase(rollout, "facts"), reporter.watch("facts") as observer:
         only = None
         if how.only is not None:
-            only = write_overlay(session.run.path / "overlay-only", {name: {} for name in how.only})
+            only = write_overlay(session.run.path / "overlay-only", dict.fromkeys(how.only, NOTHING))
         looked = fleet.look(session, matrix_lookup(matrix), candidates=False, overlay=only, observer=observer)
     rollout.settings = settings_of_hosts(how.wishes, session.reach.inventory, looked.run.track)
     if how.lock is not None:
@@ -146,8 +149,6 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
 
 
 def _locked(settings: Settings, lock: Lock) -> Settings:
-    from msgspec.structs import replace
-
     from gpusetup.plan.lock import exact_requirements, hashed_lines
 
     return replace(settings, requirements=exact_requirements(lock.stack), hashed=hashed_lines(lock))
@@ -155,8 +156,6 @@ def _locked(settings: Settings, lock: Lock) -> Settings:
 
 def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> Settings:
     """Return settings that leave a working driver as it is, where all the rest of them goes with it."""
-    from msgspec.structs import replace
-
     from gpusetup.plan.requests import request_for, working_driver
 
     own = working_driver(facts)
@@ -180,11 +179,11 @@ def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draf
     """What do they offer, then: what would this very transaction do."""
     for stage in ("offers", "transaction"):
         asked = {
-            name: {
-                **(draft.ask or {}),
-                "gpu_preflight_fetched": rollout.fetched.get(name, ""),
-                "gpu_preflight_keep": to_apply or stage == "offers",
-            }
+            name: replace(
+                draft.ask,
+                gpu_preflight_fetched=rollout.fetched.get(name, ""),
+                gpu_preflight_keep=to_apply or stage == "offers",
+            )
             for name, draft in drafts.items()
             if draft.stage == stage
         }
@@ -208,7 +207,7 @@ def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: 
     return Draft(plan=planner.third(draft, facts, answer), wanted=draft.wanted)
 
 
-def _preview(rollout: Rollout, asked: dict[str, dict[str, Any]], about: str) -> PlaybookRun:
+def _preview(rollout: Rollout, asked: dict[str, RoleVariables], about: str) -> PlaybookRun:
     session = rollout.session
     overlay = write_overlay(session.run.path / f"overlay-{about}", asked)
     with phase(rollout, "preview"), rollout.reporter.watch("preview") as observer:
@@ -243,8 +242,6 @@ def _not_seen(failure: Failure) -> HostPlan:
 
 
 def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> HostPlan:
-    import msgspec
-
     failure = run.track.host(name).failure
     unreachable = failure is not None and failure.unreachable
     message = failure.message if failure is not None else "the host did not answer"
@@ -255,6 +252,10 @@ def _failed_look(plan: HostPlan, run: PlaybookRun, name: str, log: Path) -> Host
         hint=f"full log: {log}",
         exit=int(Exit.UNREACHABLE if unreachable else Exit.REFUSED),
     )
-    return msgspec.structs.replace(
-        plan, state="unreachable" if unreachable else "refused", refusals=(refusal,), actions=(), variables={}
+    return replace(
+        plan,
+        state="unreachable" if unreachable else "refused",
+        refusals=(refusal,),
+        actions=(),
+        variables=NOTHING,
     )

@@ -11,6 +11,8 @@ import msgspec
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.run import VERIFICATION
+from gpusetup.model.variables import RoleVariables
+from gpusetup.plan.variables import for_manager
 from gpusetup.rollout.looks import Rollout, phase
 
 if TYPE_CHECKING:
@@ -98,18 +100,15 @@ def _observe(rollout: Rollout, names: list[str]) -> dict[str, HostReport]:
     return {name: found.get(name, HostReport(name=name, problem="the probe gave no answer")) for name in names}
 
 
-def _asked(rollout: Rollout, name: str) -> dict[str, Any]:
+def _asked(rollout: Rollout, name: str) -> RoleVariables:
     settings, stack = rollout.settings[name], rollout.plans[name].stack
-    frameworks = [
+    frameworks = tuple(
         part for part in ("torch", "tensorflow", "jax") if stack is not None and getattr(stack, part) is not None
-    ]
+    )
     python = settings.python_adopt or (f"{settings.python_path}/bin/python" if _has_python(rollout, name) else "")
-    return {
-        "gpu_verify_level": LEVEL,
-        "gpu_verify_python": python,
-        "gpu_verify_components": frameworks,
-        "gpu_verify_fail": False,
-    }
+    return RoleVariables(
+        gpu_verify_level=LEVEL, gpu_verify_python=python, gpu_verify_components=frameworks, gpu_verify_fail=False
+    )
 
 
 def _has_python(rollout: Rollout, name: str) -> bool:
@@ -143,10 +142,10 @@ def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:
     if not reports:
         return
     kept = {
-        name: {
-            "gpu_package_manager": rollout.facts[name].packages.manager or "apt",
-            "gpu_state_lock": rollout.plans[name].lock,
-            "gpu_state_verified": {
+        name: msgspec.structs.replace(
+            for_manager(rollout.facts[name]),
+            gpu_state_lock=rollout.plans[name].lock,
+            gpu_state_verified={
                 "key": rollout.plans[name].lock.get("key"),
                 "level": LEVEL,
                 "verdict": report.verdict,
@@ -154,7 +153,7 @@ def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:
                 "driver": _driver(rollout, name),
                 "run": rollout.session.run.id,
             },
-        }
+        )
         for name, report in reports.items()
     }
     overlay = write_overlay(rollout.session.run.path / "overlay-verified", kept)

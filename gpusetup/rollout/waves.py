@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from gpusetup.rollout.verification import verify_hosts
 if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import HostOutcome
+    from gpusetup.model.variables import RoleVariables
     from gpusetup.rollout.looks import Rollout
     from gpusetup.rollout.options import Applying
 
@@ -144,7 +145,7 @@ class _Waves:
 
 def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> dict[str, HostOutcome]:
     session = rollout.session
-    variables = {name: plan.variables | _how(rollout, name) for name, plan in changes.items()}
+    variables = {name: _as_now(rollout, name, plan.variables) for name, plan in changes.items()}
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
     with phase(rollout, "apply"), rollout.reporter.watch("apply") as observer:
@@ -160,16 +161,17 @@ def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> d
     return outcomes
 
 
-def _how(rollout: Rollout, name: str) -> dict[str, Any]:
-    """Return what this run adds to a host's plan: the preview has looked already; who may reboot."""
+def _as_now(rollout: Rollout, name: str, variables: RoleVariables) -> RoleVariables:
+    """Return what a host's plan says, and what this run adds: the preview has looked already; who may reboot."""
     settings, local = rollout.settings[name], rollout.local(name)
     policy = settings.reboot or ("never" if local else "when-needed")
     if rollout.facts[name].display.sessions:
         policy = "never"
-    return {
-        "gpu_preflight_enabled": False,
-        "gpu_packages_fetched": rollout.fetched.get(name, ""),
-        "gpu_state_id": rollout.session.run.id,
-        "gpu_reboot_policy": policy,
-        "gpu_reboot_local": local and policy != "never",
-    }
+    return replace(
+        variables,
+        gpu_preflight_enabled=False,
+        gpu_packages_fetched=rollout.fetched.get(name, ""),
+        gpu_state_id=rollout.session.run.id,
+        gpu_reboot_policy=policy,
+        gpu_reboot_local=local and policy != "never",
+    )

@@ -6,7 +6,10 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET, structs
+
 from gpusetup.drive.playbook import run_playbook
+from gpusetup.model.variables import RoleVariables
 from gpusetup.verify.request import deadline
 
 if TYPE_CHECKING:
@@ -45,17 +48,17 @@ def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) 
     return observed
 
 
-def _variables(ask: Ask) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "gpu_verify_level": ask.level,
-        "gpu_verify_cuda_home": ask.cuda_home or "",
-        "gpu_verify_gpus": list(ask.gpus or ()),
-        "gpu_verify_minutes": ask.minutes,
-        "gpu_verify_components": list(ask.components),
-        "gpu_verify_fail": False,
-    }
-    # Left alone, each host's own inventory says which Python it is.
-    return found | ({"gpu_verify_python": ask.python} if ask.python is not None else {})
+def _variables(ask: Ask) -> RoleVariables:
+    return RoleVariables(
+        gpu_verify_level=ask.level,
+        gpu_verify_cuda_home=ask.cuda_home or "",
+        gpu_verify_gpus=tuple(ask.gpus or ()),
+        gpu_verify_minutes=ask.minutes,
+        gpu_verify_components=tuple(ask.components),
+        gpu_verify_fail=False,
+        # Left alone, each host's own inventory says which Python it is.
+        gpu_verify_python=UNSET if ask.python is None else ask.python,
+    )
 
 
 def _observed(host: HostProgress) -> Observed:
@@ -106,12 +109,13 @@ def _between_hosts(session: Session, ask: Ask, plan: dict[str, dict[str, Any]], 
     """Run the measurement on all hosts at the same moment and put each one's part into its document."""
     forks = max(session.reach.forks or 0, len(plan))
     together = replace(session, reach=replace(session.reach, forks=forks))
-    variables = _variables(ask) | {
-        "gpu_verify_level": "smoke",
-        "gpu_verify_plans": plan,
-        "gpu_verify_token": secrets.token_hex(16),
-        "gpusetup_verify_group": list(plan),
-    }
+    variables = structs.replace(
+        _variables(ask),
+        gpu_verify_level="smoke",
+        gpu_verify_plans=plan,
+        gpu_verify_token=secrets.token_hex(16),
+        gpusetup_verify_group=tuple(plan),
+    )
     run = run_playbook(together, "verify_between", deadline=900 + _REACHING, variables=variables)
     if run.interrupted:
         raise KeyboardInterrupt

@@ -148,7 +148,7 @@ def test_nvidias_debian_repository_asks_for_the_metapackage_too(host, planner, n
         {"version": f"{line}.170-1", "size": 1, "transitional": False, "source": "lab"}
     ]
     plan = planner.second(facts, Settings(), {**nvidia_debian, "candidates": candidates}).plan
-    names = [package["name"] for package in plan.variables["gpu_packages_prerequisites"]]
+    names = [package.name for package in plan.variables.gpu_packages_prerequisites]
     assert names[:2] == [f"linux-headers-{facts.kernel.next}", "linux-headers-amd64"]
 
 
@@ -158,7 +158,7 @@ def test_headers_that_are_there_do_not_spare_the_metapackage(host, planner, debi
     assert facts.kernel.target.headers
     facts = msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, installed={}))
     plan = planner.second(facts, Settings(source="distro"), debian12_archive).plan
-    names = [package["name"] for package in plan.variables["gpu_packages_prerequisites"]]
+    names = [package.name for package in plan.variables.gpu_packages_prerequisites]
     assert names[:1] == ["linux-headers-amd64"]
 
 
@@ -181,6 +181,6 @@ def test_the_prebuilt_modules_of_the_next_kernel_come_by_this_hosts_line(host, p
         catalog.ubuntu_archive(release), (follower, "6.8.0-50.51"), (f"{follower}-hwe-24.04", "6.11.0-26.26+1")
     )
     plan = planner.second(facts, Settings(source="distro"), offered).plan
-    names = [package["name"] for package in plan.variables["gpu_driver_packages"]]
+    names = [package.name for package in plan.variables.gpu_driver_packages]
     assert f"{follower}-hwe-24.04" in names
     assert follower not in names

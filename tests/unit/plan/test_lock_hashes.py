@@ -42,7 +42,7 @@ def facts(host):
 
 
 def requirements(planner, facts, settings):
-    return tuple(planner.first(facts, settings).plan.variables["gpu_python_requirements"])
+    return tuple(planner.first(facts, settings).plan.variables.gpu_python_requirements)
 
 
 def test_exactly_the_hashed_lines_are_installed(planner, facts):

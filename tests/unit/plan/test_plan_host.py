@@ -2,10 +2,13 @@
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from gpusetup.model.facts import Python, Service, Source
+from gpusetup.model.plan import Package
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.model.variables import NOTHING
 from gpusetup.resolve.requests import parse_requirement
 from gpusetup.versions import nv
 
@@ -14,7 +17,7 @@ DISTRO = msgspec.structs.replace(DRIVER, source="distro")
 
 
 def names(plan):
-    return [package["name"] for package in plan.variables["gpu_driver_packages"]]
+    return [package.name for package in plan.variables.gpu_driver_packages]
 
 
 def planned(planner, facts, settings, answer):
@@ -38,14 +41,14 @@ def test_a_working_driver_is_kept_and_nothing_is_asked(planner, host):
     assert draft.stage == "final"
     assert draft.plan.stack.driver.installed
     assert draft.plan.state == "unchanged"
-    assert "gpu_driver_packages" not in draft.plan.variables
+    assert draft.plan.variables.gpu_driver_packages is UNSET
 
 
 def test_debians_candidates_decide_the_flavour(planner, host, debian12_archive):
     plan = planned(planner, host("debian12-t4-open", driver=None), DISTRO, debian12_archive)
     assert (plan.stack.driver.version, plan.stack.driver.module) == ("535.309.01", "proprietary")
     assert names(plan)[0] == "nvidia-kernel-dkms"
-    assert "nvidia-open-kernel-dkms" in plan.variables["gpu_packages_remove"]
+    assert "nvidia-open-kernel-dkms" in plan.variables.gpu_packages_remove
     assert any("535.261.03" in text for text in plan.warnings), plan.warnings
 
 
@@ -60,7 +63,7 @@ def test_what_an_earlier_apply_added_to_the_sources_stays_there(planner, host, d
     for sources in ((own,), (own, added)):
         packages = msgspec.structs.replace(facts.packages, sources=sources)
         plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
-        (source,) = plan.variables["gpu_repo_sources"]
+        (source,) = plan.variables.gpu_repo_sources
         assert (source["name"], source["components"]) == (
             "gpusetup-bookworm",
             ["contrib", "non-free", "non-free-firmware"],
@@ -74,7 +77,7 @@ def test_debians_older_series_does_without_the_daemon_of_the_newer_one(planner, 
     answer = {"findings": [], "candidates": candidates}
     plan = planned(planner, host("debian12-t4-open", driver=None), DISTRO, answer)
     assert set(names(plan)) == set(tesla)
-    assert plan.variables["gpu_persistence_services"] == []
+    assert plan.variables.gpu_persistence_services == ()
 
 
 def test_another_series_of_debian_takes_the_place_of_the_installed_one(planner, host):
@@ -131,7 +134,7 @@ def test_the_known_bad_pair_of_debian_13_is_refused(planner, host, debian13_arch
     assert refusal.reference == "GS-327"
     assert "pci_resize_resource" in refusal.note
     assert "trixie-backports" in refusal.hint
-    assert plan.variables == {}
+    assert plan.variables == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -158,21 +161,21 @@ def test_replace_lets_a_runfile_go_and_says_there_is_no_way_back(planner, host, 
     assert plan.refusals == ()
     runfile = next(action for action in plan.actions if action.id == "remove-runfile")
     assert "no way back" in runfile.why
-    assert plan.variables["gpu_driver_replace_runfile"] is True
+    assert plan.variables.gpu_driver_replace_runfile is True
 
 
 def test_fabric_manager_only_where_switches_are(planner, host, nvidia_ubuntu):
     wanted = Settings(requirements=(Requirement(component="driver", specifier="==580.178.04"),))
     switched = planned(planner, host("ubuntu24.04-h200x8-fabricmanager", driver=None), wanted, nvidia_ubuntu)
     guest = planned(planner, host("ubuntu24.04-h200x8-keep", driver=None), wanted, nvidia_ubuntu)
-    assert [package["name"] for package in switched.variables["gpu_fabric_packages"]] == [
+    assert [package.name for package in switched.variables.gpu_fabric_packages] == [
         "nvidia-fabricmanager",
         "libnvidia-nscq",
     ]
-    assert {package["version"] for package in switched.variables["gpu_fabric_packages"]} == {"580.178.04-0ubuntu1"}
-    assert switched.variables["gpu_fabric_services"] == ["nvidia-fabricmanager"]
-    assert guest.variables["gpu_fabric_packages"] == []
-    assert guest.variables["gpu_fabric_services"] == []
+    assert {package.version for package in switched.variables.gpu_fabric_packages} == {"580.178.04-0ubuntu1"}
+    assert switched.variables.gpu_fabric_services == ("nvidia-fabricmanager",)
+    assert guest.variables.gpu_fabric_packages == ()
+    assert guest.variables.gpu_fabric_services == ()
 
 
 @pytest.mark.parametrize(
@@ -187,7 +190,7 @@ def test_names_follow_the_branch(planner, host, nvidia_ubuntu, branch, dkms, fab
     wanted = Settings(requirements=(Requirement(component="driver", specifier=f"=={branch}.*"),))
     plan = planned(planner, host("ubuntu24.04-h200x8-fabricmanager", driver=None), wanted, nvidia_ubuntu)
     assert dkms in names(plan)
-    assert plan.variables["gpu_fabric_packages"][0]["name"] == fabric
+    assert plan.variables.gpu_fabric_packages[0].name == fabric
     assert any(name.startswith("nvidia-driver-pinning-") for name in names(plan)) is pinned
     if pinned:
         assert names(plan)[0].startswith("nvidia-driver-pinning-")
@@ -203,11 +206,11 @@ def test_volta_gets_proprietary_modules_and_no_branch_after_580(planner, host, n
 def test_libraries_come_from_the_same_repository_and_python_from_the_index(planner, host, nvidia_ubuntu):
     plan = planned(planner, host("ubuntu24.04-rtx4090-open", driver=None), Settings(), nvidia_ubuntu)
     minor = ".".join(plan.stack.cuda.version.split(".")[:2])
-    assert plan.variables["gpu_cuda_packages"][0]["name"] == f"cuda-toolkit-{minor.replace('.', '-')}"
-    assert plan.variables["gpu_cuda_default"] == minor
-    (nccl,) = [package for package in plan.variables["gpu_cuda_packages"] if package["name"] == "libnccl2"]
-    assert nccl["version"].endswith(f"+cuda{minor}")
-    (requirement,) = plan.variables["gpu_python_requirements"]
+    assert plan.variables.gpu_cuda_packages[0].name == f"cuda-toolkit-{minor.replace('.', '-')}"
+    assert plan.variables.gpu_cuda_default == minor
+    (nccl,) = [package for package in plan.variables.gpu_cuda_packages if package.name == "libnccl2"]
+    assert nccl.version.endswith(f"+cuda{minor}")
+    (requirement,) = plan.variables.gpu_python_requirements
     assert requirement.startswith(plan.stack.cupy.package + "==")
 
 
@@ -220,14 +223,14 @@ def only(answer, *leaving_out):
 def test_libraries_are_ones_that_the_repository_really_has(planner, host, nvidia_ubuntu):
     facts = host("ubuntu24.04-rtx4090-open", driver=None)
     every = planned(planner, facts, Settings(), nvidia_ubuntu)
-    newest = every.variables["gpu_cuda_packages"][0]["name"]
+    newest = every.variables.gpu_cuda_packages[0].name
     older = planned(planner, facts, Settings(), only(nvidia_ubuntu, newest))
     assert nv(older.stack.cuda.version) < nv(every.stack.cuda.version)
     for plan in (every, older):
-        for group, package in zip(("cuda", "cudnn", "nccl"), plan.variables["gpu_cuda_packages"], strict=True):
-            offered = [item["version"] for item in nvidia_ubuntu["candidates"][package["name"]]]
-            assert package["version"] in offered
-            assert package["version"].startswith(getattr(plan.stack, group).version)
+        for group, package in zip(("cuda", "cudnn", "nccl"), plan.variables.gpu_cuda_packages, strict=True):
+            offered = [item["version"] for item in nvidia_ubuntu["candidates"][package.name]]
+            assert package.version in offered
+            assert package.version.startswith(getattr(plan.stack, group).version)
 
 
 def test_a_repository_without_a_toolkit_that_fits_leaves_it_to_wheels(planner, host, nvidia_ubuntu):
@@ -237,8 +240,8 @@ def test_a_repository_without_a_toolkit_that_fits_leaves_it_to_wheels(planner, h
     )
     plan = planned(planner, facts, settings, nvidia_ubuntu)
     assert plan.stack.cuda.version.startswith("12.8.0")
-    assert plan.variables["gpu_cuda_packages"] == []
-    assert any(line.startswith("cuda-toolkit==12.8.0") for line in plan.variables["gpu_python_requirements"])
+    assert plan.variables.gpu_cuda_packages == ()
+    assert any(line.startswith("cuda-toolkit==12.8.0") for line in plan.variables.gpu_python_requirements)
 
     strict = planned(planner, facts, msgspec.structs.replace(settings, cuda_from="packages"), nvidia_ubuntu)
     (refusal,) = strict.refusals
@@ -261,17 +264,17 @@ def test_debians_own_toolkit_decides_the_cuda(planner, host, debian12_archive):
     plan = planned(planner, facts, settings, debian12_archive)
     assert plan.stack.cuda.version == "11.8.0"
     assert plan.stack.cupy.package == "cupy-cuda11x"
-    assert plan.variables["gpu_cuda_packages"] == [
-        {"name": "nvidia-cuda-toolkit", "version": "11.8.89~11.8.0-5~deb12u1"},
-        {"name": "nvidia-cuda-toolkit-gcc"},
-    ], "with the compiler that this nvcc takes"
-    lines = plan.variables["gpu_python_requirements"]
+    assert plan.variables.gpu_cuda_packages == (
+        Package(name="nvidia-cuda-toolkit", version="11.8.89~11.8.0-5~deb12u1"),
+        Package(name="nvidia-cuda-toolkit-gcc"),
+    ), "with the compiler that this nvcc takes"
+    lines = plan.variables.gpu_python_requirements
     assert [line.partition("==")[0] for line in lines] == ["cupy-cuda11x", "nvidia-cudnn-cu11", "nvidia-nccl-cu11"]
 
 
 def test_no_kernel_key_is_trusted_without_its_full_fingerprint(planner, host, nvidia_ubuntu):
     plan = planned(planner, host("ubuntu24.04-rtx4090-open", driver=None), DRIVER, nvidia_ubuntu)
-    (source,) = plan.variables["gpu_repo_sources"]
+    (source,) = plan.variables.gpu_repo_sources
     assert source["key"]["fingerprints"] == ["EB693B3035CD5710E231E123A4B469963BF863CC"]
     assert source["uris"] == ["https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64"]
 
@@ -279,7 +282,7 @@ def test_no_kernel_key_is_trusted_without_its_full_fingerprint(planner, host, nv
 def test_a_mirror_has_nvidias_layout_and_its_own_key(planner, host):
     wanted = msgspec.structs.replace(DRIVER, source="http://mirror.lab:8080", source_fingerprints=("A" * 40,))
     ask = planner.first(host("ubuntu24.04-rtx4090-open", driver=None), wanted).ask
-    (source,) = ask["gpu_repo_sources"]
+    (source,) = ask.gpu_repo_sources
     assert source["uris"] == ["http://mirror.lab:8080/compute/cuda/repos/ubuntu2404/x86_64"]
     assert source["key"]["fingerprints"] == ["A" * 40]
 
@@ -337,9 +340,9 @@ def test_an_adopted_python_is_taken_as_it_is_and_nothing_is_fetched(planner, hos
     assert draft.plan.state == "unchanged", draft.plan.refusals
     assert draft.plan.stack.driver.installed
     assert draft.plan.stack.cupy.version == "13.6.0"
-    assert draft.plan.variables["gpu_python_adopt"] == "/opt/ai/bin/python"
-    assert draft.plan.variables["gpu_python_requirements"] == ["cupy-cuda12x==13.6.0"]
-    assert "gpu_driver_packages" not in draft.plan.variables
+    assert draft.plan.variables.gpu_python_adopt == "/opt/ai/bin/python"
+    assert draft.plan.variables.gpu_python_requirements == ("cupy-cuda12x==13.6.0",)
+    assert draft.plan.variables.gpu_driver_packages is UNSET
 
 
 def test_adopting_what_is_not_there_is_refused(planner, host):
@@ -380,8 +383,8 @@ def test_the_kernel_is_held_on_request_and_freed_again(planner, host, debian12_a
     facts = msgspec.structs.replace(facts, packages=there)
     plan = planned(planner, facts, wish, debian12_archive)
     assert "hold-kernel" in [action.id for action in plan.actions]
-    assert {"linux-image*", "linux-headers*"} <= set(plan.variables["gpu_packages_hold"])
-    assert not [name for pin in plan.variables["gpu_repo_pins"] for name in pin["packages"] if "linux" in name]
+    assert {"linux-image*", "linux-headers*"} <= set(plan.variables.gpu_packages_hold)
+    assert not [name for pin in plan.variables.gpu_repo_pins for name in pin["packages"] if "linux" in name]
 
     without = planned(planner, facts, DISTRO, debian12_archive)
     assert "hold-kernel" not in [action.id for action in without.actions]
@@ -399,7 +402,7 @@ def test_a_driver_of_ours_stays_held_when_something_else_is_asked_too(planner, h
     keep = host("ubuntu24.04-h200-keep")
     first = planned(planner, msgspec.structs.replace(keep, driver=None), DRIVER, nvidia_ubuntu)
     version = first.stack.driver.version
-    there = {item["name"]: item["version"] for item in first.variables["gpu_driver_packages"]}
+    there = {item.name: item.version for item in first.variables.gpu_driver_packages}
     packages = msgspec.structs.replace(keep.packages, installed=keep.packages.installed | there, held=tuple(there))
     loaded = msgspec.structs.replace(keep.driver.loaded, version=version)
     driver = msgspec.structs.replace(keep.driver, version=version, loaded=loaded, library=version, module=version)
@@ -410,11 +413,11 @@ def test_a_driver_of_ours_stays_held_when_something_else_is_asked_too(planner, h
     assert second.stack.driver.installed
     assert second.stack.driver.version == first.stack.driver.version
     for name in ("gpu_driver_packages", "gpu_driver_version", "gpu_packages_hold", "gpu_repo_pins", "gpu_repo_sources"):
-        assert second.variables[name] == first.variables[name], name
+        assert getattr(second.variables, name) == getattr(first.variables, name), name
     assert "install-driver" not in [action.id for action in second.actions]
 
     foreign = planned(planner, msgspec.structs.replace(applied, state=None), more, nvidia_ubuntu)
-    assert "gpu_driver_packages" not in foreign.variables, "somebody else's is left alone"
+    assert foreign.variables.gpu_driver_packages is UNSET, "somebody else's is left alone"
 
 
 def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, host, debian12_archive):
@@ -422,12 +425,12 @@ def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, ho
     suites = {suite for source in facts.packages.sources for suite in source.suites}
     assert "bookworm-backports" not in suites, "only what the host uses already is switched on"
     plan = planned(planner, facts, DISTRO, debian12_archive)
-    assert "bookworm-backports" not in {source["like_suite"] for source in plan.variables["gpu_repo_sources"]}
+    assert "bookworm-backports" not in {source["like_suite"] for source in plan.variables.gpu_repo_sources}
     own = next(source for source in facts.packages.sources if "bookworm" in source.suites)
     more = msgspec.structs.replace(own, suites=("bookworm-backports",), components=("main",))
     packages = msgspec.structs.replace(facts.packages, sources=(*facts.packages.sources, more))
     plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
-    (entry,) = [item for item in plan.variables["gpu_repo_sources"] if item["like_suite"] == "bookworm-backports"]
+    (entry,) = [item for item in plan.variables.gpu_repo_sources if item["like_suite"] == "bookworm-backports"]
     assert {"contrib", "non-free"} <= set(entry["components"])
 
     written = msgspec.structs.replace(
@@ -435,7 +438,7 @@ def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, ho
     )
     packages = msgspec.structs.replace(packages, sources=(*packages.sources, written))
     again = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
-    assert again.variables["gpu_repo_sources"] == plan.variables["gpu_repo_sources"], "ours are not switched off again"
+    assert again.variables.gpu_repo_sources == plan.variables.gpu_repo_sources, "ours are not switched off again"
 
 
 @pytest.mark.parametrize("source", ["nvidia", "distro"])

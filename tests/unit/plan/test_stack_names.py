@@ -86,6 +86,6 @@ def test_every_plan_takes_its_names_from_there(host, planner, nvidia_ubuntu, deb
     ]
     for plan, row in zip(plans, (_names("nvidia", "ubuntu"), _names("distro", "debian")), strict=True):
         assert plan.refusals == ()
-        assert plan.variables["gpu_packages_hold"] == list(row)
-        assert plan.variables["gpu_packages_may_remove"] == list(row)
-        assert plan.variables["gpu_repo_pins"][0]["packages"] == list(row)
+        assert plan.variables.gpu_packages_hold == tuple(row)
+        assert plan.variables.gpu_packages_may_remove == tuple(row)
+        assert plan.variables.gpu_repo_pins[0]["packages"] == list(row)

@@ -120,8 +120,8 @@ def test_the_same_command_finishes_it(
         return
     assert (plan.state == "unchanged") == finished, plan.actions
     assert ("record-unfinished" in [action.id for action in plan.actions]) != finished
-    assert plan.variables["gpu_driver_packages"] == first.variables["gpu_driver_packages"], "it came by this apply"
-    assert plan.variables["gpu_packages_hold"] == first.variables["gpu_packages_hold"]
+    assert plan.variables.gpu_driver_packages == first.variables.gpu_driver_packages, "it came by this apply"
+    assert plan.variables.gpu_packages_hold == first.variables.gpu_packages_hold
     assert [item.id for item in differences(facts)] == ["apply"] or finished
 
     again = record(id="run-2", lock=plan.lock).begin()

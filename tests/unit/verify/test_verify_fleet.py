@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from msgspec import UNSET
 
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.events import Failure, Track
@@ -77,8 +78,8 @@ def test_two_gpu_hosts_are_measured_against_each_other(session, playbooks):
     name, variables, forks = asked[1]
     assert name == "verify_between"
     assert forks == 2, "all of them at the same moment"
-    assert variables["gpusetup_verify_group"] == ["gpu1", "gpu2"]
-    assert len(variables["gpu_verify_token"]) >= 32
+    assert variables.gpusetup_verify_group == ("gpu1", "gpu2")
+    assert len(variables.gpu_verify_token) >= 32
     assert found["gpu1"].document["sections"]["hosts"]["world"] == 4
     assert found["gpu2"].document["sections"]["hosts"]["error"] == "failed"
     assert "hosts" not in found["cpu1"].document["sections"]
@@ -110,8 +111,8 @@ def test_an_inventory_keeps_its_own_python(session, playbooks):
     asked = playbooks(verify={"a": captured("h200-x1-quick")})
     observe_fleet(session, Ask(level="quick"))
     observe_fleet(session, Ask(level="quick", python="/usr/bin/python3"))
-    assert "gpu_verify_python" not in asked[0][1]
-    assert asked[1][1]["gpu_verify_python"] == "/usr/bin/python3"
+    assert asked[0][1].gpu_verify_python is UNSET
+    assert asked[1][1].gpu_verify_python == "/usr/bin/python3"
 
 
 def test_a_long_stress_has_a_long_deadline():

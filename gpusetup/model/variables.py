@@ -1,0 +1,97 @@
+"""Every variable that a play is given, by name and type; docs/reference/variables.md says what each means.
+
+What is not set is left to the role's default, or to the inventory.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from gpusetup.model.package import Package
+from gpusetup.model.settings import RebootPolicy
+from gpusetup.model.verdict import Level
+
+__all__ = ["NOTHING", "RoleVariables"]
+
+Texts = tuple[str, ...]
+Packages = tuple[Package, ...]
+Mappings = tuple[dict[str, Any], ...]
+
+
+class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one host's plays are told."""
+
+    gpu_package_manager: Literal["apt", "dnf"] | UnsetType = UNSET
+
+    gpu_repo_sources: Mappings | UnsetType = UNSET
+    gpu_repo_enable: Texts | UnsetType = UNSET
+    gpu_repo_replace: Texts | UnsetType = UNSET
+    gpu_repo_pins: Mappings | UnsetType = UNSET
+
+    gpu_packages_streams: tuple[dict[str, str], ...] | UnsetType = UNSET
+    gpu_packages_prerequisites: Packages | UnsetType = UNSET
+    gpu_packages_remove: Texts | UnsetType = UNSET
+    gpu_packages_may_remove: Texts | UnsetType = UNSET
+    gpu_packages_hold: Texts | UnsetType = UNSET
+    gpu_packages_fetched: str | UnsetType = UNSET
+
+    gpu_preflight_enabled: bool | UnsetType = UNSET
+    gpu_preflight_candidates: Texts | UnsetType = UNSET
+    gpu_preflight_fetched: str | UnsetType = UNSET
+    gpu_preflight_keep: bool | UnsetType = UNSET
+
+    gpu_nouveau_blacklist: bool | UnsetType = UNSET
+
+    gpu_driver_packages: Packages | UnsetType = UNSET
+    gpu_driver_version: str | UnsetType = UNSET
+    gpu_driver_module: Literal["", "open", "proprietary"] | UnsetType = UNSET
+    gpu_driver_options: dict[str, Any] | UnsetType = UNSET
+    gpu_driver_replace_runfile: bool | UnsetType = UNSET
+    gpu_driver_enroll_key: bool | UnsetType = UNSET
+    gpu_driver_signing_key: str | UnsetType = UNSET
+    gpu_driver_signing_certificate: str | UnsetType = UNSET
+
+    gpu_fabric_packages: Packages | UnsetType = UNSET
+    gpu_fabric_services: Texts | UnsetType = UNSET
+    gpu_persistence_services: Texts | UnsetType = UNSET
+
+    gpu_cuda_packages: Packages | UnsetType = UNSET
+    gpu_cuda_roots: tuple[dict[str, str], ...] | UnsetType = UNSET
+    gpu_cuda_default: str | UnsetType = UNSET
+
+    gpu_python_requirements: Texts | UnsetType = UNSET
+    gpu_python_path: str | UnsetType = UNSET
+    gpu_python_interpreter: str | UnsetType = UNSET
+    gpu_python_adopt: str | UnsetType = UNSET
+
+    gpu_container_packages: Packages | UnsetType = UNSET
+    gpu_container_runtimes: Texts | UnsetType = UNSET
+
+    gpu_reboot_policy: RebootPolicy | UnsetType = UNSET
+    gpu_reboot_local: bool | UnsetType = UNSET
+
+    gpu_state_id: str | UnsetType = UNSET
+    gpu_state_lock: dict[str, Any] | UnsetType = UNSET
+    gpu_state_verified: dict[str, Any] | UnsetType = UNSET
+
+    gpu_verify_level: Level | UnsetType = UNSET
+    gpu_verify_python: str | UnsetType = UNSET
+    gpu_verify_cuda_home: str | UnsetType = UNSET
+    gpu_verify_gpus: tuple[int, ...] | UnsetType = UNSET
+    gpu_verify_minutes: float | UnsetType = UNSET
+    gpu_verify_components: Texts | UnsetType = UNSET
+    gpu_verify_fail: bool | UnsetType = UNSET
+    gpu_verify_token: str | UnsetType = UNSET
+
+    gpu_busy_retries: int | UnsetType = UNSET
+    gpu_busy_delay: int | UnsetType = UNSET
+    gpu_verify_plans: dict[str, dict[str, Any]] | UnsetType = UNSET
+    gpusetup_verify_group: Texts | UnsetType = UNSET
+    gpusetup_candidates: bool | UnsetType = UNSET
+    gpusetup_record: bool | UnsetType = UNSET
+    gpusetup_symptoms: bool | UnsetType = UNSET
+
+
+NOTHING = RoleVariables()
