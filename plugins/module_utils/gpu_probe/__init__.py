@@ -5,6 +5,7 @@ It imports none of its neighbours, so that whoever measures can take it along al
 """
 
 import threading
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import (
     candidates,
@@ -31,12 +32,12 @@ from .host import FolderHost, FolderRecorder, LiveHost, Recorder
 __all__ = ["FolderHost", "FolderRecorder", "LiveHost", "Recorder", "collect", "collect_driver", "open_host"]
 
 
-def open_host(root="/"):
+def open_host(root: str = "/") -> Optional[LiveHost]:
     """Return the live machine for "/", else a folder that stands in for one."""
     return LiveHost() if root in ("", "/") else FolderHost(root)
 
 
-def collect_driver(host, simulated=None):
+def collect_driver(host: LiveHost, simulated: Optional[LiveHost] = None) -> Dict[str, Any]:
     """Return the part of the facts that decides whether a driver runs, can be loaded, or needs a reboot first."""
     kernel = kernels.collect(host)
     if simulated is not None:
@@ -56,7 +57,13 @@ def collect_driver(host, simulated=None):
     }
 
 
-def collect(host, simulated=None, with_candidates=True, pythons=(), state_file=record.STATE_FILE):
+def collect(
+    host: LiveHost,
+    simulated: Optional[LiveHost] = None,
+    with_candidates: bool = True,
+    pythons: Tuple[Any, ...] = (),
+    state_file: str = record.STATE_FILE,
+) -> Dict[str, Any]:
     """Return the facts of a host as plain data.
 
     `simulated` is a captured machine (a FolderHost) whose PCI devices, virtualisation and firmware stand in for this host's
@@ -122,7 +129,7 @@ def collect(host, simulated=None, with_candidates=True, pythons=(), state_file=r
     return document
 
 
-def _stand_in_kernel(kernel, simulated):
+def _stand_in_kernel(kernel: Dict[str, Any], simulated: LiveHost) -> None:
     """A simulated host's kernel is one that its own root has, else the captured one; never the outer machine's."""
     own = [item["release"] for item in kernel["installed"]]
     captured = kernels.collect(simulated)
@@ -134,7 +141,7 @@ def _stand_in_kernel(kernel, simulated):
     kernel["compiler"] = kernels.compiler(simulated, kernel["next"]) if not own else kernel["compiler"]
 
 
-def _with_smi(gpus, told):
+def _with_smi(gpus: List[Dict[str, Any]], told: Optional[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Join what nvidia-smi says to the GPU at the same PCI address."""
     empty = {
         "uuid": None,
@@ -154,13 +161,15 @@ def _with_smi(gpus, told):
 class _Waiting:
     """Looks that wait for another process, done side by side."""
 
-    def __init__(self):
-        self.threads, self.answers, self.failures = [], {}, []
+    def __init__(self) -> None:
+        self.threads: List[threading.Thread] = []
+        self.answers: Dict[str, Any] = {}
+        self.failures: List[Exception] = []
 
-    def start(self, name, look):
+    def start(self, name: str, look: Callable[..., Any]) -> None:
         """Begin a look."""
 
-        def answer():
+        def answer() -> None:
             try:
                 self.answers[name] = look()
             except Exception as error:  # handed on by join
@@ -171,7 +180,7 @@ class _Waiting:
         thread.start()
         self.threads.append(thread)
 
-    def join(self):
+    def join(self) -> Dict[str, Any]:
         """Wait for all of them; a failure is raised here."""
         for thread in self.threads:
             thread.join()

@@ -5,9 +5,10 @@ import importlib
 import json
 import os
 import sys
+from typing import Any
 
 
-def main(arguments):
+def main(arguments: Any) -> None:
     """Print the facts as JSON."""
     parser = argparse.ArgumentParser(prog="gpu_probe", description=__doc__.partition(":")[0])
     parser.add_argument("--root", default="/", help="a folder that holds a captured machine")

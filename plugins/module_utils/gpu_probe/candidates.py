@@ -4,8 +4,10 @@ import os
 import re
 import shutil
 import tempfile
+from typing import Any, Dict, List, Optional
 
 from . import commands
+from .host import LiveHost
 
 # Names that a plan may ask for. `apt-cache` itself matches patterns slowly: it lists its names, we choose.
 _APT_NAMES = re.compile(
@@ -23,7 +25,7 @@ _DNF_NAMES = (
 _KEPT = 12
 
 
-def collect(host, manager, kernel, seconds=25):
+def collect(host: LiveHost, manager: Optional[str], kernel: str, seconds: float = 25) -> Optional[Dict[str, Any]]:
     """Return {name: {"candidate", "installed", "versions", "size", "transitional"}}, None when it could not be told."""
     if manager == "apt":
         return _apt(host, kernel, seconds)
@@ -32,17 +34,15 @@ def collect(host, manager, kernel, seconds=25):
     return None
 
 
-def _apt(host, kernel, seconds):
+def _apt(host: LiveHost, kernel: str, seconds: float) -> Optional[Dict[str, Any]]:
     with _AptCache(host) as apt:
         names = host.observe("apt-names", lambda: _apt_names(apt, kernel, seconds))
         if not names or names["why"]:
             host.note("packages.candidates", "apt-cache: " + (names["why"] if names else "missing"))
             return None
-        told = (
-            host.run("apt-policy", apt + ["policy"] + names["names"], seconds)
-            if names["names"]
-            else {"rc": 0, "out": ""}
-        )
+        told: Dict[str, Any] = {"rc": 0, "out": ""}
+        if names["names"]:
+            told = host.run("apt-policy", apt + ["policy"] + names["names"], seconds)
         if told["rc"] != 0:
             host.note("packages.candidates", "apt-cache: " + (told.get("why") or told["err"].strip()[:200]))
             return None
@@ -54,7 +54,7 @@ def _apt(host, kernel, seconds):
     return {name: found[name] for name in offered}
 
 
-def _apt_names(apt, kernel, seconds):
+def _apt_names(apt: Any, kernel: Any, seconds: float) -> Any:
     told = commands.run([*apt, "pkgnames"], seconds)
     if told["rc"] != 0:
         return {"names": [], "why": told.get("why") or told["err"].strip()[:200] or "failed"}
@@ -66,24 +66,26 @@ def _apt_names(apt, kernel, seconds):
 class _AptCache:
     """The start of an apt-cache command; where the host keeps no index cache, one that lasts for these few questions."""
 
-    def __init__(self, host):
-        self.folder = None
+    def __init__(self, host: LiveHost) -> None:
+        self.folder: Optional[str] = None
         self.wanted = host.live and not os.path.exists("/var/cache/apt/pkgcache.bin")
 
-    def __enter__(self):
+    def __enter__(self) -> List[str]:
         if not self.wanted:
             return ["apt-cache"]
         self.folder = tempfile.mkdtemp(prefix="gpusetup-apt-")
         return ["apt-cache", "-o", "Dir::Cache::pkgcache=" + self.folder + "/pkgcache.bin"]
 
-    def __exit__(self, *_details):
+    def __exit__(self, *_details: object) -> None:
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def parse_policy(text):
+def parse_policy(text: str) -> Dict[str, Any]:
     """Read `apt-cache policy`: candidate, installed, and each version with where it comes from."""
-    found, package, version = {}, None, None
+    found: Dict[str, Any] = {}
+    package: Any = None
+    version: Any = None
     for line in text.splitlines():
         if line and not line.startswith(" "):
             package = {
@@ -114,12 +116,12 @@ def parse_policy(text):
     return found
 
 
-def _version(line):
+def _version(line: str) -> Optional[str]:
     text = line.split(": ", 1)[1].strip()
     return None if text == "(none)" else text
 
 
-def _add_details(found, text):
+def _add_details(found: Dict[str, Any], text: str) -> None:
     """Add download size, and whether the candidate is a transitional stub for another branch."""
     for stanza in text.split("\n\n"):
         fields = dict(
@@ -136,7 +138,7 @@ def _add_details(found, text):
         ]
 
 
-def _dnf(host, seconds):
+def _dnf(host: LiveHost, seconds: float) -> Optional[Dict[str, Any]]:
     form = "%{name}\t%{epoch}:%{version}-%{release}\t%{repoid}\t%{downloadsize}\\n"
     told = host.run(
         "dnf-repoquery", ["dnf", "-q", "-C", "repoquery", "--available", "--qf", form, *list(_DNF_NAMES)], seconds
@@ -148,7 +150,7 @@ def _dnf(host, seconds):
             f"dnf -C repoquery: {why if isinstance(why, str) else why[0]} (run dnf makecache)",
         )
         return None
-    found = {}
+    found: Dict[str, Any] = {}
     for line in told["out"].splitlines():
         pieces = line.strip().split("\t")
         if len(pieces) != 4:

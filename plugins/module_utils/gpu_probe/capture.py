@@ -5,8 +5,9 @@ import hashlib
 import json
 import os
 import re
+from typing import Any, Dict, Iterable, List, Match, Optional, Union
 
-from .host import CAPTURE_FILE
+from .host import CAPTURE_FILE, FolderRecorder, Recorder
 
 SCHEMA = "gpusetup/capture/1"
 _UUID = re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b")
@@ -31,7 +32,7 @@ _EMPTIED = ("/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/etc/hostname
 _BINARY = re.compile(r"/(config|efivars/[^/]+)$")
 
 
-def pack(host):
+def pack(host: Union[Recorder, FolderRecorder]) -> Dict[str, Any]:
     """Return the recorder's memory as plain, redacted data: {"schema", "files", "folders", "links", "denied", "observations"}."""
     names = [name for name in (_node_name(),) if name]
     files = {}
@@ -50,7 +51,7 @@ def pack(host):
     }
 
 
-def redact(text, names=(), path=""):
+def redact(text: str, names: Iterable[str] = (), path: str = "") -> str:
     """Take out what tells one machine or its owner from another: identifiers, addresses, names, secrets."""
     if path in _EMPTIED:
         return ""
@@ -68,7 +69,7 @@ def redact(text, names=(), path=""):
     return text
 
 
-def _plain_uuid(match):
+def _plain_uuid(match: Match[str]) -> str:
     """Return an identifier that says nothing; its last digits tell the GPUs of one machine apart, and no more."""
     found = match.group(0)
     if found.startswith(_NO_UUID) or found in _KNOWN_UUIDS:
@@ -76,17 +77,17 @@ def _plain_uuid(match):
     return _NO_UUID + "{:012d}".format(int(hashlib.sha256(found.lower().encode("ascii")).hexdigest(), 16) % 10000)
 
 
-def _public(authority):
-    host = authority.split("@")[-1]
+def _public(authority: str) -> str:
+    host = authority.rsplit("@", maxsplit=1)[-1]
     return host if _PUBLIC.search(host.split(":")[0]) else "mirror.invalid"
 
 
-def _without_keys(path, content):
+def _without_keys(path: str, content: bytes) -> bytes:
     """Never let a file with key material through, whatever it was read for."""
     return b"" if b"PRIVATE KEY" in content or path.endswith((".key", ".priv", ".pem")) else content
 
 
-def _redact_all(value, names):
+def _redact_all(value: Any, names: List[str]) -> Any:
     if isinstance(value, dict):
         return {redact(key, names): _redact_all(item, names) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -94,13 +95,13 @@ def _redact_all(value, names):
     return redact(value, names) if isinstance(value, str) else value
 
 
-def _node_name():
+def _node_name() -> Optional[str]:
     """Return the machine's own name when it is a name at all (not "localhost")."""
     name = os.uname()[1].split(".")[0]
     return name if len(name) > 2 and name not in ("localhost", "host", "debian", "ubuntu") else None
 
 
-def write(data, folder):
+def write(data: Dict[str, Any], folder: str) -> None:
     """Write packed data as a miniature root."""
     for path in data["folders"]:
         os.makedirs(_below(folder, path), exist_ok=True)
@@ -120,7 +121,7 @@ def write(data, folder):
         handle.write("\n")
 
 
-def _replace_by_link(place, target):
+def _replace_by_link(place: str, target: str) -> None:
     if os.path.isdir(place) and not os.path.islink(place):
         if os.listdir(place):
             return
@@ -130,7 +131,7 @@ def _replace_by_link(place, target):
     os.symlink(target, place)
 
 
-def _below(folder, path):
+def _below(folder: str, path: str) -> str:
     """Return the place of a host's path inside the folder; a path that would leave it is refused."""
     place = os.path.normpath(os.path.join(folder, path.lstrip("/")))
     if not (place + "/").startswith(os.path.normpath(folder) + "/"):

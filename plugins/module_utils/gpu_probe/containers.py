@@ -1,5 +1,9 @@
 """Container runtimes and how they are told of the GPU."""
 
+from typing import Any, Dict
+
+from .host import LiveHost
+
 _RUNTIMES = (
     ("docker", ("/usr/bin/dockerd", "/usr/local/bin/dockerd", "/snap/bin/docker")),
     ("containerd", ("/usr/bin/containerd", "/usr/local/bin/containerd")),
@@ -16,7 +20,7 @@ _SETTINGS = (
 )
 
 
-def collect(host, packages):
+def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
     """Return runtimes, the toolkit's version, who is configured for it, and the CDI files."""
     configured = []
     for runtime, path in _SETTINGS:
@@ -37,6 +41,6 @@ def collect(host, packages):
     }
 
 
-def _nvidia_lines(text):
+def _nvidia_lines(text: str) -> Any:
     """Keep of a runtime's settings only the lines that name NVIDIA's runtime."""
     return "".join(line for line in text.splitlines(True) if "nvidia" in line)

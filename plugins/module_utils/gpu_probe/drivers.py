@@ -1,8 +1,10 @@
 """NVIDIA drivers that are on the host: loaded, built, in libraries, and who installed them."""
 
 import re
+from typing import Any, Dict, List, Optional
 
 from . import loader, modules
+from .host import LiveHost
 
 LIBRARY_FOLDERS = (
     "/usr/lib/{triplet}",
@@ -27,7 +29,9 @@ _NOT_A_DRIVER = re.compile(
 )
 
 
-def collect(host, kernels, packages, triplet):
+def collect(
+    host: LiveHost, kernels: Dict[str, Any], packages: Dict[str, Any], triplet: str
+) -> Optional[Dict[str, Any]]:
     """Return the driver's state, None when no trace of one is on the host."""
     loaded = modules.loaded_nvidia(host)
     library = library_version(host, triplet)
@@ -57,7 +61,7 @@ def collect(host, kernels, packages, triplet):
     }
 
 
-def library_version(host, triplet):
+def library_version(host: LiveHost, triplet: str) -> Optional[str]:
     """Return the version of the user-space driver library that programs load, None without one."""
     for folder in LIBRARY_FOLDERS:
         place = folder.format(triplet=triplet)
@@ -69,7 +73,7 @@ def library_version(host, triplet):
     return None
 
 
-def library_versions(host, triplet):
+def library_versions(host: LiveHost, triplet: str) -> Dict[str, Any]:
     """Return for each library that programs load the versions of the files which the loader could take for it.
 
     One of cuda-compat is left out: it is another driver's on purpose.
@@ -82,13 +86,13 @@ def library_versions(host, triplet):
     return found
 
 
-def _numbers(version):
+def _numbers(version: str) -> List[int]:
     return [int(piece) for piece in re.findall(r"\d+", version)]
 
 
-def _from_packages(packages):
+def _from_packages(packages: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Group installed driver packages by who made them."""
-    groups = {}
+    groups: Dict[str, Dict[str, Any]] = {}
     for name, package in sorted(packages.items()):
         bare = name.split(":")[0]
         match = _VERSION.search(re.sub(r"^\d+:", "", package["version"]))
@@ -116,16 +120,16 @@ def _from_packages(packages):
     ]
 
 
-def _runfile(host, packages):
+def _runfile(host: LiveHost, packages: Dict[str, Any]) -> Optional[str]:
     """Return the uninstaller that a .run install left, None when there is none or a package owns it."""
     if any(re.match(r"^(nvidia-installer|nvidia-uninstall)", name) for name in packages):
         return None
     return next((path for path in _UNINSTALLERS if host.exists(path)), None)
 
 
-def dkms(host):
+def dkms(host: LiveHost) -> List[Dict[str, Any]]:
     """Return what DKMS has for each module and kernel, read from its own tree (the command needs half a second)."""
-    found = []
+    found: List[Dict[str, Any]] = []
     tree = "/var/lib/dkms"
     for module in host.names(tree):
         if not re.match(r"^(nvidia|gdrdrv)", module):
@@ -159,5 +163,5 @@ def dkms(host):
     return found
 
 
-def _dkms_installed(host, release):
+def _dkms_installed(host: LiveHost, release: str) -> bool:
     return any("/updates/dkms/" in path or "/extra/" in path for path in modules.listing(host, release))

@@ -7,11 +7,12 @@ import json
 import os
 import pwd
 import stat
+from typing import Any, List, Optional
 
 MARK = "gpusetup.json"
 
 
-def problem(expected):
+def problem(expected: Any) -> Any:
     """Return why an environment is not as it was installed, None when it is; expected is {"path", "packages", "adopted"}."""
     path = expected["path"]
     if expected.get("adopted"):
@@ -24,7 +25,7 @@ def problem(expected):
     return None if listing(path) == mark.get("listing") else "its packages were changed"
 
 
-def changeable(interpreter):
+def changeable(interpreter: str) -> str:
     """Return what of an interpreter somebody other than root can change, "" when nothing: as root it would be their code.
 
     Looked at are the file itself, where links lead to, every folder above, and where its packages are.
@@ -38,12 +39,12 @@ def changeable(interpreter):
     return ""
 
 
-def _upwards(path):
+def _upwards(path: str) -> List[str]:
     parent = os.path.dirname(path)
     return [path] if parent == path else [path, *_upwards(parent)]
 
 
-def _others_write(path):
+def _others_write(path: str) -> bool:
     found = os.lstat(path)
     if stat.S_ISLNK(found.st_mode):
         return found.st_uid != 0
@@ -54,7 +55,7 @@ def _others_write(path):
     return found.st_uid != 0 or bool(mode & stat.S_IWOTH) or by_group
 
 
-def _has_members(group):
+def _has_members(group: int) -> bool:
     """Say whether anybody but root is in a group: Debian's own folders belong to one that is empty."""
     if group == 0:
         return False
@@ -65,7 +66,7 @@ def _has_members(group):
     return bool(members) or any(user.pw_gid == group and user.pw_uid != 0 for user in pwd.getpwall())
 
 
-def listing(path):
+def listing(path: str) -> str:
     """Return a digest of the names and versions of what is installed in an environment."""
     found = []
     for folder, names, _files in os.walk(os.path.join(path, "lib")):
@@ -75,7 +76,7 @@ def listing(path):
     return hashlib.sha256("\n".join(sorted(found)).encode("utf-8")).hexdigest()
 
 
-def _mark(path):
+def _mark(path: str) -> Any:
     try:
         with open(os.path.join(path, MARK), "rb") as handle:
             found = json.loads(handle.read().decode("utf-8"))

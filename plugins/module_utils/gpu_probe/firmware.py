@@ -2,6 +2,9 @@
 
 import hashlib
 import re
+from typing import Any, Dict, List, Optional
+
+from .host import LiveHost
 
 _VARIABLES = "/sys/firmware/efi/efivars"
 _GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -12,7 +15,7 @@ UBUNTU_KEY, DKMS_KEY = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pu
 PASSWORD = "/var/lib/gpusetup/mok-password"
 
 
-def collect(host, disk=None):
+def collect(host: LiveHost, disk: Optional[LiveHost] = None) -> Dict[str, Any]:
     """Return the firmware's state; "secure_boot" is None only where an UEFI machine does not let it be read.
 
     `disk` is where the signing keys are, when that is not the machine whose firmware this is (a simulated one).
@@ -33,7 +36,7 @@ def collect(host, disk=None):
     }
 
 
-def _flag(host, name, uefi):
+def _flag(host: LiveHost, name: str, uefi: bool) -> Optional[bool]:
     if not uefi:
         return False
     raw = host.read_bytes(f"{_VARIABLES}/{name}-{_GLOBAL}", "secure_boot")
@@ -43,12 +46,12 @@ def _flag(host, name, uefi):
     return len(raw) >= 5 and raw[4] == 1
 
 
-def _enrolled(host):
+def _enrolled(host: LiveHost) -> List[Any]:
     """Return the SHA-256 fingerprints of the machine owner keys that the boot loader shim accepts."""
     return host.observe("enrolled_keys", lambda: _fingerprints(host)) or []
 
 
-def _fingerprints(host):
+def _fingerprints(host: LiveHost) -> List[str]:
     raw = host.read_bytes(f"{_VARIABLES}/MokListRT-{_SHIM}", "firmware.enrolled_keys") or b""
     raw, found = raw[4:], []
     while len(raw) >= 28:
@@ -62,7 +65,7 @@ def _fingerprints(host):
     return found
 
 
-def signing_keys(host, enrolled):
+def signing_keys(host: LiveHost, enrolled: List[Any]) -> List[Any]:
     """Return the certificates that DKMS signs with: the configured one alone, else those of its own keys."""
     found = [_CONFIGURED.findall(host.read(path) or "") for path in _configurations(host)]
     configured = [path for paths in found for path in paths]
@@ -71,18 +74,18 @@ def signing_keys(host, enrolled):
     ]
 
 
-def _configurations(host):
+def _configurations(host: LiveHost) -> List[str]:
     return ["/etc/dkms/framework.conf"] + [
         "/etc/dkms/framework.conf.d/" + name for name in sorted(host.names("/etc/dkms/framework.conf.d", "*.conf"))
     ]
 
 
-def _signing_key(host, path, enrolled):
+def _signing_key(host: LiveHost, path: str, enrolled: List[Any]) -> Any:
     """Return a certificate that DKMS signs with, and whether the firmware knows it."""
     digest = host.observe("certificate:" + path, lambda: _digest(host, path))
     return {"path": path, "sha256": digest, "enrolled": digest in enrolled} if digest else None
 
 
-def _digest(host, path):
+def _digest(host: LiveHost, path: str) -> Any:
     raw = host.read_bytes(path, "firmware.signing_keys")
     return hashlib.sha256(raw).hexdigest() if raw else None

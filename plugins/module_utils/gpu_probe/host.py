@@ -10,6 +10,7 @@ import fnmatch
 import json
 import os
 import stat
+from typing import Any, Callable, Dict, List, Optional, Set
 
 from . import commands
 
@@ -19,7 +20,7 @@ _PIECE = 64 * 1024
 _DENIED = (errno.EACCES, errno.EPERM, errno.EIO)
 
 
-def _all_of(handle, limit):
+def _all_of(handle: Any, limit: int) -> bytes:
     """Read piece by piece: files below /proc/sys refuse one large read."""
     parts, size = [], 0
     while size < limit:
@@ -37,14 +38,14 @@ class LiveHost:
     live = True
     root = "/"
 
-    def __init__(self):
-        self.unreadable = {}
+    def __init__(self) -> None:
+        self.unreadable: Dict[str, str] = {}
 
-    def inside(self, path):
+    def inside(self, path: str) -> str:
         """Return the path to open for a path of the host."""
         return path
 
-    def read_bytes(self, path, field=None, limit=_FILE_LIMIT):
+    def read_bytes(self, path: str, field: Optional[str] = None, limit: int = _FILE_LIMIT) -> Optional[bytes]:
         """Return a file's bytes, None when it is missing or (then noted) unreadable."""
         try:
             with open(self.inside(path), "rb", buffering=0) as handle:
@@ -53,7 +54,7 @@ class LiveHost:
             self._denied(path, field, error)
             return None
 
-    def read(self, path, field=None, keep=None):
+    def read(self, path: str, field: Optional[str] = None, keep: Optional[Callable[..., Any]] = None) -> Optional[str]:
         """Return a file's text; `keep` reduces it to what matters, in the capture too."""
         raw = self.read_bytes(path, field)
         if raw is None:
@@ -61,12 +62,12 @@ class LiveHost:
         text = raw.decode("utf-8", "replace")
         return keep(text) if keep else text
 
-    def value(self, path, field=None):
+    def value(self, path: str, field: Optional[str] = None) -> Optional[str]:
         """Return the one-line content of an attribute file without blanks, None when missing or empty."""
         text = self.read(path, field)
         return (text.strip() or None) if text is not None else None
 
-    def names(self, folder, pattern="*", field=None):
+    def names(self, folder: str, pattern: str = "*", field: Optional[str] = None) -> List[str]:
         """Return the sorted names in a folder that fit a pattern; an empty list when there is no such folder."""
         try:
             found = os.listdir(self.inside(folder))
@@ -75,37 +76,38 @@ class LiveHost:
             return []
         return sorted(fnmatch.filter(found, pattern))
 
-    def link(self, path):
+    def link(self, path: str) -> Optional[str]:
         """Return the text of a symbolic link, None when the path is no link."""
         try:
             return os.readlink(self.inside(path))
         except OSError:
             return None
 
-    def kind(self, path):
+    def kind(self, path: str) -> Optional[str]:
         """Return "folder", "file" or None; links are followed."""
         try:
             return "folder" if stat.S_ISDIR(os.stat(self.inside(path)).st_mode) else "file"
         except OSError:
             return None
 
-    def exists(self, path):
+    def exists(self, path: str) -> bool:
         """Say whether the path is there."""
         return self.kind(path) is not None
 
-    def observe(self, label, look):
+    def observe(self, label: str, look: Callable[..., Any]) -> Any:
         """Return `look()`: an answer that a capture keeps as JSON under `label`."""
         return look()
 
-    def run(self, label, argv, seconds=10):
+    def run(self, label: str, argv: List[str], seconds: float = 10) -> Dict[str, Any]:
         """Return a command's answer; see commands.run."""
-        return self.observe("command:" + label, lambda: commands.run(argv, seconds))
+        answer: Dict[str, Any] = self.observe("command:" + label, lambda: commands.run(argv, seconds))
+        return answer
 
-    def note(self, field, reason):
+    def note(self, field: str, reason: str) -> None:
         """Remember that a field could not be read, and why."""
         self.unreadable.setdefault(field, reason)
 
-    def _denied(self, path, field, error):
+    def _denied(self, path: str, field: Optional[str], error: Any) -> None:
         if error.errno in _DENIED:
             self.note(field or path, f"{path}: {os.strerror(error.errno)}")
 
@@ -115,7 +117,7 @@ class FolderHost(LiveHost):
 
     live = False
 
-    def __init__(self, root):
+    def __init__(self, root: str) -> None:
         super().__init__()
         self.root = os.path.abspath(root)
         self.observations = {}
@@ -127,10 +129,10 @@ class FolderHost(LiveHost):
             self.observations = capture.get("observations", {})
             self.denied = capture.get("denied", {})
 
-    def inside(self, path):
+    def inside(self, path: str) -> str:
         """Return the path below the root, following links as the machine itself would."""
         pending = [part for part in path.split("/") if part]
-        resolved = []
+        resolved: List[str] = []
         for _hop in range(200):
             if not pending:
                 break
@@ -149,34 +151,34 @@ class FolderHost(LiveHost):
             pending = [piece for piece in target.split("/") if piece] + pending
         return os.path.join(self.root, *resolved)
 
-    def read_bytes(self, path, field=None, limit=_FILE_LIMIT):
+    def read_bytes(self, path: str, field: Optional[str] = None, limit: int = _FILE_LIMIT) -> Optional[bytes]:
         """Return a file's bytes; a file that was unreadable when captured stays so."""
         if path in self.denied:
             self.note(field or path, self.denied[path])
             return None
         return super().read_bytes(self._followed(path), field, limit)
 
-    def names(self, folder, pattern="*", field=None):
+    def names(self, folder: str, pattern: str = "*", field: Optional[str] = None) -> List[str]:
         """Return names in a folder; a folder that was unreadable when captured stays so."""
         if folder in self.denied:
             self.note(field or folder, self.denied[folder])
             return []
         return super().names(self._followed(folder), pattern, field)
 
-    def kind(self, path):
+    def kind(self, path: str) -> Optional[str]:
         """Return "folder", "file" or None, for what a link inside the root points to."""
         return super().kind(self._followed(path))
 
-    def observe(self, label, look):
+    def observe(self, label: str, look: Callable[..., Any]) -> Any:
         """Return the recorded answer, None when the capture holds none."""
         return self.observations.get(label)
 
-    def run(self, label, argv, seconds=10):
+    def run(self, label: str, argv: List[str], seconds: float = 10) -> Dict[str, Any]:
         """Return the recorded answer of a command, or that there is none."""
-        recorded = self.observe("command:" + label, None)
+        recorded = self.observations.get("command:" + label)
         return recorded or {"rc": None, "out": "", "err": "", "why": "missing"}
 
-    def _followed(self, path):
+    def _followed(self, path: str) -> str:
         """Resolve a link in the last part as well, still as a path of the host."""
         return (
             path
@@ -185,27 +187,27 @@ class FolderHost(LiveHost):
         )
 
 
-class _Recording:
+class _Recording(LiveHost):
     """Remembers every answer of the host it is mixed with, for a capture."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.files = {}
-        self.reduced_to_nothing = set()
-        self.asked = set()
-        self.folders = set()
-        self.links = {}
-        self.refused = {}
-        self.answers = {}
+        self.files: Dict[str, bytes] = {}
+        self.reduced_to_nothing: Set[str] = set()
+        self.asked: Set[str] = set()
+        self.folders: Set[str] = set()
+        self.links: Dict[str, str] = {}
+        self.refused: Dict[str, str] = {}
+        self.answers: Dict[str, Any] = {}
 
-    def read_bytes(self, path, field=None, limit=_FILE_LIMIT):
+    def read_bytes(self, path: str, field: Optional[str] = None, limit: int = _FILE_LIMIT) -> Optional[bytes]:
         """Read and remember."""
         raw = super().read_bytes(path, field, limit)
         if raw is not None:
             self.files[path] = raw
         return raw
 
-    def read(self, path, field=None, keep=None):
+    def read(self, path: str, field: Optional[str] = None, keep: Optional[Callable[..., Any]] = None) -> Optional[str]:
         """Read and remember what was kept."""
         text = super().read(path, field, keep)
         if text is not None and keep:
@@ -214,26 +216,26 @@ class _Recording:
                 self.reduced_to_nothing.add(path)
         return text
 
-    def names(self, folder, pattern="*", field=None):
+    def names(self, folder: str, pattern: str = "*", field: Optional[str] = None) -> List[str]:
         """List and remember the names that fit."""
         found = super().names(folder, pattern, field)
         for path in [folder] + [folder.rstrip("/") + "/" + name for name in found]:
             self._remember(path)
         return found
 
-    def link(self, path):
+    def link(self, path: str) -> Optional[str]:
         """Read and remember a link."""
         target = super().link(path)
         if target is not None:
             self.links[path] = target
         return target
 
-    def kind(self, path):
+    def kind(self, path: str) -> Optional[str]:
         """Look and remember."""
         self.asked.add(path)
         return self._remember(path)
 
-    def _remember(self, path):
+    def _remember(self, path: str) -> Optional[str]:
         kind = super().kind(path)
         if kind == "folder":
             self.folders.add(path)
@@ -241,20 +243,20 @@ class _Recording:
             self.files.setdefault(path, b"")
         return kind
 
-    def observe(self, label, look):
+    def observe(self, label: str, look: Callable[..., Any]) -> Any:
         """Look and remember the answer."""
         answer = super().observe(label, look)
         if answer is not None:
             self.answers[label] = answer
         return answer
 
-    def _denied(self, path, field, error):
+    def _denied(self, path: str, field: Optional[str], error: Any) -> None:
         super()._denied(path, field, error)
         if error.errno in _DENIED:
             self.refused[path] = f"{path}: {os.strerror(error.errno)}"
 
 
-class Recorder(_Recording, LiveHost):
+class Recorder(_Recording):
     """The machine this runs on, remembered."""
 
 

@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 import zlib
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Set
 
 _BLOCK = 1 << 20
 _MODULE = re.compile(r"/(nouveau|nova[-_]core)\.ko(\.\w+)?$")
@@ -33,9 +34,9 @@ class Unreadable(Exception):
     """The image could not be read to its end; the text says why."""
 
 
-def inspect(path, seconds):
+def inspect(path: str, seconds: float) -> Dict[str, Any]:
     """Return {"nouveau", "blacklist", "why"}; None for what could not be told."""
-    answer = {"nouveau": False, "blacklist": False, "why": None}
+    answer: Dict[str, Any] = {"nouveau": False, "blacklist": False, "why": None}
     deadline = time.time() + seconds
     settings = _Settings()
     try:
@@ -51,10 +52,11 @@ def inspect(path, seconds):
 class _Settings:
     """Which files blacklist nouveau, and where links lead: Debian's own file in modprobe.d is a link to another folder."""
 
-    def __init__(self):
-        self.blacklisting, self.links = set(), {}
+    def __init__(self) -> None:
+        self.blacklisting: Set[str] = set()
+        self.links: Dict[str, str] = {}
 
-    def note(self, name, mode, text):
+    def note(self, name: str, mode: int, text: str) -> bool:
         """Take a settings file or a link to one; return whether nouveau is blacklisted as far as is known."""
         name = posixpath.normpath(name)
         if stat.S_ISLNK(mode):
@@ -67,13 +69,13 @@ class _Settings:
             if _SETTINGS.search(name)
         )
 
-    def _end(self, name):
+    def _end(self, name: str) -> str:
         for _hop in range(8):
             name = self.links.get(name, name)
         return name
 
 
-def _walk(handle, answer, settings, deadline):
+def _walk(handle: Any, answer: Dict[str, Any], settings: Any, deadline: float) -> None:
     """Read every archive of the image, plain ones first; nothing follows the first compressed one."""
     while not (answer["nouveau"] and answer["blacklist"]):
         head = _skip_padding(handle)
@@ -90,7 +92,7 @@ def _walk(handle, answer, settings, deadline):
         raise Unreadable(f"unknown compression (starts with {head.hex()})")
 
 
-def _skip_padding(handle):
+def _skip_padding(handle: Any) -> bytes:
     """Go to the first byte that is no padding and return the six bytes there, leaving the position at them."""
     while True:
         start = handle.tell()
@@ -100,12 +102,12 @@ def _skip_padding(handle):
         rest = block.lstrip(b"\x00")
         if rest:
             handle.seek(start + len(block) - len(rest))
-            head = handle.read(6)
+            head: bytes = handle.read(6)
             handle.seek(start + len(block) - len(rest))
             return head
 
 
-def _members(read, answer, settings, deadline):
+def _members(read: Callable[..., Any], answer: Dict[str, Any], settings: Any, deadline: float) -> None:
     """Walk the members of one cpio archive until its trailer."""
     while not (answer["nouveau"] and answer["blacklist"]):
         header = _exactly(read, 110)
@@ -135,7 +137,7 @@ def _members(read, answer, settings, deadline):
             padded -= len(piece)
 
 
-def _exactly(read, size):
+def _exactly(read: Callable[..., Any], size: int) -> Optional[bytes]:
     """Read that many bytes, None at the end."""
     parts = []
     while size:
@@ -150,22 +152,23 @@ def _exactly(read, size):
 class _Unpacked:
     """A decompressed view of the rest of a file: the standard library where it can, else the format's own tool."""
 
-    _TOOLS = {"zstd": ["zstd", "-dcq"], "lz4": ["lz4", "-dcq"]}
-    _LIBRARY = {
+    _TOOLS: ClassVar[Dict[str, List[str]]] = {"zstd": ["zstd", "-dcq"], "lz4": ["lz4", "-dcq"]}
+    _LIBRARY: ClassVar[Dict[str, Callable[[], Any]]] = {
         "gzip": lambda: zlib.decompressobj(31),
         "xz": lzma.LZMADecompressor,
         "lzma": lzma.LZMADecompressor,
         "bzip2": bz2.BZ2Decompressor,
     }
 
-    def __init__(self, handle, name, deadline):
-        self.handle, self.buffer, self.offset, self.process = handle, b"", 0, None
+    def __init__(self, handle: Any, name: str, deadline: float) -> None:
+        self.handle, self.buffer, self.offset = handle, b"", 0
+        self.process: Any = None
         if name in self._TOOLS:
             self._start(self._TOOLS[name], deadline)
         else:
             self.unpacker = self._LIBRARY[name]()
 
-    def _start(self, argv, deadline):
+    def _start(self, argv: List[str], deadline: float) -> None:
         """Start the tool on the file's own descriptor: unbuffered, so its position is where we stopped reading."""
         try:
             self.process = subprocess.Popen(
@@ -181,20 +184,21 @@ class _Unpacked:
         self.timer.daemon = True
         self.timer.start()
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_details):
+    def __exit__(self, *_details: object) -> None:
         if self.process is not None:
             self.timer.cancel()
             self.process.kill()
             self.process.stdout.close()
             self.process.wait()
 
-    def read(self, size):
+    def read(self, size: int) -> bytes:
         """Return at most that many unpacked bytes, none at the end."""
         if self.process is not None:
-            return self.process.stdout.read(size)
+            told: bytes = self.process.stdout.read(size)
+            return told
         while self.offset >= len(self.buffer):
             raw = b"" if self.unpacker.eof else self.handle.read(_BLOCK // 4)
             if not raw:

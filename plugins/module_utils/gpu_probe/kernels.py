@@ -2,15 +2,17 @@
 
 import platform
 import re
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import modules
+from .host import LiveHost
 
 _MODULE_FOLDERS = ("/lib/modules", "/usr/lib/modules")
 _INITRAMFS = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
 _IMAGES = ("/boot/vmlinuz-{}", "/boot/vmlinux-{}", "/boot/Image-{}", "/lib/modules/{}/vmlinuz")
 
 
-def collect(host):
+def collect(host: LiveHost) -> Dict[str, Any]:
     """Return what the boot loader and /lib/modules say."""
     running = host.observe("kernel", platform.release) or host.value("/proc/sys/kernel/osrelease") or "unknown"
     cmdline = host.read("/proc/cmdline", "kernel.cmdline", keep=_only_gpu_arguments) or ""
@@ -27,7 +29,7 @@ def collect(host):
     }
 
 
-def releases(host):
+def releases(host: LiveHost) -> List[str]:
     """Return the kernels that have a folder of modules or headers, or an image in /boot."""
     found = set()
     for folder in _MODULE_FOLDERS:
@@ -37,12 +39,12 @@ def releases(host):
     return sorted((name for name in found if re.match(r"^\d+\.\d+", name)), key=version_key)
 
 
-def version_key(text):
+def version_key(text: str) -> List[Tuple[int, str]]:
     """Order kernel releases the way a boot menu does: numbers as numbers."""
     return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.findall(r"\d+|[a-z]+", text)]
 
 
-def describe(host, release):
+def describe(host: LiveHost, release: str) -> Dict[str, Any]:
     """Return what one kernel has on this host."""
     module = modules.find(host, release)
     return {
@@ -55,7 +57,7 @@ def describe(host, release):
     }
 
 
-def has_headers(host, release):
+def has_headers(host: LiveHost, release: str) -> bool:
     """Say whether modules can be built for the kernel: its build tree has a Makefile."""
     return any(
         host.exists(path.format(release) + "/Makefile")
@@ -68,7 +70,7 @@ def has_headers(host, release):
     )
 
 
-def next_to_boot(host, running, installed):
+def next_to_boot(host: LiveHost, running: str, installed: List[Dict[str, Any]]) -> Tuple[str, str]:
     """Return the kernel that boots next and the reason, as far as the boot loader's settings say."""
     bootable = [kernel["release"] for kernel in installed if kernel["image"]]
     if not bootable:
@@ -84,7 +86,7 @@ def next_to_boot(host, running, installed):
     return bootable[-1], "newest kernel image in /boot"
 
 
-def _saved_entry(host):
+def _saved_entry(host: LiveHost) -> Optional[str]:
     for path in ("/boot/grub2/grubenv", "/boot/grub/grubenv"):
         match = re.search(r"^(?:next_entry|saved_entry)=(.+)$", host.read(path, "kernel.next") or "", re.MULTILINE)
         if match:
@@ -92,12 +94,12 @@ def _saved_entry(host):
     return None
 
 
-def _grub_default(host):
+def _grub_default(host: LiveHost) -> str:
     match = re.search(r"^\s*GRUB_DEFAULT=(.*)$", host.read("/etc/default/grub", keep=_grub_lines) or "", re.MULTILINE)
     return match.group(1).strip().strip("\"'") if match else ""
 
 
-def configured_cmdline(host):
+def configured_cmdline(host: LiveHost) -> str:
     """Return the kernel arguments that the next boot gets, as configured."""
     texts = [host.read("/etc/kernel/cmdline", keep=_only_gpu_arguments) or ""]
     files = ["/etc/default/grub"] + [
@@ -119,7 +121,7 @@ _ARGUMENT = re.compile(
 )
 
 
-def gpu_arguments(cmdline):
+def gpu_arguments(cmdline: str) -> List[str]:
     """Return the arguments that matter to a GPU, once each, in their order."""
     found = []
     for match in _ARGUMENT.findall(cmdline):
@@ -128,11 +130,11 @@ def gpu_arguments(cmdline):
     return found
 
 
-def _only_gpu_arguments(text):
+def _only_gpu_arguments(text: str) -> str:
     return " ".join(gpu_arguments(text))
 
 
-def _grub_lines(text):
+def _grub_lines(text: str) -> str:
     """Keep of GRUB's settings the default entry and the arguments that matter to a GPU."""
     kept = []
     for line in text.splitlines():
@@ -144,7 +146,7 @@ def _grub_lines(text):
     return "".join(line + "\n" for line in kept)
 
 
-def _entry_lines(text):
+def _entry_lines(text: str) -> str:
     """Keep of a boot entry the arguments that matter to a GPU."""
     return "".join(
         f"options {_only_gpu_arguments(line)}\n" for line in re.findall(r"^options\s+(.*)$", text, re.MULTILINE)
@@ -154,7 +156,7 @@ def _entry_lines(text):
 _CONFIGURATIONS = ("/boot/config-{}", "/lib/modules/{}/config", "/lib/modules/{}/build/include/config/auto.conf")
 
 
-def compiler(host, release):
+def compiler(host: LiveHost, release: str) -> Optional[str]:
     """Return the compiler that built a kernel, such as gcc-12: from its configuration, else what the running one says."""
     for path in _CONFIGURATIONS:
         text = host.read(path.format(release), keep=_compiler_line)
@@ -163,12 +165,12 @@ def compiler(host, release):
     return _compiler(host.read("/proc/version") or "")
 
 
-def _compiler_line(text):
+def _compiler_line(text: str) -> str:
     match = re.search(r"^CONFIG_CC_VERSION_TEXT=.*$", text, re.MULTILINE)
     return match.group(0) if match else ""
 
 
-def _compiler(version):
+def _compiler(version: str) -> Optional[str]:
     match = re.search(r"gcc(?:-(\d+))?\s*(?:version\s+|\([^)]*\)+\s*)?(\d+)?", version)
     major = (match.group(1) or match.group(2)) if match else None
     return "gcc-" + major if major else None

@@ -2,6 +2,9 @@
 
 import re
 import struct
+from typing import Any, Dict, List, Tuple
+
+from .host import LiveHost
 
 CACHE = "/etc/ld.so.cache"
 LIBRARIES = (
@@ -22,7 +25,7 @@ _TYPE_MASK, _ELF, _ELF_LIBC6 = 0xFF, 1, 3
 _ARCH = {"x86_64": 0x0300, "aarch64": 0x0A00}
 
 
-def collect(host, arch, library_path, libraries=LIBRARIES):
+def collect(host: LiveHost, arch: str, library_path: str, libraries: Tuple[Any, ...] = LIBRARIES) -> Dict[str, Any]:
     """Return for each library of CUDA the files that could be meant, the loader's choice first, and what they lead to."""
     cached = parse(host.read_bytes(CACHE) or b"", arch)
     places = [folder.rstrip("/") for folder in library_path.split(":") if folder]
@@ -39,12 +42,11 @@ def collect(host, arch, library_path, libraries=LIBRARIES):
     return found
 
 
-def _once(paths):
-    seen = set()
-    return [path for path in paths if not (path in seen or seen.add(path))]
+def _once(paths: List[str]) -> List[str]:
+    return list(dict.fromkeys(paths))
 
 
-def resolved(host, path):
+def resolved(host: LiveHost, path: str) -> str:
     """Follow symbolic links, inside the machine."""
     for _hop in range(20):
         target = host.link(path)
@@ -56,14 +58,14 @@ def resolved(host, path):
     return path
 
 
-def parse(raw, arch="x86_64"):
+def parse(raw: bytes, arch: str = "x86_64") -> Dict[str, Any]:
     """Return the cache's files by library name, in the loader's order; an unknown format gives nothing."""
     begin = raw.find(_MAGIC)
     if begin < 0 or len(raw) < begin + _HEADER.size:
         return {}
     raw = raw[begin:]
     count = _HEADER.unpack_from(raw)[1]
-    found = {}
+    found: Dict[str, List[str]] = {}
     for index in range(min(count, (len(raw) - _HEADER.size) // _ENTRY.size)):
         flags, key, value, _os, _hwcap = _ENTRY.unpack_from(raw, _HEADER.size + index * _ENTRY.size)
         if flags & _TYPE_MASK not in (_ELF, _ELF_LIBC6) or flags & 0xFF00 not in (0, _ARCH.get(arch, 0)):
@@ -74,6 +76,6 @@ def parse(raw, arch="x86_64"):
     return found
 
 
-def _text(raw, at):
+def _text(raw: bytes, at: int) -> str:
     end = raw.find(b"\0", at, at + 4096)
     return raw[at:end].decode("utf-8", "replace") if 0 <= at < len(raw) and end > at else ""

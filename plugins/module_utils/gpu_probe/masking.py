@@ -21,7 +21,7 @@ _SECRETS = (
 )
 
 
-def mask(text):
+def mask(text: str) -> str:
     """Return the text without them."""
     for expression, instead in _SECRETS:
         text = expression.sub(instead, text)

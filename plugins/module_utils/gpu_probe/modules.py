@@ -6,8 +6,10 @@ import mmap
 import os
 import re
 import struct
+from typing import Any, Dict, List, Optional
 
 from . import commands
+from .host import LiveHost
 
 _FOLDERS = ("/lib/modules/{}", "/usr/lib/modules/{}")
 # Debian calls its module nvidia-current; the branch packages nvidia-current-open, nvidia-tesla-535 and so on.
@@ -18,7 +20,7 @@ _NVRM = re.compile(
 )
 
 
-def loaded(host):
+def loaded(host: LiveHost) -> List[str]:
     """Return the names of GPU modules that the kernel has loaded."""
     text = host.read("/proc/modules", keep=_gpu_modules) or ""
     names = [line.split(" ", 1)[0] for line in text.splitlines() if line]
@@ -26,7 +28,7 @@ def loaded(host):
     return sorted(set(names) | set(built_in))
 
 
-def users(host):
+def users(host: LiveHost) -> Dict[str, Any]:
     """Return for each loaded GPU module how often it is used, and by which other modules."""
     found = {}
     for line in (host.read("/proc/modules", keep=_gpu_modules) or "").splitlines():
@@ -37,13 +39,13 @@ def users(host):
     return found
 
 
-def _gpu_modules(text):
+def _gpu_modules(text: str) -> str:
     return "".join(
         line for line in text.splitlines(True) if re.match(r"(nvidia|nouveau|nova|gdrdrv|mlx5_core|ib_umad)", line)
     )
 
 
-def loaded_nvidia(host):
+def loaded_nvidia(host: LiveHost) -> Optional[Dict[str, Any]]:
     """Return version and flavour of the loaded NVIDIA module, None when there is none."""
     text = host.read("/proc/driver/nvidia/version") or ""
     match = _NVRM.search(text)
@@ -53,7 +55,7 @@ def loaded_nvidia(host):
     return {"version": version, "flavour": None} if version else None
 
 
-def find(host, release):
+def find(host: LiveHost, release: str) -> Optional[Dict[str, Any]]:
     """Return the NVIDIA module on disk for a kernel: {"path", "version", "flavour", "signer"}, None without one."""
     for path in listing(host, release):
         if _NVIDIA.search(path):
@@ -68,13 +70,13 @@ def find(host, release):
     return None
 
 
-def carries(host, release, name):
+def carries(host: LiveHost, release: str, name: str) -> bool:
     """Say whether a kernel's folder has a module of that name."""
     suffix = re.compile(rf"/{re.escape(name)}\.ko(\.\w+)?$")
     return any(suffix.search(path) for path in listing(host, release))
 
 
-def listing(host, release):
+def listing(host: LiveHost, release: str) -> List[str]:
     """Return the paths of GPU modules of a kernel: from modules.dep, and files that a build put there since."""
     folder = next((item.format(release) for item in _FOLDERS if host.kind(item.format(release)) == "folder"), None)
     if folder is None:
@@ -87,7 +89,7 @@ def listing(host, release):
     return sorted({path for path in found if host.exists(path)})
 
 
-def _gpu_paths(text):
+def _gpu_paths(text: str) -> str:
     return "".join(
         line.split(":", 1)[0] + ":\n"
         for line in text.splitlines()
@@ -95,7 +97,7 @@ def _gpu_paths(text):
     )
 
 
-def modinfo(host, path):
+def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
     """Read a module file's own description; the kernel's tools are needed only for zstd."""
     real = host.inside(path)
     if path.endswith(".zst") or (path.endswith(".xz") and _has_modinfo()):
@@ -116,19 +118,19 @@ def modinfo(host, path):
         return None
 
 
-def _has_modinfo():
+def _has_modinfo() -> Any:
     """The kernel's own tool unpacks a large module several times faster than Python does."""
     return os.path.exists("/sbin/modinfo") or os.path.exists("/usr/sbin/modinfo")
 
 
-def _elf_modinfo(image):
+def _elf_modinfo(image: Any) -> Optional[Dict[str, Any]]:
     """Return the key=value strings of the .modinfo section of a 64-bit little-endian ELF file."""
     if image[:5] != b"\x7fELF\x02":
         raise ValueError("no 64-bit ELF file")
     table, entry, count, names_at = struct.unpack_from("<Q", image, 40) + struct.unpack_from("<HHH", image, 58)
     sections = [struct.unpack_from("<IIQQQQ", image, table + entry * index) for index in range(count)]
     names = sections[names_at]
-    fields = {}
+    fields: Dict[str, str] = {}
     for name, _kind, _flags, _address, offset, size in sections:
         start = names[4] + name
         if image[start : start + 9] == b".modinfo\x00":

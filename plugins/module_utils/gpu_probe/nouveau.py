@@ -1,14 +1,16 @@
 """nouveau (and its successor nova): loaded now, and would it load at the next boot?"""
 
 import re
+from typing import Any, Dict, List, Optional
 
 from . import initramfs
+from .host import LiveHost
 
 _FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 _ARGUMENT = re.compile(r"(?:blacklist|rdblacklist)=(?:[\w,-]*,)?nouveau(?:,|$)|^nouveau\.modeset=0$")
 
 
-def collect(host, kernels, loaded, seconds=15):
+def collect(host: LiveHost, kernels: Dict[str, Any], loaded: List[str], seconds: float = 15) -> Dict[str, Any]:
     """Return what is known of nouveau, with the initramfs of the running and the next kernel read."""
     files = blacklist_files(host)
     images = [_image(host, kernels, kernel, seconds) for kernel in kernels["installed"] if kernel["initramfs"]]
@@ -28,12 +30,12 @@ def collect(host, kernels, loaded, seconds=15):
     }
 
 
-def is_loaded(modules):
+def is_loaded(modules: List[str]) -> bool:
     """Say whether the kernel's own driver is among the loaded modules."""
     return "nouveau" in modules or "nova_core" in modules
 
 
-def blacklist_files(host):
+def blacklist_files(host: LiveHost) -> List[str]:
     """Return the modprobe.d files that keep nouveau out; a file of the same name in an earlier folder hides a later one."""
     found, seen = [], set()
     for folder in _FOLDERS:
@@ -47,11 +49,11 @@ def blacklist_files(host):
     return found
 
 
-def _gpu_lines(text):
+def _gpu_lines(text: str) -> str:
     return "".join(line for line in text.splitlines(True) if re.search(r"nouveau|nova|nvidia", line))
 
 
-def _image(host, kernels, kernel, seconds):
+def _image(host: LiveHost, kernels: Dict[str, Any], kernel: Dict[str, Any], seconds: float) -> Dict[str, Any]:
     answer = {"path": kernel["initramfs"], "kernel": kernel["release"], "nouveau": None, "blacklist": None, "why": None}
     if kernel["release"] not in (kernels["next"], kernels["running"]):
         answer["why"] = "not read: this kernel neither runs nor boots next"
@@ -64,7 +66,9 @@ def _image(host, kernels, kernel, seconds):
     return answer
 
 
-def _loads(kernels, image, blacklisted, argument):
+def _loads(
+    kernels: Dict[str, Any], image: Optional[Dict[str, Any]], blacklisted: bool, argument: bool
+) -> Optional[bool]:
     """Say whether the next boot would load nouveau for a GPU; None when it cannot be told."""
     if argument:
         return False

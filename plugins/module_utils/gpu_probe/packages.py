@@ -2,6 +2,9 @@
 
 import os
 import re
+from typing import Any, Dict, Iterator, List, Optional
+
+from .host import LiveHost
 
 RELEVANT = re.compile(
     r"^(?:nvidia|libnvidia|libcuda|cuda|libcudnn|cudnn|libnccl|nccl|kmod-nvidia|akmod-nvidia|dnf-plugin-nvidia|libnvsdm|nvlsm|"
@@ -13,7 +16,7 @@ RELEVANT = re.compile(
 _SANE = ("installed", "config-files", "not-installed")
 
 
-def collect(host, family, also=()):
+def collect(host: LiveHost, family: str, also: Any = ()) -> Dict[str, Any]:
     """Return {"manager", "installed": {name: {...}}, "held", "problems"}; packages named in `also` matter too."""
     if host.exists("/var/lib/dpkg/status") and family != "redhat":
         return _dpkg(host, also)
@@ -23,7 +26,7 @@ def collect(host, family, also=()):
     return {"manager": None, "installed": {}, "held": [], "problems": []}
 
 
-def _dpkg(host, also):
+def _dpkg(host: LiveHost, also: Any) -> Dict[str, Any]:
     native = None
     installed, held, problems = {}, [], []
     for fields in _stanzas(
@@ -48,11 +51,11 @@ def _dpkg(host, also):
     return {"manager": "apt", "installed": installed, "held": sorted(held), "problems": problems}
 
 
-def _dpkg_architecture():
+def _dpkg_architecture() -> Optional[str]:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname()[4])
 
 
-def reduce_status(text, also=()):
+def reduce_status(text: str, also: Any = ()) -> str:
     """Keep of dpkg's status the packages that matter and those in a bad state, with the fields that are read."""
     kept = []
     for stanza in re.split(r"\n\n+", text):
@@ -74,14 +77,14 @@ def reduce_status(text, also=()):
     return "\n\n".join(kept) + "\n"
 
 
-def _stanzas(text):
+def _stanzas(text: str) -> Iterator[Any]:
     for stanza in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and not line.startswith(" "))
         if fields:
             yield fields
 
 
-def origin(maker):
+def origin(maker: str) -> str:
     """Tell from a package's maintainer or vendor who made it."""
     text = maker.lower()
     if "nvidia.com" in text or text.strip() in ("nvidia", "nvidia corporation"):
@@ -96,10 +99,11 @@ def origin(maker):
 _FORMAT = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{VENDOR} %{PACKAGER}\\n"
 
 
-def _rpm(host, also):
+def _rpm(host: LiveHost, also: Any) -> Dict[str, Any]:
     answer = host.run("rpm", ["rpm", "-qa", "--qf", _FORMAT], 20)
     problems = [] if answer["rc"] == 0 else ["rpm -qa: " + (answer.get("why") or answer["err"].strip() or "failed")]
-    native, found = host.observe("machine-rpm", lambda: os.uname()[4]), {}
+    native = host.observe("machine-rpm", lambda: os.uname()[4])
+    found: Dict[str, List[Dict[str, Any]]] = {}
     for line in answer["out"].splitlines():
         pieces = line.split("\t")
         if len(pieces) != 4 or not (RELEVANT.match(pieces[0]) or pieces[0] in also):
@@ -117,7 +121,7 @@ def _rpm(host, also):
     return {"manager": "dnf", "installed": installed, "held": versionlocks(host), "problems": problems}
 
 
-def versionlocks(host):
+def versionlocks(host: LiveHost) -> List[str]:
     """Return the names that dnf's versionlock holds: one list of name-epoch:version-release for dnf 4, TOML for dnf 5.
 
     What only keeps certain versions away (`versionlock exclude`: `!` of dnf 4, `!=` of dnf 5) holds nothing.
@@ -135,7 +139,7 @@ def versionlocks(host):
     return sorted(set(held))
 
 
-def automatic_upgrades(host):
+def automatic_upgrades(host: LiveHost) -> Dict[str, Any]:
     """Return whether the host upgrades itself, and whether NVIDIA packages are left out of it."""
     text = ""
     for name in host.names("/etc/apt/apt.conf.d"):
@@ -149,7 +153,7 @@ def automatic_upgrades(host):
     }
 
 
-def _upgrade_lines(text):
+def _upgrade_lines(text: str) -> str:
     return "".join(
         line for line in text.splitlines(True) if re.search(r"nvidia|APT::Periodic::Unattended-Upgrade", line)
     )

@@ -1,6 +1,9 @@
 """GPUs and NVSwitches on the PCI bus, seen without any driver."""
 
 import os
+from typing import Any, Dict, List, Optional
+
+from .host import LiveHost
 
 NVIDIA = "10de"
 _DEVICES = "/sys/bus/pci/devices"
@@ -13,7 +16,7 @@ _CONSOLE_VENDORS = ("1a03", "102b", "1234", "1b36", "1013", "15ad", "1414", "1af
 _VGPU_SUBSYSTEMS = ("27b8:1733", "27b8:1735", "27b8:1737")
 
 
-def collect(host):
+def collect(host: LiveHost) -> Dict[str, Any]:
     """Return {"gpus", "nvswitches", "other_displays"}."""
     gpus, switches, others = [], [], []
     for address in host.names(_DEVICES):
@@ -34,7 +37,7 @@ def collect(host):
     return {"gpus": gpus, "nvswitches": switches, "other_displays": others}
 
 
-def nvswitch(host, switches):
+def nvswitch(host: LiveHost, switches: List[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     """Return how NVSwitches show on this machine, None when there is none that this machine runs itself."""
     devices = host.names("/proc/driver/nvidia-nvswitch/devices")
     managers = []
@@ -52,7 +55,7 @@ def nvswitch(host, switches):
     }
 
 
-def _is_switch_manager(host, path):
+def _is_switch_manager(host: LiveHost, path: str) -> bool:
     """Say whether a ConnectX function manages NVSwitches (fourth generation switches are not on PCI themselves)."""
     try:
         with open(host.inside(path), "rb") as handle:
@@ -63,7 +66,7 @@ def _is_switch_manager(host, path):
         return False
 
 
-def _gpu(host, folder, address, klass):
+def _gpu(host: LiveHost, folder: str, address: str, klass: str) -> Dict[str, Any]:
     device = _hex(host.value(folder + "/device")) or ""
     subsystem = "{}:{}".format(
         _hex(host.value(folder + "/subsystem_vendor")) or "0000",
@@ -89,7 +92,7 @@ def _gpu(host, folder, address, klass):
     }
 
 
-def _slot(host, folder):
+def _slot(host: LiveHost, folder: str) -> Any:
     """Return what the slot can do that a device sits in: the bridge above it."""
     above = os.path.dirname(os.path.realpath(host.inside(folder)))
     return {
@@ -98,7 +101,7 @@ def _slot(host, folder):
     }
 
 
-def _vgpu(host, folder, products):
+def _vgpu(host: LiveHost, folder: str, products: str) -> Optional[bool]:
     """Say whether the device is a vGPU: its vendor capability carries the signature "VF"; None when that is not readable."""
     config = host.read_bytes(folder + "/config", limit=256)
     if products in _VGPU_SUBSYSTEMS:
@@ -115,13 +118,13 @@ def _vgpu(host, folder, products):
     return False
 
 
-def _hex(text):
+def _hex(text: Optional[str]) -> Optional[str]:
     """0x10de -> 10de."""
     return text[2:].lower() if text and text.startswith("0x") else text
 
 
-def _number(text):
+def _number(text: Optional[str]) -> Optional[int]:
     try:
-        return int(text)
-    except (TypeError, ValueError):
+        return int(text) if text else None
+    except ValueError:
         return None

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+from typing import Any, Dict, List, Optional, Set
 
 from . import environment
+from .host import LiveHost
 
 STATE_FILE = "/var/lib/gpusetup/state.json"
 _MARKS = (
@@ -15,7 +17,7 @@ _MARKS = (
 """What only an apply writes, and removal takes away with its record."""
 
 
-def read(host, path=STATE_FILE):
+def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
     """Return the recorded state with what each recorded file and the Python environment are now, None when nothing was recorded."""
     text = host.read(path, "state")
     if text is None:
@@ -47,7 +49,7 @@ def read(host, path=STATE_FILE):
     return state
 
 
-def lost(host):
+def lost(host: LiveHost) -> str:
     """Say that this host has files of an apply and no record of one; nothing on a host that was never changed."""
     there = [path for path in _MARKS if host.exists(path)]
     return (
@@ -55,19 +57,19 @@ def lost(host):
     )
 
 
-def names(state):
+def names(state: Optional[Dict[str, Any]]) -> Set[str]:
     """Return the packages that the record speaks of, whatever they are called."""
     state = state or {}
     return {name for key in ("packages", "holds", "brought") for name in (state.get(key) or ())}
 
 
-def units(state):
+def units(state: Any) -> List[Any]:
     """Return the units that the record speaks of."""
     found = (state or {}).get("services")
     return sorted(found) if isinstance(found, dict) else []
 
 
-def _digest(path):
+def _digest(path: str) -> Optional[str]:
     try:
         with open(path, "rb") as handle:
             return hashlib.sha256(handle.read()).hexdigest()

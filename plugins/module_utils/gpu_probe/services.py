@@ -1,6 +1,9 @@
 """The services that belong to a GPU stack, as systemd sees them."""
 
 import re
+from typing import Any, Dict
+
+from .host import LiveHost
 
 _UNITS = (
     ("fabricmanager", "nvidia-fabricmanager.service"),
@@ -14,7 +17,7 @@ _UNITS = (
 _FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 
 
-def collect(host, also=()):
+def collect(host: LiveHost, also: Any = ()) -> Dict[str, Any]:
     """Return for each unit that exists whether it is enabled and active; systemd is asked once, and only when it runs.
 
     Units named in `also` are looked at too, under their own names.

@@ -2,11 +2,14 @@
 
 import os
 import re
+from typing import Any, Dict, List, Tuple
+
+from .host import LiveHost
 
 _DEVICE = re.compile(r"^/dev/nvidia(\d+|ctl|-uvm)$")
 
 
-def display(host, gpus, others, laptop):
+def display(host: LiveHost, gpus: List[Dict[str, Any]], others: List[Dict[str, Any]], laptop: bool) -> Dict[str, Any]:
     """Return whether somebody looks at a screen, and whether another GPU shares the work."""
     sessions = []
     for name in host.names("/run/systemd/sessions"):
@@ -27,22 +30,24 @@ def display(host, gpus, others, laptop):
     }
 
 
-def _session_lines(text):
+def _session_lines(text: str) -> str:
     return "".join(line for line in text.splitlines(True) if re.match(r"(TYPE|CLASS|STATE)=", line))
 
 
-def gpu_processes(host):
+def gpu_processes(host: LiveHost) -> List[Dict[str, Any]]:
     """Return the processes that hold an NVIDIA device open; other users' need root."""
     if not host.exists("/dev/nvidiactl"):
         return []
-    found, hidden = host.observe("gpu_processes", _scan) or ([], 0)
+    seen: Tuple[List[Dict[str, Any]], int] = host.observe("gpu_processes", _scan) or ([], 0)
+    found, hidden = seen
     if hidden:
         host.note("processes", f"{hidden} processes of other users could not be looked at (needs root)")
     return found
 
 
-def _scan():
-    found, hidden = [], 0
+def _scan() -> Tuple[List[Dict[str, Any]], int]:
+    found: List[Dict[str, Any]] = []
+    hidden = 0
     for pid in os.listdir("/proc"):
         if not pid.isdigit() or int(pid) == os.getpid():
             continue

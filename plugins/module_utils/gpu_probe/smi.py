@@ -1,5 +1,9 @@
 """What nvidia-smi adds when it works: named fields only (its banner changes), and never for longer than the deadline."""
 
+from typing import Any, Dict, Optional, Tuple
+
+from .host import LiveHost
+
 _PLACES = (
     "/usr/bin/nvidia-smi",
     "/usr/local/bin/nvidia-smi",
@@ -11,12 +15,12 @@ _NEW = (*_OLD, "mig.mode.pending", "compute_cap", "fabric.state", "fabric.status
 _NONE = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "")
 
 
-def collect(host, loaded, seconds=15):
+def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[str, Any]]:
     """Return {"path", "ok", "why", "gpus"}, None when it is not installed; it is only started when a driver is loaded."""
     path = next((place for place in _PLACES if host.exists(place)), None)
     if path is None:
         return None
-    answer = {"path": path, "ok": False, "why": None, "gpus": {}}
+    answer: Dict[str, Any] = {"path": path, "ok": False, "why": None, "gpus": {}}
     if not loaded:
         answer["why"] = "not asked: no NVIDIA kernel module is loaded"
         return answer
@@ -38,7 +42,7 @@ def collect(host, loaded, seconds=15):
     return answer
 
 
-def _gpu(line, fields):
+def _gpu(line: str, fields: Tuple[Any, ...]) -> Optional[Tuple[str, Dict[str, Any]]]:
     """00000000:00:06.0, GPU-1c5b..., NVIDIA H200, 143771, ... -> ("0000:00:06.0", {...})."""
     values = [value.strip() for value in line.split(",")]
     if len(values) != len(fields):
@@ -54,7 +58,7 @@ def _gpu(line, fields):
         "reported_name": told["name"],
         "memory_mib": int(memory) if memory and memory.isdigit() else None,
         "driver_version": told["driver_version"],
-        "persistence": {"Enabled": True, "Disabled": False}.get(told["persistence_mode"]),
+        "persistence": {"Enabled": True, "Disabled": False}.get(told["persistence_mode"] or ""),
         "mig": told["mig.mode.current"],
         "mig_pending": told.get("mig.mode.pending"),
         "reported_capability": told.get("compute_cap"),

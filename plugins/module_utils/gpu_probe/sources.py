@@ -1,13 +1,16 @@
 """Package sources that the host is configured with; no credential ever leaves here."""
 
 import re
+from typing import Any, Dict, List, Optional
+
+from .host import LiveHost
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 _NVIDIA = re.compile(r"nvidia|/cuda[-/]|libnvidia-container", re.IGNORECASE)
 _ONE_LINE = re.compile(r"^(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s*(.*)$")
 
 
-def collect(host):
+def collect(host: LiveHost) -> List[Dict[str, Any]]:
     """Return every enabled source as {"file", "uri", "suites", "components", "signed_by", "nvidia"}."""
     found = []
     parts = host.names("/etc/apt/sources.list.d", "*.list") + host.names("/etc/apt/sources.list.d", "*.sources")
@@ -22,7 +25,7 @@ def collect(host):
     return found
 
 
-def without_secrets(text):
+def without_secrets(text: str) -> str:
     """Drop comments, passwords and user names from a sources file."""
     kept = []
     for line in text.splitlines():
@@ -32,7 +35,7 @@ def without_secrets(text):
     return "\n".join(kept) + "\n"
 
 
-def _source(path, uri, suites, components, signed_by):
+def _source(path: str, uri: str, suites: List[str], components: List[str], signed_by: Optional[str]) -> Dict[str, Any]:
     nvidia = bool(_NVIDIA.search(uri))
     return {
         "file": path,
@@ -44,7 +47,7 @@ def _source(path, uri, suites, components, signed_by):
     }
 
 
-def _list_file(path, text):
+def _list_file(path: str, text: str) -> List[Dict[str, Any]]:
     found = []
     for line in text.splitlines():
         match = _ONE_LINE.match(line.strip())
@@ -57,7 +60,7 @@ def _list_file(path, text):
     return found
 
 
-def _deb822_file(path, text):
+def _deb822_file(path: str, text: str) -> List[Dict[str, Any]]:
     found = []
     for stanza in re.split(r"\n\s*\n", text):
         fields, last = {}, None
@@ -79,7 +82,7 @@ def _deb822_file(path, text):
     return found
 
 
-def _repo_file(path, text):
+def _repo_file(path: str, text: str) -> List[Dict[str, Any]]:
     found = []
     for match in re.finditer(r"^\[([^\]]+)\]\s*\n((?:(?!\[).*\n?)*)", text, re.MULTILINE):
         fields = dict(re.findall(r"^(\w+)\s*=\s*(.*?)\s*$", match.group(2), re.MULTILINE))

@@ -2,8 +2,10 @@
 
 import os
 import re
+from typing import Any, Dict, List, Tuple
 
 from . import loader
+from .host import LiveHost
 from .masking import mask
 
 ENVIRONMENT = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV", "CONDA_PREFIX")
@@ -33,7 +35,7 @@ _FRAMEWORKS = (
 )
 
 
-def collect(host, facts, environment):
+def collect(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) -> Dict[str, Any]:
     """Return the symptoms of a host whose facts (as plain data) are known; `environment` is the one of its programs."""
     seen = {name: environment[name] for name in ENVIRONMENT if environment.get(name) is not None}
     # On a simulated host the kernel and the devices are those of the machine around it.
@@ -56,7 +58,7 @@ def collect(host, facts, environment):
     }
 
 
-def surroundings(host):
+def surroundings(host: LiveHost) -> Dict[str, Any]:
     """Return the environment that programs of a host get: what every session is given, and what this one has."""
     found = {}
     for line in (host.read("/etc/environment", keep=_asked_lines) or "").splitlines():
@@ -66,14 +68,14 @@ def surroundings(host):
     return dict(found, **(own or {}))
 
 
-def _asked_lines(text):
+def _asked_lines(text: str) -> str:
     """Keep of /etc/environment only what is asked: the rest may hold secrets."""
     lines = (line.strip() for line in text.splitlines())
     bare = (line[len("export ") :].strip() if line.startswith("export ") else line for line in lines)
     return "".join(line + "\n" for line in bare if line.partition("=")[0] in ENVIRONMENT)
 
 
-def _kernel_log(host):
+def _kernel_log(host: LiveHost) -> Tuple[Any, ...]:
     """Return the kernel's messages since boot, and whether they are kept from this user."""
     for label, argv in _LOG_COMMANDS:
         told = host.run(label, argv, 5)
@@ -86,7 +88,7 @@ def _kernel_log(host):
     return None, bool(host.live)
 
 
-def _shortened(text):
+def _shortened(text: str) -> str:
     if len(text) <= _LOG_LIMIT:
         return text
     kept = "".join(line for line in text.splitlines(True) if _TELLING.search(line))
@@ -94,7 +96,7 @@ def _shortened(text):
     return kept if len(kept) <= _LOG_LIMIT else kept[:half] + "\n" + kept[-half:]
 
 
-def _devices(host):
+def _devices(host: LiveHost) -> Dict[str, Any]:
     """Return the GPU's device files, with who may open them."""
     found = {}
     for name in ["dxg", *host.names("/dev", "nvidia*")]:
@@ -107,7 +109,7 @@ def _devices(host):
     return found
 
 
-def _openable(path):
+def _openable(path: str) -> Any:
     try:
         mode = f"{os.stat(path).st_mode & 0o777:o}"
     except OSError:
@@ -115,7 +117,7 @@ def _openable(path):
     return {"open": os.access(path, os.R_OK | os.W_OK), "mode": mode}
 
 
-def _builds(host, facts):
+def _builds(host: LiveHost, facts: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return the logs of the last builds of the driver's modules."""
     found = []
     running, versions = facts["kernel"]["running"], []
@@ -134,7 +136,7 @@ def _builds(host, facts):
     return found
 
 
-def _environments(host, facts, environment):
+def _environments(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return Python environments and the frameworks in them: the active one first, then those that the facts know."""
     found, seen = [], set()
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
@@ -150,13 +152,13 @@ def _environments(host, facts, environment):
     return found
 
 
-def _packages(host, prefix):
+def _packages(host: LiveHost, prefix: str) -> Dict[str, Any]:
     folders = []
     for name in host.names(prefix + "/lib", "python3*"):
         folders += [f"{prefix}/lib/{name}/site-packages", f"{prefix}/lib/{name}/dist-packages"]
     if prefix == "/usr":
         folders += [f"/usr/local/lib/{name}/dist-packages" for name in host.names("/usr/local/lib", "python3*")]
-    found = {}
+    found: Dict[str, str] = {}
     for folder in folders:
         for pattern in _FRAMEWORKS:
             for name in host.names(folder, pattern + ".dist-info"):
@@ -166,7 +168,7 @@ def _packages(host, prefix):
     return found
 
 
-def _mig_instances(host, facts):
+def _mig_instances(host: LiveHost, facts: Dict[str, Any]) -> Any:
     """Say whether GPUs in MIG mode have instances; None when it was not asked or not told."""
     if facts["smi"] is None or not any(gpu["mig"] == "Enabled" for gpu in facts["gpus"]):
         return None
@@ -174,7 +176,7 @@ def _mig_instances(host, facts):
     return "MIG " in told["out"].replace("MIG-", "") if told["rc"] == 0 else None
 
 
-def _licence(host, facts):
+def _licence(host: LiveHost, facts: Dict[str, Any]) -> List[Any]:
     """Return what nvidia-smi says of a vGPU's licence."""
     if facts["smi"] is None or not facts["smi"]["ok"] or not any(gpu["vgpu"] for gpu in facts["gpus"]):
         return []

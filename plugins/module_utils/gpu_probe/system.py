@@ -6,8 +6,10 @@ import os
 import platform
 import re
 import sys
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import commands, environment
+from .host import LiveHost
 
 _FAMILIES = (
     ("debian", ("debian", "ubuntu")),
@@ -16,7 +18,7 @@ _FAMILIES = (
 )
 
 
-def os_release(host):
+def os_release(host: LiveHost) -> Dict[str, Any]:
     """Return what /etc/os-release says, with the package family."""
     text = host.read("/etc/os-release") or host.read("/usr/lib/os-release") or ""
     fields = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?\s*$', text, re.MULTILINE))
@@ -38,26 +40,26 @@ def os_release(host):
     }
 
 
-def _glibc():
+def _glibc() -> Optional[str]:
     try:
-        return os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
-    except (AttributeError, ValueError, OSError):
+        return (os.confstr("CS_GNU_LIBC_VERSION") or "").split()[-1]
+    except (IndexError, ValueError, OSError):
         return None
 
 
-def machine(host):
+def machine(host: LiveHost) -> str:
     """Return the processor architecture as `uname -m` names it."""
     return host.observe("machine", platform.machine) or "unknown"
 
 
-def boot(host):
+def boot(host: LiveHost) -> Dict[str, Any]:
     """Return what tells one boot from the next, and one machine from another under whatever name it is reached."""
     uptime = host.observe("boot_time", lambda: _boot_time(host))
     boot_id = host.value("/proc/sys/kernel/random/boot_id")
     return {"id": boot_id, "time": uptime, "machine": _machine_id(host)}
 
 
-def _machine_id(host):
+def _machine_id(host: LiveHost) -> Optional[str]:
     """Return a digest of the machine's id, which itself stays on the machine; copies of one image can have the same."""
     known = host.value("/etc/machine-id")
     if not known or known == "uninitialized":
@@ -65,16 +67,16 @@ def _machine_id(host):
     return hashlib.sha256(b"gpusetup:" + known.encode("utf-8")).hexdigest()[:32]
 
 
-def _boot_time(host):
+def _boot_time(host: LiveHost) -> Optional[int]:
     match = re.search(r"^btime (\d+)", host.read("/proc/stat", keep=_btime_line) or "", re.MULTILINE)
     return int(match.group(1)) if match else None
 
 
-def _btime_line(text):
+def _btime_line(text: str) -> str:
     return "".join(line for line in text.splitlines(True) if line.startswith("btime "))
 
 
-def disks(host):
+def disks(host: LiveHost) -> Dict[str, Any]:
     """Return size and free bytes for ordinary users' and root's installs, per place that an install writes to."""
     answer = host.observe("disks", _disks) or {}
     return {place: answer[place] for place in _PLACES if place in answer}
@@ -83,8 +85,9 @@ def disks(host):
 _PLACES = ("/", "/boot", "/usr", "/var", "/opt", "/tmp")
 
 
-def _disks():
-    places, devices = {}, {}
+def _disks() -> Dict[str, Any]:
+    places: Dict[str, Any] = {}
+    devices: Dict[int, str] = {}
     for path in _PLACES:
         try:
             space, device = os.statvfs(path), os.stat(path).st_dev
@@ -109,9 +112,9 @@ _FRAMEWORK_FILES = tuple(
 )
 
 
-def pythons(host, named=()):
+def pythons(host: LiveHost, named: Any = ()) -> List[Dict[str, Any]]:
     """Return the interpreters in the usual places, and those named, with the GPU frameworks that each has."""
-    found = {}
+    found: Dict[Tuple[str, str], str] = {}
     for folder in ("/usr/bin", "/usr/local/bin", "/opt/gpusetup/bin"):
         for name in host.names(folder, "python3*"):
             if not re.match(r"^python3(\.\d+)?$", name):
@@ -124,7 +127,8 @@ def pythons(host, named=()):
     theirs = {path: _changeable(host, path) for path in named if host.exists(path)}
     named = [path for path in named if not theirs.get(path)]
     for path in named:
-        version = _python_version(host, path) if path not in found.values() and host.exists(path) else None
+        known = path in found.values() or not host.exists(path)
+        version = None if known else _python_version(host, path)
         if version:
             found[os.path.dirname(path), version] = path
     told = [_python(host, folder, version, path) for (folder, version), path in sorted(found.items())]
@@ -149,13 +153,13 @@ def _changeable(host, path):
 _LIST = "import importlib.metadata as m, json; print(json.dumps([[d.metadata['Name'] or '', d.version] for d in m.distributions()]))"
 
 
-def _own_answer(host, path):
+def _own_answer(host: LiveHost, path: str) -> Dict[str, Any]:
     """Return the frameworks that an interpreter itself finds: by .pth files and inherited folders too. Only for named ones."""
     answer = host.observe("python-packages:" + path, lambda: _frameworks(commands.run([path, "-c", _LIST], 20)))
     return answer or {}
 
 
-def _frameworks(told):
+def _frameworks(told: Dict[str, Any]) -> Dict[str, Any]:
     try:
         listed = json.loads(told["out"]) if told["rc"] == 0 else []
     except ValueError:
@@ -167,7 +171,7 @@ def _frameworks(told):
     return found
 
 
-def _python_version(host, path):
+def _python_version(host: LiveHost, path: str) -> Optional[str]:
     """python3.11 -> 3.11, through links; only a nameless interpreter is started."""
     for _hop in range(5):
         match = re.search(r"python(3\.\d+)$", path)
@@ -181,9 +185,9 @@ def _python_version(host, path):
     return answer["out"].strip() if answer["rc"] == 0 else None
 
 
-def _python(host, folder, version, path):
+def _python(host: LiveHost, folder: str, version: str, path: str) -> Dict[str, Any]:
     prefix = folder[: -len("/bin")]
-    packages = {}
+    packages: Dict[str, str] = {}
     libraries = [prefix + "/lib/python" + version + "/site-packages"]
     if prefix == "/usr":
         libraries += ["/usr/lib/python3/dist-packages", "/usr/local/lib/python" + version + "/dist-packages"]
@@ -201,6 +205,9 @@ def _python(host, folder, version, path):
     }
 
 
-def running_interpreter(host):
+def running_interpreter(host: LiveHost) -> Optional[Dict[str, Any]]:
     """Return the interpreter that runs this probe (the one Ansible found)."""
-    return host.observe("interpreter", lambda: {"path": sys.executable, "version": platform.python_version()})
+    told: Optional[Dict[str, Any]] = host.observe(
+        "interpreter", lambda: {"path": sys.executable, "version": platform.python_version()}
+    )
+    return told

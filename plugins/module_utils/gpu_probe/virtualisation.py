@@ -1,6 +1,9 @@
 """What kind of machine this is: bare metal, a guest of which cloud, a container, WSL."""
 
 import re
+from typing import Any, Dict, Optional
+
+from .host import LiveHost
 
 _DMI = "/sys/class/dmi/id/"
 _AZURE_TAG = "7783-7084-3265-9085-8269-3286-77"
@@ -37,7 +40,7 @@ _FIRST_NAMESPACES = ("pid:[4026531836]", "uts:[4026531838]")
 _LAPTOPS = ("8", "9", "10", "14", "31", "32")
 
 
-def collect(host):
+def collect(host: LiveHost) -> Dict[str, Any]:
     """Return the machine's kind; "driver_refused" names why no driver may be installed here, None when it may."""
     dmi = {name: host.value(_DMI + name) or "" for name in ("sys_vendor", "product_name", "chassis_type")}
     dmi["chassis_asset_tag"] = (host.read(_DMI + "chassis_asset_tag", keep=_cloud_tag) or "").strip()
@@ -59,12 +62,12 @@ def collect(host):
     }
 
 
-def _cloud_tag(text):
+def _cloud_tag(text: str) -> str:
     """Keep of the asset tag only what a cloud writes there; a data centre's own tag names the machine."""
     return text if text.strip() == _AZURE_TAG or "cloud" in text.lower() else ""
 
 
-def _kind(host, said, dmi, wsl):
+def _kind(host: LiveHost, said: str, dmi: Dict[str, Any], wsl: bool) -> str:
     if wsl:
         return "wsl"
     if host.read("/proc/cpuinfo", keep=_hypervisor_flag) or host.exists("/sys/hypervisor/type"):
@@ -78,17 +81,17 @@ def _kind(host, said, dmi, wsl):
     return named or "none"
 
 
-def _hypervisor_flag(text):
+def _hypervisor_flag(text: str) -> str:
     """Keep of /proc/cpuinfo only whether a hypervisor shows itself."""
     return "flags: hypervisor\n" if re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE) else ""
 
 
-def _wsl(host):
+def _wsl(host: LiveHost) -> bool:
     release = host.value("/proc/sys/kernel/osrelease") or ""
     return bool(re.search(r"microsoft|WSL", release)) or host.exists("/usr/lib/wsl/lib")
 
 
-def _container(host):
+def _container(host: LiveHost) -> Optional[str]:
     """Return the name of the container's runtime, None outside one.
 
     A marker file alone proves nothing: virtual machines are made from container images too. The kernel's first PID and UTS
@@ -111,6 +114,6 @@ def _container(host):
     return "unknown" if inside[0] and inside[0] != _FIRST_NAMESPACES[0] else None
 
 
-def _container_groups(text):
+def _container_groups(text: str) -> str:
     """Keep of the control groups only the words that name a container runtime (never its ids)."""
     return "".join(word + "\n" for word in sorted(set(re.findall(r"docker|kubepods|lxc|libpod|containerd", text))))
