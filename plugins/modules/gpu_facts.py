@@ -60,6 +60,7 @@ symptoms:
 """
 
 import os
+from typing import Any, Dict, List, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils import gpu_probe
@@ -67,16 +68,18 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import ca
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import symptoms as gpu_symptoms
 
 
-def look(simulated_root, candidates, record, pythons, symptoms):
+def look(
+    simulated_root: Optional[str], candidates: bool, record: bool, pythons: List[str], symptoms: bool
+) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]], Optional[Dict[str, Any]]]:
     """Return (facts, capture or None, symptoms or None) of this host, or of one whose devices come from a capture."""
     host = gpu_probe.Recorder() if record else gpu_probe.LiveHost()
     simulated = gpu_probe.FolderHost(simulated_root) if simulated_root else None
     facts = gpu_probe.collect(host, simulated, candidates, pythons)
     seen = gpu_symptoms.collect(host, facts, gpu_symptoms.surroundings(host)) if symptoms else None
-    return facts, gpu_capture.pack(host) if record else None, seen
+    return facts, gpu_capture.pack(host) if isinstance(host, gpu_probe.Recorder) else None, seen
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec={

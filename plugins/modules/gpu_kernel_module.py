@@ -60,6 +60,8 @@ obstacle:
   type: str
 """
 
+from typing import Any, Dict, List
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, kernel_module, params
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -67,7 +69,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
 
-def configure(ledger, options, load):
+def configure(ledger: Ledger, options: Dict[str, Any], load: List[str]) -> bool:
     """Write the configuration; return whether it changed."""
     changed = False
     for path, content in kernel_module.configuration(options, load).items():
@@ -76,7 +78,7 @@ def configure(ledger, options, load):
     return changed
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(

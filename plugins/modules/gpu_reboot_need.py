@@ -65,7 +65,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(

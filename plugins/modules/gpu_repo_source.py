@@ -79,8 +79,8 @@ def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
                 missing.discard(identity)
                 on = re.sub(r"^enabled\s*=.*$", "enabled=1", block.group(0), flags=re.MULTILINE)
                 if on != block.group(0):
-                    found[os.path.join(folder, name)] = text.replace(block.group(0), on)
-                    text = found[os.path.join(folder, name)]
+                    text = text.replace(block.group(0), on)
+                    found[os.path.join(folder, name)] = text
     if missing:
         raise failure.HostFailure(
             "GS-446",

@@ -1,17 +1,21 @@
 """Is the host still what the last finished apply left? The judge's verdict over the probe's facts, before an apply begins."""
 
 import os
+from typing import Any, Dict, List
 
 from .. import gpu_probe
 from ..gpu_judge import drift
+from .machine import Machine
 
 
-def deviations(folder, machine, request):
+def deviations(folder: str, machine: Machine, request: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return what is no longer as it was left: [{"what", "is", "was"}]."""
     state_file = os.path.join(folder, "state.json")
     facts = gpu_probe.collect(machine.host, machine.simulated, with_candidates=False, state_file=state_file)
     record = facts["state"] or {}
-    found = [{"what": item.what, "was": item.was, "is": item.now} for item in drift.differences(facts, record)]
+    found: List[Dict[str, Any]] = [
+        {"what": item.what, "was": item.was, "is": item.now} for item in drift.differences(facts, record)
+    ]
     installed = facts["packages"]["installed"]
     for name in drift.unwanted(installed, request["remove"], record.get("packages") or ()):
         found.append({"what": "package " + name, "was": None, "is": installed[name]})

@@ -56,7 +56,7 @@ def take(left: str, folder: str) -> Optional[List[str]]:
         for path in _below(os.path.join(folder, "etc")):
             if path[len(folder) :] not in asked:
                 files.write_atomically(
-                    left + path[len(folder) :], files.read_bytes(path), os.stat(path).st_mode & 0o777
+                    left + path[len(folder) :], files.read_bytes(path) or b"", os.stat(path).st_mode & 0o777
                 )
     except OSError:
         return None

@@ -1,17 +1,19 @@
 """The nvidia module in the running kernel: its options, loading it, replacing it without a reboot."""
 
 import re
+from typing import Any, Dict, Iterable, Optional
 
 from ..gpu_judge import driver
 from . import process
 from .failure import HostFailure
+from .machine import Machine
 
 OPTIONS = "/etc/modprobe.d/gpusetup-nvidia.conf"
 LOAD = "/etc/modules-load.d/gpusetup.conf"
 _SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nvidia-imex")
 
 
-def configuration(options, load):
+def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Optional[str]]:
     """Return {path: content or None} of modprobe.d and modules-load.d."""
     for name, value in options.items():
         if not re.match(r"^\w+$", name) or not re.match(r"^[\w.,:;=/-]+$", str(value)):
@@ -29,11 +31,11 @@ def configuration(options, load):
 class Loader:
     """Loads or replaces the module of the running kernel, only when nothing uses the old one (the judge's `obstacle`)."""
 
-    def __init__(self, machine):
+    def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.env = process.environment()
 
-    def load(self):
+    def load(self) -> Optional[str]:
         """Unload what is loaded and load the module on disk; return None, or why it did not work (then a reboot is needed)."""
         active = [
             name for name in _SERVICES if process.output(["systemctl", "is-active", "-q", name], self.env)[0] == 0
@@ -42,7 +44,7 @@ class Loader:
             process.output(["systemctl", "stop", name], self.env, 60)
         there = self.machine.loaded()
         before = [name for name in driver.UNLOAD if name in there]
-        trouble = None
+        trouble: Optional[str] = None
         for name in before:
             code, _out, error = process.output(["rmmod", name], self.env, 60)
             if code:  # what sits on it is still there: what went already comes back below

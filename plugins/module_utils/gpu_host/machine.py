@@ -1,6 +1,7 @@
 """The machine under the stack, through the probe's own eyes. A simulated host answers from its capture."""
 
 import os
+from typing import Any, Dict, Iterable, List, Optional
 
 from .. import gpu_probe
 from ..gpu_probe import kernels, modules
@@ -9,43 +10,43 @@ from ..gpu_probe import kernels, modules
 class Machine:
     """This host; with `simulated_root`, its running kernel and firmware are the captured machine's."""
 
-    def __init__(self, simulated_root=""):
+    def __init__(self, simulated_root: str = "") -> None:
         self.host = gpu_probe.LiveHost()
         self.simulated = gpu_probe.FolderHost(simulated_root) if simulated_root else None
-        self._kernels = None
+        self._kernels: Optional[Dict[str, Any]] = None
 
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         """Return what the judge asks of a driver, as it is at this moment."""
         return gpu_probe.collect_driver(self.host, self.simulated)
 
     @property
-    def running_from(self):
+    def running_from(self) -> gpu_probe.LiveHost:
         """Return where the running system is read."""
         return self.simulated or self.host
 
-    def kernels(self):
+    def kernels(self) -> Dict[str, Any]:
         """Return the probe's kernels: running, next, installed."""
         if self._kernels is None:
-            self._kernels = self.facts()["kernel"]
+            self._kernels = dict(self.facts()["kernel"])
         return self._kernels
 
-    def wanted_kernels(self, given):
+    def wanted_kernels(self, given: Iterable[str]) -> List[str]:
         """Return the kernels that count: those given, else the one that boots next."""
         return list(given) or [self.kernels()["next"]]
 
-    def module_on_disk(self, kernel):
+    def module_on_disk(self, kernel: str) -> Optional[Dict[str, Any]]:
         """Return the NVIDIA module file of a kernel as the probe reads it, None without one."""
         return modules.find(self.host, kernel)
 
-    def has_headers(self, kernel):
+    def has_headers(self, kernel: str) -> bool:
         """Say whether modules can be built for a kernel."""
         return kernels.has_headers(self.host, kernel)
 
-    def loaded(self):
+    def loaded(self) -> List[str]:
         """Return the names of the loaded GPU modules."""
         return modules.loaded(self.host)
 
-    def container(self):
+    def container(self) -> bool:
         """Say whether this is a container that shares another system's kernel (and is no lab host)."""
         if self.simulated is not None:
             return False

@@ -5,7 +5,7 @@ It imports none of its neighbours, so that whoever measures can take it along al
 """
 
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import (
     candidates,
@@ -61,7 +61,7 @@ def collect(
     host: LiveHost,
     simulated: Optional[LiveHost] = None,
     with_candidates: bool = True,
-    pythons: Tuple[Any, ...] = (),
+    pythons: Sequence[str] = (),
     state_file: str = record.STATE_FILE,
 ) -> Dict[str, Any]:
     """Return the facts of a host as plain data.

@@ -70,9 +70,9 @@ def ended(
                 start_new_session=True,
                 preexec_fn=before,
             )
-        except OSError as error:
-            missing = isinstance(error, FileNotFoundError)
-            return Ended(None, b"", (error.strerror or str(error)).encode(), "missing" if missing else "cannot-start")
+        except OSError as reason:
+            missing = isinstance(reason, FileNotFoundError)
+            return Ended(None, b"", (reason.strerror or str(reason)).encode(), "missing" if missing else "cannot-start")
     pipes = [cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)]
     kept = [bytearray(), bytearray()]
     in_time = listen(process, {pipe.fileno(): piece.extend for pipe, piece in zip(pipes, kept)}, seconds)

@@ -7,12 +7,12 @@ import json
 import os
 import pwd
 import stat
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 MARK = "gpusetup.json"
 
 
-def problem(expected: Any) -> Any:
+def problem(expected: Dict[str, Any]) -> Optional[str]:
     """Return why an environment is not as it was installed, None when it is; expected is {"path", "packages", "adopted"}."""
     path = expected["path"]
     if expected.get("adopted"):
@@ -76,7 +76,7 @@ def listing(path: str) -> str:
     return hashlib.sha256("\n".join(sorted(found)).encode("utf-8")).hexdigest()
 
 
-def _mark(path: str) -> Any:
+def _mark(path: str) -> Optional[Dict[str, Any]]:
     try:
         with open(os.path.join(path, MARK), "rb") as handle:
             found = json.loads(handle.read().decode("utf-8"))

@@ -175,7 +175,7 @@ class FolderHost(LiveHost):
 
     def run(self, label: str, argv: List[str], seconds: float = 10) -> Dict[str, Any]:
         """Return the recorded answer of a command, or that there is none."""
-        recorded = self.observations.get("command:" + label)
+        recorded: Dict[str, Any] = self.observe("command:" + label, dict)  # a recorder remembers it too
         return recorded or {"rc": None, "out": "", "err": "", "why": "missing"}
 
     def _followed(self, path: str) -> str:

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import commands, environment
 from .host import LiveHost
@@ -112,7 +112,7 @@ _FRAMEWORK_FILES = tuple(
 )
 
 
-def pythons(host: LiveHost, named: Any = ()) -> List[Dict[str, Any]]:
+def pythons(host: LiveHost, named: Sequence[str] = ()) -> List[Dict[str, Any]]:
     """Return the interpreters in the usual places, and those named, with the GPU frameworks that each has."""
     found: Dict[Tuple[str, str], str] = {}
     for folder in ("/usr/bin", "/usr/local/bin", "/opt/gpusetup/bin"):
@@ -143,11 +143,12 @@ def pythons(host: LiveHost, named: Any = ()) -> List[Dict[str, Any]]:
     ]
 
 
-def _changeable(host, path):
-    def look():
+def _changeable(host: LiveHost, path: str) -> Optional[str]:
+    def look() -> str:
         return environment.changeable(host.inside(path)) if os.geteuid() == 0 else ""
 
-    return host.observe("python-changeable:" + path, look)
+    found: Optional[str] = host.observe("python-changeable:" + path, look)
+    return found
 
 
 _LIST = "import importlib.metadata as m, json; print(json.dumps([[d.metadata['Name'] or '', d.version] for d in m.distributions()]))"
