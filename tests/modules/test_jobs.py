@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -70,6 +71,19 @@ def test_a_failure_keeps_its_words_and_a_bug_is_called_one(tmp_path: Path) -> No
         "KeyError"
         in Path(tmp_path, "jobs", os.path.basename(jobs.Job(str(tmp_path), "y", {}).folder), "log").read_text()
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "reference"), [(errno.EROFS, "GS-472"), (errno.ENOSPC, "GS-472"), (errno.EACCES, "GS-498")]
+)
+def test_what_the_system_refuses_is_no_bug(tmp_path: Path, number: int, reference: str) -> None:
+    def refused(_job: jobs.Job) -> dict[str, Any]:
+        raise OSError(number, os.strerror(number), "/etc/x")
+
+    failure = until_over(jobs.Job(str(tmp_path), "x", {}), refused)["failure"]
+    assert failure["reference"] == reference
+    assert (failure["context"], failure["note"]) == ("/etc/x", os.strerror(number))
+    assert failure["hint"]
 
 
 def test_a_killed_job_is_started_again_and_told_so(tmp_path: Path) -> None:

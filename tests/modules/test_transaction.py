@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import dataclass, field
@@ -167,6 +168,23 @@ class TestWhatTheHostShows:
             site.transaction("dnf", ("cuda", ""))
         assert host.breaks_off == 6
         assert "Curl error (18)" in caught.value.fields["note"] or "Error downloading" in caught.value.fields["note"]
+
+
+def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(
+    site: _Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = debian(monkeypatch)
+
+    def full() -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/gpusetup/jobs/x/log")
+
+    host.interrupt = full
+    with pytest.raises(HostFailure, match="no room left") as caught:
+        site.transaction("apt", *WANTED)
+    assert caught.value.fields["reference"] == "GS-472"
+    assert set(site.state["brought"]) == set(host.installed) - {"bash"} != set()
+    site.transaction("apt", *WANTED)
+    assert site.state["brought"] == dict(WANTED)
 
 
 class TestTakenAway:

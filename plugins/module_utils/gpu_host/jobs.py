@@ -12,7 +12,7 @@ import time
 import traceback
 
 from . import files
-from .failure import HostFailure
+from .failure import HostFailure, of_system
 
 _FRESH = 3600
 _POLL, _POLL_LATER = 0.2, 0.5  # what takes ten seconds is not looked at five times a second
@@ -128,6 +128,9 @@ class Job:
                 self.state.update(
                     {"state": "failed", "failure": failure.as_dict(), "result": getattr(failure, "result", {})}
                 )
+            except OSError as error:
+                traceback.print_exc()
+                self.state.update({"state": "failed", "failure": of_system(error).as_dict(), "result": {}})
             except Exception as error:  # the job has nobody above it who could tell
                 traceback.print_exc()
                 failure = HostFailure("GS-450", f"a bug in gpusetup: {error!r}", self.log_path)

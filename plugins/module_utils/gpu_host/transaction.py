@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NoReturn, Optional, Sequence, Set, Tuple
 
 from ..gpu_judge import versions
 from . import dkms, fetched, files, locks, packages, planning, runfile, services
-from .failure import HostFailure
+from .failure import HostFailure, of_system
 from .ledger import Ledger
 from .machine import Machine
 from .packages import Installed, Plan, Wish
@@ -48,7 +48,10 @@ class Transaction:
     def run(self) -> Dict[str, Any]:
         """Do it and return what changed; after a failure the files that this apply wrote are brought back too."""
         try:
-            return self._run()
+            try:
+                return self._run()
+            except OSError as error:
+                raise of_system(error) from error
         except HostFailure as failure:
             failure.result = dict(failure.result, reverted_files=self.ledger.revert_apply())
             if self.before is not None:
