@@ -109,7 +109,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         if not all(part.strip().isdigit() for part in parts):
             raise BadInputError("GS-506", f"--only takes indexes such as 0,1, not {arguments.only!r}", path="--only")
         only = tuple(int(part) for part in parts)
-    if arguments.python is not None and not os.path.isabs(arguments.python):  # noqa: PTH117
+    if arguments.python is not None and not Path(arguments.python).is_absolute():
         raise BadInputError(
             "GS-507",
             f"--python takes an absolute path, not {arguments.python!r}",

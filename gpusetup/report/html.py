@@ -39,8 +39,8 @@ def _drawn(found: Grid | Curves) -> str:
 
     from gpusetup.model.verdict import Grid
 
-    # Every text in it went through html.escape.
-    return Markup(grid_svg(found) if isinstance(found, Grid) else curves_svg(found))  # noqa: S704
+    drawing = grid_svg(found) if isinstance(found, Grid) else curves_svg(found)
+    return Markup(drawing)  # noqa: S704 - every text in it went through html.escape
 
 
 def _ordered(results: tuple[Result, ...]) -> list[Result]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from ansible.plugins.action import ActionBase
 
 PLUGINS = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 
 
-def bundle():
-    """Return the files that measure, as the module writes them on the host: they run by themselves, in another Python."""
+def bundle() -> dict[str, str]:
+    """Return the files that measure, as the module writes them on the host to run by themselves, in another Python."""
     folder = os.path.join(PLUGINS, "module_utils", "gpu_measure")
     found = {}
     for name in sorted(os.listdir(folder)):
@@ -21,7 +22,7 @@ def bundle():
     return found
 
 
-def judged(observations):
+def judged(observations: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Verdicts by gpusetup's own checks; None where its package is not importable from Ansible's Python."""
     checkout = os.path.dirname(PLUGINS)
     if os.path.isdir(os.path.join(checkout, "gpusetup")) and checkout not in sys.path:
@@ -35,14 +36,14 @@ def judged(observations):
     return [msgspec.to_builtins(result) for result in judge(Machine(observations))]
 
 
-class ActionModule(ActionBase):
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """The plugin."""
 
     TRANSFERS_FILES = False
 
-    def run(self, tmp=None, task_vars=None):
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Run the module with the probe, judge, and fail when asked to."""
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args, bundle=bundle())
         wants_failure = str(arguments.get("fail", True)).lower() not in ("false", "no", "0")
         result.update(

@@ -5,7 +5,7 @@ DOCUMENTATION = r"""
 module: gpu_verify
 short_description: Observe and measure a host's GPUs
 description:
-  - The action plugin of the same name sends the probe along and judges what comes back, so that one round trip is enough.
+  - The action plugin of the same name sends what measures along and judges what comes back, in one round trip.
   - Every program that the probe starts has a deadline, and so has the probe.
 options:
   level:
@@ -78,6 +78,7 @@ results:
 import json
 import os
 import sys
+from typing import Any, Dict, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
@@ -98,8 +99,8 @@ SPEC = {
 }
 
 
-def request(parameters):
-    """What the probe reads on standard input."""
+def request(parameters: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what the probe reads on standard input."""
     asked = {
         "level": parameters["level"],
         "minutes": parameters["minutes"],
@@ -114,7 +115,7 @@ def request(parameters):
     return asked
 
 
-def unpack(bundle, folder):
+def unpack(bundle: Dict[str, str], folder: str) -> None:
     """Write the probe's files; only plain names."""
     for name, text in bundle.items():
         if os.path.basename(name) != name:
@@ -123,24 +124,22 @@ def unpack(bundle, folder):
             target.write(text.encode("utf-8"))
 
 
-def run(folder, asked, deadline):
+def run(folder: str, asked: Dict[str, Any], deadline: float) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
     """Run the probe; return (document, why there is none)."""
     # The host probe came with this module, in whose archive the files that measure find it.
     neighbours = os.path.dirname(os.path.dirname(commands.__file__))
     argv = [sys.executable, os.path.join(folder, "observe.py"), neighbours]
     found = commands.ended(argv, dict(os.environ), deadline, json.dumps(asked).encode("utf-8"))
     if found.code is None:
-        why = (
-            "could not be started" if found.error in ("missing", "cannot-start") else f"was killed after {deadline:g} s"
-        )
-        return None, "the probe " + why
+        unstarted = found.error in ("missing", "cannot-start")
+        return None, "the probe " + ("could not be started" if unstarted else f"was killed after {deadline:g} s")
     try:
         return json.loads(found.out.decode("utf-8", "replace").strip().splitlines()[-1]), None
     except (ValueError, IndexError):
         return None, f"the probe ended with {found.code}: {found.err.decode('utf-8', 'replace')[-800:]}"
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     # The bundle need not come back.
     shown = {name: value for name, value in module.params.items() if name not in ("bundle", "token")}
@@ -154,7 +153,7 @@ def main():
         unpack(module.params["bundle"], module.tmpdir)
     except (OSError, ValueError) as failure:
         module.fail_json(msg=f"cannot unpack the probe: {failure}", invocation=invocation)
-    deadline = DEADLINES[module.params["level"]]
+    deadline: float = DEADLINES[module.params["level"]]
     if module.params["level"] == "stress":
         deadline += 60 * module.params["minutes"]
     document, problem = run(module.tmpdir, request(module.params), deadline)

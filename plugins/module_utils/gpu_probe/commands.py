@@ -20,7 +20,7 @@ _NAMES = {"missing": "missing", "timeout": "gave no answer within {:g} s", "stuc
 
 
 class Ended(NamedTuple):
-    """How a command ended: its code and words; without a code `error` says why: missing, cannot-start, timeout or stuck."""
+    """How a command ended: its code and words; without a code `error` is missing, cannot-start, timeout or stuck."""
 
     code: Optional[int]
     out: bytes
@@ -29,7 +29,7 @@ class Ended(NamedTuple):
 
 
 def run(argv: Sequence[str], seconds: float, environment: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
-    """Run a command without a shell and return {"rc", "out", "err"}; "rc" is None and "why" says so when it gave no answer."""
+    """Run a command without a shell and return {"rc", "out", "err"}; without an answer "rc" is None and "why" says so."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
     variables = dict(os.environ, LC_ALL="C", LANGUAGE="C", PATH=path.lstrip(":"))
     variables.update(environment or {})
