@@ -60,11 +60,11 @@ def ending(returncode):
     if returncode is None:
         return "still running"
     if returncode >= 0:
-        return "exit %d" % returncode
+        return f"exit {returncode}"
     try:
         name = signal.Signals(-returncode).name
     except ValueError:
-        name = "signal %d" % -returncode
+        name = f"signal {-returncode}"
     return f"killed by {name}"
 
 
@@ -91,7 +91,7 @@ class Worker:
         self.argv = list(argv)
         self.failure = None
         self._answers = queue.Queue()
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
         self._process = None
         try:
             self._process = subprocess.Popen(
@@ -102,7 +102,7 @@ class Worker:
                 env=env if env is not None else environment(),
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=_tied(),
+                preexec_fn=_tied(),  # noqa: PLW1509 - one call into the kernel, no lock is taken
             )
         except OSError as failure:
             self.failure = {"error": "cannot-start", "message": str(failure)}

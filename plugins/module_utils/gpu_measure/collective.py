@@ -16,7 +16,7 @@ ALIGNED = 1024  # elements: a rank's part starts aligned, or NCCL copies it slow
 PASSES = 2
 
 
-def unique_id(state, request):
+def unique_id(_state, _request):
     """A fresh id; the process that made it must take part as rank 0."""
     from cupy.cuda import nccl
 

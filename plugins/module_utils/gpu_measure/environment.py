@@ -42,7 +42,7 @@ def loaded_libraries():
     return found
 
 
-def hello(state, request):
+def hello(_state, _request):
     """Import CuPy and say which everything is; no CUDA context yet."""
     answer = {"python": sys.version.split()[0], "executable": sys.executable, "packages": packages()}
     import cupy

@@ -21,7 +21,7 @@ def measure(team, plan):
     if len(members) < plan["local"]:
         return {
             "error": "failed",
-            "message": "%d GPUs are ready, the plan counts on %d" % (len(members), plan["local"]),
+            "message": "{} GPUs are ready, the plan counts on {}".format(len(members), plan["local"]),
         }
     if plan["number"] == 0:
         answer = members[0].worker.ask({"do": "nccl_id"}, team.deadlines["nccl_id"])
@@ -38,8 +38,9 @@ def measure(team, plan):
     except (OSError, ValueError) as failure:
         return {
             "error": "unreachable",
-            "message": "%s port %d did not hand out NCCL's id within %d s: %s"
-            % (plan["address"], plan["port"], CONNECT_DEADLINE, failure),
+            "message": "{} port {} did not hand out NCCL's id within {} s: {}".format(
+                plan["address"], plan["port"], CONNECT_DEADLINE, failure
+            ),
         }
     return team.collective(members, plan["sizes"], plan["first"], plan["world"], identity)
 

@@ -39,7 +39,7 @@ class Gpu:
         name = raw["name"]
         answer = {
             "name": name.decode() if isinstance(name, bytes) else name,
-            "compute_capability": "%d.%d" % (raw["major"], raw["minor"]),
+            "compute_capability": "{}.{}".format(raw["major"], raw["minor"]),
             "memory_bytes": raw["totalGlobalMem"],
         }
         for key, number in ATTRIBUTES.items():
@@ -55,7 +55,7 @@ class Gpu:
         """Compile the kernels for this device; return the seconds it took."""
         started = time.time()
         # A fresh comment defeats every cache; without contraction the results equal NumPy's bit for bit.
-        source = "// %d %f\n" % (os.getpid(), started) + kernels.SOURCE
+        source = f"// {os.getpid()} {started:f}\n" + kernels.SOURCE
         self._module = cupy.RawModule(code=source, options=("--fmad=false",), backend="nvrtc")
         self._module.get_function("fill")
         return time.time() - started

@@ -26,7 +26,7 @@ def latency(state, request):
         _row(gpu, lambda: spin(0), launches)  # the first graph of a process pays for much
         for length in LENGTHS:
             steps = int(length * 1e-6 / per_step)
-            rows.append(_row(gpu, lambda: spin(steps), launches))
+            rows.append(_row(gpu, lambda steps=steps: spin(steps), launches))
     return {"launches": launches, "rows": rows}
 
 

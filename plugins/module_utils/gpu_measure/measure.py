@@ -33,7 +33,7 @@ class Member:
 
     def __init__(self, gpu, part=None):
         self.gpu, self.part, self.worker, self.start_failure = gpu, part, None, None
-        self.key = "%d" % gpu["index"] if part is None else "%d/%s" % (gpu["index"], part["uuid"])
+        self.key = str(gpu["index"]) if part is None else "{}/{}".format(gpu["index"], part["uuid"])
         self.busy = bool(gpu["processes"])
         self.free_bytes = None
 
@@ -147,7 +147,7 @@ class Team:
         sections["memory"] = self.together("memory", gentle, self.ready())
         sections["matrix"] = self.together("matrix", gentle, self.ready())
         sections["launch"] = self.together("launch", gentle, self.ready())
-        nodes = (collection.wait("machine") or {}).get("numa_nodes") or {"0": "0-%d" % (os.cpu_count() - 1)}
+        nodes = (collection.wait("machine") or {}).get("numa_nodes") or {"0": f"0-{os.cpu_count() - 1}"}
         sections["pcie"] = self.in_turn("pcie", lambda member: {"gentle": member.busy, "nodes": nodes})
         whole = [member for member in self.ready() if member.part is None]
         if len(whole) > 1:

@@ -55,7 +55,7 @@ def smoke(state, request):
     return answer
 
 
-def kernel(gpu, gentle):
+def kernel(gpu, _gentle):
     """NVRTC compiles a RawKernel, the GPU runs it, every element equals NumPy's."""
     import numpy
     from cupy.cuda import runtime
@@ -84,7 +84,7 @@ def kernel(gpu, gentle):
     return answer
 
 
-def elementwise(gpu, gentle):
+def elementwise(gpu, _gentle):
     """CuPy's own first operation: this is what stops when CUDA's headers are missing."""
     import cupy
 
@@ -94,7 +94,7 @@ def elementwise(gpu, gentle):
     return {"sum": got, "expected": 10006 * 10007 // 2, "half": half, "expected_half": 128.0}
 
 
-def ptx(gpu, gentle):
+def ptx(gpu, _gentle):
     """NVRTC writes PTX and the driver compiles it: fails when the toolkit is newer than the driver's JIT."""
     import cupy
     import numpy
@@ -122,7 +122,7 @@ def ptx(gpu, gentle):
     return answer
 
 
-def cublas(gpu, gentle):
+def cublas(gpu, _gentle):
     """Products in double, single and half precision against NumPy's double."""
     import cupy
     import numpy
@@ -165,7 +165,7 @@ def memory(gpu, gentle):
     return {"bytes": size, "wrong": wrong}
 
 
-def libraries(gpu, gentle):
+def libraries(_gpu, _gentle):
     """Versions, and the files that were really loaded."""
     from cupy.cuda import runtime
 

@@ -35,7 +35,7 @@ def look(tensorflow):
     for index in range(len(devices)):
         found = {"index": index}
         try:
-            with tensorflow.device("/GPU:%d" % index):
+            with tensorflow.device(f"/GPU:{index}"):
                 got = tensorflow.linalg.matmul(a.astype("float32"), b.astype("float32")).numpy()
                 convolved = tensorflow.nn.conv2d(image.astype("float32"), weight.astype("float32"), 1, "VALID").numpy()
             found["product_error"] = float(numpy.linalg.norm(got - exact) / numpy.linalg.norm(exact))

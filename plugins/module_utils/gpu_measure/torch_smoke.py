@@ -44,10 +44,10 @@ def one_gpu(torch, index):
     found = {
         "index": index,
         "name": torch.cuda.get_device_name(index),
-        "capability": "%d.%d" % torch.cuda.get_device_capability(index),
+        "capability": "{}.{}".format(*torch.cuda.get_device_capability(index)),
     }
     try:
-        device = "cuda:%d" % index
+        device = f"cuda:{index}"
         generator = torch.Generator().manual_seed(int(time.time() * 1000) % 2**31)
         a, b = torch.randn(256, 512, generator=generator), torch.randn(512, 128, generator=generator)
         exact = a.double() @ b.double()

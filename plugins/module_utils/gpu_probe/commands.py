@@ -68,7 +68,7 @@ def ended(
                 env=env,
                 cwd=cwd,
                 start_new_session=True,
-                preexec_fn=before,
+                preexec_fn=before,  # noqa: PLW1509 - whoever gives one sees to it that it takes no lock
             )
         except OSError as reason:
             missing = isinstance(reason, FileNotFoundError)
