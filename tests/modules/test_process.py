@@ -17,16 +17,16 @@ def run(script: str) -> tuple[int, list[str]]:
 
 def test_a_daemon_that_keeps_the_pipe_holds_nobody_up() -> None:
     began = time.monotonic()
-    code, tail = run("echo started; sleep 30 & exit 3")
+    code, tail = run("echo started; sleep 100 & exit 3")
     assert (code, tail) == (3, ["started"])
-    assert process.output(["sh", "-c", "echo out; sleep 30 & echo no >&2"], ENV) == (0, "out\n", "no\n")
-    assert time.monotonic() - began < 5
+    assert process.output(["sh", "-c", "echo out; sleep 100 & echo no >&2"], ENV) == (0, "out\n", "no\n")
+    assert time.monotonic() - began < 60
 
 
 def test_nor_does_one_that_never_stops_talking() -> None:
     began = time.monotonic()
     assert run("(while :; do echo noise; sleep 0.01; done) & exit 0")[0] == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_all_that_was_said_before_the_end_is_heard() -> None:
@@ -62,12 +62,12 @@ def test_status_lines_come_through_their_own_descriptor() -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("script", ["sleep 30", "sleep 30 & wait", "exec >&- 2>&-; sleep 30"])
+@pytest.mark.parametrize("script", ["sleep 100", "sleep 100 & wait", "exec >&- 2>&-; sleep 100"])
 def test_a_deadline_ends_a_program_and_its_children(script: str) -> None:
     began = time.monotonic()
     code, _out, error = process.output(["sh", "-c", script], ENV, 0.3)
     assert (code, error) == (process.TIMED_OUT, "sh gave no answer within 0.3 s")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_what_is_handed_in_arrives_whole_and_bytes_stay_bytes() -> None:

@@ -75,8 +75,8 @@ def test_the_deadline_kills_children_that_opened_their_own_session(tmp_path: Pat
     done = run(python(code), env=ENV, deadline=2)
     assert done.timed_out
     assert not done.ok
-    assert time.monotonic() - started < 10
-    gone = time.monotonic() + 5
+    assert time.monotonic() - started < 40
+    gone = time.monotonic() + 20
     while alive(int(child.read_text())) and time.monotonic() < gone:
         time.sleep(0.05)
     assert not alive(int(child.read_text()))

