@@ -78,9 +78,9 @@ def test_expressions_compile_and_end_soon(cause):
                 if expression is None:
                     continue
                 for text in (find + noise, noise + find, find[:-1] + noise + find):
-                    began = time.perf_counter()
+                    began = time.thread_time()
                     expression.search(text)
-                    assert time.perf_counter() - began < 0.25, (pattern.regex, text[:60])
+                    assert time.thread_time() - began < 0.25, (pattern.regex, text[:60])
 
 
 @every_cause
