@@ -24,9 +24,6 @@ class _Rejoined(io.RawIOBase):
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self._head, self._rest = head, rest
 
-    def readable(self) -> bool:
-        return True
-
     def read(self, size: int = -1) -> bytes:
         if self._head:
             taken, self._head = (self._head, b"") if size < 0 else (self._head[:size], self._head[size:])

@@ -9,7 +9,7 @@ import msgspec
 from gpusetup.errors import BadInputError
 from gpusetup.facts import probe
 from gpusetup.facts.products import name_gpus
-from gpusetup.model.facts import SCHEMA, Facts, HostFacts
+from gpusetup.model.facts import SCHEMA, Boot, Facts, HostFacts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,7 @@ __all__ = [
     "from_probe",
     "open_captured",
     "read_facts",
+    "this_boot",
     "this_machine",
     "write_capture",
 ]
@@ -34,6 +35,11 @@ def this_machine(lookup: Lookup | None = None, *, candidates: bool = True) -> Ho
     """Look at the machine this runs on."""
     package = probe.load()
     return from_probe(package.collect(package.open_host("/"), None, candidates), LOCAL_NAME, lookup)
+
+
+def this_boot() -> Boot:
+    """Return what tells the machine this runs on, since it was booted, from any other."""
+    return msgspec.convert(probe.load("system").boot(probe.load().open_host("/")), Boot)
 
 
 def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME) -> HostFacts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Failure, HostFacts
+    from gpusetup.model.facts import Boot, Failure, HostFacts
     from gpusetup.model.lock import Lock
     from gpusetup.model.settings import Settings
     from gpusetup.plan.host import Draft, Planner
@@ -62,8 +63,17 @@ class Rollout:
         )
 
     def local(self, name: str) -> bool:
-        """Tell whether a host is this machine."""
-        return self.connections.get(name, {}).get("ansible_connection") == "local"
+        """Tell whether a host is this machine, under whatever name and however it is reached."""
+        if self.connections.get(name, {}).get("ansible_connection") == "local":
+            return True
+        boot, here = self.facts[name].boot, self._here
+        return bool(boot.id and boot.machine) and (boot.id, boot.machine) == (here.id, here.machine)
+
+    @cached_property
+    def _here(self) -> Boot:
+        from gpusetup.facts.collect import this_boot
+
+        return this_boot()
 
 
 @contextmanager
@@ -114,10 +124,19 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
         }
     _ask_repositories(rollout, planner, drafts, to_apply=how.to_apply)
     for name, draft in drafts.items():
-        rollout.plans[name] = draft.plan
+        rollout.plans[name] = _with_care(rollout, name, draft.plan)
     rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
     session.run.write("plan.json", rollout.document())
     return rollout
+
+
+def _with_care(rollout: Rollout, name: str, plan: HostPlan) -> HostPlan:
+    """Say beforehand that a host is the machine that this runs on, which its name does not tell."""
+    connection = rollout.connections.get(name, {}).get("ansible_connection")
+    if plan.state != "change" or connection == "local" or not rollout.local(name):
+        return plan
+    text = "this is the machine that gpusetup runs on: it is not rebooted unless --reboot or gpusetup_reboot says so"
+    return replace(plan, warnings=(*plan.warnings, text))
 
 
 def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draft:
