@@ -21,15 +21,13 @@ Sha256 = Annotated[str, Meta(pattern=r"^([0-9a-f]{64})?$")]
 
 
 class Key(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A signing key: trusted by its fingerprint, or by the digest of the file that brings it."""
+    """A signing key: trusted by its fingerprint."""
 
     id: str
     file: str
     """Its name beside the packages (`3bf863cc.pub`)."""
     fingerprint: Fingerprint = ""
-    """Empty when nobody published it: then only a digest can vouch for the key."""
-    sha256: Sha256 = ""
-    """Digest of the armoured file after every line that starts with `Version` is dropped."""
+    """Empty when nobody published it: then a site must name one, or a keyring package's digest vouches."""
 
 
 class Repository(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,7 +49,6 @@ class RepoDirectory(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     systems: tuple[str, ...]
     """Ids of os.json that use it."""
     family: Family
-    format: Format
     arches: tuple[Arch, ...]
     key: str = ""
     """Id of the signing key; empty: unknown, so only the keyring package's digest can vouch."""

@@ -20,7 +20,7 @@ from gpusetup.plan.packages.containers import toolkit_patterns
 from gpusetup.plan.preflight import driver_refusals, guest_refusal, homeless_refusal, host_refusals
 from gpusetup.plan.recorded import locks, unfinished
 from gpusetup.plan.refusals import refusal_of
-from gpusetup.plan.repository import context_of, directory_of
+from gpusetup.plan.repository import context_of, directory_of, unproven
 from gpusetup.plan.requests import adopted_python, request_for, working_driver
 from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, wanted_of
@@ -153,6 +153,9 @@ class Planner:
             no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
             return _refused(_replace(base, stack=stack), (no_family,))
         if family is not None and offers is None and needs_packages(context, family, stack):
+            refusal = unproven(context)
+            if refusal is not None:
+                return _refused(_replace(base, stack=stack), (refusal,))
             return Draft(plan=base, ask=self._question(context, family), stage="offers")
         return self._final(base, context, family, resolution, key)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.model.plan import Refusal
 from gpusetup.plan.packages.base import Context, Repository
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.plan.offers import Offers
 
-__all__ = ["context_of", "directory_of", "repository_of"]
+__all__ = ["context_of", "directory_of", "repository_of", "unproven"]
 
 _LAYOUT = "/compute/cuda/repos/"
 
@@ -55,7 +56,25 @@ def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Rep
         cpu=cpu,
         url=url,
         key=_key(repos, directory, settings, url),
+        unproven=next(
+            (f"{official}/{key.file}" for key in repos.keys if key.id == directory.key and not key.fingerprint), ""
+        ),
         also=tuple(dict.fromkeys((url, official, *others))),
+    )
+
+
+def unproven(context: Context) -> Refusal | None:
+    """Return why a repository cannot be used: nothing vouches for its key, and none is taken unseen."""
+    repository = context.repository
+    if repository is None or repository.key:
+        return None
+    return Refusal(
+        reference="GS-338",
+        message=f"the key that signs NVIDIA's repository {repository.folder} cannot be proven",
+        note="NVIDIA published no fingerprint of it"
+        + (f"; it is {repository.unproven}" if repository.unproven else ""),
+        hint="compare it by a way that you trust, then name it: gpusetup_source_fingerprints=… and gpusetup_source_key="
+        + (repository.unproven or "URL"),
     )
 
 

@@ -11,13 +11,14 @@ from gpusetup.model.plan import Package, PackageSet
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
+from gpusetup.plan.packages.names import covering
 from gpusetup.plan.python import LIBRARIES, adopted_requirements, python_requirements
 from gpusetup.plan.recorded import locks
 from gpusetup.plan.requests import working_driver
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.stack import Stack
+    from gpusetup.model.stack import DriverChoice, Stack
     from gpusetup.plan.packages.base import Context, Family
 
 __all__ = ["has_python", "manages_driver", "needs_packages", "wanted_of"]
@@ -115,7 +116,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         manage_driver=managed,
         requirements=requirements,
         adopted=requirements if settings.python_adopt else (),
-        services=_services(context, packages, persistence=persistence),
+        services=_services(context, packages, stack.driver, persistence=persistence),
         prebuilt=prebuilt,
         notes=notes,
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
@@ -214,14 +215,17 @@ def _python_packages(context: Context, family: Family) -> tuple[Package, ...]:
     return (Package(name="python3-venv"),)
 
 
-def _services(context: Context, packages: PackageSet | None, *, persistence: bool) -> tuple[str, ...]:
+def _services(
+    context: Context, packages: PackageSet | None, driver: DriverChoice | None, *, persistence: bool
+) -> tuple[str, ...]:
     services = []
     if persistence:
         services.append("nvidia-persistenced")
     if packages is not None and packages.fabric:
         form = "deb" if packages.manager == "apt" else "rpm"
-        service = next(row.service for row in context.repos.fabric if row.format == form)
-        services.append(service.removesuffix(".service"))
+        rows = [row for row in context.repos.fabric if row.format == form]
+        row = next(covering(rows, int(driver.branch)), rows[-1]) if driver is not None else rows[-1]
+        services.append(row.service.removesuffix(".service"))
     return tuple(services)
 
 

@@ -43,6 +43,9 @@ class Repository:
     cpu: str
     url: str
     key: dict[str, Any]
+    """What vouches for it; empty: nothing does."""
+    unproven: str = ""
+    """Where the key is that nobody published a fingerprint of."""
     also: tuple[str, ...] = ()
     """Its addresses, this one and others: a host's own entries of them would collide with ours over the key."""
 

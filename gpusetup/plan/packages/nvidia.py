@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpusetup.model.repos import DriverPackages as Row
-    from gpusetup.model.repos import RepoDirectory
+    from gpusetup.model.repos import Format, RepoDirectory
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
 
@@ -35,9 +35,10 @@ class NvidiaRepository:
     """compute/cuda/repos/ubuntuNNNN, debianNN, rhelN, amzn2023, fedoraNN, …."""
 
     def __init__(self, directory: RepoDirectory) -> None:
-        self.family, self.form = directory.family, directory.format
+        self.family = directory.family
+        self.form: Format = "deb" if directory.family in {"ubuntu", "debian"} else "rpm"
         self.key = f"nvidia-{directory.family}"
-        self.manager: Literal["apt", "dnf"] = "apt" if directory.format == "deb" else "dnf"
+        self.manager: Literal["apt", "dnf"] = "apt" if self.form == "deb" else "dnf"
 
     def sources(self, context: Context) -> dict[str, Any]:
         """NVIDIA's repository, or the mirror of it, and the distribution's own that dkms needs."""

@@ -453,3 +453,13 @@ def test_suse_is_told_the_truth_and_what_to_do(planner, host, source):
     assert "zypper" in refusal.message
     assert "/repos/sles15/x86_64" in refusal.note
     assert "zypper install nvidia-open-" in refusal.hint
+
+
+def test_a_repository_whose_key_nobody_can_prove_is_refused_with_the_way_out(planner, host):
+    facts = host("rocky9-a100-open", driver=None)
+    facts = msgspec.structs.replace(facts, os=msgspec.structs.replace(facts.os, id="rocky", version_id="10.1"))
+    (refusal,) = planner.first(facts, DRIVER).plan.refusals
+    assert refusal.reference == "GS-338"
+    assert "CDF6BA43.pub" in refusal.hint
+    named = msgspec.structs.replace(DRIVER, source_fingerprints=("AB" * 20,), source_key="http://x/k.pub")
+    assert planner.first(facts, named).stage == "offers"

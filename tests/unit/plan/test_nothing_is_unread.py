@@ -1,0 +1,167 @@
+"""What repos.json says, a plan reads: every section, every row, every field of it, for some host."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.errors import GpuSetupError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import NvSwitch
+from gpusetup.model.plan import Package
+from gpusetup.model.record import MatrixFile, Record
+from gpusetup.model.request import Request
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
+from gpusetup.plan.imagined import imagined_host
+from gpusetup.plan.offers import Offers
+from gpusetup.plan.packages import absence, all_sources, family_for, last_seen
+from gpusetup.plan.repository import context_of, directory_of
+from gpusetup.plan.wanted import wanted_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.plan.packages.base import Context
+
+EVIDENCE = set(Record.__struct_fields__)
+"""Whence a record is known: for people, and for the lints."""
+HEAD = set(MatrixFile.__struct_fields__)
+BRANCHES = ("470", "535", "570", "580", "610", "615")
+KERNELS = (
+    "6.8.0-50-generic", "6.12.43+deb13-cloud-amd64", "5.14.0-570.12.1.el9_6.x86_64", "5.14.0-427.13.1.el9_4.aarch64+64k",
+    "4.18.0-348.20.1.rt7.150.el8_5.x86_64", "6.12.0-100.28.2.2.el9uek.x86_64", "6.1.141-155.222.amzn2023.x86_64",
+    "6.12.37-61.105.amzn2023.aarch64", "6.6.96.2-2.azl3",
+)  # fmt: skip
+
+
+class Watched:
+    """A record that remembers which of its fields were asked for."""
+
+    def __init__(self, record: Any, place: str, seen: set[str]) -> None:
+        self._record, self._place, self._seen = record, place, seen
+
+    def __getattr__(self, name: str) -> Any:
+        place = f"{self._place}.{name}"
+        self._seen.add(place)
+        return _watched(getattr(self._record, name), place, self._seen)
+
+
+def _watched(value: Any, place: str, seen: set[str]) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return Watched(value, place, seen)
+    if isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+        return tuple(Watched(item, f"{place}[{index}]", seen) for index, item in enumerate(value))
+    return value
+
+
+def _said(record: Any, place: str) -> Iterator[str]:
+    """Every field that a record says something in; at the top the head of the file is not for plans."""
+    skipped = HEAD if isinstance(record, MatrixFile) else EVIDENCE
+    for name, default in zip(record.__struct_fields__, _defaults(record), strict=True):
+        value = getattr(record, name)
+        if name in skipped or value == default:
+            continue
+        yield f"{place}.{name}"
+        if isinstance(value, msgspec.Struct):
+            yield from _said(value, f"{place}.{name}")
+        elif isinstance(value, tuple) and value and isinstance(value[0], msgspec.Struct):
+            for index, item in enumerate(value):
+                yield from _said(item, f"{place}.{name}[{index}]")
+
+
+def _defaults(record: Any) -> list[Any]:
+    given = list(record.__struct_defaults__)
+    return [msgspec.NODEFAULT] * (len(record.__struct_fields__) - len(given)) + given
+
+
+class Everything(Offers):
+    """Repositories that have every name, at one version."""
+
+    def __init__(self, version: str, part: str = "") -> None:
+        super().__init__({})
+        self.version, self.part = version, part
+
+    def names(self, pattern: str) -> Iterator[str]:
+        branch = self.version.partition(".")[0]
+        yield pattern.replace("[0-9]*", branch).replace("*", branch)
+
+    def has(self, name: str, version: str = "") -> bool:
+        return self.part in name or "container" in name
+
+    def versions(self, name: str) -> list[str]:
+        return [f"{self.version}-1"]
+
+    def upstreams(self, name: str) -> list[str]:
+        return [self.version]
+
+    def matching(self, name: str, pattern: str) -> Package | None:
+        return Package(name=name)
+
+
+def _hosts(label: str, arch: Any) -> Iterator[HostFacts]:
+    facts = imagined_host(Request(os=label, arch=arch))
+    match = label.rstrip("0123456789.")
+    facts = msgspec.structs.replace(
+        facts, os=msgspec.structs.replace(facts.os, id=match, version_id=label[len(match) :])
+    )
+    installed = {
+        "nvidia-imex": "1",
+        "libnvsdm": "1",
+        "libnccl-dev": "1",
+        "libnccl-devel": "1",
+        "nvidia-container-toolkit": "1.0",
+    }
+    for kernel, switch in itertools.product(KERNELS, (None, NvSwitch(kind="nvlink5"))):
+        yield msgspec.structs.replace(
+            facts,
+            kernel=msgspec.structs.replace(facts.kernel, next=kernel),
+            nvswitch=switch,
+            packages=msgspec.structs.replace(facts.packages, installed=installed),
+        )
+
+
+def _stack(branch: str, module: Any, cudnn: str) -> Stack:
+    return Stack(
+        driver=DriverChoice(version=f"{branch}.10.01", branch=branch, module=module, relation="native"),
+        cuda=CudaChoice(version="12.8.1", relation="native"),
+        cudnn=LibraryChoice(version=cudnn, cuda="12.8"),
+        nccl=LibraryChoice(version="2.27.3", cuda="12.8"),
+    )
+
+
+def _planned(context: Context, source: str, stack: Stack) -> None:
+    directory = directory_of(context.repos, context.facts)
+    family = family_for(context.repos, context.facts.os, source, directory)
+    if family is None:
+        absence(context.repos, context.facts, source, directory, stack)
+        return
+    all_sources(context, family)
+    family.patterns(context)
+    family.drivers(context)
+    family.library_candidates(context)
+    try:
+        wanted_of(context, family, stack, matrix())
+    except GpuSetupError:
+        return  # no such driver there
+
+
+def test_every_field_of_every_row_is_read_for_some_host() -> None:
+    seen: set[str] = set()
+    repos: Any = Watched(matrix().repos, "", seen)
+    for system, source in itertools.product(matrix().os.systems, ("nvidia", "distro")):
+        last_seen(repos, system.id)
+        settings = Settings(source=source, containers=("docker",))
+        for arch in system.arches:
+            hosts = list(_hosts(system.id, arch))
+            for facts in hosts:
+                _planned(context_of(repos, facts, settings, Offers(None)), source, _stack("580", "open", "9.8.0.87"))
+            for branch, module, cudnn in itertools.product(BRANCHES, ("open", "proprietary"), ("9.8.0.87", "8.9.7.29")):
+                stack = _stack(branch, module, cudnn)
+                for offers in (Offers(None), Everything(f"{branch}.10.01"), Everything(f"{branch}.10.01", "-tesla-")):
+                    _planned(context_of(repos, hosts[1], settings, offers), source, stack)
+    unread = [place for place in _said(matrix().repos, "") if place not in seen]
+    assert not unread, "\n".join(unread)
