@@ -5,6 +5,8 @@ import os
 import struct
 from typing import Any, Dict, Optional
 
+from . import masking
+
 Holder = Dict[str, Any]
 
 FILES = (
@@ -80,8 +82,11 @@ def _of_pid_file(path: str) -> Optional[int]:
 
 
 def _command(pid: int) -> Optional[str]:
+    """Return how a process was started, without what looks like a secret: of a script the interpreter's name says nothing."""
     try:
-        with open(f"/proc/{pid}/comm") as handle:
-            return handle.read().strip()
+        with open(f"/proc/{pid}/cmdline", "rb") as handle:
+            words = handle.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+        with open(f"/proc/{pid}/comm") as named:
+            return masking.mask(words)[:200] or named.read().strip()
     except OSError:
         return None

@@ -170,12 +170,15 @@ def test_somebody_else_holds_the_package_lock(tmp_path, monkeypatch, opens):
         monkeypatch.setattr(locks.os, "open", refused)
     assert locks.holder(str(tmp_path)) is None
     script = f"import fcntl,sys;f=open({str(lock)!r},'w');fcntl.lockf(f,fcntl.LOCK_EX);print('held',flush=True);sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    argv = [sys.executable, "-c", "password='hush';" + script]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         found = locks.holder(str(tmp_path))
         other.communicate()
     assert (found["file"], found["pid"]) == ("/var/lib/dpkg/lock-frontend", other.pid)
     assert "python" in found["command"]
+    assert "password=(masked)" in found["command"]
+    assert "hush" not in found["command"]
     assert locks.holder(str(tmp_path)) is None
 
 
