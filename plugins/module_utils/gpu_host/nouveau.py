@@ -6,7 +6,7 @@ import shutil
 
 from ..gpu_judge.names import NOUVEAU_FILE
 from ..gpu_probe import initramfs
-from . import files, process
+from . import process
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine

@@ -1,13 +1,8 @@
 """Run programs on the host: no shell, a neutral language, a deadline; a grandchild that keeps a pipe open holds nobody up."""
 
-import contextlib
 import os
-import select
 import shutil
-import signal
 import subprocess
-import tempfile
-import time
 from typing import IO, Any, Callable, Dict, List, Optional, Sequence, Tuple, cast
 
 from ..gpu_probe import commands

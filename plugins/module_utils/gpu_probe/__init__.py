@@ -5,7 +5,7 @@ It imports none of its neighbours, so that whoever measures can take it along al
 """
 
 import threading
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from . import (
     candidates,
