@@ -106,11 +106,10 @@ SMI = """#!/bin/sh
 exit 0
 """
 ASKER = """
-import json, os, subprocess, sys
-request = {"level": "smoke", "python": sys.argv[2], "parent": os.getpid()}
-probe = subprocess.Popen([sys.executable, sys.argv[1]], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
-open("probe", "w").write(str(probe.pid))
-probe.communicate(json.dumps(request).encode())
+import os, sys
+from gpusetup.verify.local import observe_here
+from gpusetup.verify.request import Ask
+observe_here(Ask(level="smoke", python=sys.argv[1]), os.environ)
 """
 
 
@@ -118,20 +117,20 @@ def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
     """SIGKILL leaves nobody time to tidy up: each process of the chain has to notice by itself."""
     for name, text in {
         "nvidia-smi": SMI,
-        "python": f"#!/bin/sh\necho $$ > {tmp_path}/worker.new\nmv {tmp_path}/worker.new {tmp_path}/worker\nexec sleep 60\n",
+        "python": f"#!/bin/sh\necho $PPID $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pids\nexec sleep 60\n",
         "asker.py": ASKER,
     }.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
         (tmp_path / name).chmod(0o755)
     asker = subprocess.Popen(
-        [sys.executable, "asker.py", str(FILES / "observe.py"), str(tmp_path / "python")],
+        [sys.executable, "asker.py", str(tmp_path / "python")],
         cwd=tmp_path,
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )
     ends = time.time() + 30
-    while not (tmp_path / "worker").exists() and time.time() < ends:
+    while not (tmp_path / "pids").exists() and time.time() < ends:
         time.sleep(0.05)
-    pids = [int((tmp_path / name).read_text()) for name in ("probe", "worker")]
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
     assert all(map(_lives, pids)), "the chain is up"
     asker.kill()
     asker.wait()
