@@ -197,7 +197,7 @@ class Preview:
             if not name.endswith(suffixes) or os.path.exists(place):
                 continue
             path = os.path.join(origin, name)
-            text = files.read_text(path) or ""
+            text = files.read_text(path) or "" if os.path.isfile(path) else ""
             kept = sources.without(name, text, self.params["replace"]) if self.params["replace"] else text
             if kept:  # who may not read the original, for the password in an address, may not read the copy
                 files.write_atomically(place, kept, os.stat(path).st_mode & 0o777)
