@@ -73,11 +73,13 @@ def _planned(facts: Facts) -> dict[str, HostRemoval]:
     from gpusetup.plan.recorded import forgotten, hidden
     from gpusetup.plan.refusals import refusal_not_seen
     from gpusetup.plan.removal import removal_of
+    from gpusetup.rollout.owner import twins
 
     hosts = {}
+    double = twins(facts.hosts)
     for name, host in facts.hosts.items():
         removal = removal_of(host)
-        refusal = hidden(host)
+        refusal = double.get(name) or hidden(host)
         if refusal is not None:
             hosts[name] = HostRemoval(state="refused", refusals=(refusal,), simulated=host.simulated)
         else:
@@ -114,13 +116,17 @@ def _document(session: Session, hosts: dict[str, HostRemoval], *, done: bool) ->
 
 
 def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names: list[str]) -> dict[str, HostRemoval]:
+    from msgspec.structs import replace
+
     from gpusetup.drive.overlay import write_overlay
     from gpusetup.drive.playbook import run_playbook
     from gpusetup.drive.progress import watch
     from gpusetup.drive.rundir import occupy, state_home
     from gpusetup.plan.variables import for_manager
+    from gpusetup.rollout.owner import owner_of
 
-    variables = {name: for_manager(facts.hosts[name]) for name in names}
+    owner = owner_of(session)
+    variables = {name: replace(for_manager(facts.hosts[name]), gpu_state_owner=owner) for name in names}
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
     with occupy(state_home(session.environment), names, "remove"), watch(sys.stderr, phase="remove") as observer:

@@ -18,7 +18,7 @@ from gpusetup.errors import BadInputError, PreflightError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["RunDirectory", "new_run", "occupy", "runs_in_order", "state_home"]
+__all__ = ["RunDirectory", "live_runs", "new_run", "occupy", "runs_in_order", "state_home"]
 
 _KEPT = 50
 _ALIVE = ".alive"
@@ -124,6 +124,11 @@ def runs_in_order(home: Path) -> list[Path]:
         folders = [entry for entry in (home / "runs").iterdir() if entry.is_dir()]
         return sorted(folders, key=lambda folder: (begun.get(folder.name, -1), folder.name))
     return []
+
+
+def live_runs(home: Path) -> list[str]:
+    """Return the ids of the runs whose process still works."""
+    return [run.name for run in runs_in_order(home) if _lives(run)]
 
 
 def _prune(runs: list[Path], spared: Callable[[list[Path]], Collection[Path]]) -> list[Path]:

@@ -73,6 +73,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_reboot_local: bool | UnsetType = UNSET
 
     gpu_state_id: str | UnsetType = UNSET
+    gpu_state_owner: dict[str, Any] | UnsetType = UNSET
     gpu_state_lock: dict[str, Any] | UnsetType = UNSET
     gpu_state_verified: dict[str, Any] | UnsetType = UNSET
 

@@ -93,6 +93,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     from gpusetup.plan.host import Planner
     from gpusetup.plan.imagined import with_gpus_of
     from gpusetup.resolve.api import resolve
+    from gpusetup.rollout.owner import twins
     from gpusetup.rollout.wishes import settings_of_hosts
 
     rollout = Rollout(session, matrix, reporter)
@@ -113,6 +114,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
         rollout.facts = {name: with_gpus_of(facts, request, matrix) for name, facts in rollout.facts.items()}
     for name, failure in looked.facts.failures.items():
         rollout.plans[name] = _not_seen(failure)
+    double = twins(rollout.facts)
     with phase(rollout, "plan"):
         planner = Planner(matrix, resolve)
         if how.keep_driver:
@@ -120,11 +122,14 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
                 name: _with_own_driver(planner, facts, rollout.settings[name]) for name, facts in rollout.facts.items()
             }
         drafts = {
-            name: _safely(lambda n=name: _first(planner, rollout, n, how), rollout, name) for name in rollout.facts
+            name: _safely(lambda n=name: _first(planner, rollout, n, how), rollout, name)
+            for name in rollout.facts
+            if name not in double
         }
     _ask_repositories(rollout, planner, drafts, to_apply=how.to_apply)
     for name, draft in drafts.items():
         rollout.plans[name] = _with_care(rollout, name, draft.plan)
+    rollout.plans |= {name: _one_of_two(refusal, rollout.facts[name]) for name, refusal in double.items()}
     rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
     session.run.write("plan.json", rollout.document())
     return rollout
@@ -137,6 +142,10 @@ def _with_care(rollout: Rollout, name: str, plan: HostPlan) -> HostPlan:
         return plan
     text = "this is the machine that gpusetup runs on: it is not rebooted unless --reboot or gpusetup_reboot says so"
     return replace(plan, warnings=(*plan.warnings, text))
+
+
+def _one_of_two(refusal: Refusal, facts: HostFacts) -> HostPlan:
+    return HostPlan(state="refused", refusals=(refusal,), simulated=facts.simulated)
 
 
 def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draft:

@@ -16,6 +16,7 @@ from gpusetup.plan.batches import batches, sizes_after
 from gpusetup.rollout.draining import draining
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import exit_of, interrupted, not_started, outcome_of, planned_only, stopped
+from gpusetup.rollout.owner import owner_of
 from gpusetup.rollout.resume import keep_rollout
 from gpusetup.rollout.verification import verify_hosts
 
@@ -145,7 +146,10 @@ class _Waves:
 
 def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> dict[str, HostOutcome]:
     session = rollout.session
-    variables = {name: _as_now(rollout, name, plan.variables) for name, plan in changes.items()}
+    owner = owner_of(session)
+    variables = {
+        name: replace(_as_now(rollout, name, plan.variables), gpu_state_owner=owner) for name, plan in changes.items()
+    }
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
     with phase(rollout, "apply"), rollout.reporter.watch("apply") as observer:

@@ -31,4 +31,8 @@ options:
         description: PEM bundle on the host that is trusted instead of the system's.
         type: str
         default: ""
+      owner:
+        description: Token of the apply or removal that owns the host; a step of another one is refused meanwhile.
+        type: str
+        default: ""
 """

@@ -97,9 +97,10 @@ def main():
         ),
         supports_check_mode=True,
     )
-    ledger, env = Ledger(module.params["host"]["state_dir"], module.check_mode), process.environment()
+    request = params.owned(module)
     changed, pending = False, []
     try:
+        ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         tool = shutil.which("nvidia-ctk", path=env["PATH"])
         if tool is None and not module.check_mode:
             raise HostFailure(

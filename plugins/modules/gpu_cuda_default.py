@@ -112,8 +112,9 @@ def main():
         ),
         supports_check_mode=True,
     )
-    ledger, env = Ledger(module.params["host"]["state_dir"], module.check_mode), process.environment()
+    request = params.owned(module)
     try:
+        ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         root = chosen(module.params["roots"], module.params["default"], module.check_mode)
         changed = set_link(ledger, root, env)
         libraries = None

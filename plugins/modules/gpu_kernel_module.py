@@ -91,11 +91,11 @@ def main() -> None:
         ),
         supports_check_mode=True,
     )
-    request = params.plain(module)
-    ledger, machine = Ledger(request["state_dir"], module.check_mode), Machine(request["simulated_root"])
+    request = params.owned(module)
     wish = driver.Wish(request["version"], request["flavour"], tuple(request["kernels"]))
     obstacle = ""
     try:
+        ledger, machine = Ledger(request["state_dir"], module.check_mode), Machine(request["simulated_root"])
         changed = configure(ledger, request["options"], request["load"])
         facts = machine.facts()
         reasons = driver.reboot_reasons(facts, wish)

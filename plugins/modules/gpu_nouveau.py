@@ -68,7 +68,7 @@ def main():
         ),
         supports_check_mode=True,
     )
-    request = params.plain(module)
+    request = params.owned(module)
     wait = request.pop("poll")
     job = jobs.Job(request["state_dir"], "nouveau", request)
     seen = {}

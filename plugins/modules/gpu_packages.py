@@ -121,7 +121,7 @@ def main() -> None:
         ),
         supports_check_mode=True,
     )
-    request = params.plain(module)
+    request = params.owned(module)
     wait, fetched = request.pop("poll"), request.pop("fetched")  # whoever looked anew still joins the job that runs
     try:
         package_sets.merge(request["packages"])

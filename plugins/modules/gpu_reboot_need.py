@@ -77,7 +77,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     after, kernels = module.params["after_reboot"], module.params["kernels"]
-    facts = Machine(module.params["host"]["simulated_root"]).facts()
+    facts = Machine(params.plain(module)["simulated_root"]).facts()
     running = facts["kernel"]["running"]
     reasons = driver.reboot_reasons(
         facts, driver.Wish(module.params["version"], module.params["flavour"], tuple(kernels))

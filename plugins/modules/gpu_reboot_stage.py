@@ -91,9 +91,10 @@ def main():
         ),
         supports_check_mode=True,
     )
+    request = params.owned(module)
     when, env = module.params["when"], process.environment()
-    ledger = Ledger(module.params["host"]["state_dir"], module.check_mode)
     try:
+        ledger = Ledger(request["state_dir"], module.check_mode)
         if not re.match(r"^(?:\+\d{1,4}|\d{1,2}:\d{2})$", when):
             raise HostFailure("GS-491", f"{when!r} is no time for a reboot", hint="give +MINUTES or HH:MM")
         if not module.check_mode:

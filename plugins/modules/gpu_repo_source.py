@@ -110,10 +110,10 @@ def obsolete(ledger: Ledger, wanted: sources.Written) -> List[str]:
 def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(argument_spec=params.spec(params.SOURCES), supports_check_mode=True)
-    request = params.plain(module)
-    ledger = Ledger(request["state_dir"], module.check_mode)
+    request = params.owned(module)
     written = []
     try:
+        ledger = Ledger(request["state_dir"], module.check_mode)
         wanted = definitions(request)
         changes = dict(switched_off(request, wanted), **enabled(request))
         for path in sorted(wanted):

@@ -49,8 +49,9 @@ def main():
         ),
         supports_check_mode=True,
     )
-    ledger, env = Ledger(module.params["host"]["state_dir"], module.check_mode), process.environment()
+    request = params.owned(module)
     try:
+        ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         changed = services.bring_up(ledger, module.params["names"], module.params["start"], env, module.check_mode)
         ledger.save()
         units = services.look([services.full_name(name) for name in module.params["names"]], env)

@@ -68,9 +68,9 @@ def main():
         ),
         supports_check_mode=True,
     )
-    request = params.plain(module)
-    ledger = Ledger(request["state_dir"], module.check_mode)
+    request = params.owned(module)
     try:
+        ledger = Ledger(request["state_dir"], module.check_mode)
         if request["mode"] == "configure":
             wanted = signing.configuration(request["key"], request["certificate"]) if request["key"] else None
             if wanted and not request["enroll"]:

@@ -65,6 +65,12 @@ options:
     type: list
     elements: str
     default: []
+  owner:
+    description:
+      - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are) and C(alive) (its runs
+        that go on). C(begin) and C(removal) take the host for them, and answer with the token that the later steps carry.
+    type: dict
+    default: {}
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)
@@ -89,6 +95,10 @@ deviations:
   returned: for begin
   type: list
   elements: dict
+owner:
+  description: Token of the host's owner; every later step names it.
+  returned: for begin of a host that is not as wanted, and for removal
+  type: str
 gpu_result:
   description: C(state) (done, unchanged, pending-reboot), C(packages), C(holds), C(files), C(reboot), C(history_id).
   returned: for finish, and for begin of a converged host
@@ -163,11 +173,15 @@ def main():
             driver_version={"type": "str", "default": ""},
             driver_module={"type": "str", "default": ""},
             kernels={"type": "list", "elements": "str", "default": []},
+            owner={"type": "dict", "default": {}},
         ),
         supports_check_mode=True,
     )
     try:
-        state = lifecycle.Lifecycle(params.plain(module), module.check_mode)
+        request = dict(params.plain(module), token=module.params["host"]["owner"])
+        state = lifecycle.Lifecycle(request, module.check_mode)
+        if module.params["mode"] not in ("begin", "removal", "history"):
+            state.hold()
         result = act(state, module.params["mode"])
     except (failure.HostFailure, OSError) as stop:
         failure.end(module, stop)

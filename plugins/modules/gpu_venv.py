@@ -119,7 +119,7 @@ def main():
         ),
         supports_check_mode=True,
     )
-    request = params.plain(module)
+    request = params.owned(module)
     wait = request.pop("poll")
     try:
         if request["adopt"]:

@@ -6,6 +6,7 @@ package step tells its progress a thousand times: flushed to the disk each time,
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -16,6 +17,8 @@ from .failure import HostFailure, of_system
 
 _FRESH = 3600
 _POLL, _POLL_LATER = 0.2, 0.5  # what takes ten seconds is not looked at five times a second
+_BIRTH = 10.0  # a process that was just forked says that it is there at once
+_KEPT = 10  # jobs whose logs stay
 _LEAST = 5.0  # news alone ends a wait no sooner: hundreds of packages must not become hundreds of round trips
 
 
@@ -35,16 +38,17 @@ class Job:
 
     def start_or_join(self, work, wait):
         """Return the status: of the job that runs or just ended, else of one started now on `work(job)`."""
-        status = _read(self.folder)
-        if _runs(status):
-            return self._watch(status, wait)
-        status = _read(self.folder)  # it may have ended between the two looks
-        if _untold(status):
-            return self._collect(status)
-        refuse_beside_another(self.state_folder)
-        interrupted = bool(status and status["state"] == "running")
-        self._start(work, interrupted)
-        return self._watch(None, wait)
+        with files.locked(os.path.join(self.state_folder, "jobs.lock")):  # of two that come at once, one starts
+            status = _read(self.folder)
+            if not _runs(status):
+                status = _read(self.folder)  # it may have ended between the two looks
+                if _untold(status):
+                    return self._collect(status)
+                refuse_beside_another(self.state_folder)
+                _prune(os.path.dirname(self.folder))
+                self._start(work, bool(status and status["state"] == "running"))
+                status = None
+        return self._watch(status, wait)
 
     def joinable(self):
         """Say whether this very job runs, or ended and nobody has heard of it: whoever looks at the host alone would miss that."""
@@ -94,6 +98,9 @@ class Job:
         child = os.fork()
         if child:
             os.waitpid(child, 0)
+            until = time.time() + _BIRTH
+            while not os.path.exists(self.status_path) and time.time() < until:
+                time.sleep(0.01)
             return
         os.setsid()
         if os.fork():
@@ -172,6 +179,14 @@ def _read(folder):
     if status and status["state"] == "running":
         status.update(files.read_json(progress_path) or {})
     return status
+
+
+def _prune(root):
+    """Let the oldest of the jobs that are over go."""
+    folders = [os.path.join(root, name) for name in os.listdir(root)] if os.path.isdir(root) else []
+    over = [folder for folder in folders if not _runs(_read(folder)) and not _untold(_read(folder))]
+    for folder in sorted(over, key=os.path.getmtime)[:-_KEPT]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def refuse_beside_another(state_folder):

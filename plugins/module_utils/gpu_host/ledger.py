@@ -43,6 +43,7 @@ class Ledger:
         self.check = check
         self.path = os.path.join(folder, "state.json")
         self.state = _filled(_kept(self.path))
+        self._seen = files.digest(files.read_bytes(self.path) or b"")
         self.diffs: List[Dict[str, str]] = []
 
     def save(self) -> None:
@@ -50,7 +51,15 @@ class Ledger:
         if self.check:
             return
         self._make_folder()
-        files.write_json(self.path, self.state)
+        with files.locked(os.path.join(self.folder, "lock")):
+            if files.digest(files.read_bytes(self.path) or b"") != self._seen:
+                raise HostFailure(
+                    "GS-452", "somebody else is changing this host: its record is another one than a moment ago",
+                    self.path, hint="wait until that has ended, then repeat the same command",
+                )  # fmt: skip
+            text = json.dumps(self.state, indent=1, sort_keys=True) + "\n"
+            files.write_atomically(self.path, text, 0o600)
+            self._seen = files.digest(text)
 
     def _make_folder(self) -> None:
         """Nobody but root lists it; everybody may pass through it to `status.json`, which is for all to read."""

@@ -5,7 +5,7 @@ import os
 import shutil
 
 from ..gpu_judge import driver
-from . import drift, files, jobs, lost, packages, planning, process, services
+from . import drift, files, jobs, lost, owner, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -19,11 +19,22 @@ class Lifecycle:
         self.machine = Machine(request["simulated_root"])
         folder = request["state_dir"]
         why = lost.reason(folder, self.machine.host) if request.get("mode") == "begin" and not check else ""
-        self.ledger = lost.begin_anew(folder, why, self._manager().held()) if why else Ledger(folder, check)
         self.digest = files.digest(json.dumps(request["wanted"], sort_keys=True))
+        self.token = request.get("token") or ""
+        if why:
+            self._take()
+        self.ledger = lost.begin_anew(folder, why, self._manager().held()) if why else Ledger(folder, check)
 
     def _manager(self):
         return planning.manager({"manager": self.request["manager"], "network": self.request["network"]})
+
+    def _take(self):
+        self.token = owner.take(self.request["state_dir"], self.request.get("owner") or {}, self.digest)
+
+    def hold(self):
+        """Go on only while this host is ours."""
+        if not self.check:
+            owner.hold(self.request["state_dir"], self.token)
 
     def begin(self):
         """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
@@ -40,11 +51,13 @@ class Lifecycle:
                 "resumed": False,
                 "gpu_result": told,
             }
+        if not self.check and not self.token:
+            self._take()
+            self.ledger = Ledger(self.ledger.folder)  # as whoever owned it before left it
+            state = self.ledger.state
         resumed = bool(state["apply"].get("digest") == self.digest and not state["apply"].get("finished"))
-        if not resumed:
-            jobs.refuse_beside_another(
-                self.ledger.folder
-            )  # another controller's apply: not even a file of it is touched
+        if not resumed:  # another controller's step, which outlived its owner: not even a file of it is touched
+            jobs.refuse_beside_another(self.ledger.folder)
         identity = state["apply"]["id"] if resumed else self.request["id"] or f"{now()}-{self.digest[:6]}"
         if not self.check:
             host = self._manager()
@@ -62,7 +75,8 @@ class Lifecycle:
                 }
                 files.write_json(os.path.join(self.ledger.folder, "before.json"), before)
             self.ledger.save()
-        return {"changed": False, "converged": False, "deviations": found, "id": identity, "resumed": resumed}
+        told = {"changed": False, "converged": False, "deviations": found, "id": identity, "resumed": resumed}
+        return dict(told, owner=self.token)
 
     def _keep_baseline(self, host):
         path = os.path.join(self.ledger.folder, "baseline.json")
@@ -117,6 +131,7 @@ class Lifecycle:
         state["apply"] = dict(begun, finished=told["finished"])
         state["lock"], state["verified"] = request["lock"], None
         self.ledger.save()
+        owner.release(self.ledger.folder, self.token)
         change = packages.difference(before["packages"], told["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
 
@@ -167,9 +182,13 @@ class Lifecycle:
         """Return what must go, come back and be freed so that the host is as before the first apply."""
         installed = self._manager().installed()
         state = self.ledger.state
+        known = os.path.exists(self.ledger.path)
+        if known and not self.check:
+            self._take()
         back = dict(state["taken"], **{name: version for name, version in state["moved"].items() if name in installed})
         return {
-            "known": os.path.exists(self.ledger.path),
+            "known": known,
+            "owner": self.token,
             "remove": sorted(name for name in state["brought"] if name in installed),
             "restore": [
                 {"name": name.split(":")[0], "arch": ([*name.split(":"), ""])[1], "version": back[name]}
@@ -213,6 +232,8 @@ class Lifecycle:
         left, ours = self._left_over(), {} if self.check else self._still_ours()
         if not self.check and not ours and os.path.isdir(self.ledger.folder):
             shutil.rmtree(self.ledger.folder)
+        elif not self.check:
+            owner.release(self.ledger.folder, self.token)
         return {"changed": bool(gone), "restored": gone, "left_over": left, "ours": ours}
 
     def _still_ours(self):

@@ -1,6 +1,9 @@
 """Argument specifications that several modules share, and their translation into plain parameters."""
 
 import re
+from typing import Any, Dict
+
+from . import failure, owner
 
 _LIST = {"type": "list", "elements": "str", "default": []}
 _TEXT = {"type": "str", "default": ""}
@@ -11,6 +14,7 @@ _HOST = {
     "proxy": _TEXT,
     "no_proxy": _LIST,
     "ca_file": _TEXT,
+    "owner": {"type": "str", "default": "", "no_log": False},
 }
 COMMON = {"host": {"type": "dict", "options": _HOST, "apply_defaults": True}}
 PACKAGE = {
@@ -99,16 +103,16 @@ SOURCES = {
 }
 
 
-def spec(*parts, **own):
+def spec(*parts: Dict[str, Any], **own: Any) -> Dict[str, Any]:
     """Return one argument specification out of shared parts and a module's own."""
-    joined = dict(COMMON)
+    joined: Dict[str, Any] = dict(COMMON)
     for part in parts:
         joined.update(part)
     joined.update(own)
     return joined
 
 
-def _hide(module, value):
+def _hide(module: Any, value: Any, pattern: str = r"//[^/@\s:]*:([^/@\s]+)@") -> None:
     """Let Ansible blank every password that stands in an address, wherever it came from."""
     if isinstance(value, dict):
         value = list(value.values())
@@ -116,14 +120,29 @@ def _hide(module, value):
         for item in value:
             _hide(module, item)
     elif isinstance(value, str):
-        module.no_log_values.update(re.findall(r"//[^/@\s:]*:([^/@\s]+)@", value))
+        module.no_log_values.update(re.findall(pattern, value))
 
 
-def plain(module):
-    """Return the module's parameters with those of the host beside them and the network ones joined under `network`."""
+def plain(module: Any) -> Dict[str, Any]:
+    """Return the module's parameters with those of the host beside them and the network ones joined under `network`.
+
+    Every module asks for its parameters here: whatever it does, an address in them shows no password.
+    """
     params = {key: value for key, value in module.params.items() if key != "host"}
     host = module.params["host"]
     params.update(state_dir=host["state_dir"], simulated_root=host["simulated_root"])
     params["network"] = {"proxy": host["proxy"], "no_proxy": host["no_proxy"], "ca_file": host["ca_file"]}
     _hide(module, module.params)
+    _hide(module, host["proxy"], r"^[^/@\s:]*:([^/@\s]+)@")  # as some write a proxy, without its scheme
+    return params
+
+
+def owned(module: Any) -> Dict[str, Any]:
+    """Return the parameters of a module that changes the host, once it may: nobody else is about to."""
+    params = plain(module)
+    if not module.check_mode:
+        try:
+            owner.hold(params["state_dir"], module.params["host"]["owner"])
+        except (failure.HostFailure, OSError) as stop:
+            failure.end(module, stop)
     return params

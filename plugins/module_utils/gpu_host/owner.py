@@ -1,0 +1,109 @@
+"""Who changes this host: one apply or removal at a time, from its beginning to its record.
+
+The owner shows signs of life: every step of it writes one. Whoever comes meanwhile is told who it is. An owner that died gives
+way: at once to its own controller, which knows that the run is over, to others after some time without a sign. Every step of an
+owner carries its token, so that one that was given up for dead and is not cannot go on beside its successor.
+"""
+
+import os
+import time
+from typing import Any, Dict, Optional
+
+from . import files
+from .failure import HostFailure
+
+PATIENCE = 120.0
+"""Seconds without a sign of life after which an owner counts as dead."""
+_POLL = 1.0
+_BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
+
+
+def take(folder: str, who: Dict[str, Any], digest: str) -> str:
+    """Own this host and return the token of it; wait for an owner without a sign of life, refuse beside one that has some."""
+    first: Optional[Dict[str, Any]] = None
+    while True:
+        with files.locked(_lock(folder)):
+            owner = _read(folder)
+            if owner is None or _is_over(owner, who, digest) or _age(owner) > PATIENCE:
+                token = files.digest(os.urandom(16))[:16]
+                named = {key: str(who.get(key) or "") for key in ("controller", "user", "run", "home")}
+                _write(folder, dict(named, token=token, digest=digest, since=time.time()))
+                return token
+        first = first or owner
+        if owner["seen"] != first["seen"] or owner["token"] != first["token"] or _lives_here(owner, who):
+            raise _refusal(owner)
+        time.sleep(_POLL)
+
+
+def hold(folder: str, token: str) -> None:
+    """Show a sign of life; refuse when this host belongs to somebody else."""
+    with files.locked(_lock(folder)):
+        owner = _read(folder)
+        if owner is None or (not token and _age(owner) > PATIENCE):
+            return
+        if owner["token"] != token:
+            raise _refusal(owner)
+        _write(folder, owner)
+
+
+def release(folder: str, token: str) -> None:
+    """Own it no longer."""
+    with files.locked(_lock(folder)):
+        owner = _read(folder)
+        if owner is not None and owner["token"] == token:
+            os.unlink(_path(folder))
+
+
+def _is_over(owner: Dict[str, Any], who: Dict[str, Any], digest: str) -> bool:
+    """Say whether an owner's run has ended, as far as the one who asks can know."""
+    if owner["home"] != str(who.get("home") or ""):
+        return False
+    if owner["home"]:
+        return owner["run"] not in (who.get("alive") or [])
+    return bool(owner["digest"] == digest)  # the roles alone, with the same wish: somebody repeats it
+
+
+def _lives_here(owner: Dict[str, Any], who: Dict[str, Any]) -> bool:
+    return bool(owner["home"]) and owner["home"] == who.get("home") and owner["run"] in (who.get("alive") or [])
+
+
+def _refusal(owner: Dict[str, Any]) -> HostFailure:
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner["since"]))
+    by = "{} on {}".format(owner["user"] or "somebody", owner["controller"] or "a controller that runs the roles alone")
+    return HostFailure(
+        "GS-452",
+        "somebody else is changing this host",
+        f"{by}, since {since}" + (", run {}".format(owner["run"]) if owner["run"] else ""),
+        hint=f"wait until that has ended; one that died gives way {PATIENCE:.0f} s after its last step",
+    )
+
+
+def _age(owner: Dict[str, Any]) -> float:
+    """Return the seconds since the last sign of life, by the machine's uptime: a clock may be set, and a boot is no silence."""
+    uptime = _uptime()
+    return float(uptime - owner["seen"]) if owner["boot"] == _boot() else uptime
+
+
+def _read(folder: str) -> Optional[Dict[str, Any]]:
+    owner = files.read_json(_path(folder))
+    return owner if isinstance(owner, dict) and {"token", "seen", "boot", "home"} <= set(owner) else None
+
+
+def _write(folder: str, owner: Dict[str, Any]) -> None:
+    files.write_json(_path(folder), dict(owner, boot=_boot(), seen=_uptime()), lasting=False)
+
+
+def _path(folder: str) -> str:
+    return os.path.join(folder, "owner.json")
+
+
+def _lock(folder: str) -> str:
+    return os.path.join(folder, "lock")
+
+
+def _boot() -> str:
+    return (files.read_text(_BOOT_ID) or "").strip()
+
+
+def _uptime() -> float:
+    return float((files.read_text(_UPTIME) or "0").split()[0])

@@ -1,0 +1,158 @@
+"""One owner per host: the second one is told who it is, and whoever died does not stand in the way."""
+
+from __future__ import annotations
+
+import multiprocessing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, owner
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_service
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANNA = {"controller": "desk", "user": "anna", "run": "run-1", "home": "aa", "alive": ["run-1"]}
+BERT = {"controller": "lab", "user": "bert", "run": "run-9", "home": "bb", "alive": ["run-9"]}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The host's uptime and boot, and sleeping as what lets time pass."""
+    uptime, boot = tmp_path / "uptime", tmp_path / "boot_id"
+
+    class Clock:
+        now = 1000.0
+        woken: Any = None
+
+        def sleep(self, seconds: float) -> None:
+            self.now += seconds
+            uptime.write_text(f"{self.now} 0\n")
+            if self.woken is not None:
+                self.woken()
+
+        def boots(self) -> None:
+            boot.write_text("second\n")
+            self.now = 0.0
+            self.sleep(5.0)
+
+    clock = Clock()
+    boot.write_text("first\n")
+    clock.sleep(0.0)
+    monkeypatch.setattr(owner, "_UPTIME", str(uptime))
+    monkeypatch.setattr(owner, "_BOOT_ID", str(boot))
+    monkeypatch.setattr(owner.time, "sleep", clock.sleep)
+    return clock
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "state")
+
+
+def test_who_comes_second_is_told_who_is_there_and_since_when(clock: Any, folder: str) -> None:
+    token = owner.take(folder, ANNA, "580")
+    clock.woken = lambda: owner.hold(folder, token)
+    with pytest.raises(HostFailure, match="somebody else is changing this host") as caught:
+        owner.take(folder, BERT, "590")
+    fields = caught.value.fields
+    assert fields["reference"] == "GS-452"
+    assert fields["context"].startswith("anna on desk, since 2")
+    assert fields["context"].endswith("run run-1")
+
+
+def test_a_run_of_the_same_controller_that_lives_is_not_waited_for(clock: Any, folder: str) -> None:
+    owner.take(folder, ANNA, "580")
+    with pytest.raises(HostFailure, match="somebody else"):
+        owner.take(folder, {**ANNA, "run": "run-2", "alive": ["run-1", "run-2"]}, "580")
+    assert clock.now == 1000.0
+
+
+def test_a_run_that_is_over_gives_way_to_its_own_controller_at_once(clock: Any, folder: str) -> None:
+    first = owner.take(folder, ANNA, "580")
+    second = owner.take(folder, {**ANNA, "run": "run-2", "alive": ["run-2"]}, "590")
+    assert (second != first, clock.now) == (True, 1000.0)
+
+
+@pytest.mark.parametrize("who", [BERT, {}])
+def test_an_owner_that_died_gives_way_to_others_after_a_while(clock: Any, folder: str, who: dict[str, Any]) -> None:
+    owner.take(folder, ANNA, "580")
+    owner.take(folder, who, "590")
+    assert owner.PATIENCE < clock.now - 1000.0 <= owner.PATIENCE + 2
+
+
+def test_an_owner_whose_host_reboots_has_that_time_again(clock: Any, folder: str) -> None:
+    token = owner.take(folder, ANNA, "580")
+    clock.boots()
+    owner.hold(folder, token)
+    with pytest.raises(HostFailure):
+        owner.hold(folder, "")
+    assert clock.now == 5.0
+
+
+def test_whoever_was_given_up_for_dead_cannot_go_on_beside_its_successor(clock: Any, folder: str) -> None:
+    late = owner.take(folder, ANNA, "580")
+    token = owner.take(folder, BERT, "590")
+    assert clock.now > 1000.0
+    with pytest.raises(HostFailure, match="somebody else"):
+        owner.hold(folder, late)
+    owner.release(folder, late)
+    owner.hold(folder, token)
+    owner.release(folder, token)
+    owner.hold(folder, "")
+
+
+def test_a_step_of_another_one_changes_nothing(run_module: Any, clock: Any, folder: str) -> None:
+    owner.take(folder, ANNA, "580")
+    failed, result = run_module(gpu_service, names=["x"], host={"state_dir": folder, "owner": "another"})
+    assert (failed, result["gpu_failure"]["reference"]) == (True, "GS-452")
+    assert clock.now == 1000.0
+
+
+def test_a_record_that_changed_meanwhile_is_not_overwritten(folder: str) -> None:
+    mine, theirs = Ledger(folder), Ledger(folder)
+    theirs.state["holds"] = ["theirs"]
+    theirs.save()
+    with pytest.raises(HostFailure, match="its record is another one"):
+        mine.save()
+    assert Ledger(folder).state["holds"] == ["theirs"]
+
+
+def start(folder: str, number: int, gate: Any, answers: Any) -> None:
+    gate.wait()
+    try:
+        status = jobs.Job(folder, "packages", {"number": number}).start_or_join(lambda _job: jobs.time.sleep(3), 0)
+        answers.put(status["state"])
+    except HostFailure as failure:
+        answers.put(failure.fields["reference"])
+
+
+def test_of_jobs_that_come_at_once_one_starts(folder: str) -> None:
+    """Each is another request, in a process of its own, as from several controllers."""
+    context = multiprocessing.get_context("fork")
+    gate, answers = context.Barrier(4), context.Queue()
+    asking = [context.Process(target=start, args=(folder, number, gate, answers)) for number in range(4)]
+    for process in asking:
+        process.start()
+    told = sorted(answers.get(timeout=60) for _process in asking)
+    for process in asking:
+        process.join()
+    assert told == ["GS-452", "GS-452", "GS-452", "running"]
+
+
+def test_the_proxys_password_is_hidden_by_every_module(run_module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden: list[set[str]] = []
+    real = gpu_service.params.plain
+
+    def plain(module: Any) -> Any:
+        request = real(module)
+        hidden.append(set(module.no_log_values))
+        return request
+
+    monkeypatch.setattr(gpu_service.params, "plain", plain)
+    for proxy in ("http://me:secret@proxy:3128", "me:secret@proxy:3128"):
+        run_module(gpu_service, check=True, names=[], host={"state_dir": "/nonexistent", "proxy": proxy})
+    assert all("secret" in values for values in hidden)
+    assert len(hidden) == 2
