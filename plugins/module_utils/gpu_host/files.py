@@ -55,7 +55,7 @@ def write_atomically(path: str, content: Content, mode: int = 0o644, lasting: bo
 def _replace(path: str, content: Content, mode: int, owner: Optional[Owner], lasting: bool = True) -> None:
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        os.makedirs(folder, 0o755)
+        os.makedirs(folder, 0o755, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".gpusetup-", dir=folder)  # 0600: what it holds is nobody's yet
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -88,7 +88,7 @@ def locked(path: str) -> Iterator[None]:
     """Keep everybody else out who asks for the same lock; the kernel lets go of it however the process ends."""
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
-        os.makedirs(folder, 0o711)
+        os.makedirs(folder, 0o711, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -86,7 +86,7 @@ class Job:
 
     def _start(self, work, interrupted):
         if not os.path.isdir(self.folder):
-            os.makedirs(self.folder, 0o700)
+            os.makedirs(self.folder, 0o700, exist_ok=True)
         if files.read_bytes(self.log_path):
             os.rename(self.log_path, self.log_path + ".previous")
         files.write_atomically(self.log_path, "", 0o600)

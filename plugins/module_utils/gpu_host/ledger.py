@@ -66,7 +66,7 @@ class Ledger:
         for folder, mode in (("", 0o711), ("history", 0o700), ("originals", 0o700)):
             path = os.path.join(self.folder, folder)
             if not os.path.isdir(path):
-                os.makedirs(path, mode)
+                os.makedirs(path, mode, exist_ok=True)
             os.chmod(path, mode)
 
     # files
