@@ -242,7 +242,7 @@ class Planner:
     def key(self, facts: HostFacts, settings: Settings) -> str:
         """Return a digest over all that decides a stack, but not over what an apply changes."""
         what = {
-            "settings": settings,
+            "settings": msgspec.structs.replace(settings, reboot=None),  # who may reboot decides no stack
             "matrix": self.matrix.digest,
             "os": facts.os.label,
             "arch": facts.arch,

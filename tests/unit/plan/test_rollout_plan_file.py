@@ -40,3 +40,10 @@ def test_other_wishes_or_another_kernel_are_not(planner, made):
         with pytest.raises(BadInputError) as caught:
             _first(planner, rollout, "a", Planning(made=plan))
         assert caught.value.reference == "GS-411"
+
+
+def test_more_care_with_reboots_is_no_other_wish(planner, made):
+    facts, plan = made
+    careful = msgspec.structs.replace(WISH, reboot="never")
+    draft = _first(planner, looked(facts, careful), "a", Planning(made=plan))
+    assert draft.plan == plan.hosts["a"]
