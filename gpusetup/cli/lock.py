@@ -127,7 +127,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     from gpusetup.plan.lock import hashed_lines
     from gpusetup.plan.offers import Offers
     from gpusetup.plan.packages import absence, family_for
-    from gpusetup.plan.repository import context_of, directory_of
+    from gpusetup.plan.repository import context_of, directory_of, unproven
     from gpusetup.plan.settings import read_level, settings_for
     from gpusetup.plan.variables import role_variables
     from gpusetup.plan.wanted import wanted_of
@@ -147,6 +147,9 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
         why = absence(matrix.repos, facts, settings.source, directory, resolution.stack)
         raise BadInputError("GS-331", why.message, note=why.note, path="--source", hint=why.hint)
     context = context_of(matrix.repos, facts, settings, Offers(None))
+    doubt = unproven(context)
+    if doubt is not None:
+        output.warn(f"{doubt.message}: {doubt.note}; the roles refuse it until gpu_repo_sources has its fingerprint")
     wanted = wanted_of(context, family, resolution.stack, matrix)
     variables = role_variables(facts, wanted)
     known = (

@@ -54,3 +54,10 @@ def test_a_driver_that_the_archive_never_had_is_not_promised(capsys):
     known = {row.version.partition("-")[0] for row in matrix().repos.distro_drivers if "debian12" in row.systems}
     assert {version.partition("-")[0] for version in versions} <= known
     assert main(["lock", "driver==580.*", "--gpu", "t4", "--os", "debian12", "--source", "distro", "--vars"]) == 4
+
+
+def test_a_key_that_nobody_can_prove_is_said(capsys):
+    assert main(["lock", "driver", "--gpu", "t4", "--os", "rhel10", "--vars"]) == 0
+    told = capsys.readouterr().err
+    assert "CDF6BA43.pub" in told
+    assert "gpu_repo_sources" in told
