@@ -112,7 +112,7 @@ def sanity() -> Outcome:
     print("\n".join(wrong))
     note = f"without {', '.join(NOT_HERE)}"
     state = "failed" if wrong else "passed"
-    return Outcome("sanity", state, time.monotonic() - began, int(not wrong), len(wrong), note=note)
+    return Outcome("sanity", state, time.monotonic() - began, int(not wrong), int(bool(wrong)), note=note)
 
 
 def _needs_root(stage: str) -> Outcome | None:

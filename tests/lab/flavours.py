@@ -49,6 +49,7 @@ FLAVOURS = {
     for flavour in (
         Flavour(name="debian12", root="debian12"),
         Flavour(name="debian12-bare", root="debian12-bare"),
+        Flavour(name="debian12-minimal", root="debian12-bare", absent=("usr/bin/sudo",)),
         Flavour(name="debian12-cloud", root="debian12-cloud"),
         Flavour(name="debian13", root="debian13"),
         Flavour(name="debian13-bare", root="debian13-bare"),

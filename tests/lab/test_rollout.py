@@ -30,7 +30,6 @@ def states(answer):
     return {name: outcome["state"] for name, outcome in answer.hosts.items()}
 
 
-@pytest.mark.slow
 def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory, wishes, tmp_path):
     """One host, then the rest; drained and given back by a command of our own."""
     like = {"flavour": "ubuntu2404-like", "machine": "t4"}
@@ -126,7 +125,6 @@ def _environment(folder):
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "GPUSETUP_STATE": str(folder / "state")}
 
 
-@pytest.mark.slow
 def test_slurm_nodes_are_freed_changed_and_given_back(lab_hosts, lab_inventory, wishes, tmp_path):
     """Debian's own Slurm: jobs, reservations and other people's drains; its packages come from the Debian mirror."""
     head, node = lab_hosts(

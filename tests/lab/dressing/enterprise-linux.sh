@@ -29,6 +29,15 @@ linux /vmlinuz-$el
 initrd /initramfs-$el.img
 options root=/dev/vda1 ro quiet
 ENTRY
+# There the plugin that holds packages is a package of its own, which a minimal host does not have: the lab's repository offers
+# python3-dnf-plugin-versionlock, and what it installs is Debian's plugin, laid aside here.
+aside="$root/usr/share/gpusetup-lab/versionlock"
+for file in usr/lib/python3/dist-packages/dnf-plugins/versionlock.py etc/dnf/plugins/versionlock.conf etc/dnf/plugins/versionlock.list; do
+  mkdir -p "$aside/$(dirname "$file")"
+  mv "$root/$file" "$aside/$file"
+done
+rm -f "$root"/usr/lib/python3/dist-packages/dnf-plugins/__pycache__/versionlock.*
+
 echo '%_dbpath /var/lib/rpm' >"$root/etc/rpm/macros"
 rm -rf "$root/root/.rpmdb"
 chroot "$root" rpm --initdb

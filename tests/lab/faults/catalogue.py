@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.lab.faults.builds import build_fails, kernel_too_new, no_headers
 from tests.lab.faults.crowd import nearly_all_dead, two_names, two_names_two_wishes
-from tests.lab.faults.disks import dpkg_interrupted, full, lock_held, read_only_boot
+from tests.lab.faults.disks import dpkg_interrupted, full, lock_held, read_only_boot, small_boot
 from tests.lab.faults.late import back_too_late, killed_in_the_reboot, killed_on_the_host
 from tests.lab.faults.machine import never_answers, one_hangs, power_cut, ssh_cut
 from tests.lab.faults.mirrors import clock, expired_key, mirror, mirror_gone, proxy_needed, wrong_key
@@ -57,6 +57,7 @@ FAULTS: dict[str, Callable[[Row], None]] = {
     "a host on which the look never ends": never_answers,
     "disk full: /": full("/", 2500),
     "disk full: /boot": full("/boot", 96),
+    "a /boot of 30 MB": small_boot,
     "read-only /boot": read_only_boot,
     "dpkg lock held by another program, let go while it waits": lock_held,
     "an interrupted dpkg from before": dpkg_interrupted,

@@ -127,6 +127,12 @@ def base_system() -> list[Package]:
         package("kernel-devel", content="kernel_devel", provides=provides),
         package("kernel-devel-matched", depends=(f"kernel-devel = {version}-{release}",)),
         package("kernel-headers"),
+        _rpm(
+            "python3-dnf-plugin-versionlock",
+            "4.3.0-20.el9",
+            content="versionlock",
+            provides=("dnf-command(versionlock)", "dnf-plugin-versionlock = 4.3.0-20.el9"),
+        ),
         _rpm("bash", "5.1.8-9.el9", provides=("/bin/sh", "/usr/bin/sh")),
         _rpm(
             "rocky-release",

@@ -198,6 +198,13 @@ def _container_toolkit(package: Package, content: Content) -> None:
     content.add("usr/bin/nvidia-container-runtime", "#!/bin/sh\nexec true\n", 0o755)
 
 
+def _versionlock(_package: Package, content: Content) -> None:
+    """dnf 4's plugin that holds packages: an EL-like host has its files laid aside (dressing/enterprise-linux.sh)."""
+    plugin = "/usr/lib/python3/dist-packages/dnf-plugins/versionlock.py"
+    content.after_install = "cp -a /usr/share/gpusetup-lab/versionlock/. /\n"
+    content.before_removal = f"rm -f {plugin} /etc/dnf/plugins/versionlock.conf /etc/dnf/plugins/versionlock.list\n"
+
+
 def _dkms_tool(package: Package, content: Content) -> None:
     """DKMS itself, as EPEL carries it: the program is the one of Debian's package."""
     from tests.lab.roots import ROOTS
