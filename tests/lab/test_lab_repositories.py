@@ -195,6 +195,8 @@ def test_dnf_streams_choose_flavour_and_branch(rocky: Host, lab_repositories: Re
     shell(rocky, "dnf -y install cuda-drivers libnccl-2.27.7-1+cuda13.0")
     assert shell(rocky, f"{MODULES} license nvidia").strip() == "NVIDIA"
     assert "cuda-drivers-580.178.04-1.el9" in shell(rocky, "rpm -q cuda-drivers")
+    assert "No such command: versionlock" in rocky.ssh("dnf", "versionlock", "list", check=False).stderr
+    shell(rocky, "dnf -y install python3-dnf-plugin-versionlock")
     shell(rocky, "dnf versionlock add 'cuda-drivers-580.178.04*'; dnf versionlock list")
     shell(rocky, "dracut --force --kver $(ls /lib/modules)")
     rocky.reboot()
