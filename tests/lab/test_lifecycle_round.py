@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import CONFIGURATION, drift, host_of, lock, stand_ins
 from tests.lab.plays import files_below, packages
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from tests.lab.repository.build import Repositories
 
 
+@pytest.mark.slow
 def test_one_hosts_whole_life(
     lab_hosts: Callable[..., list[Host]],
     lab_inventory: Callable[..., Path],

@@ -125,6 +125,7 @@ def _environment(folder):
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "GPUSETUP_STATE": str(folder / "state")}
 
 
+@pytest.mark.slow
 def test_slurm_nodes_are_freed_changed_and_given_back(lab_hosts, lab_inventory, wishes, tmp_path):
     """Debian's own Slurm: jobs, reservations and other people's drains; its packages come from the Debian mirror."""
     head, node = lab_hosts(
