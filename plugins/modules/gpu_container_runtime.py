@@ -46,6 +46,7 @@ pending:
 import os
 import shutil
 import tempfile
+from typing import Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, process, services
@@ -61,7 +62,7 @@ REFRESH = "nvidia-cdi-refresh.path"
 CDI = "/etc/cdi/nvidia.yaml"
 
 
-def configured(runtime, env):
+def configured(runtime: str, env: Dict[str, str]) -> Optional[bytes]:
     """Return the content that nvidia-ctk gives a runtime's configuration, made in a folder of its own."""
     folder = tempfile.mkdtemp(prefix="gpusetup-")
     try:
@@ -82,7 +83,7 @@ def configured(runtime, env):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
@@ -98,7 +99,8 @@ def main():
         supports_check_mode=True,
     )
     request = params.owned(module)
-    changed, pending = False, []
+    changed = False
+    pending: List[str] = []
     try:
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         tool = shutil.which("nvidia-ctk", path=env["PATH"])

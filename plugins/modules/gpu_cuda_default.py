@@ -48,6 +48,7 @@ path:
 """
 
 import os
+from typing import Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process
@@ -65,7 +66,7 @@ esac
 """
 
 
-def chosen(roots, default, check):
+def chosen(roots: List[Dict[str, str]], default: str, check: bool) -> Optional[Dict[str, str]]:
     """Return the default toolkit, None without one."""
     if not default:
         return None
@@ -82,7 +83,7 @@ def chosen(roots, default, check):
     return root
 
 
-def set_link(ledger, root, env):
+def set_link(ledger: Ledger, root: Optional[Dict[str, str]], env: Dict[str, str]) -> bool:
     """Let /usr/local/cuda name the default toolkit; return whether that changed something."""
     managed = os.path.islink(LINK) and os.readlink(LINK).startswith("/etc/alternatives/")
     if not managed:
@@ -98,7 +99,7 @@ def set_link(ledger, root, env):
     return True
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
@@ -117,7 +118,6 @@ def main():
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         root = chosen(module.params["roots"], module.params["default"], module.check_mode)
         changed = set_link(ledger, root, env)
-        libraries = None
         if root:
             changed = ledger.write(PROFILE, _SHELL.format(version=root["version"])) or changed
             libraries = ledger.write(LINKER, f"# Written by gpusetup.\n{LINK}/lib64\n")

@@ -53,11 +53,13 @@ loaded:
   type: bool
 """
 
+from typing import Any, Dict
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, nouveau, params
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
@@ -71,7 +73,7 @@ def main():
     request = params.owned(module)
     wait = request.pop("poll")
     job = jobs.Job(request["state_dir"], "nouveau", request)
-    seen = {}
+    seen: Dict[str, Dict[str, Any]] = {}
     if module.check_mode or not job.joinable():  # while it rebuilds the initramfs the files are right already
         result = nouveau.Nouveau(request, check=True, seen=seen).run()
         for text in result.pop("warnings"):
@@ -79,7 +81,7 @@ def main():
         if module.check_mode or not result["changed"]:
             module.exit_json(finished=True, progress={}, **result)
 
-    def work(running):
+    def work(running: jobs.Job) -> Dict[str, Any]:
         return nouveau.Nouveau(request, tell=running.tell, log=running.log, seen=seen).run()
 
     try:

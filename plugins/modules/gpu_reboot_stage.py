@@ -41,6 +41,7 @@ when:
 
 import os
 import re
+from typing import Dict, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, process
@@ -65,14 +66,14 @@ WantedBy=multi-user.target
 """
 
 
-def quoted(word):
+def quoted(word: str) -> str:
     """Return a word as systemd reads it back."""
     if re.search(r"[\x00-\x1f]", word):
         raise HostFailure("GS-491", "the command after the reboot has control characters in it")
     return '"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$"))
 
 
-def stage(ledger, resume, env):
+def stage(ledger: Ledger, resume: Sequence[str], env: Dict[str, str]) -> None:
     """Write and enable the unit that goes on."""
     mark = os.path.join(ledger.folder, "resume")
     ledger.write(UNIT, _TEXT.format(mark=mark, command=" ".join(quoted(word) for word in resume)))
@@ -81,7 +82,7 @@ def stage(ledger, resume, env):
         process.output(["systemctl", *words], env, 60)
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(

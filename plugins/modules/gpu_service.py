@@ -40,7 +40,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fai
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(

@@ -127,11 +127,13 @@ left_over:
   type: dict
 """
 
+from typing import Any, Dict
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, lifecycle, params
 
 
-def act(state, mode):
+def act(state: lifecycle.Lifecycle, mode: str) -> Dict[str, Any]:
     """Return the result of one mode."""
     if mode == "begin":
         return state.begin()
@@ -153,7 +155,7 @@ def act(state, mode):
     return state.clean()
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(

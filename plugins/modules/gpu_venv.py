@@ -61,6 +61,7 @@ interpreter:
 """
 
 import os
+from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, process, venv
@@ -68,7 +69,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure im
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.environment import changeable
 
 
-def adopt(module, request):
+def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
     """Compare an existing interpreter with the pins; one that others can change is not started as root."""
     theirs = changeable(request["adopt"]) if os.geteuid() == 0 else ""
     if theirs:
@@ -94,19 +95,19 @@ def adopt(module, request):
     module.exit_json(changed=False, finished=True, progress={}, python=python, interpreter=request["adopt"])
 
 
-def build(request, running):
+def build(request: Dict[str, Any], running: jobs.Job) -> Dict[str, Any]:
     """Make the environment; return the module's result."""
     environment = venv.Environment(request, running.tell, running.log)
     environment.make()
     return dict(described(environment), changed=True)
 
 
-def described(environment):
+def described(environment: venv.Environment) -> Dict[str, Any]:
     """Return what the module answers about an environment."""
     return {"python": environment.expected(), "interpreter": os.path.join(environment.path, "bin", "python")}
 
 
-def main():
+def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(

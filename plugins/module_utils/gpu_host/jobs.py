@@ -11,10 +11,12 @@ import signal
 import sys
 import time
 import traceback
+from typing import Any, Callable, Dict, NoReturn, Optional, Tuple
 
 from . import files
 from .failure import HostFailure, of_system
 
+Status = Dict[str, Any]
 _FRESH = 3600
 _POLL, _POLL_LATER = 0.2, 0.5  # what takes ten seconds is not looked at five times a second
 _BIRTH = 10.0  # a process that was just forked says that it is there at once
@@ -25,24 +27,24 @@ _LEAST = 5.0  # news alone ends a wait no sooner: hundreds of packages must not 
 class Job:
     """One named job with one exact request; the same request joins it, another one is refused while it runs."""
 
-    def __init__(self, state_folder, name, request):
+    def __init__(self, state_folder: str, name: str, request: Dict[str, Any]) -> None:
         self.state_folder = state_folder
         self.name = name
         self.key = files.digest(json.dumps(request, sort_keys=True))[:16]
         self.folder = os.path.join(state_folder, "jobs", f"{name}-{self.key}")
         self.status_path, self.progress_path = _paths(self.folder)
         self.log_path = os.path.join(self.folder, "log")
-        self.state = {}
+        self.state: Status = {}
 
     # on the caller's side
 
-    def start_or_join(self, work, wait):
+    def start_or_join(self, work: "Work", wait: float) -> Status:
         """Return the status: of the job that runs or just ended, else of one started now on `work(job)`."""
         with files.locked(os.path.join(self.state_folder, "jobs.lock")):  # of two that come at once, one starts
             status = _read(self.folder)
             if not _runs(status):
                 status = _read(self.folder)  # it may have ended between the two looks
-                if _untold(status):
+                if status and _untold(status):
                     return self._collect(status)
                 refuse_beside_another(self.state_folder)
                 _prune(os.path.dirname(self.folder))
@@ -50,12 +52,12 @@ class Job:
                 status = None
         return self._watch(status, wait)
 
-    def joinable(self):
+    def joinable(self) -> bool:
         """Say whether this very job runs, or ended and nobody has heard of it: whoever looks at the host alone would miss that."""
         status = _read(self.folder)
         return _runs(status) or _untold(_read(self.folder))
 
-    def _watch(self, known, wait):
+    def _watch(self, known: Optional[Status], wait: float) -> Status:
         """Wait for something new: the end, or another message; at most `wait` seconds."""
         began = time.time()
         while True:
@@ -79,12 +81,12 @@ class Job:
             known = known or status
             time.sleep(_POLL if waited < 10 else _POLL_LATER)
 
-    def _collect(self, status):
+    def _collect(self, status: Status) -> Status:
         status["collected"] = True
         files.write_json(self.status_path, status)
         return status
 
-    def _start(self, work, interrupted):
+    def _start(self, work: "Work", interrupted: bool) -> None:
         if not os.path.isdir(self.folder):
             os.makedirs(self.folder, 0o700, exist_ok=True)
         if files.read_bytes(self.log_path):
@@ -109,7 +111,7 @@ class Job:
 
     # on the job's side
 
-    def _detached(self, work, interrupted):
+    def _detached(self, work: "Work", interrupted: bool) -> NoReturn:
         code = 1
         try:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -132,21 +134,19 @@ class Job:
                 self.state.update({"state": "done", "result": result, "percent": 100, "message": "done"})
                 code = 0
             except HostFailure as failure:
-                self.state.update(
-                    {"state": "failed", "failure": failure.as_dict(), "result": getattr(failure, "result", {})}
-                )
+                self.state.update({"state": "failed", "failure": failure.as_dict(), "result": failure.result})
             except OSError as error:
                 traceback.print_exc()
                 self.state.update({"state": "failed", "failure": of_system(error).as_dict(), "result": {}})
             except Exception as error:  # the job has nobody above it who could tell
                 traceback.print_exc()
-                failure = HostFailure("GS-450", f"a bug in gpusetup: {error!r}", self.log_path)
-                self.state.update({"state": "failed", "failure": failure.as_dict(), "result": {}})
+                bug = HostFailure("GS-450", f"a bug in gpusetup: {error!r}", self.log_path)
+                self.state.update({"state": "failed", "failure": bug.as_dict(), "result": {}})
             self._write()
         finally:
             os._exit(code)
 
-    def tell(self, step, message, percent=None):
+    def tell(self, step: str, message: str, percent: Optional[float] = None) -> None:
         """Say how far the job is."""
         changed = (step, message, percent) != (
             self.state.get("step"),
@@ -158,30 +158,33 @@ class Job:
             self.state.update(progress)
             files.write_json(self.progress_path, progress, lasting=False)
 
-    def log(self, text):
+    def log(self, text: str) -> None:
         """Add a line to the job's log."""
         with open(self.log_path, "a") as stream:
             stream.write(text.rstrip("\n") + "\n")
 
-    def _write(self):
+    def _write(self) -> None:
         self.state["updated"] = time.time()
         files.write_json(self.status_path, self.state)
 
 
-def _paths(folder):
+Work = Callable[[Job], Dict[str, Any]]
+
+
+def _paths(folder: str) -> Tuple[str, str]:
     return os.path.join(folder, "status.json"), os.path.join(folder, "progress.json")
 
 
-def _read(folder):
+def _read(folder: str) -> Optional[Status]:
     """Return a job's status, of one that runs with its latest progress; None when there is none."""
     status_path, progress_path = _paths(folder)
-    status = files.read_json(status_path)
+    status: Optional[Status] = files.read_json(status_path)
     if status and status["state"] == "running":
         status.update(files.read_json(progress_path) or {})
     return status
 
 
-def _prune(root):
+def _prune(root: str) -> None:
     """Let the oldest of the jobs that are over go."""
     folders = [os.path.join(root, name) for name in os.listdir(root)] if os.path.isdir(root) else []
     over = [folder for folder in folders if not _runs(_read(folder)) and not _untold(_read(folder))]
@@ -189,12 +192,12 @@ def _prune(root):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def refuse_beside_another(state_folder):
+def refuse_beside_another(state_folder: str) -> None:
     """Refuse while any job changes this host."""
     root = os.path.join(state_folder, "jobs")
     for name in sorted(os.listdir(root)) if os.path.isdir(root) else []:
         status = _read(os.path.join(root, name))
-        if _runs(status):
+        if status and _runs(status):
             since = time.strftime("%H:%M:%S", time.localtime(status["started"]))
             raise HostFailure(
                 "GS-452",
@@ -204,11 +207,11 @@ def refuse_beside_another(state_folder):
             )
 
 
-def _runs(status):
+def _runs(status: Optional[Status]) -> bool:
     return bool(status and status["state"] == "running" and alive(status))
 
 
-def _untold(status):
+def _untold(status: Optional[Status]) -> bool:
     """Say whether a job ended lately and nobody has fetched its answer."""
     return bool(
         status
@@ -218,12 +221,12 @@ def _untold(status):
     )
 
 
-def alive(status):
+def alive(status: Status) -> bool:
     """Say whether the process that wrote a status still runs, in this boot."""
     return status.get("boot") == _boot_id() and _born(status.get("pid")) == status.get("born") is not None
 
 
-def _born(pid):
+def _born(pid: Optional[int]) -> Optional[str]:
     """Return a process's start time in ticks, None when it is over: with the pid it names one process."""
     try:
         with open(f"/proc/{pid}/stat") as stream:
@@ -233,11 +236,11 @@ def _born(pid):
         return None
 
 
-def _boot_id():
+def _boot_id() -> str:
     return (files.read_text("/proc/sys/kernel/random/boot_id") or "").strip()
 
 
-def _redirect(log_path):
+def _redirect(log_path: str) -> None:
     source = os.open(os.devnull, os.O_RDONLY)
     sink = os.open(log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(source, 0)

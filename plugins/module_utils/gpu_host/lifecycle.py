@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_judge import driver
 from . import drift, files, jobs, lost, owner, packages, planning, process, services
@@ -13,7 +14,7 @@ from .machine import Machine
 class Lifecycle:
     """The state of one host."""
 
-    def __init__(self, request, check=False):
+    def __init__(self, request: Dict[str, Any], check: bool = False) -> None:
         self.request = request
         self.check = check
         self.machine = Machine(request["simulated_root"])
@@ -25,18 +26,18 @@ class Lifecycle:
             self._take()
         self.ledger = lost.begin_anew(folder, why, self._manager().held()) if why else Ledger(folder, check)
 
-    def _manager(self):
+    def _manager(self) -> planning.Manager:
         return planning.manager({"manager": self.request["manager"], "network": self.request["network"]})
 
-    def _take(self):
+    def _take(self) -> None:
         self.token = owner.take(self.request["state_dir"], self.request.get("owner") or {}, self.digest)
 
-    def hold(self):
+    def hold(self) -> None:
         """Go on only while this host is ours."""
         if not self.check:
             owner.hold(self.request["state_dir"], self.token)
 
-    def begin(self):
+    def begin(self) -> Dict[str, Any]:
         """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
         state = self.ledger.state
         finished = state["apply"].get("finished") and state["expect"].get("digest") == self.digest
@@ -78,7 +79,7 @@ class Lifecycle:
         told = {"changed": False, "converged": False, "deviations": found, "id": identity, "resumed": resumed}
         return dict(told, owner=self.token)
 
-    def _keep_baseline(self, host):
+    def _keep_baseline(self, host: planning.Manager) -> None:
         path = os.path.join(self.ledger.folder, "baseline.json")
         if not os.path.exists(path):
             self.ledger.save()
@@ -90,7 +91,7 @@ class Lifecycle:
             }
             files.write_json(path, baseline)
 
-    def finish(self):
+    def finish(self) -> Dict[str, Any]:
         """Record the apply: what is expected from now on, and the history."""
         state, request = self.ledger.state, self.request
         wanted = request["wanted"]
@@ -135,7 +136,7 @@ class Lifecycle:
         change = packages.difference(before["packages"], told["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
 
-    def verified(self):
+    def verified(self) -> None:
         """Keep what the verification found, with what it was found for, so that it need not be repeated."""
         state, request = self.ledger.state, self.request
         if self.check:
@@ -150,7 +151,7 @@ class Lifecycle:
             files.write_json(path, dict(past, verified=state["verified"]))
         self.ledger.save()
 
-    def _told(self, outcome, change, reasons):
+    def _told(self, outcome: str, change: Mapping[str, Any], reasons: Sequence[str]) -> Dict[str, Any]:
         """Return what the play tells about this host."""
         return {
             "state": outcome,
@@ -162,13 +163,14 @@ class Lifecycle:
             "simulated": self.machine.simulated is not None,
         }
 
-    def revert(self):
+    def revert(self) -> List[str]:
         """After a failure: bring back the files that this apply changed."""
         return self.ledger.revert_apply()
 
-    def history(self):
+    def history(self) -> Dict[str, Any]:
         """Return the applies on record, as much of each as a choice among them needs."""
-        apply, past = self.ledger.state["apply"], []
+        apply = self.ledger.state["apply"]
+        past: List[Dict[str, Any]] = []
         for item in self.ledger.history():
             after = (item.get("after") or {}).get("packages") or {}
             asked = sorted({wish["name"] for wish in (item.get("wanted") or {}).get("packages") or ()})
@@ -178,7 +180,7 @@ class Lifecycle:
 
     # removal
 
-    def removal(self):
+    def removal(self) -> Dict[str, Any]:
         """Return what must go, come back and be freed so that the host is as before the first apply."""
         installed = self._manager().installed()
         state = self.ledger.state
@@ -201,7 +203,7 @@ class Lifecycle:
             "python": (state["expect"].get("python") or {}).get("path"),
         }
 
-    def stop_services(self):
+    def stop_services(self) -> List[str]:
         """Before packages go: units and module streams back to what they were."""
         changed = services.take_down(self.ledger, process.environment(), self.check)
         streams = [
@@ -213,7 +215,7 @@ class Lifecycle:
         self.ledger.save()
         return changed
 
-    def clean(self):
+    def clean(self) -> Dict[str, Any]:
         """After the packages are gone: files, links, the Python environment, the record itself; then compare with the baseline."""
         jobs.refuse_beside_another(self.ledger.folder)  # it would write its progress into a record that is gone
         gone = [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
@@ -236,7 +238,7 @@ class Lifecycle:
             owner.release(self.ledger.folder, self.token)
         return {"changed": bool(gone), "restored": gone, "left_over": left, "ours": ours}
 
-    def _still_ours(self):
+    def _still_ours(self) -> Dict[str, List[str]]:
         """Return what of ours is there all the same: a record is given up only when there is nothing of the kind."""
         state, host = self.ledger.state, self._manager()
         installed, held = host.installed(), host.held()
@@ -254,7 +256,7 @@ class Lifecycle:
         }
         return {kind: sorted(names) for kind, names in ours.items() if names}
 
-    def _left_over(self):
+    def _left_over(self) -> Dict[str, Any]:
         baseline = files.read_json(os.path.join(self.ledger.folder, "baseline.json"))
         if baseline is None:
             return {}

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import NOUVEAU_FILE
 from ..gpu_probe import initramfs
@@ -26,7 +27,14 @@ GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {ARGUMENT}"
 class Nouveau:
     """One host; `present` means blacklisted. `seen` keeps what is in which image, from a look before to the work after it."""
 
-    def __init__(self, params, check=False, tell=None, log=None, seen=None):
+    def __init__(
+        self,
+        params: Dict[str, Any],
+        check: bool = False,
+        tell: Optional[Callable[..., None]] = None,
+        log: Optional[Callable[[str], None]] = None,
+        seen: Optional[Dict[str, Dict[str, Any]]] = None,
+    ) -> None:
         self.params = params
         self.check = check
         self.ledger = Ledger(params["state_dir"], check)
@@ -35,9 +43,9 @@ class Nouveau:
         self.tell = tell or (lambda *_words: None)
         self.log = log
         self.seen = {} if seen is None else seen
-        self.warnings = []
+        self.warnings: List[str] = []
 
-    def run(self):
+    def run(self) -> Dict[str, Any]:
         """Do it; return {"changed", "initramfs", …}."""
         present = self.params["state"] == "present"
         changed = self.ledger.write(NOUVEAU_FILE, _CONTENT) if present else self.ledger.restore(NOUVEAU_FILE)
@@ -55,7 +63,7 @@ class Nouveau:
 
     # kernel command line
 
-    def _argument(self, wanted):
+    def _argument(self, wanted: bool) -> bool:
         if os.path.isdir("/etc/default/grub.d") or (
             shutil.which("update-grub", path=self.env["PATH"]) and os.path.exists("/etc/default/grub")
         ):
@@ -71,7 +79,7 @@ class Nouveau:
             )
         return False
 
-    def _grubby(self, wanted):
+    def _grubby(self, wanted: bool) -> bool:
         _code, text, _error = process.output(["grubby", "--info=ALL"], self.env)
         entries = re.findall(r"^args=(.*)$", text, re.MULTILINE)
         there = bool(entries) and all(ARGUMENT in entry for entry in entries)
@@ -87,12 +95,12 @@ class Nouveau:
 
     # initramfs
 
-    def _image(self, kernel, present, changed):
+    def _image(self, kernel: str, present: bool, changed: bool) -> Dict[str, Any]:
         path = next(
             (item for item in ("/boot/initrd.img-" + kernel, f"/boot/initramfs-{kernel}.img") if os.path.exists(item)),
             None,
         )
-        answer = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
+        answer: Dict[str, Any] = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
         if path is None:
             return answer
         seen = self._inspect(path)
@@ -114,12 +122,12 @@ class Nouveau:
             )
         return answer
 
-    def _inspect(self, path):
+    def _inspect(self, path: str) -> Dict[str, Any]:
         if path not in self.seen:  # it takes a second or two
             self.seen[path] = initramfs.inspect(path, 60)
         return self.seen[path]
 
-    def _rebuild(self, kernel, path):
+    def _rebuild(self, kernel: str, path: str) -> None:
         space = os.statvfs(os.path.dirname(path))
         if space.f_bavail * space.f_frsize < os.path.getsize(path) + (8 << 20):
             free = space.f_bavail * space.f_frsize >> 20
@@ -140,7 +148,7 @@ class Nouveau:
                 "GS-481", "there is no tool to rebuild the initramfs", path, hint="install initramfs-tools or dracut"
             )
 
-    def _command(self, argv):
+    def _command(self, argv: Sequence[str]) -> None:
         code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
         if code:
             raise HostFailure("GS-482", f"{argv[0]} failed", " ".join(argv), " | ".join(tail[-5:]))

@@ -1,29 +1,31 @@
 """systemd units: enabled and started, with what they were before so that removal can undo it."""
 
 import re
+from typing import Any, Dict, List, Sequence
 
 from ..gpu_judge.names import ENABLED
 from . import process
 from .failure import HostFailure
+from .ledger import Ledger
 
 _UNIT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9@:._-]*$")
 _SUFFIXES = (".service", ".path", ".timer", ".socket")
 
 
-def full_name(name):
+def full_name(name: str) -> str:
     """Return a unit's full name."""
     if not _UNIT.match(name):
         raise HostFailure("GS-487", f"{name!r} is no unit name")
     return name if name.endswith(_SUFFIXES) else name + ".service"
 
 
-def look(units, env):
+def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]:
     """Return {unit: {"exists", "enabled", "active", "link", "result"}} with one call."""
     argv = [
         "systemctl",
         "show",
         "--property=Id,LoadState,UnitFileState,ActiveState,SubState,Result,FragmentPath",
-        *list(units),
+        *units,
     ]
     _code, text, error = process.output(argv, env, 30)
     found = {}
@@ -42,7 +44,7 @@ def look(units, env):
     return found
 
 
-def _wanted_link(fragment, unit):
+def _wanted_link(fragment: str, unit: str) -> str:
     """Return the link that enabling makes, from the unit's [Install] section; empty when it has none."""
     try:
         with open(fragment) as stream:
@@ -52,7 +54,7 @@ def _wanted_link(fragment, unit):
     return f"/etc/systemd/system/{match.group(1)}.wants/{unit}" if match else ""
 
 
-def bring_up(ledger, names, start, env, check):
+def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, str], check: bool) -> bool:
     """Enable units, and start them when `start`; return whether something changed."""
     units = [full_name(name) for name in names]
     seen = look(units, env) if units else {}
@@ -88,12 +90,12 @@ def bring_up(ledger, names, start, env, check):
     return changed
 
 
-def take_down(ledger, env, check):
+def take_down(ledger: Ledger, env: Dict[str, str], check: bool) -> List[str]:
     """Bring every unit back to what it was before us; return those that changed."""
     changed = []
     for unit, before in sorted(ledger.state["services"].items()):
         seen = look([unit], env)[unit]
-        argv = []
+        argv: List[str] = []
         if seen["exists"] and seen["enabled"] and not before["was_enabled"]:
             argv = ["systemctl", "disable"] + (["--now"] if not before["was_active"] else []) + [unit]
         elif seen["exists"] and seen["active"] and not before["was_active"]:

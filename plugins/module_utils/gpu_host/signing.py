@@ -5,10 +5,12 @@ import os
 import random
 import re
 import subprocess
+from typing import Dict, Tuple
 
 from ..gpu_probe import firmware
 from . import files, process
 from .failure import HostFailure
+from .machine import Machine
 
 CONFIGURATION = "/etc/dkms/framework.conf.d/gpusetup-signing.conf"
 _PATH = re.compile(r"^/[A-Za-z0-9_./+@:-]+$")
@@ -17,7 +19,7 @@ _LETTERS = "bcdefghijklnoprstuvx"
 _LENGTH = 12
 
 
-def configuration(key, certificate):
+def configuration(key: str, certificate: str) -> str:
     """Return DKMS's configuration for a site's key; the key must be there and be root's alone."""
     for path in (key, certificate):
         if not _PATH.match(path) or not os.path.isfile(path):
@@ -31,7 +33,7 @@ def configuration(key, certificate):
     return f'# Written by gpusetup.\nmok_signing_key="{key}"\nmok_certificate="{certificate}"\n'
 
 
-def refuse_unknown(machine, certificate):
+def refuse_unknown(machine: Machine, certificate: str) -> None:
     """Refuse a key whose modules the kernel would not take."""
     seen = firmware.collect(machine.running_from)
     if seen["secure_boot"] and files.digest(files.read_bytes(certificate) or b"") not in seen["enrolled_keys"]:
@@ -47,12 +49,12 @@ def refuse_unknown(machine, certificate):
 class Enrolment:
     """The request to the firmware to trust the signing key, confirmed at the next boot by the one-time password."""
 
-    def __init__(self, machine, env, check=False):
+    def __init__(self, machine: Machine, env: Dict[str, str], check: bool = False) -> None:
         self.env = env
         self.check = check
         self.seen = firmware.collect(machine.running_from, machine.host)
 
-    def stage(self):
+    def stage(self) -> Tuple[bool, str]:
         """Ask for the enrolment unless that is done or needless; return (changed, "needless", "enrolled" or "staged")."""
         keys = self.seen["signing_keys"]
         if not self.seen["secure_boot"]:
@@ -74,7 +76,7 @@ class Enrolment:
             self._import(certificate)
         return True, "staged"
 
-    def _is_staged(self, certificate):
+    def _is_staged(self, certificate: str) -> bool:
         code, text, error = process.output(["mokutil", "--list-new"], self.env, 30)
         if code == 127:
             raise HostFailure(
@@ -88,7 +90,7 @@ class Enrolment:
         ).hexdigest()  # how mokutil names certificates, no protection
         return digest in text.lower().replace(":", "")
 
-    def _import(self, certificate):
+    def _import(self, certificate: str) -> None:
         source = random.SystemRandom()
         password = "".join(source.choice(_LETTERS) for _ in range(_LENGTH))
         path = firmware.PASSWORD + ".hash"
@@ -107,7 +109,7 @@ class Enrolment:
         files.write_atomically(firmware.PASSWORD, password + "\n", 0o600)
 
 
-def _hash(password, env):
+def _hash(password: str, env: Dict[str, str]) -> str:
     """Return the password as crypt(3) with SHA-512; it goes through a pipe, never through an argument."""
     try:
         child = subprocess.Popen(

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from ..gpu_judge.names import python_name
 from ..gpu_probe import environment
@@ -14,7 +15,7 @@ _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\
 _LIST = "import importlib.metadata as m, json; print(json.dumps({(d.metadata['Name'] or '').lower(): d.version for d in m.distributions()}))"
 
 
-def pins(lines):
+def pins(lines: Iterable[str]) -> Dict[str, str]:
     """Return {name: version} of a requirements file's exact pins that hold everywhere, names as PyPI compares them."""
     found = {}
     for line in lines:
@@ -24,13 +25,13 @@ def pins(lines):
     return found
 
 
-def version_folder(path, request):
+def version_folder(path: str, request: Dict[str, Any]) -> str:
     """Return where the environment for these requirements lives: beside the path that names it."""
     key = files.digest(json.dumps([request["requirements"], request["interpreter"], request["find_links"]]))[:12]
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{key}")
 
 
-def compare(interpreter, wanted, env):
+def compare(interpreter: str, wanted: Dict[str, str], env: Dict[str, str]) -> List[str]:
     """Return what an interpreter lacks of the wanted pins, as texts."""
     code, text, error = process.output([interpreter, "-c", _LIST], env, 60)
     if code:
@@ -48,19 +49,24 @@ def compare(interpreter, wanted, env):
 class Environment:
     """One environment to make."""
 
-    def __init__(self, request, tell=None, log=None):
+    def __init__(
+        self,
+        request: Dict[str, Any],
+        tell: Optional[Callable[..., None]] = None,
+        log: Optional[Callable[[str], None]] = None,
+    ) -> None:
         self.request = request
-        self.path = request["path"]
+        self.path: str = request["path"]
         self.folder = version_folder(self.path, request)
         self.env = process.environment(request["network"])
         self.tell = tell or (lambda *_words: None)
         self.log = log
 
-    def expected(self):
+    def expected(self) -> Dict[str, Any]:
         """Return what `problem` compares with."""
         return {"path": self.path, "packages": pins(self.request["requirements"])}
 
-    def ready(self):
+    def ready(self) -> bool:
         """Say whether the path names a complete environment for these requirements."""
         return (
             os.path.islink(self.path)
@@ -68,7 +74,7 @@ class Environment:
             and environment.problem(self.expected()) is None
         )
 
-    def make(self):
+    def make(self) -> Optional[str]:
         """Build the environment beside, then put it in place."""
         if os.path.lexists(self.path) and not os.path.islink(self.path):
             raise HostFailure(
@@ -83,7 +89,7 @@ class Environment:
         self._drop_older(keep=(os.path.basename(self.folder), before))
         return before
 
-    def _build(self):
+    def _build(self) -> None:
         if os.path.exists(self.folder):
             shutil.rmtree(self.folder)
         self.tell("python", "making the environment")
@@ -123,7 +129,7 @@ class Environment:
         mark = {"packages": pins(self.request["requirements"]), "listing": environment.listing(self.folder)}
         files.write_json(os.path.join(self.folder, environment.MARK), mark, 0o644)
 
-    def _run(self, argv, hint):
+    def _run(self, argv: Sequence[str], hint: str) -> None:
         code, tail = process.stream(argv, self.env, self._line, log=self.log)
         if code:
             telling = [line for line in tail if line.startswith(("ERROR", "Error"))] or tail[-4:]
@@ -133,7 +139,7 @@ class Environment:
                 "GS-486", "the Python environment could not be made", self.path, " | ".join(telling)[-900:], hint
             )
 
-    def _line(self, line):
+    def _line(self, line: str) -> None:
         match = re.match(
             r"^\s*(Collecting|Downloading|Using cached|Installing collected packages|Building wheel)\b:?\s*(\S*)(.*)$",
             line,
@@ -145,7 +151,7 @@ class Environment:
                 "{} {}{}".format(match.group(1), name, match.group(3) if "(" in match.group(3) else "")[:120].strip(),
             )
 
-    def _drop_older(self, keep):
+    def _drop_older(self, keep: Sequence[Optional[str]]) -> None:
         """Keep the environment in use and the one before it."""
         folder, stem = os.path.dirname(self.path), f".{os.path.basename(self.path)}-"
         for name in os.listdir(folder):
