@@ -74,6 +74,12 @@ def _host(outcome: HostOutcome) -> str:
     lines += _failure(outcome)
     for text in outcome.pending:
         lines += _wrap(text if outcome.state == "postponed" else f"reboot pending: {text}")
+    if outcome.restarts and outcome.state != "pending-reboot":
+        names = " ".join(outcome.restarts)
+        lines += _wrap(
+            f"restart pending: {names}. Containers get the GPU after `systemctl restart {names}`, "
+            "which may stop those that run"
+        )
     if outcome.state == "pending-reboot":
         lines += _wrap("next: reboot the host, then run the same command again; or give --reboot when-needed")
     if outcome.state == "postponed":

@@ -43,6 +43,8 @@ class HostOutcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
+    restarts: tuple[str, ...] = ()
+    """Container runtimes that run with their old configuration until somebody restarts them."""
     packages: dict[str, Any] = {}
     history_id: str = ""
     checks: tuple[dict[str, Any], ...] = ()

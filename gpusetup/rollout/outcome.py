@@ -79,6 +79,8 @@ def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcom
     return HostOutcome(
         state="pending-reboot" if state == "pending-reboot" else "unchanged" if state == "unchanged" else "done",
         pending=reasons,
+        # A reboot, done or pending, starts them anew.
+        restarts=() if plan.reboot else tuple(host.data.get("gpu_container_runtime", {}).get("pending") or ()),
         packages=told.get("packages") or {},
         history_id=str(told.get("history_id") or ""),
         **common,

@@ -8,7 +8,7 @@ import json
 import os
 import stat
 import time
-from typing import Any, Dict, List, Mapping, Optional, Union
+from typing import Any, Dict, List, Mapping, Optional
 
 from . import files
 from .failure import HostFailure
@@ -84,7 +84,7 @@ class Ledger:
             if not self.check and path in self.state["files"]:
                 self.state["files"][path]["sha256"] = files.digest(raw)
             return False
-        self.diffs.append(_diff(path, before, raw))
+        self.diffs.append(_diff(path, before, raw, mode))
         if self.check:
             return True
         self._remember(path, before)
@@ -336,11 +336,20 @@ def _owner(path: str) -> List[int]:
     return [seen.st_uid, seen.st_gid]
 
 
-def _diff(path: str, before: Optional[bytes], after: Optional[bytes]) -> Dict[str, str]:
-    return {"before_header": path, "after_header": path, "before": _shown(before), "after": _shown(after)}
+def _diff(path: str, before: Optional[bytes], after: Optional[bytes], mode: int = 0o644) -> Dict[str, str]:
+    there = _mode(path)
+    secret = not (mode if there is None else there & mode) & 0o004  # a diff goes into logs
+    return {
+        "before_header": path,
+        "after_header": path,
+        "before": _shown(before, secret),
+        "after": _shown(after, secret),
+    }
 
 
-def _shown(raw: Union[bytes, None]) -> str:
+def _shown(raw: Optional[bytes], secret: bool) -> str:
     if raw is None:
         return ""
+    if secret:
+        return f"(not for everybody to read, {len(raw)} bytes, SHA-256 {files.digest(raw)})\n"
     return raw.decode("utf-8", "replace") if b"\0" not in raw else f"(binary, {len(raw)} bytes)\n"

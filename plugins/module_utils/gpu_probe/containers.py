@@ -1,6 +1,6 @@
 """Container runtimes and how they are told of the GPU."""
 
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from .host import LiveHost
 
@@ -10,25 +10,20 @@ _RUNTIMES = (
     ("podman", ("/usr/bin/podman",)),
     ("crio", ("/usr/bin/crio", "/usr/local/bin/crio")),
 )
-_SETTINGS = (
-    ("docker", "/etc/docker/daemon.json"),
-    ("containerd", "/etc/containerd/config.toml"),
-    ("containerd", "/etc/containerd/conf.d/99-nvidia.toml"),
-    ("crio", "/etc/crio/conf.d/99-nvidia.conf"),
-    ("crio", "/etc/crio/conf.d/99-nvidia.toml"),
-    ("crio", "/etc/crio/crio.conf.d/99-nvidia.toml"),
-)
+SETTINGS = {
+    "docker": ("/etc/docker/daemon.json",),
+    "containerd": ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
+    # Not /etc/crio/conf.d, where some versions of nvidia-ctk write by themselves: CRI-O does not read it.
+    "crio": ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml"),
+}
+"""The settings of a runtime that can name NVIDIA's: its own, then the drop-in beside it where it has such a thing."""
+CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
 def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
     """Return runtimes, the toolkit's version, who is configured for it, and the CDI files."""
-    configured = []
-    for runtime, path in _SETTINGS:
-        if runtime not in configured and "nvidia" in (
-            host.read(path, "containers.configured", keep=_nvidia_lines) or ""
-        ):
-            configured.append(runtime)
-    cdi = [folder + "/" + name for folder in ("/etc/cdi", "/var/run/cdi") for name in host.names(folder, "nvidia*")]
+    configured = [name for name, paths in SETTINGS.items() if any(_names_nvidia(host, path) for path in paths)]
+    cdi = specifications(host)
     if cdi:
         configured.append("podman")  # it needs nothing else
     toolkit = packages.get("nvidia-container-toolkit") or packages.get("nvidia-container-toolkit-base")
@@ -39,6 +34,15 @@ def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
         "configured": configured,
         "cdi": cdi,
     }
+
+
+def specifications(host: LiveHost) -> List[str]:
+    """Return the files that describe NVIDIA's devices to runtimes (CDI)."""
+    return [folder + "/" + name for folder in CDI_FOLDERS for name in host.names(folder, "nvidia*")]
+
+
+def _names_nvidia(host: LiveHost, path: str) -> bool:
+    return bool(host.read(path, "containers.configured", keep=_nvidia_lines))
 
 
 def _nvidia_lines(text: str) -> Any:

@@ -5,11 +5,12 @@ import io
 from gpusetup.cli.apply_text import applied_text
 from gpusetup.cli.plan_text import plan_text
 from gpusetup.drive.causes import common
-from gpusetup.drive.events import Track
+from gpusetup.drive.events import HostProgress, Track
 from gpusetup.drive.progress import watch
 from gpusetup.model.plan import HostPlan, Plan, Refusal
 from gpusetup.model.run import Applied, HostOutcome
 from gpusetup.model.stack import MatrixStamp
+from gpusetup.rollout.outcome import outcome_of
 
 STAMP = MatrixStamp(date="2026-01-01", digest="0")
 NAMES = [f"gpu{number}" for number in range(200)]
@@ -86,3 +87,14 @@ def test_failures_are_told_of_a_few_hosts_as_they_come(monkeypatch):
     lines = out.getvalue().splitlines()
     assert lines[0] == "gpu0: UNREACHABLE Look: no way to ngpu0"
     assert lines[3:] == ["197 more host(s): UNREACHABLE Look: no way to HOST"]
+
+
+def test_a_runtime_that_waits_for_its_restart_is_told():
+    host = HostProgress("a")
+    host.data["gpu_container_runtime"] = {"changed": True, "pending": ["docker"]}
+    outcome = outcome_of(HostPlan(state="change"), host, 1.0)
+    assert outcome.restarts == ("docker",)
+    text = applied_text(Applied(ok=True, run="1", log="l", seconds={}, matrix=STAMP, hosts={"a": outcome}))
+    assert "restart pending: docker" in text
+    assert "`systemctl restart docker`" in " ".join(text.split())
+    assert outcome_of(HostPlan(state="change", reboot=True), host, 1.0).restarts == ()
