@@ -9,7 +9,8 @@ from .host import LiveHost
 RELEVANT = re.compile(
     r"^(?:nvidia|libnvidia|libcuda|cuda|libcudnn|cudnn|libnccl|nccl|kmod-nvidia|akmod-nvidia|dnf-plugin-nvidia|libnvsdm|nvlsm|"
     r"datacenter-gpu-manager|infiniband-diags|xserver-xorg-video-nvidia|xorg-x11-drv-nvidia|glx-alternative-nvidia|firmware-nvidia|"
-    r"linux-(?:image|headers|modules|objects|signatures)-|kernel(?:$|-(?:uek|rt|64k|hwe|drivers-gpu|core|devel|headers|modules))|kernel\d|libgl1-nvidia|libegl|libgles|"
+    r"linux-(?:image|headers|modules|objects|signatures)-|kernel(?:$|-(?:uek|rt|64k|hwe|drivers-gpu|core|devel|headers|modules))|kernel\d|"
+    r"libgl1-nvidia|libegl|libgles|"
     r"dkms$|gcc(?:-\d+)?$|make$|dracut$|initramfs-tools(?:-core)?$|mokutil$|shim-signed$|grub-efi|docker|containerd|podman|cri-o$|"
     r"unattended-upgrades$|dnf-automatic$|ubuntu-drivers-common$|python3(?:\.\d+)?(?:-venv|-apt|-pip)?$|python3-dnf|epel-release$|zstd$)"
 )
