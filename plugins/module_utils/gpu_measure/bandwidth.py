@@ -1,61 +1,45 @@
 """Device memory and host link bandwidth of one GPU, in decimal GB/s, two passes each, more where they disagree."""
 
 import os
+from typing import Any, Callable, Dict, List, Set
 
 import numpy
 from cupy.cuda import runtime
-from gpu import free_bytes
+from gpu import Gpu, State, free_bytes
 
 PASSES, MOST, AGREE = 2, 5, 0.97  # neighbours on a shared host disturb a pass now and then
 
 
-def _passes(measure):
+def _passes(measure: Callable[[], float]) -> List[float]:
     found = [measure() for _ in range(PASSES)]
     while sorted(found)[-2] < AGREE * max(found) and len(found) < MOST:
         found.append(measure())
     return found
 
 
-def memory(state, request):
+def memory(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     """Copy engine (bytes read plus written) and the triad a = b + s*c (two reads, one write)."""
     gpu = state["gpu"]
     size = min(64 << 20 if request.get("gentle") else 2 << 30, free_bytes(gpu) // 4) & ~0xFFFF
     times = 4 if request.get("gentle") else 12
     count = size // 4
     with gpu.memory(size) as a, gpu.memory(size) as b, gpu.memory(size) as c, gpu.counters(2) as counters:
-        gpu.launch("ramp", count, numpy.uint64(b), numpy.uint64(count), numpy.float32(2))
-        gpu.launch("ramp", count, numpy.uint64(c), numpy.uint64(count), numpy.float32(3))
+        gpu.launch("ramp", count, b, count, numpy.float32(2))
+        gpu.launch("ramp", count, c, count, numpy.float32(3))
 
-        def copy():
+        def copy() -> None:
             runtime.memcpyAsync(a, b, size, runtime.memcpyDeviceToDevice, gpu.stream.ptr)
 
-        def triad():
-            gpu.launch(
-                "triad",
-                count // 4,
-                numpy.uint64(b),
-                numpy.uint64(c),
-                numpy.uint64(a),
-                numpy.float32(0.5),
-                numpy.uint64(count // 4),
-                exact=True,
-            )
+        def triad() -> None:
+            gpu.launch("triad", count // 4, b, c, a, numpy.float32(0.5), count // 4, exact=True)
 
         copy()
         copies = _passes(lambda: 2 * size / gpu.seconds(copy, times) / 1e9)
         runtime.memsetAsync(a, 0xFF, size, gpu.stream.ptr)
         triad()
         triads = _passes(lambda: 3 * size / gpu.seconds(triad, times) / 1e9)
-        gpu.launch(
-            "count_wrong_triad",
-            count,
-            numpy.uint64(a),
-            numpy.uint64(count),
-            numpy.float32(2),
-            numpy.float32(3),
-            numpy.float32(0.5),
-            numpy.uint64(counters.at(0)),
-        )
+        factors = numpy.float32(2), numpy.float32(3), numpy.float32(0.5)
+        gpu.launch("count_wrong_triad", count, a, count, *factors, counters.at(0))
         wrong = counters.read()[0]
     return {
         "bytes": size,
@@ -66,62 +50,53 @@ def memory(state, request):
     }
 
 
-def pcie(state, request):
+def pcie(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     """Pinned host memory to the device and back, memory and thread on each NUMA node in turn; the data is checked."""
     gpu = state["gpu"]
     size = min(32 << 20 if request.get("gentle") else 512 << 20, free_bytes(gpu) // 4) & ~0xFFFF
     times = 4 if request.get("gentle") else 10
     words = size // 8
     everywhere = os.sched_getaffinity(0)
-    answer = {"bytes": size, "nodes": {}}
+    nodes: Dict[str, Dict[str, Any]] = {}
     for node, cpus in sorted(request.get("nodes", {}).items()):
         mine = _cpus(cpus) & everywhere
         if not mine:
-            answer["nodes"][node] = {"error": "none of this node's processors is ours"}
+            nodes[node] = {"error": "none of this node's processors is ours"}
             continue
         os.sched_setaffinity(0, mine)  # cudaHostAlloc takes memory from the node it runs on
         try:
-            answer["nodes"][node] = _one_node(gpu, size, words, times)
+            nodes[node] = _one_node(gpu, size, words, times)
         finally:
             os.sched_setaffinity(0, everywhere)
-    return answer
+    return {"bytes": size, "nodes": nodes}
 
 
-def _one_node(gpu, size, words, times):
+def _one_node(gpu: Gpu, size: int, words: int, times: int) -> Dict[str, Any]:
     host = runtime.hostAlloc(size, 0)
     try:
-        with gpu.memory(size) as device, gpu.counters(2) as counters:
+        with gpu.memory(size) as device:
 
-            def to_device():
+            def to_device() -> None:
                 runtime.memcpyAsync(device, host, size, runtime.memcpyHostToDevice, gpu.stream.ptr)
 
-            def to_host():
+            def to_host() -> None:
                 runtime.memcpyAsync(host, device, size, runtime.memcpyDeviceToHost, gpu.stream.ptr)
 
-            gpu.launch("fill", words, numpy.uint64(device), numpy.uint64(words), numpy.uint64(size))
+            gpu.fill(device, words, size)
             to_host()
             down = _passes(lambda: size / gpu.seconds(to_host, times) / 1e9)
             runtime.memsetAsync(device, 0, size, gpu.stream.ptr)
             to_device()
             up = _passes(lambda: size / gpu.seconds(to_device, times) / 1e9)
-            gpu.launch(
-                "count_wrong",
-                words,
-                numpy.uint64(device),
-                numpy.uint64(words),
-                numpy.uint64(size),
-                numpy.uint64(counters.at(0)),
-                numpy.uint64(counters.at(1)),
-            )
-            wrong = counters.read()[0]
+            wrong = gpu.wrong(device, words, size)
     finally:
         runtime.freeHost(host)
     return {"h2d": [round(value, 2) for value in up], "d2h": [round(value, 2) for value in down], "wrong": wrong}
 
 
-def _cpus(text):
+def _cpus(text: str) -> Set[int]:
     """A kernel's processor list, such as 0-15,32-47."""
-    numbers = set()
+    numbers: Set[int] = set()
     for part in (text or "").split(","):
         if part:
             first, _, last = part.partition("-")

@@ -14,8 +14,24 @@ import subprocess
 import tempfile
 import threading
 import time
+from typing import IO, TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, cast
 
 from gpu_probe import commands
+
+if TYPE_CHECKING:
+    from typing import TypedDict  # Python 3.6 has none
+
+    class Answer(TypedDict):
+        """What became of a command."""
+
+        argv: List[str]
+        rc: Optional[int]
+        stdout: str
+        stderr: str
+        error: Optional[str]
+        deadline: float
+        seconds: float
+
 
 OUTPUT_LIMIT = 4 * 1024 * 1024
 STDERR_TAIL = 4000
@@ -23,7 +39,7 @@ STDERR_TAIL = 4000
 DROPPED = ("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")
 
 
-def environment(**extra):
+def environment(**extra: str) -> Dict[str, str]:
     """What a child gets: our own environment without DROPPED, messages untranslated; NCCL variables stay as found."""
     env = {key: value for key, value in os.environ.items() if key not in DROPPED}
     env.update({"LC_ALL": "C", "LANG": "C", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONDONTWRITEBYTECODE": "1"})
@@ -37,12 +53,12 @@ def environment(**extra):
 
 
 try:
-    _PRCTL = ctypes.CDLL(None).prctl
+    _PRCTL: Optional[Callable[..., int]] = ctypes.CDLL(None).prctl
 except (OSError, AttributeError):  # not Linux: the parent's own clean-up remains
     _PRCTL = None
 
 
-def die_with_parent(parent):
+def die_with_parent(parent: int) -> None:
     """In a child: SIGKILL when the thread that started it ends, so start lasting children from the main thread."""
     if _PRCTL is not None:
         _PRCTL(1, signal.SIGKILL, 0, 0, 0)
@@ -50,12 +66,12 @@ def die_with_parent(parent):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _tied():
+def _tied() -> Callable[[], None]:
     """What makes a child die with us, to be called in it before it becomes the program."""
     return functools.partial(die_with_parent, os.getpid())
 
 
-def ending(returncode):
+def ending(returncode: Optional[int]) -> str:
     """How a child ended, in words."""
     if returncode is None:
         return "still running"
@@ -68,7 +84,7 @@ def ending(returncode):
     return f"killed by {name}"
 
 
-def run(argv, deadline, cwd=None):
+def run(argv: Sequence[str], deadline: float, cwd: Optional[str] = None) -> "Answer":
     """Run one command; the answer holds rc, stdout, stderr, seconds, and what went wrong, never an exception."""
     started = time.time()
     found = commands.ended(argv, environment(), deadline, cwd=cwd, before=_tied(), alone=True)
@@ -87,12 +103,11 @@ def run(argv, deadline, cwd=None):
 class Worker:
     """A child that reads one JSON request per line and answers one JSON line each, every answer with its deadline."""
 
-    def __init__(self, argv, env=None, cwd=None):
-        self.argv = list(argv)
-        self.failure = None
-        self._answers = queue.Queue()
+    def __init__(self, argv: Sequence[str], env: Optional[Dict[str, str]] = None, cwd: Optional[str] = None) -> None:
+        self.failure: Optional[Dict[str, Any]] = None
+        self._answers: "queue.Queue[Optional[Dict[str, Any]]]" = queue.Queue()
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
-        self._process = None
+        self._process: Optional[subprocess.Popen[bytes]] = None
         try:
             self._process = subprocess.Popen(
                 argv,
@@ -107,32 +122,33 @@ class Worker:
         except OSError as failure:
             self.failure = {"error": "cannot-start", "message": str(failure)}
             return
-        reader = threading.Thread(target=self._read)
+        reader = threading.Thread(target=self._read, args=(self._process.stdout,))
         reader.daemon = True
         reader.start()
 
-    def _read(self):
-        for line in self._process.stdout:
+    def _read(self, lines: IO[bytes]) -> None:
+        for line in lines:
             try:
                 self._answers.put(json.loads(line.decode("utf-8", "replace")))
             except ValueError:
                 continue  # a library's own print
         self._answers.put(None)
 
-    def send(self, request):
+    def send(self, request: Dict[str, Any]) -> None:
         """Start a piece of work; `receive` fetches its answer."""
-        if self.failure is not None:
+        if self.failure is not None or self._process is None:
             return
+        stdin = cast("IO[bytes]", self._process.stdin)
         try:
-            self._process.stdin.write((json.dumps(request) + "\n").encode("utf-8"))
-            self._process.stdin.flush()
+            stdin.write((json.dumps(request) + "\n").encode("utf-8"))
+            stdin.flush()
         except OSError:
             pass  # it is gone: receive says how
 
-    def receive(self, deadline, what="the request"):
+    def receive(self, deadline: float, what: str = "the request") -> Dict[str, Any]:
         """Return the next answer, or an error document; a worker that missed a deadline is killed and stays dead."""
-        if self.failure is not None:
-            return dict(self.failure, note="not run: the worker had already ended")
+        if self.failure is not None or self._process is None:
+            return dict(self.failure or {}, note="not run: the worker had already ended")
         try:
             answer = self._answers.get(timeout=deadline)
         except queue.Empty:
@@ -161,27 +177,27 @@ class Worker:
             return dict(self.failure)
         return answer
 
-    def ask(self, request, deadline):
+    def ask(self, request: Dict[str, Any], deadline: float) -> Dict[str, Any]:
         """Send and wait."""
         self.send(request)
         return self.receive(deadline, str(request.get("do", "the request")))
 
     @property
-    def alive(self):
+    def alive(self) -> bool:
         return self.failure is None
 
-    def close(self):
+    def close(self) -> None:
         """Ask it to end, then make it end: nothing holds a GPU afterwards."""
         if self._process is None:
             return
         try:
-            self._process.stdin.close()
+            cast("IO[bytes]", self._process.stdin).close()
             self._process.wait(timeout=5)
         except (OSError, subprocess.TimeoutExpired):
             pass
         commands.kill(self._process)
 
-    def _tail(self):
+    def _tail(self) -> str:
         try:
             self._stderr.seek(0, os.SEEK_END)
             self._stderr.seek(max(0, self._stderr.tell() - STDERR_TAIL))

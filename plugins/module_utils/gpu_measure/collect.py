@@ -10,9 +10,13 @@ import re
 import stat
 import threading
 import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import child
 import gpu_probe
+
+if TYPE_CHECKING:
+    from child import Answer
 
 SMI_DEADLINE = 30
 TOOL_DEADLINE = 10
@@ -35,13 +39,13 @@ FACTS = (
 _SUPPORTED_CLOCKS = re.compile(r"\s*<supported_clocks>.*?</supported_clocks>", re.DOTALL)
 
 
-def _smi(*arguments):
-    answer = child.run(["nvidia-smi", *list(arguments)], SMI_DEADLINE)
+def _smi(*arguments: str) -> "Answer":
+    answer = child.run(["nvidia-smi", *arguments], SMI_DEADLINE)
     answer["stdout"] = _SUPPORTED_CLOCKS.sub("", answer["stdout"])
     return answer
 
 
-def read(path, limit=65536):
+def read(path: str, limit: int = 65536) -> Optional[str]:
     """A small file's text, None when it is not there or not for us."""
     try:
         with open(path, "rb") as stream:
@@ -50,9 +54,9 @@ def read(path, limit=65536):
         return None
 
 
-def device_files():
+def device_files() -> Dict[str, Any]:
     """Every /dev/nvidia* with mode, owner, number, and whether this user can open it."""
-    found = []
+    found: List[Dict[str, Any]] = []
     for path in sorted(glob.glob("/dev/nvidia*") + glob.glob("/dev/nvidia-caps/*")):
         try:
             status = os.stat(path)
@@ -77,20 +81,20 @@ def device_files():
     return {"files": found, "majors": {name: int(number) for number, name in majors}}
 
 
-def proc_gpus():
+def proc_gpus() -> Dict[str, Optional[str]]:
     """What the driver itself lists, one entry per GPU it took."""
-    found = {}
+    found: Dict[str, Optional[str]] = {}
     for path in sorted(glob.glob("/proc/driver/nvidia/gpus/*/information")):
         found[path.split("/")[-2]] = read(path)
     return found
 
 
-def fabric_manager():
+def fabric_manager() -> "Answer":
     """The fabric manager's own version."""
     return child.run(["nv-fabricmanager", "--version"], TOOL_DEADLINE)
 
 
-def kernel_log():
+def kernel_log() -> Dict[str, Any]:
     """Lines of this boot's kernel log that speak of the driver."""
     for argv in (
         ["journalctl", "-k", "-b", "--no-pager", "-o", "short-iso", "-q"],
@@ -108,10 +112,10 @@ def kernel_log():
     }
 
 
-def containers():
+def containers() -> Dict[str, Any]:
     """Container toolkit and CDI specification, when there."""
     version = child.run(["nvidia-ctk", "--version"], TOOL_DEADLINE)
-    answer = {"ctk": version, "cdi": []}
+    answer: Dict[str, Any] = {"ctk": version, "cdi": []}
     if version["error"] == "missing":
         return answer
     for path in sorted(glob.glob("/etc/cdi/*") + glob.glob("/var/run/cdi/*")):
@@ -127,17 +131,13 @@ def containers():
     return answer
 
 
-def machine():
+def machine() -> Dict[str, Any]:
     """What measurements depend on: who we are, processors by NUMA node, variables that change what libraries do."""
-    try:
-        user = os.geteuid()
-    except AttributeError:
-        user = None
-    nodes = {}
+    nodes: Dict[str, Optional[str]] = {}
     for path in sorted(glob.glob("/sys/devices/system/node/node[0-9]*")):
         nodes[os.path.basename(path)[4:]] = read(os.path.join(path, "cpulist"))
     return {
-        "uid": user,
+        "uid": os.geteuid(),
         "cpus": os.cpu_count(),
         "numa_nodes": nodes,
         "environment": {
@@ -148,20 +148,21 @@ def machine():
     }
 
 
-def facts():
+def facts() -> Dict[str, Any]:
     """What the host probe tells of this machine, as far as checks read it."""
     told = gpu_probe.collect(gpu_probe.LiveHost(), with_candidates=False)
-    found = {name: told[name] for name in FACTS}
+    found: Dict[str, Any] = {name: told[name] for name in FACTS}
     found["state"] = {"lock": (told["state"] or {}).get("lock")}
     return found
 
 
-def gpus_of_capture(root):
+def gpus_of_capture(root: str) -> List[Dict[str, Any]]:
     """The GPUs of a captured machine, which stands in for one that has none."""
-    return gpu_probe.pci.collect(gpu_probe.FolderHost(root))["gpus"]
+    gpus: List[Dict[str, Any]] = gpu_probe.pci.collect(gpu_probe.FolderHost(root))["gpus"]
+    return gpus
 
 
-COLLECTORS = (
+COLLECTORS: Tuple[Tuple[str, Callable[[], Any]], ...] = (
     ("smi", lambda: _smi("-q", "-x")),
     ("smi_query", lambda: _smi("--query-gpu=" + ",".join(QUERY_FIELDS), "--format=csv,noheader,nounits")),
     ("smi_list", lambda: _smi("-L")),
@@ -182,9 +183,10 @@ COLLECTORS = (
 class Collection:
     """All collectors at once, each in its thread; one that fails says so in its own place."""
 
-    def __init__(self, names=None):
-        self.values, self.seconds, self._threads = {}, {}, {}
-        self._started = time.time()
+    def __init__(self, names: Optional[Sequence[str]] = None) -> None:
+        self.values: Dict[str, Any] = {}
+        self.seconds: Dict[str, float] = {}
+        self._threads: Dict[str, threading.Thread] = {}
         for name, collector in COLLECTORS:
             if names is None or name in names:
                 thread = threading.Thread(target=self._one, args=(name, collector))
@@ -192,7 +194,7 @@ class Collection:
                 self._threads[name] = thread
                 thread.start()
 
-    def _one(self, name, collector):
+    def _one(self, name: str, collector: Callable[[], Any]) -> None:
         started = time.time()
         try:
             self.values[name] = collector()
@@ -200,12 +202,12 @@ class Collection:
             self.values[name] = {"error": f"{type(failure).__name__}: {failure}"}
         self.seconds[name] = round(time.time() - started, 3)
 
-    def wait(self, name):
+    def wait(self, name: str) -> Any:
         """One collector's value."""
         self._threads[name].join(SMI_DEADLINE + 10)
         return self.values.get(name)
 
-    def finish(self):
+    def finish(self) -> Dict[str, Any]:
         """All values."""
         for name in self._threads:
             self.wait(name)

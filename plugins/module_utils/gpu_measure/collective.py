@@ -6,9 +6,11 @@ Sizes and bus bandwidth are counted as nccl-tests counts them. Every element of 
 import os
 import re
 import time
+from typing import Any, Dict, List, NamedTuple
 
 import numpy
 from cupy.cuda import runtime
+from gpu import Gpu, State
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 FLOAT, SUM, MAX = 7, 0, 2  # ncclFloat32, ncclSum, ncclMax
@@ -16,14 +18,14 @@ ALIGNED = 1024  # elements: a rank's part starts aligned, or NCCL copies it slow
 PASSES = 2
 
 
-def unique_id(_state, _request):
+def unique_id(_state: State, _request: Dict[str, Any]) -> Dict[str, List[int]]:
     """A fresh id; the process that made it must take part as rank 0."""
     from cupy.cuda import nccl
 
     return {"id": list(nccl.get_unique_id())}
 
 
-def measure(state, request):
+def measure(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     """Join the communicator as `rank` of `world` and measure every collective at every size."""
     from cupy.cuda import nccl
 
@@ -32,11 +34,12 @@ def measure(state, request):
     with gpu.device:
         started = time.time()
         communicator = _join(nccl, world, request["id"], rank)
-        answer = {"rank": rank, "world": world, "version": nccl.get_version(), "init_seconds": None, "results": []}
+        answer: Dict[str, Any] = {"rank": rank, "world": world, "version": nccl.get_version()}
+        answer.update({"init_seconds": None, "results": []})
         try:
             largest = max(request["sizes"])
             with gpu.memory(largest) as out, gpu.memory(largest) as into, gpu.memory(256) as barrier:
-                job = Job(gpu, communicator, nccl, rank, world, out, into, barrier)
+                job = Job(gpu, communicator, rank, world, out, into, barrier)
                 job.wait_for_all()
                 answer["init_seconds"] = round(time.time() - started, 3)
                 for name in request.get("collectives", COLLECTIVES):
@@ -48,7 +51,7 @@ def measure(state, request):
     return answer
 
 
-def _join(nccl, world, identity, rank):
+def _join(nccl: Any, world: int, identity: List[int], rank: int) -> Any:
     """CuPy 14 takes the id as bytes, older releases as a tuple of signed numbers."""
     try:
         return nccl.NcclCommunicator(world, bytes(value & 0xFF for value in identity), rank)
@@ -56,7 +59,7 @@ def _join(nccl, world, identity, rank):
         return nccl.NcclCommunicator(world, tuple(identity), rank)
 
 
-def _facts(path):
+def _facts(path: str) -> Dict[str, Any]:
     """What NCCL said of its transports and algorithms."""
     try:
         with open(path, errors="replace") as stream:
@@ -72,21 +75,25 @@ def _facts(path):
     }
 
 
-class Job:
+class Job(NamedTuple):
     """One rank's buffers and communicator."""
 
-    def __init__(self, gpu, communicator, nccl, rank, world, out, into, barrier):
-        self.gpu, self.communicator, self.nccl = gpu, communicator, nccl
-        self.rank, self.world, self.out, self.into, self.barrier = rank, world, out, into, barrier
+    gpu: Gpu
+    communicator: Any
+    rank: int
+    world: int
+    out: int
+    into: int
+    barrier: int
 
-    def wait_for_all(self):
+    def wait_for_all(self) -> None:
         self._barrier()
         self.gpu.synchronize()
 
-    def _barrier(self):
+    def _barrier(self) -> None:
         self.communicator.allReduce(self.barrier, self.barrier, 1, FLOAT, SUM, self.gpu.stream.ptr)
 
-    def run(self, name, size):
+    def run(self, name: str, size: int) -> Dict[str, Any]:
         """Check once, then time: algorithm bandwidth is size over time, bus bandwidth what a link carries."""
         count = size // 4
         per_rank = count // self.world // ALIGNED * ALIGNED
@@ -105,7 +112,7 @@ class Job:
             "bus": [round(total * factor / value / 1e9, 2) for value in passes],
         }
 
-    def _agreed(self, seconds):
+    def _agreed(self, seconds: float) -> float:
         """The slowest rank's figure on all ranks: each must issue the same number of calls."""
         value = numpy.array([seconds], dtype=numpy.float32)
         stream = self.gpu.stream.ptr
@@ -115,7 +122,7 @@ class Job:
         self.gpu.synchronize()
         return float(value[0])
 
-    def _issue(self, name, count, per_rank):
+    def _issue(self, name: str, count: int, per_rank: int) -> None:
         stream = self.gpu.stream.ptr
         if name == "all_reduce":
             self.communicator.allReduce(self.out, self.into, count, FLOAT, SUM, stream)
@@ -124,32 +131,24 @@ class Job:
         else:
             self.communicator.reduceScatter(self.out, self.into, per_rank, FLOAT, SUM, stream)
 
-    def _seconds(self, name, count, per_rank, times):
+    def _seconds(self, name: str, count: int, per_rank: int, times: int) -> float:
         """All ranks leave one barrier on the GPU, so no host's delay is measured."""
         self._issue(name, count, per_rank)
         self._barrier()
         return self.gpu.seconds(lambda: self._issue(name, count, per_rank), times)
 
-    def _check(self, name, count, per_rank):
+    def _check(self, name: str, count: int, per_rank: int) -> int:
         gpu = self.gpu
-        u64 = numpy.uint64
         runtime.memsetAsync(self.into, 0xFF, count * 4, gpu.stream.ptr)
-        gpu.launch("rank_values", count, u64(self.out), u64(count), u64(self.rank))
+        gpu.launch("rank_values", count, self.out, count, self.rank)
         self._issue(name, count, per_rank)
         with gpu.counters(2) as counters:
-            wrong = u64(counters.at(0))
+            wrong = counters.at(0)
             if name == "all_reduce":
-                gpu.launch("count_wrong_sum", count, u64(self.into), u64(count), u64(0), u64(self.world), wrong)
+                gpu.launch("count_wrong_sum", count, self.into, count, 0, self.world, wrong)
             elif name == "all_gather":
-                gpu.launch("count_wrong_gather", count, u64(self.into), u64(per_rank), u64(self.world), wrong)
+                gpu.launch("count_wrong_gather", count, self.into, per_rank, self.world, wrong)
             else:
-                gpu.launch(
-                    "count_wrong_sum",
-                    per_rank,
-                    u64(self.into),
-                    u64(per_rank),
-                    u64(self.rank * per_rank),
-                    u64(self.world),
-                    wrong,
-                )
+                first = self.rank * per_rank
+                gpu.launch("count_wrong_sum", per_rank, self.into, per_rank, first, self.world, wrong)
             return counters.read()[0]

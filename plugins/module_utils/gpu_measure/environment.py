@@ -6,14 +6,15 @@ import os
 import re
 import sys
 import time
+from typing import Any, Callable, Dict, List
 
 _PACKAGE = re.compile(r"^(cupy|torch|tensorflow|jax|jaxlib|triton|nvidia|numpy)", re.IGNORECASE)
 _LIBRARY = re.compile(r"(lib(?:cuda|cudart|nvrtc|cublas|cublasLt|cudnn|nccl|nvJitLink|nvidia-ml))\.so[.\d]*$")
 
 
-def packages():
+def packages() -> Dict[str, str]:
     """Installed packages that matter here, by the folders pip leaves (no import, no metadata parsing)."""
-    found = {}
+    found: Dict[str, str] = {}
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")
@@ -26,9 +27,9 @@ def packages():
     return found
 
 
-def loaded_libraries():
+def loaded_libraries() -> Dict[str, List[str]]:
     """CUDA libraries mapped into this process, by stem; two paths under one stem are two copies."""
-    found = {}
+    found: Dict[str, List[str]] = {}
     try:
         with open("/proc/self/maps") as maps:
             lines = maps.read().splitlines()
@@ -42,9 +43,9 @@ def loaded_libraries():
     return found
 
 
-def hello(_state, _request):
+def hello(_state: object, _request: Dict[str, Any]) -> Dict[str, Any]:
     """Import CuPy and say which everything is; no CUDA context yet."""
-    answer = {"python": sys.version.split()[0], "executable": sys.executable, "packages": packages()}
+    answer: Dict[str, Any] = {"python": sys.version.split()[0], "executable": sys.executable, "packages": packages()}
     import cupy
     import numpy
 
@@ -52,7 +53,7 @@ def hello(_state, _request):
     return answer
 
 
-def print_framework(name, look):
+def print_framework(name: str, look: Callable[[Any], Dict[str, Any]]) -> None:
     """Import a framework, look at it, and print one JSON document as the last line, whatever happens."""
     started = time.time()
     try:
@@ -63,4 +64,4 @@ def print_framework(name, look):
         answer = {"error": "failed", "message": f"{type(failure).__name__}: {str(failure)[:1000]}"}
     answer["loaded"] = loaded_libraries()
     answer["seconds"] = round(time.time() - started, 3)
-    print("\n" + json.dumps(answer))
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")

@@ -11,11 +11,15 @@ import os
 import socket
 import threading
 import time
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+if TYPE_CHECKING:
+    from measure import Team
 
 CONNECT_DEADLINE = 120
 
 
-def measure(team, plan):
+def measure(team: "Team", plan: Dict[str, Any]) -> Dict[str, Any]:
     """Take part as host `number` of `hosts`; plan: address, port, token, number, first, world, sizes."""
     members = [member for member in team.ready() if member.part is None][: plan["local"]]
     if len(members) < plan["local"]:
@@ -45,14 +49,14 @@ def measure(team, plan):
     return team.collective(members, plan["sizes"], plan["first"], plan["world"], identity)
 
 
-def proof(token, nonce):
+def proof(token: str, nonce: str) -> str:
     return hmac.new(token.encode("utf-8"), nonce.encode("utf-8"), hashlib.sha256).hexdigest()
 
 
 class Mailbox:
-    """Hands one document to whoever proves the token; on every address, since a host may not know how others call it."""
+    """Hands one document to whoever proves the token; on every address: a host may not know how others call it."""
 
-    def __init__(self, host, port, token, document, readers):
+    def __init__(self, host: Optional[str], port: int, token: str, document: object, readers: int) -> None:
         self._token, self._document, self._left = token, document, readers
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         self._socket = socket.socket(family)
@@ -60,11 +64,11 @@ class Mailbox:
         self._socket.bind(place)
         self._socket.listen(64)
         self.port = self._socket.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.daemon = True
-        self._thread.start()
+        thread = threading.Thread(target=self._serve)
+        thread.daemon = True
+        thread.start()
 
-    def _serve(self):
+    def _serve(self) -> None:
         while self._left > 0:
             try:
                 connection, _ = self._socket.accept()
@@ -74,7 +78,7 @@ class Mailbox:
             one.daemon = True
             one.start()
 
-    def _answer(self, connection):
+    def _answer(self, connection: socket.socket) -> None:
         """One caller; a silent one keeps nobody else waiting."""
         with connection:
             connection.settimeout(10)
@@ -88,11 +92,11 @@ class Mailbox:
             except (OSError, ValueError):
                 return
 
-    def close(self):
+    def close(self) -> None:
         self._socket.close()
 
 
-def fetch(address, port, token, deadline):
+def fetch(address: str, port: int, token: str, deadline: float) -> Any:
     """Ask the mailbox until it answers or the time is over."""
     ends = time.time() + deadline
     while True:

@@ -5,8 +5,13 @@ import json
 import os
 import threading
 import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple, cast
 
 import child
+
+if TYPE_CHECKING:
+    from child import Answer
+    from collect import Collection
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FRAMEWORKS = ("torch", "tensorflow", "jax")
@@ -18,16 +23,17 @@ SYSTEM_NVCC, SYSTEM_HOST_COMPILER = "/usr/bin/nvcc", "/usr/bin/cuda-g++"
 class Work:
     """Running framework checks."""
 
-    def __init__(self):
-        self._threads, self._answers = [], {}
+    def __init__(self) -> None:
+        self._threads: List[Tuple[str, threading.Thread]] = []
+        self._answers: Dict[str, Dict[str, Any]] = {}
 
-    def add(self, name, function, *arguments):
+    def add(self, name: str, function: Callable[..., Dict[str, Any]], *arguments: Any) -> None:
         thread = threading.Thread(target=self._one, args=(name, function, *arguments))
         thread.daemon = True
         thread.start()
         self._threads.append((name, thread))
 
-    def _one(self, name, function, *arguments):
+    def _one(self, name: str, function: Callable[..., Dict[str, Any]], *arguments: Any) -> None:
         started = time.time()
         try:
             answer = function(*arguments)
@@ -36,13 +42,13 @@ class Work:
         answer.setdefault("seconds", round(time.time() - started, 3))
         self._answers[name] = answer
 
-    def finish(self):
+    def finish(self) -> Dict[str, Any]:
         for name, thread in self._threads:
             thread.join(DEADLINES.get(name, 60) + 60)
         return dict(self._answers)
 
 
-def start(python, request, scratch, collection):
+def start(python: str, request: Dict[str, Any], scratch: str, collection: "Collection") -> Work:
     """Start those that are installed or asked for."""
     work = Work()
     if python:
@@ -57,26 +63,26 @@ def start(python, request, scratch, collection):
     return work
 
 
-def _installed(python):
+def _installed(python: str) -> Set[str]:
     """Package folders beside this interpreter, without starting it."""
     root = os.path.dirname(os.path.dirname(python))
-    found = set()
-    for name in FRAMEWORKS:
-        if glob.glob(os.path.join(root, "lib*", "python3*", "*-packages", name, "__init__.py")):
-            found.add(name)
-    return found
+    return {
+        name
+        for name in FRAMEWORKS
+        if glob.glob(os.path.join(root, "lib*", "python3*", "*-packages", name, "__init__.py"))
+    }
 
 
-def _python_script(python, name, scratch):
+def _python_script(python: str, name: str, scratch: str) -> Dict[str, Any]:
     answer = child.run([python, os.path.join(HERE, name + "_smoke.py")], DEADLINES[name], cwd=scratch)
     return _last_json(answer)
 
 
-def _last_json(answer):
+def _last_json(answer: "Answer") -> Dict[str, Any]:
     for line in reversed(answer["stdout"].splitlines()):
         if line.startswith("{"):
             try:
-                return json.loads(line)
+                return cast("Dict[str, Any]", json.loads(line))
             except ValueError:
                 break
     if answer["error"] in ("timeout", "timeout-unkillable"):
@@ -93,8 +99,8 @@ def _last_json(answer):
     }
 
 
-def _nvcc(request):
-    """Command of the toolkit's compiler: the named home, the default link, the newest by folder name, the distribution's own."""
+def _nvcc(request: Dict[str, Any]) -> Optional[List[str]]:
+    """Command of the toolkit's compiler: of the named home, the default link, the newest folder, the distribution."""
     homes = [request.get("cuda_home"), "/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)]
     paths = [os.path.join(home, "bin", "nvcc") for home in homes if home] + [SYSTEM_NVCC]
     for path in paths:
@@ -104,7 +110,7 @@ def _nvcc(request):
     return None
 
 
-def _compile_and_run(compiler, scratch, collection):
+def _compile_and_run(compiler: List[str], scratch: str, collection: "Collection") -> Dict[str, Any]:
     query = collection.wait("smi_query") or {}
     capabilities = sorted(
         {
@@ -117,7 +123,11 @@ def _compile_and_run(compiler, scratch, collection):
     options = [f"-gencode=arch=compute_{number},code=sm_{number}" for number in capabilities]
     source = os.path.join(HERE, "nvcc_smoke.cu")
     built = child.run([*compiler, "-O1", *options, "-o", program, source], DEADLINES["nvcc"], cwd=scratch)
-    answer = {"compiler": compiler[0], "architectures": capabilities, "compile_seconds": built["seconds"]}
+    answer: Dict[str, Any] = {
+        "compiler": compiler[0],
+        "architectures": capabilities,
+        "compile_seconds": built["seconds"],
+    }
     if built["rc"] != 0:
         answer.update(
             {"error": "compile", "message": built["stderr"][-1500:] or built["error"] or child.ending(built["rc"])}

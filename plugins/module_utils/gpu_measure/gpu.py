@@ -6,11 +6,13 @@ Runs in the interpreter that holds CuPy. Device memory is taken with cudaMalloc 
 import contextlib
 import os
 import time
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 os.environ["CUPY_CACHE_IN_MEMORY"] = "1"  # a kernel from the disk cache would prove nothing about NVRTC
 
 import cupy
 import kernels
+import numpy
 from cupy.cuda import runtime
 
 BLOCK = 256
@@ -20,24 +22,24 @@ ATTRIBUTES = {"clock_khz": 13, "memory_clock_khz": 36, "memory_bus_bits": 37, "m
 class Gpu:
     """The device with this CUDA ordinal; use as a context to make it current."""
 
-    def __init__(self, ordinal):
+    def __init__(self, ordinal: int) -> None:
         self.ordinal = ordinal
         self.device = cupy.cuda.Device(ordinal)
         self.device.use()
         runtime.free(0)  # creates the primary context: the moment at which errors 802, 999 or 35 show
         self.stream = cupy.cuda.Stream(non_blocking=True)
-        self._module = None
+        self._module: Any = None
 
     @classmethod
-    def at(cls, bus_id):
+    def at(cls, bus_id: Optional[str]) -> "Gpu":
         """The device at this PCI bus id; a MIG slice has none and is device 0 of its process."""
         return cls(runtime.deviceGetByPCIBusId(bus_id) if bus_id else 0)
 
-    def properties(self):
+    def properties(self) -> Dict[str, Any]:
         """Name, compute capability, memory and clocks as the runtime reports them."""
         raw = runtime.getDeviceProperties(self.ordinal)
         name = raw["name"]
-        answer = {
+        answer: Dict[str, Any] = {
             "name": name.decode() if isinstance(name, bytes) else name,
             "compute_capability": "{}.{}".format(raw["major"], raw["minor"]),
             "memory_bytes": raw["totalGlobalMem"],
@@ -51,7 +53,7 @@ class Gpu:
             answer["free_bytes"] = runtime.memGetInfo()[0]
         return answer
 
-    def compile(self):
+    def compile(self) -> float:
         """Compile the kernels for this device; return the seconds it took."""
         started = time.time()
         # A fresh comment defeats every cache; without contraction the results equal NumPy's bit for bit.
@@ -60,17 +62,39 @@ class Gpu:
         self._module.get_function("fill")
         return time.time() - started
 
-    def launch(self, name, count, *arguments, **how):
-        """Launch a kernel over `count` elements (grid-stride kernels get at most 65,536 blocks)."""
+    def kernel(self, name: str) -> Any:
+        """One of our kernels, compiled by now."""
         if self._module is None:
             self.compile()
+        return self._module.get_function(name)
+
+    def launch(self, name: str, count: int, *arguments: Any, exact: bool = False) -> None:
+        """Launch a kernel over `count` elements (grid-stride kernels get at most 65,536 blocks); ints go as u64."""
         blocks = (count + BLOCK - 1) // BLOCK
-        if not how.get("exact"):
+        if not exact:
             blocks = min(blocks, 65536)
-        self._module.get_function(name)((max(1, blocks),), (BLOCK,), arguments, stream=self.stream)
+        values = tuple(numpy.uint64(value) if isinstance(value, int) else value for value in arguments)
+        self.kernel(name)((max(1, blocks),), (BLOCK,), values, stream=self.stream)
+
+    def fill(self, pointer: int, words: int, seed: int) -> None:
+        """Write the pattern of this seed."""
+        self.launch("fill", words, pointer, words, seed)
+
+    def wrong(self, pointer: int, words: int, seed: int) -> int:
+        """How many words differ from the pattern of this seed."""
+        with self.counters(2) as counters:
+            self.launch("count_wrong", words, pointer, words, seed, counters.at(0), counters.at(1))
+            return counters.read()[0]
+
+    def fetch(self, pointer: int, count: int, kind: Any) -> Any:
+        """Elements of the device's memory as NumPy's array."""
+        values = numpy.empty(count, dtype=kind)
+        runtime.memcpyAsync(values.ctypes.data, pointer, values.nbytes, runtime.memcpyDeviceToHost, self.stream.ptr)
+        self.synchronize()
+        return values
 
     @contextlib.contextmanager
-    def memory(self, size):
+    def memory(self, size: int) -> Iterator[int]:
         """Plain device memory, freed at the end."""
         with self.device:
             pointer = runtime.malloc(size)
@@ -81,13 +105,13 @@ class Gpu:
                 runtime.free(pointer)
 
     @contextlib.contextmanager
-    def counters(self, number):
+    def counters(self, number: int) -> "Iterator[Counters]":
         """Zeroed 64-bit counters on the device, and how to read them."""
         with self.memory(8 * number) as pointer:
             runtime.memsetAsync(pointer, 0, 8 * number, self.stream.ptr)
             yield Counters(self, pointer, number)
 
-    def seconds(self, work, times=1):
+    def seconds(self, work: Callable[[], object], times: int = 1) -> float:
         """Device time of one `work()`, by events, over `times` repetitions enqueued together."""
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record(self.stream)
@@ -95,32 +119,29 @@ class Gpu:
             work()
         end.record(self.stream)
         end.synchronize()
-        return cupy.cuda.get_elapsed_time(start, end) / 1e3 / times
+        return float(cupy.cuda.get_elapsed_time(start, end)) / 1e3 / times
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         self.stream.synchronize()
 
 
 class Counters:
     """Counters that kernels add to."""
 
-    def __init__(self, gpu, pointer, number):
+    def __init__(self, gpu: Gpu, pointer: int, number: int) -> None:
         self._gpu, self.pointer, self._number = gpu, pointer, number
 
-    def at(self, index):
+    def at(self, index: int) -> int:
         return self.pointer + 8 * index
 
-    def read(self):
-        import numpy
-
-        values = numpy.empty(self._number, dtype=numpy.uint64)
-        runtime.memcpyAsync(
-            values.ctypes.data, self.pointer, values.nbytes, runtime.memcpyDeviceToHost, self._gpu.stream.ptr
-        )
-        self._gpu.synchronize()
-        return [int(value) for value in values]
+    def read(self) -> List[int]:
+        return [int(value) for value in self._gpu.fetch(self.pointer, self._number, numpy.uint64)]
 
 
-def free_bytes(gpu):
+State = Dict[str, Gpu]
+"""What a worker keeps between requests: its GPU as "gpu", once it is open."""
+
+
+def free_bytes(gpu: Gpu) -> int:
     with gpu.device:
-        return runtime.memGetInfo()[0]
+        return int(runtime.memGetInfo()[0])

@@ -5,6 +5,7 @@ Its own process, in the interpreter that apply made; prints one JSON document.
 
 import os
 import sys
+from typing import Any, Dict
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # else it takes three quarters of the memory
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -12,9 +13,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import environment
 
 
-def look(jax):
+def look(jax: Any) -> Dict[str, Any]:
     installed = environment.packages()
-    answer = {
+    answer: Dict[str, Any] = {
         "version": jax.__version__,
         "gpus": [],
         "plugins": {name: installed[name] for name in sorted(installed) if name.startswith(("jax-cuda", "jaxlib"))},
@@ -30,17 +31,21 @@ def look(jax):
     return answer
 
 
-def one_gpu(jax, index, device):
+def one_gpu(jax: Any, index: int, device: Any) -> Dict[str, Any]:
     import numpy
 
-    found = {"index": index, "name": device.device_kind, "capability": str(getattr(device, "compute_capability", ""))}
+    found: Dict[str, Any] = {
+        "index": index,
+        "name": device.device_kind,
+        "capability": str(getattr(device, "compute_capability", "")),
+    }
     generator = numpy.random.default_rng()
     a, b = generator.standard_normal((256, 512)), generator.standard_normal((512, 128))
     image, weight = generator.standard_normal((2, 24, 24, 8)), generator.standard_normal((3, 3, 8, 16))
     wanted = sum(image[:, y : y + 22, x : x + 22] @ weight[y, x] for y in range(3) for x in range(3))
     try:
 
-        def put(array):
+        def put(array: Any) -> Any:
             return jax.device_put(array.astype("float32"), device)
 
         got = numpy.asarray(put(a) @ put(b))

@@ -30,7 +30,8 @@ __global__ void count_wrong(const u64* in, u64 n, u64 seed, u64* wrong, u64* fir
     if (in[i] != mix(i ^ seed)) { atomicAdd(wrong, 1ull); atomicMin(first, i); }
 }
 
-__global__ void triad(const float4* __restrict__ b, const float4* __restrict__ c, float4* __restrict__ a, float s, u64 n) {
+__global__ void triad(const float4* __restrict__ b, const float4* __restrict__ c,
+                      float4* __restrict__ a, float s, u64 n) {
   u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {
     float4 x = b[i], y = c[i];

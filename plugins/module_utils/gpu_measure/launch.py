@@ -1,24 +1,25 @@
 """Kernel launch latency: one kernel a thousand times by stream and as one CUDA graph, for kernels of 1 to 50 µs."""
 
+import functools
 import time
+from typing import Any, Callable, Dict
 
 import numpy
+from gpu import Gpu, State
 
 LAUNCHES = 1000
 LENGTHS = (0, 1, 2, 3, 5, 10, 20, 50)  # microseconds wished for; 0: an empty kernel
 
 
-def latency(state, request):
+def latency(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     """Microseconds per kernel either way; the graph's own figure is the kernel's length."""
     gpu = state["gpu"]
     launches = 200 if request.get("gentle") else LAUNCHES
     with gpu.memory(256) as out:
 
-        def spin(steps):
-            gpu._module.get_function("spin")((1,), (32,), (numpy.uint64(steps), numpy.uint64(out)), stream=gpu.stream)
+        def spin(steps: int) -> None:
+            gpu.kernel("spin")((1,), (32,), (numpy.uint64(steps), numpy.uint64(out)), stream=gpu.stream)
 
-        if gpu._module is None:
-            gpu.compile()
         spin(1)
         long = 200000
         per_step = gpu.seconds(lambda: spin(long)) / long
@@ -26,19 +27,22 @@ def latency(state, request):
         _row(gpu, lambda: spin(0), launches)  # the first graph of a process pays for much
         for length in LENGTHS:
             steps = int(length * 1e-6 / per_step)
-            rows.append(_row(gpu, lambda steps=steps: spin(steps), launches))
+            rows.append(_row(gpu, functools.partial(spin, steps), launches))
     return {"launches": launches, "rows": rows}
 
 
-def _row(gpu, kernel, launches):
+def _row(gpu: Gpu, kernel: Callable[[], None], launches: int) -> Dict[str, float]:
+    def burst() -> None:
+        for _ in range(launches):
+            kernel()
+
     for _ in range(20):
         kernel()
     gpu.synchronize()
-    stream = min(_wall(gpu, lambda: [kernel() for _ in range(launches)]) for _ in range(2)) / launches
+    stream = min(_wall(gpu, burst) for _ in range(2)) / launches
     with gpu.stream:
         gpu.stream.begin_capture()
-        for _ in range(launches):
-            kernel()
+        burst()
         graph = gpu.stream.end_capture()
         graph.upload(stream=gpu.stream)
         graph.launch(stream=gpu.stream)
@@ -51,7 +55,7 @@ def _row(gpu, kernel, launches):
     }
 
 
-def _wall(gpu, work):
+def _wall(gpu: Gpu, work: Callable[[], object]) -> float:
     started = time.perf_counter()
     work()
     gpu.synchronize()

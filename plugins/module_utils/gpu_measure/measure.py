@@ -5,9 +5,35 @@ A worker that crashed or hung is replaced before the next measurement, so one br
 
 import os
 import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
 import child
 import collect
+
+if TYPE_CHECKING:
+    from typing import TypedDict  # Python 3.6 has none
+
+    class Slice(TypedDict):
+        """A part of a GPU that is one of its own to CUDA."""
+
+        profile: str
+        uuid: str
+
+    class GpuEntry(TypedDict, total=False):
+        """A GPU as the observations list it."""
+
+        index: int
+        bus_id: str
+        uuid: Optional[str]
+        mig: bool
+        slices: List[Slice]
+        processes: List[Dict[str, Optional[str]]]
+        utilization: Optional[str]
+        compute_mode: Optional[str]
+        blind: bool  # nvidia-smi said nothing of it
+
+    Answers = Dict[str, Dict[str, Any]]  # by member
+
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Seconds within which each request must answer; a worker that misses it is killed and the deadline is named.
@@ -31,21 +57,25 @@ LADDER = (64 * MIB, 1024 * MIB, 4096 * MIB)  # for groups smaller than all GPUs
 class Member:
     """A worker and the GPU or MIG slice it holds."""
 
-    def __init__(self, gpu, part=None):
-        self.gpu, self.part, self.worker, self.start_failure = gpu, part, None, None
+    worker: child.Worker  # once it is started
+
+    def __init__(self, gpu: "GpuEntry", part: "Optional[Slice]" = None) -> None:
+        self.gpu, self.part = gpu, part
+        self.start_failure: Optional[Dict[str, Any]] = None
         self.key = str(gpu["index"]) if part is None else "{}/{}".format(gpu["index"], part["uuid"])
         self.busy = bool(gpu["processes"])
-        self.free_bytes = None
+        self.free_bytes: Optional[int] = None
 
 
 class Team:
     """All workers of a machine."""
 
-    def __init__(self, python, gpus, scratch, request):
+    def __init__(self, python: str, gpus: "List[GpuEntry]", scratch: str, request: Dict[str, Any]) -> None:
         self.python, self.scratch, self.request = python, scratch, request
-        self.deadlines = dict(DEADLINES, **request.get("deadlines", {}))
+        self.deadlines: Dict[str, float] = dict(DEADLINES, **request.get("deadlines", {}))
         chosen = request.get("gpus")
-        self.members = []
+        self.members: List[Member] = []
+        self._started: List[Member] = []
         for gpu in gpus:
             if chosen is not None and gpu["index"] not in chosen:
                 continue
@@ -54,7 +84,7 @@ class Team:
             else:
                 self.members.append(Member(gpu))
 
-    def _boot(self, member):
+    def _boot(self, member: Member) -> None:
         # NCCL reads these once per process; what the machine set for NVLS, algorithm or protocol stays as found.
         extra = {
             "NCCL_DEBUG": "INFO",
@@ -67,21 +97,22 @@ class Team:
             [self.python, os.path.join(HERE, "worker.py")], child.environment(**extra), self.scratch
         )
 
-    def _deadline(self, name):
+    def _deadline(self, name: str) -> float:
         return self.deadlines[name]
 
-    def start(self, steps=("hello", "open", "smoke")):
+    def start(self, steps: Sequence[str] = ("hello", "open", "smoke")) -> "Answers":
         """Boot all, create contexts, run the smoke test: one process per GPU at the same time."""
-        answers = {}
+        answers: Answers = {}
         for member in self.members:
             self._boot(member)
+            self._started.append(member)
             answers[member.key] = {
                 "gpu": member.gpu["index"],
-                "slice": (member.part or {}).get("profile"),
+                "slice": member.part["profile"] if member.part else None,
                 "busy": member.busy,
             }
         for name in steps:
-            for key, answer in self.together(name, **self._arguments(name)).items():
+            for key, answer in self.together(name, self._each(name)).items():
                 answers[key][name] = answer
                 if name == "open":
                     self._member(key).free_bytes = answer.get("free_bytes")
@@ -89,15 +120,16 @@ class Team:
                     self._member(key).start_failure = answer
         return answers
 
-    def _arguments(self, name):
+    @staticmethod
+    def _each(name: str) -> Callable[[Member], Dict[str, Any]]:
         if name == "open":
-            return {"each": lambda member: {"bus_id": None if member.part else member.gpu["bus_id"]}}
-        return {"each": lambda member: {"gentle": member.busy}}
+            return lambda member: {"bus_id": None if member.part else member.gpu["bus_id"]}
+        return _gentle
 
-    def _member(self, key):
+    def _member(self, key: str) -> Member:
         return next(member for member in self.members if member.key == key)
 
-    def ready(self):
+    def ready(self) -> List[Member]:
         """Members that can measure; the dead are started anew once."""
         fit = []
         for member in self.members:
@@ -107,7 +139,7 @@ class Team:
                 member.worker.close()
                 self._boot(member)
                 for name in ("hello", "open"):
-                    request = dict(self._arguments(name)["each"](member), do=name)
+                    request = dict(self._each(name)(member), do=name)
                     answer = member.worker.ask(request, self._deadline(name))
                     if "error" in answer:
                         member.start_failure = answer
@@ -116,14 +148,19 @@ class Team:
                 fit.append(member)
         return fit
 
-    def together(self, name, each=None, members=None, deadline=None):
+    def together(
+        self,
+        name: str,
+        each: Optional[Callable[[Member], Dict[str, Any]]] = None,
+        members: Optional[List[Member]] = None,
+    ) -> "Answers":
         """The same request to all at once; answers by member."""
         members = [member for member in (self.members if members is None else members) if member.start_failure is None]
-        limit = deadline or self._deadline(name)
+        limit = self._deadline(name)
         ends = time.time() + limit
         for member in members:
             member.worker.send(dict(each(member) if each else {}, do=name))
-        answers = {}
+        answers: Answers = {}
         for member in members:
             answers[member.key] = member.worker.receive(max(0.1, ends - time.time()), name)
             if answers[member.key].get("error") == "timeout":
@@ -131,24 +168,19 @@ class Team:
                 answers[member.key]["message"] = f"no answer to {name} within {limit:g} s; killed"
         return answers
 
-    def in_turn(self, name, each):
+    def in_turn(self, name: str, each: Callable[[Member], Dict[str, Any]]) -> "Answers":
         """The same request to one after the other."""
         return {
             member.key: member.worker.ask(dict(each(member), do=name), self._deadline(name)) for member in self.ready()
         }
 
-    def full(self, collection):
+    def full(self, collection: collect.Collection) -> Dict[str, Any]:
         """Bandwidths, rates, latencies, peers and collectives."""
-
-        def gentle(member):
-            return {"gentle": member.busy}
-
-        sections = {}
-        sections["memory"] = self.together("memory", gentle, self.ready())
-        sections["matrix"] = self.together("matrix", gentle, self.ready())
-        sections["launch"] = self.together("launch", gentle, self.ready())
-        nodes = (collection.wait("machine") or {}).get("numa_nodes") or {"0": f"0-{os.cpu_count() - 1}"}
-        sections["pcie"] = self.in_turn("pcie", lambda member: {"gentle": member.busy, "nodes": nodes})
+        sections: Dict[str, Any] = {
+            name: self.together(name, _gentle, self.ready()) for name in ("memory", "matrix", "launch")
+        }
+        nodes = (collection.wait("machine") or {}).get("numa_nodes") or {"0": f"0-{(os.cpu_count() or 1) - 1}"}
+        sections["pcie"] = self.in_turn("pcie", lambda member: dict(_gentle(member), nodes=nodes))
         whole = [member for member in self.ready() if member.part is None]
         if len(whole) > 1:
             sections["peer"] = self.peers(whole)
@@ -156,7 +188,7 @@ class Team:
             sections["nccl"] = self.collectives(whole)
         return sections
 
-    def peers(self, members):
+    def peers(self, members: List[Member]) -> Dict[str, Any]:
         """The peer-to-peer matrix, by the first worker, which opens all devices for it."""
         answer = members[0].worker.ask(
             {
@@ -168,9 +200,9 @@ class Team:
         )
         return dict(answer, gpus=[member.gpu["index"] for member in members])
 
-    def collectives(self, members):
+    def collectives(self, members: List[Member]) -> Dict[str, Any]:
         """Groups of 2 to all GPUs; every size for the whole, three sizes for the smaller groups."""
-        results = []
+        results: List[Dict[str, Any]] = []
         if any(member.busy for member in members):
             return {"groups": [], "skipped": "a GPU is in use by somebody's job"}
         for world in range(2, len(members) + 1):
@@ -181,12 +213,19 @@ class Team:
                 break  # the next group would meet the same; its members are dead
         return {"groups": results}
 
-    def sizes(self, wanted, members):
+    def sizes(self, wanted: Sequence[int], members: List[Member]) -> List[int]:
         """Sizes that fit twice (what is sent, what is received) into half of the smallest free memory."""
         free = [member.free_bytes for member in members if member.free_bytes]
         return [size for size in wanted if not free or size <= min(free) // 4]
 
-    def collective(self, group, sizes, first=0, world=None, identity=None):
+    def collective(
+        self,
+        group: List[Member],
+        sizes: List[int],
+        first: int = 0,
+        world: Optional[int] = None,
+        identity: Optional[List[int]] = None,
+    ) -> Dict[str, Any]:
         """One communicator over these members, as ranks `first`… of `world`."""
         world = world or len(group)
         if identity is None:
@@ -200,7 +239,7 @@ class Team:
         )
         return {"world": world, "gpus": [member.gpu["index"] for member in group], "ranks": answers}
 
-    def stress(self):
+    def stress(self) -> Dict[str, Any]:
         """Work for the time that was asked, with the machine's state sampled beside it."""
         duration = float(self.request.get("minutes", 5)) * 60
         members = [member for member in self.ready() if not member.busy]
@@ -209,7 +248,8 @@ class Team:
             return {"skipped": "every GPU is in use by somebody's job or could not be opened"}
         for member in members:
             member.worker.send({"do": "burn", "duration": duration})
-        samples, ends = [], time.time() + duration
+        samples: List[Dict[str, Any]] = []
+        ends = time.time() + duration
         while time.time() < ends:
             time.sleep(max(0.0, min(5.0, ends - time.time())))
             samples.append({"at": round(time.time() - ends + duration, 1), "rows": sample()})
@@ -217,16 +257,20 @@ class Team:
         after = collect.Collection(("smi", "kernel_log")).finish()
         return {"minutes": duration / 60, "workers": answers, "samples": samples, "after": after, "busy": skipped}
 
-    def close(self):
-        for member in self.members:
-            if member.worker is not None:
-                member.worker.close()
+    def close(self) -> None:
+        for member in self._started:
+            member.worker.close()
+
+
+def _gentle(member: Member) -> Dict[str, Any]:
+    """Somebody's job is on that GPU: be short."""
+    return {"gentle": member.busy}
 
 
 SAMPLE_FIELDS = ("index", "temperature.gpu", "temperature.memory", "power.draw", "clocks.sm", "utilization.gpu")
 
 
-def sample():
+def sample() -> List[Dict[str, Any]]:
     """One reading of every GPU while it works; the reasons' field has had two names."""
     for reasons in ("clocks_event_reasons.active", "clocks_throttle_reasons.active"):
         answer = child.run(

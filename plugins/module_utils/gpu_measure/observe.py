@@ -8,11 +8,10 @@ Standard library only, Python 3.6 syntax; what needs CuPy runs in workers under 
 import json
 import os
 import re
-import shutil
 import sys
-import tempfile
 import time
 import xml.etree.ElementTree
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The host probe lies beside our folder, or where whoever unpacked us says.
@@ -24,19 +23,23 @@ import collect
 import fleet
 import frameworks
 import measure
+import scratch
+
+if TYPE_CHECKING:
+    from measure import GpuEntry
 
 SCHEMA = "gpusetup/observations/2"
 LEVELS = ("quick", "smoke", "full", "stress")
 PYTHONS = ("/opt/gpusetup/bin/python",)
 
 
-def gpus_of(smi):
+def gpus_of(smi: Dict[str, Any]) -> "List[GpuEntry]":
     """GPUs and MIG slices by bus id and UUID, and who else is on them, from nvidia-smi's XML."""
     try:
         root = xml.etree.ElementTree.fromstring(smi["stdout"])  # noqa: S314 - nvidia-smi wrote it
     except (xml.etree.ElementTree.ParseError, KeyError, TypeError):
         return []
-    found = []
+    found: List[GpuEntry] = []
     for index, node in enumerate(root.findall("gpu")):
         bus = short_bus_id(node.get("id", ""))
         processes = [
@@ -63,15 +66,20 @@ def gpus_of(smi):
     return found
 
 
-def short_bus_id(text):
+def blind(index: int, bus: str) -> "GpuEntry":
+    """A GPU of which the driver told only where it is."""
+    return {"index": index, "bus_id": bus, "uuid": None, "mig": False, "slices": [], "processes": [], "blind": True}
+
+
+def short_bus_id(text: str) -> str:
     """The kernel's form of a PCI address: nvidia-smi writes the domain with eight digits."""
     domain, _, rest = text.lower().partition(":")
     return f"{int(domain, 16):04x}:{rest}" if re.match(r"[0-9a-f]{8}$", domain) else text.lower()
 
 
-def mig_slices(listing, gpus):
+def mig_slices(listing: Dict[str, Any], gpus: "List[GpuEntry]") -> None:
     """UUIDs of the MIG slices, from `nvidia-smi -L`, put to their GPUs."""
-    current = None
+    current: Optional[GpuEntry] = None
     for line in listing.get("stdout", "").splitlines():
         top = re.match(r"GPU (\d+):", line)
         if top:
@@ -81,12 +89,12 @@ def mig_slices(listing, gpus):
             current["slices"].append({"profile": part.group(1), "uuid": part.group(2)})
 
 
-def _text(node, path):
+def _text(node: xml.etree.ElementTree.Element, path: str) -> Optional[str]:
     found = node.find(path)
     return found.text.strip() if found is not None and found.text else None
 
 
-def interpreter(request):
+def interpreter(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
     """The Python that apply made, or the one that was named: absolute paths only."""
     named = request.get("python")
     for path in [named] if named else PYTHONS:
@@ -95,21 +103,18 @@ def interpreter(request):
     return {"path": None, "error": "%s is not there or not executable" % (named or " or ".join(PYTHONS))}
 
 
-def observe(request):
+def observe(request: Dict[str, Any]) -> Dict[str, Any]:
     """All observations of one level."""
     started = time.time()
     level = request.get("level", "smoke")
     depth = LEVELS.index(level)
-    document = {"schema": SCHEMA, "level": level, "started": started, "sections": {}}
-    if request.get(
-        "simulated_root"
-    ):  # tests: a folder stands in for the machine's hardware, and there is no GPU to run on
-        gpus = collect.gpus_of_capture(request["simulated_root"])
-        document.update({"simulated": True, "gpus": [], "facts": {"gpus": gpus}, "quick": {}})
+    document: Dict[str, Any] = {"schema": SCHEMA, "level": level, "started": started, "sections": {}}
+    if request.get("simulated_root"):  # tests: a folder stands in for the machine's hardware, no GPU is there to run on
+        captured = collect.gpus_of_capture(request["simulated_root"])
+        document.update({"simulated": True, "gpus": [], "facts": {"gpus": captured}, "quick": {}})
         return dict(document, seconds=round(time.time() - started, 3))
     collection = collect.Collection()
-    scratch = tempfile.mkdtemp(prefix="gpusetup-verify-")
-    try:
+    with scratch.folder() as folder:
         smi = collection.wait("smi") or {}
         gpus = gpus_of(smi)
         if any(gpu["mig"] for gpu in gpus):
@@ -117,53 +122,40 @@ def observe(request):
         document["gpus"] = gpus
         # Without nvidia-smi's answer the driver's own list still says where CUDA should find something.
         if not gpus and depth > 0:
-            gpus = [
-                {
-                    "index": index,
-                    "bus_id": bus,
-                    "uuid": None,
-                    "mig": False,
-                    "slices": [],
-                    "processes": [],
-                    "blind": True,
-                }
-                for index, bus in enumerate(sorted(collection.wait("proc_gpus") or {}))
-            ]
+            gpus = [blind(index, bus) for index, bus in enumerate(sorted(collection.wait("proc_gpus") or {}))]
         if depth > 0 and gpus:
             python = interpreter(request)
             document["sections"]["interpreter"] = python
-            team = measure.Team(python["path"], gpus, scratch, request)
+            team = measure.Team(python["path"] or "", gpus, folder, request)
             try:
-                if request.get("hosts") and python["path"]:
+                if request.get("hosts") and team.python:
                     document["sections"]["workers"] = team.start(("hello", "open"))
                     document["sections"]["hosts"] = fleet.measure(team, request["hosts"])
                 else:
-                    document["sections"].update(on_the_gpus(team, python["path"], depth, request, scratch, collection))
+                    document["sections"].update(on_the_gpus(team, depth, collection))
             finally:
                 team.close()
         quick = collection.finish()
         document.update({"facts": quick.pop("facts"), "quick": quick, "collector_seconds": collection.seconds})
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     document["seconds"] = round(time.time() - started, 3)
     return document
 
 
-def on_the_gpus(team, python, depth, request, scratch, collection):
+def on_the_gpus(team: measure.Team, depth: int, collection: collect.Collection) -> Dict[str, Any]:
     """Everything above `quick`; the frameworks' processes have ended before anything is measured."""
-    found = {}
-    work = frameworks.start(python, request, scratch, collection)
-    if python:
+    found: Dict[str, Any] = {}
+    work = frameworks.start(team.python, team.request, team.scratch, collection)
+    if team.python:
         found["workers"] = team.start()
     found.update(work.finish())
-    if depth > 1 and python:
+    if depth > 1 and team.python:
         found.update(team.full(collection))
-    if depth > 2 and python:
+    if depth > 2 and team.python:
         found["stress"] = team.stress()
     return found
 
 
-def main():
+def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     request = json.loads(sys.stdin.read() or "{}")

@@ -5,16 +5,16 @@ pairs that share links would disturb each other.
 """
 
 import contextlib
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import cupy
-import numpy
 from cupy.cuda import runtime
-from gpu import Gpu, free_bytes
+from gpu import Gpu, State, free_bytes
 
 PASSES = 2
 
 
-def matrix(state, request):
+def matrix(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     """Rows are sources, columns destinations; GB/s of the better pass, both passes kept."""
     gpus = [
         state["gpu"] if runtime.deviceGetByPCIBusId(bus) == state["gpu"].ordinal else Gpu.at(bus)
@@ -24,20 +24,14 @@ def matrix(state, request):
     gentle = bool(request.get("gentle"))
     size = min([16 << 20 if gentle else 1 << 30] + [free_bytes(gpu) // 4 for gpu in gpus]) & ~0xFFFF
     times = 2 if gentle else 5
-    empty = [[None] * number for _ in range(number)]
-    answer = {
-        "bytes": size,
-        "access": [list(row) for row in empty],
-        "wrong": [list(row) for row in empty],
-        "write": [list(row) for row in empty],
-        "read": [list(row) for row in empty],
-        "both": [list(row) for row in empty],
-    }
+    answer: Dict[str, Any] = {"bytes": size}
+    for name in ("access", "wrong", "write", "read", "both"):
+        answer[name] = [[None] * number for _ in range(number)]
     with contextlib.ExitStack() as stack:
         ours = [(stack.enter_context(gpu.memory(size)), stack.enter_context(gpu.memory(size))) for gpu in gpus]
         for i, source in enumerate(gpus):
             with source.device:
-                source.launch("fill", size // 8, numpy.uint64(ours[i][0]), numpy.uint64(size // 8), numpy.uint64(i + 1))
+                source.fill(ours[i][0], size // 8, i + 1)
                 source.synchronize()
                 for j, target in enumerate(gpus):
                     if i != j:
@@ -57,7 +51,7 @@ def matrix(state, request):
     return answer
 
 
-def _enable(ordinal):
+def _enable(ordinal: int) -> None:
     try:
         runtime.deviceEnablePeerAccess(ordinal)
     except runtime.CUDARuntimeError as failure:
@@ -65,23 +59,25 @@ def _enable(ordinal):
             raise
 
 
-class Pair:
+class Pair(NamedTuple):
     """Copies between two GPUs; without peer access the driver stages them through the host."""
 
-    def __init__(self, source, target, mine, theirs, size, access):
-        self.source, self.target, self.size, self.access = source, target, size, access
-        self.out, self.into = mine[0], theirs[1]  # source's data -> target's second buffer
-        self.back_out, self.back_into = theirs[0], mine[1]
+    source: Gpu
+    target: Gpu
+    mine: Tuple[int, int]  # the source's buffers: what it sends, what it gets
+    theirs: Tuple[int, int]
+    size: int
+    access: bool
 
-    def copy(self, stream, back=False):
-        source, target = (self.back_out, self.back_into) if back else (self.out, self.into)
+    def copy(self, stream: Any, back: bool = False) -> None:
+        out, into = (self.theirs[0], self.mine[1]) if back else (self.mine[0], self.theirs[1])
         if self.access:
-            runtime.memcpyAsync(target, source, self.size, runtime.memcpyDefault, stream.ptr)
+            runtime.memcpyAsync(into, out, self.size, runtime.memcpyDefault, stream.ptr)
         else:
             ends = (self.source.ordinal, self.target.ordinal) if back else (self.target.ordinal, self.source.ordinal)
-            runtime.memcpyPeerAsync(target, ends[0], source, ends[1], self.size, stream.ptr)
+            runtime.memcpyPeerAsync(into, ends[0], out, ends[1], self.size, stream.ptr)
 
-    def one_way(self, engine, times):
+    def one_way(self, engine: Gpu, times: int) -> List[float]:
         """Bandwidth with the copies issued on this GPU's stream."""
         with engine.device:
             self.copy(engine.stream)
@@ -90,11 +86,10 @@ class Pair:
                 for _ in range(PASSES)
             ]
 
-    def both_ways(self, times):
+    def both_ways(self, times: int) -> List[float]:
         """Total of two writes in opposite directions that start together."""
         results = []
         for _ in range(PASSES):
-            events = []
             with self.source.device:
                 begin, end_source = cupy.cuda.Event(), cupy.cuda.Event()
                 begin.record(self.source.stream)
@@ -114,27 +109,16 @@ class Pair:
                 end_target.record(self.target.stream)
             end_source.synchronize()
             end_target.synchronize()
-            events = [
+            lengths = [
                 cupy.cuda.get_elapsed_time(begin, end_source),
                 cupy.cuda.get_elapsed_time(begin_target, end_target),
             ]
-            results.append(round(sum(self.size * times / (milliseconds / 1e3) for milliseconds in events) / 1e9, 2))
+            results.append(round(sum(self.size * times / (milliseconds / 1e3) for milliseconds in lengths) / 1e9, 2))
         return results
 
-    def wrong(self, seed):
+    def wrong(self, seed: int) -> int:
         """Words at the target that differ from what the source holds, after one fresh copy over poison."""
         with self.target.device:
-            runtime.memsetAsync(self.into, 0, self.size, self.target.stream.ptr)
+            runtime.memsetAsync(self.theirs[1], 0, self.size, self.target.stream.ptr)
             self.copy(self.target.stream)
-            words = self.size // 8
-            with self.target.counters(2) as counters:
-                self.target.launch(
-                    "count_wrong",
-                    words,
-                    numpy.uint64(self.into),
-                    numpy.uint64(words),
-                    numpy.uint64(seed),
-                    numpy.uint64(counters.at(0)),
-                    numpy.uint64(counters.at(1)),
-                )
-                return counters.read()[0]
+            return self.target.wrong(self.theirs[1], self.size // 8, seed)

@@ -3,19 +3,26 @@
 `worker.py` asks for it; `python smoke.py [CUDA-ORDINAL]` runs it alone and prints its document.
 """
 
+import json
+import os
+import sys
 import time
+from typing import TYPE_CHECKING, Any, Dict
 
 import environment
+
+if TYPE_CHECKING:
+    from gpu import Gpu, State  # which needs CuPy: a machine without it is to say so in an answer
 
 ODD = (1 << 20) + 37  # not a multiple of any block: the last one is part empty
 
 
-def open_device(state, request):
+def open_device(state: "State", request: Dict[str, Any]) -> Dict[str, Any]:
     """Create the context; the driver's own objections (802, 999, 35, 100, 46) come out here."""
     import cupy
     from cupy.cuda import runtime
 
-    answer = {"driver_cuda": None, "runtime_cuda": None}
+    answer: Dict[str, Any] = {"driver_cuda": None, "runtime_cuda": None}
     try:
         answer["driver_cuda"] = runtime.driverGetVersion()
         answer["runtime_cuda"] = runtime.runtimeGetVersion()
@@ -31,13 +38,13 @@ def open_device(state, request):
     return answer
 
 
-def smoke(state, request):
+def smoke(state: "State", request: Dict[str, Any]) -> Dict[str, Any]:
     """All parts, each with its own answer: one that fails does not hide the next."""
     from worker import explain
 
     gpu = state["gpu"]
     gentle = bool(request.get("gentle"))
-    answer = {}
+    answer: Dict[str, Dict[str, Any]] = {}
     for name, part in (
         ("kernel", kernel),
         ("elementwise", elementwise),
@@ -55,7 +62,7 @@ def smoke(state, request):
     return answer
 
 
-def kernel(gpu, _gentle):
+def kernel(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
     """NVRTC compiles a RawKernel, the GPU runs it, every element equals NumPy's."""
     import numpy
     from cupy.cuda import runtime
@@ -71,20 +78,18 @@ def kernel(gpu, _gentle):
         runtime.memcpyAsync(dx, x.ctypes.data, x.nbytes, to_device, gpu.stream.ptr)
         runtime.memcpyAsync(dy, y.ctypes.data, x.nbytes, to_device, gpu.stream.ptr)
         runtime.memsetAsync(dout, 0xFF, x.nbytes, gpu.stream.ptr)  # NaN wherever the kernel does not write
-        gpu.launch(
-            "multiply_add", ODD, numpy.uint64(dx), numpy.uint64(dy), numpy.uint64(dout), numpy.uint64(ODD), exact=True
-        )
+        gpu.launch("multiply_add", ODD, dx, dy, dout, ODD, exact=True)
         runtime.memcpyAsync(out.ctypes.data, dout, x.nbytes, to_host, gpu.stream.ptr)
         gpu.synchronize()
     wrong = numpy.flatnonzero(~(out == expected))
-    answer = {"elements": ODD, "wrong": int(wrong.size), "compile_seconds": round(compile_seconds, 3)}
+    answer: Dict[str, Any] = {"elements": ODD, "wrong": int(wrong.size), "compile_seconds": round(compile_seconds, 3)}
     if wrong.size:
         first = int(wrong[0])
         answer["first"] = {"index": first, "got": float(out[first]), "expected": float(expected[first])}
     return answer
 
 
-def elementwise(gpu, _gentle):
+def elementwise(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
     """CuPy's own first operation: this is what stops when CUDA's headers are missing."""
     import cupy
 
@@ -94,13 +99,13 @@ def elementwise(gpu, _gentle):
     return {"sum": got, "expected": 10006 * 10007 // 2, "half": half, "expected_half": 128.0}
 
 
-def ptx(gpu, _gentle):
+def ptx(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
     """NVRTC writes PTX and the driver compiles it: fails when the toolkit is newer than the driver's JIT."""
     import cupy
     import numpy
     from cupy_backends.cuda.libs import nvrtc
 
-    answer = {"nvrtc": list(nvrtc.getVersion())}
+    answer: Dict[str, Any] = {"nvrtc": list(nvrtc.getVersion())}
     capability = gpu.device.compute_capability
     source = 'extern "C" __global__ void answer(int* out) { out[threadIdx.x] = 7 * threadIdx.x + 42; }'
     program = nvrtc.createProgram(source, "answer.cu", [], [])
@@ -122,14 +127,14 @@ def ptx(gpu, _gentle):
     return answer
 
 
-def cublas(gpu, _gentle):
+def cublas(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
     """Products in double, single and half precision against NumPy's double."""
     import cupy
     import numpy
 
     generator = numpy.random.default_rng()
     left, right = generator.standard_normal((384, 512)), generator.standard_normal((512, 256))
-    answer = {}
+    answer: Dict[str, Any] = {}
     with gpu.device:
         for name, limit in (("float64", 1e-13), ("float32", 2e-6), ("float16", 2e-3)):
             a, b = left.astype(name), right.astype(name)
@@ -140,36 +145,25 @@ def cublas(gpu, _gentle):
     return answer
 
 
-def memory(gpu, gentle):
+def memory(gpu: "Gpu", gentle: bool) -> Dict[str, Any]:
     """Fill memory with a pattern, read it all back on the GPU."""
-    import os
-
-    import numpy
     from gpu import free_bytes
 
     size = min(64 << 20 if gentle else 4 << 30, free_bytes(gpu) // 2) & ~0xFFF
     words, seed = size // 8, int.from_bytes(os.urandom(8), "little")
-    with gpu.memory(size) as block, gpu.counters(2) as counters:
+    wrong = 0
+    with gpu.memory(size) as block:
         for turn in (seed, seed ^ 0xFFFFFFFFFFFFFFFF):  # and every bit the other way round
-            gpu.launch("fill", words, numpy.uint64(block), numpy.uint64(words), numpy.uint64(turn))
-            gpu.launch(
-                "count_wrong",
-                words,
-                numpy.uint64(block),
-                numpy.uint64(words),
-                numpy.uint64(turn),
-                numpy.uint64(counters.at(0)),
-                numpy.uint64(counters.at(1)),
-            )
-        wrong = counters.read()[0]
+            gpu.fill(block, words, turn)
+            wrong += gpu.wrong(block, words, turn)
     return {"bytes": size, "wrong": wrong}
 
 
-def libraries(_gpu, _gentle):
+def libraries(_gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
     """Versions, and the files that were really loaded."""
     from cupy.cuda import runtime
 
-    answer = {"driver_cuda": runtime.driverGetVersion(), "runtime_cuda": runtime.runtimeGetVersion()}
+    answer: Dict[str, Any] = {"driver_cuda": runtime.driverGetVersion(), "runtime_cuda": runtime.runtimeGetVersion()}
     try:
         from cupy.cuda import nccl
 
@@ -181,17 +175,14 @@ def libraries(_gpu, _gentle):
     return answer
 
 
-def main():
+def main() -> None:
     """Alone: `python smoke.py [CUDA-ORDINAL]`."""
-    import json
-    import sys
-
     from gpu import Gpu
 
     gpu = Gpu(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     answer = dict(gpu.properties(), smoke=smoke({"gpu": gpu}, {}))
     json.dump(answer, sys.stdout, indent=1)
-    print()
+    sys.stdout.write("\n")
 
 
 if __name__ == "__main__":

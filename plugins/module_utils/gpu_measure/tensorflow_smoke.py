@@ -5,6 +5,7 @@ Its own process, in the interpreter that apply made; prints one JSON document.
 
 import os
 import sys
+from typing import Any, Dict
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")  # else it takes the whole memory
@@ -12,11 +13,11 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import environment
 
 
-def look(tensorflow):
+def look(tensorflow: Any) -> Dict[str, Any]:
     import numpy
 
     build = tensorflow.sysconfig.get_build_info()
-    answer = {
+    answer: Dict[str, Any] = {
         "version": tensorflow.__version__,
         "built_with_cuda": tensorflow.test.is_built_with_cuda(),
         "build": {
@@ -33,7 +34,7 @@ def look(tensorflow):
     with tensorflow.device("/CPU:0"):
         wanted = tensorflow.nn.conv2d(image, weight, 1, "VALID").numpy()
     for index in range(len(devices)):
-        found = {"index": index}
+        found: Dict[str, Any] = {"index": index}
         try:
             with tensorflow.device(f"/GPU:{index}"):
                 got = tensorflow.linalg.matmul(a.astype("float32"), b.astype("float32")).numpy()

@@ -1,4 +1,4 @@
-"""PyTorch on every GPU: is it available, does its build hold code for this GPU, do a product and a convolution come out right.
+"""PyTorch on every GPU: is it available, has its build code for this GPU, are a product and a convolution right.
 
 Its own process, in the interpreter that apply made; prints one JSON document.
 """
@@ -6,13 +6,14 @@ Its own process, in the interpreter that apply made; prints one JSON document.
 import os
 import sys
 import time
+from typing import Any, Dict
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import environment
 
 
-def look(torch):
-    answer = {
+def look(torch: Any) -> Dict[str, Any]:
+    answer: Dict[str, Any] = {
         "version": torch.__version__,
         "cuda": torch.version.cuda,
         "available": torch.cuda.is_available(),
@@ -40,8 +41,8 @@ def look(torch):
     return answer
 
 
-def one_gpu(torch, index):
-    found = {
+def one_gpu(torch: Any, index: int) -> Dict[str, Any]:
+    found: Dict[str, Any] = {
         "index": index,
         "name": torch.cuda.get_device_name(index),
         "capability": "{}.{}".format(*torch.cuda.get_device_capability(index)),

@@ -10,6 +10,10 @@ import os
 import sys
 import time
 import traceback
+from typing import IO, TYPE_CHECKING, Any, Dict, Iterable
+
+if TYPE_CHECKING:
+    from gpu import State
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 if HERE not in sys.path:
@@ -31,10 +35,10 @@ WORK = {
 }
 
 
-def explain(failure):
+def explain(failure: BaseException) -> Dict[str, Any]:
     """An exception as a document: what kind, which CUDA status, and the text."""
     status = getattr(failure, "status", None)
-    answer = {"error": "failed", "type": type(failure).__name__, "message": str(failure)[:2000]}
+    answer: Dict[str, Any] = {"error": "failed", "type": type(failure).__name__, "message": str(failure)[:2000]}
     if isinstance(status, int):
         answer["status"] = status
     if isinstance(failure, ImportError):
@@ -50,9 +54,9 @@ def explain(failure):
     return answer
 
 
-def serve(stream_in, stream_out):
+def serve(stream_in: Iterable[str], stream_out: IO[str]) -> None:
     """Answer requests until the input ends."""
-    state = {}
+    state: "State" = {}
     for line in stream_in:
         if not line.strip():
             continue
@@ -62,7 +66,7 @@ def serve(stream_in, stream_out):
             module, function = WORK[request["do"]]
             if "gpu" in state:
                 state["gpu"].device.use()  # the peer matrix before it went round all devices
-            answer = getattr(importlib.import_module(module), function)(state, request)
+            answer: Dict[str, Any] = getattr(importlib.import_module(module), function)(state, request)
         except BaseException as failure:
             answer = explain(failure)
             if isinstance(failure, (KeyboardInterrupt, SystemExit)):
@@ -72,7 +76,7 @@ def serve(stream_in, stream_out):
         stream_out.flush()
 
 
-def main():
+def main() -> None:
     # Libraries print to stdout as they like; the answers keep the real one.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

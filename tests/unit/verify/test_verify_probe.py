@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -48,7 +49,7 @@ def probe(monkeypatch):
     """Return the probe's modules, imported from the role and forgotten afterwards."""
     monkeypatch.syspath_prepend(str(FILES.parent))  # the host probe
     monkeypatch.syspath_prepend(str(FILES))
-    names = ("child", "collect", "measure", "fleet", "frameworks", "observe")
+    names = ("child", "collect", "measure", "fleet", "frameworks", "observe", "scratch")
     modules = {name: importlib.import_module(name) for name in names}
     yield type("Probe", (), modules)
     for name in names:
@@ -296,6 +297,24 @@ def test_the_whole_probe_here(probe):
     assert {name for name, _ in probe.collect.COLLECTORS} == {*found["quick"], "facts"}
     assert "error" not in found["facts"]
     json.dumps(found)
+
+
+def test_a_folder_that_a_killed_verification_left_goes_with_the_next(probe, monkeypatch, tmp_path):
+    """Not one of today, nor one that is held for days, nor what only bears the name."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    two_days_ago = time.time() - 2 * 24 * 3600
+    for name in ("gpusetup-verify-old", "gpusetup-verify-new", "someones-old", "elsewhere"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "nccl-0.log").write_text("", encoding="utf-8")
+    (tmp_path / "gpusetup-verify-link").symlink_to(tmp_path / "elsewhere")
+    with probe.scratch.folder() as held:
+        for path in (held, *(tmp_path / name for name in ("gpusetup-verify-old", "someones-old", "elsewhere"))):
+            os.utime(path, (two_days_ago, two_days_ago))
+        assert probe.observe.observe({"level": "quick"})["quick"]
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == {"gpusetup-verify-new", "gpusetup-verify-link", "someones-old", "elsewhere", Path(held).name}
+    assert (tmp_path / "elsewhere/nccl-0.log").exists()
+    assert not Path(held).exists()
 
 
 def test_the_facts_are_those_of_the_host_probe(probe):
