@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
 
 
 class Exit(Exception):  # noqa: N818 - it is how a module ends
@@ -14,6 +15,12 @@ class Exit(Exception):  # noqa: N818 - it is how a module ends
         super().__init__(str(result.get("msg", "")))
         self.result = result
         self.failed = failed
+
+
+@pytest.fixture(autouse=True)
+def _looks_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the folders of looks, which are swept, out of this machine's /var/tmp."""
+    monkeypatch.setattr(fetched, "PLACE", str(tmp_path_factory.mktemp("looks")))
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -186,3 +188,68 @@ def test_what_nobody_takes_deletes_itself(left: Path) -> None:
             return
         fetched.time.sleep(0.1)
     pytest.fail(f"{left} is still there")
+
+
+def test_what_killed_looks_left_is_swept_and_nothing_that_is_needed(left: Path, tmp_path: Path) -> None:
+    dead = tmp_path / "gpusetup-preview-dead"
+    (dead / "lists").mkdir(parents=True)
+    foreign = tmp_path / "gpusetup-preview-foreign"
+    foreign.mkdir()
+    if os.geteuid() == 0:
+        os.chown(foreign, 1, -1)
+    else:
+        foreign.rename(tmp_path / "foreign")
+        foreign = tmp_path / "foreign"
+    link = tmp_path / "gpusetup-preview-link"
+    link.symlink_to(tmp_path / "somebody-elses")
+    (tmp_path / "somebody-elses").mkdir()
+    new = Path(fetched.new_folder())
+    assert not dead.exists()
+    assert all(path.exists() for path in (left, new, foreign, link, tmp_path / "somebody-elses"))
+    fetched.drop(str(new))
+    assert not new.exists()
+
+
+def waits(process: str, folder: Path) -> bool:
+    """Say whether a process is the shell that waits to delete a folder."""
+    try:
+        words = Path("/proc", process, "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return words[:1] == [b"/bin/sh"] and str(folder).encode() in words
+
+
+@pytest.mark.parametrize("stage", ["look", "wait"])
+def test_a_folder_is_needed_as_long_as_somebody_lives_who_uses_or_deletes_it(
+    tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look in another process, and what waits to delete its folder: both are killed."""
+    words = (
+        "import sys, time; from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched; "
+        "fetched.PLACE = sys.argv[1]; folder = fetched.new_folder(); "
+        + ("fetched.leave(folder, []); " if stage == "wait" else "")
+        + "print(folder, flush=True); time.sleep(60)"
+    )
+    look = subprocess.Popen(
+        [sys.executable, "-c", words, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    assert look.stdout is not None
+    folder = Path(look.stdout.readline().strip())
+    monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
+    fetched.sweep()
+    assert folder.is_dir()
+    look.kill()
+    look.communicate()
+    fetched.sweep()
+    assert folder.is_dir() == (stage == "wait")
+    if stage == "wait":
+        [waiting] = {os.getpgid(int(name)) for name in os.listdir("/proc") if name.isdigit() and waits(name, folder)}
+        os.killpg(waiting, signal.SIGKILL)  # it and its sleep; it leads a session of its own
+        until = time.monotonic() + 20
+        while folder.exists() and time.monotonic() < until:
+            fetched.sweep()
+            time.sleep(0.05)
+        assert not folder.exists()

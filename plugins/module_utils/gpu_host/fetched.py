@@ -13,7 +13,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 from . import files, sources
 
@@ -22,22 +22,73 @@ _USE_WITHIN, _DELETE_AFTER = 300, 600
 _NAME = re.compile(r"^gpusetup-preview-\w+$")
 _MESSAGES = "messages.json"
 _NOT_FETCHED_BY = "/etc/apt/preferences.d/"
+_held: Dict[str, int] = {}  # folder: the open handle that locks it until this process ends, however it does
 
 
 def new_folder() -> str:
-    """Make a folder for one preview."""
-    folder = tempfile.mkdtemp(prefix="gpusetup-preview-", dir=PLACE)
-    os.chmod(folder, 0o755)  # apt fetches as a user of its own
-    return folder
+    """Make a folder for one preview, once those of looks that were killed are gone."""
+    sweep()
+    while True:
+        folder = tempfile.mkdtemp(prefix="gpusetup-preview-", dir=PLACE)
+        if _hold(folder):  # else somebody who swept was quicker
+            os.chmod(folder, 0o755)  # apt fetches as a user of its own
+            return folder
+
+
+def drop(folder: str) -> None:
+    """Delete the folder of a look that is over."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder in _held:
+        os.close(_held.pop(folder))
+
+
+def sweep() -> None:
+    """Delete the folders that nobody needs any more: those of looks, and of what was to delete them, that were killed."""
+    for name in os.listdir(PLACE):
+        folder = os.path.join(PLACE, name)
+        if not _is_ours(folder):
+            continue
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+        except OSError:  # gone meanwhile
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # in use
+            pass
+        finally:
+            os.close(handle)
+
+
+def _hold(folder: str) -> bool:
+    """Keep `sweep` away from a folder; say whether it is there."""
+    if folder in _held:
+        return True
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return False
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    if not os.path.isdir(folder):
+        os.close(handle)
+        return False
+    _held[folder] = handle
+    return True
 
 
 def leave(folder: str, messages: List[str]) -> None:
     """Keep a folder for the look that follows."""
     files.write_json(os.path.join(folder, _MESSAGES), messages)
+    keep = [_held.pop(folder)] if _hold(folder) else []  # whoever waits to delete it holds it until then
     wait = f'n={_DELETE_AFTER}; while [ $((n-=10)) -ge 0 ] && [ -d "$0" ]; do sleep 10; done; exec rm -rf -- "$0"'
     argv = ["/bin/sh", "-c", wait, folder]
     nothing = subprocess.DEVNULL
-    subprocess.Popen(argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/")
+    subprocess.Popen(
+        argv, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True, cwd="/", pass_fds=keep
+    )
+    for handle in keep:
+        os.close(handle)
 
 
 def take(left: str, folder: str) -> Optional[List[str]]:
@@ -47,7 +98,7 @@ def take(left: str, folder: str) -> Optional[List[str]]:
     caches name it.
     """
     messages, asked = _messages(left), _asked(folder)
-    if messages is None or not _same(left, folder, asked):
+    if messages is None or not _same(left, folder, asked) or not _hold(left):
         return None
     try:  # what was asked with stays as it is: apt would make its caches anew for a file that is newer than they are
         for path in _below(os.path.join(left, "etc")):
@@ -60,7 +111,7 @@ def take(left: str, folder: str) -> Optional[List[str]]:
                 )
     except OSError:
         return None
-    shutil.rmtree(folder)
+    drop(folder)
     return messages
 
 
@@ -97,10 +148,7 @@ def _move(path: str, target: str, name: str) -> None:
 def _messages(left: str) -> Optional[List[str]]:
     """Return what a look left to say, None when its folder is not ours, is too old or is gone."""
     try:
-        if os.path.dirname(left) != PLACE or not _NAME.match(os.path.basename(left)):
-            return None
-        found = os.lstat(left)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        if not _is_ours(left):
             return None
         if time.time() - os.stat(os.path.join(left, _MESSAGES)).st_mtime > _USE_WITHIN:
             return None
@@ -108,6 +156,17 @@ def _messages(left: str) -> Optional[List[str]]:
         return None
     found_messages: Optional[List[str]] = files.read_json(os.path.join(left, _MESSAGES))
     return found_messages
+
+
+def _is_ours(folder: str) -> bool:
+    """Say whether a path is the folder of a look: /var/tmp is everybody's."""
+    if os.path.dirname(folder) != PLACE or not _NAME.match(os.path.basename(folder)):
+        return False
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
 
 
 def _asked(root: str) -> List[str]:

@@ -6,7 +6,7 @@ import shutil
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_judge import driver
-from . import drift, files, jobs, lost, owner, packages, planning, process, services
+from . import drift, fetched, files, jobs, lost, owner, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -229,6 +229,8 @@ class Lifecycle:
                 for name in os.listdir(folder):
                     if name.startswith(stem):
                         shutil.rmtree(os.path.join(folder, name))
+        if not self.check:
+            fetched.sweep()
         if gone and not self.check:
             process.output(["ldconfig"], process.environment())
         left, ours = self._left_over(), {} if self.check else self._still_ours()

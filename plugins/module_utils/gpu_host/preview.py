@@ -66,7 +66,7 @@ class Preview:
                 fetched.leave(self.folder, answer["repository_messages"])
                 answer["fetched"] = self.folder
             else:
-                shutil.rmtree(self.folder, ignore_errors=True)
+                fetched.drop(self.folder)
         answer["findings"] = self.findings
         return answer
 
