@@ -71,7 +71,8 @@ options:
         type: int
         default: 0
       key:
-        description: The key, proven by its full fingerprint. One of O(sources[].key.armored), file, url and package says where it is.
+        description: The key, proven by its full fingerprint. One of O(sources[].key.armored), file, url and package
+          says where it is.
         type: dict
         suboptions:
           fingerprints:

@@ -40,7 +40,8 @@ options:
     elements: str
     default: []
   hold:
-    description: Patterns of installed packages to hold afterwards, together with those asked for by name; empty holds nothing.
+    description: Patterns of installed packages to hold afterwards, together with those asked for by name; empty holds
+      nothing.
     type: list
     elements: str
     default: []

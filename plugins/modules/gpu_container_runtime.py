@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: gpu_container_runtime
 short_description: Configure container runtimes with the NVIDIA container toolkit
 description:
-  - Lets C(nvidia-ctk) edit a copy of the configuration of the runtimes, writes what it made of it, and keeps what was there before
-    for removal. A configuration that it leaves as it is counts as unchanged.
+  - Lets C(nvidia-ctk) edit a copy of the configuration of the runtimes, writes what it made of it, and keeps what was
+    there before for removal. A configuration that it leaves as it is counts as unchanged.
   - Runtimes are restarted only when asked, because that stops containers.
 options:
   runtimes:

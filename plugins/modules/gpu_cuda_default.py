@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: gpu_cuda_default
 short_description: Make one of several CUDA toolkits the default
 description:
-  - C(/usr/local/cuda), C(PATH) for login shells and the dynamic linker's path name the default toolkit. Where NVIDIA's packages
-    manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
+  - C(/usr/local/cuda), C(PATH) for login shells and the dynamic linker's path name the default toolkit. Where NVIDIA's
+    packages manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
 options:
   roots:
     description: C(version) and C(path) of every toolkit.

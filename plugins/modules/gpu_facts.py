@@ -5,9 +5,11 @@ DOCUMENTATION = r"""
 module: gpu_facts
 short_description: Tell what a host is, as far as an NVIDIA GPU stack cares
 description:
-  - Reads GPUs on PCI (no driver needed), NVSwitch, operating system, kernels, Secure Boot, nouveau, drivers of every origin,
-    CUDA, cuDNN, NCCL, containers, packages, candidates in the configured repositories, disks, Python and virtualisation.
-  - Changes nothing; runs in check mode as always. Each external command has a deadline, so a broken driver cannot hang it.
+  - Reads GPUs on PCI (no driver needed), NVSwitch, operating system, kernels, Secure Boot, nouveau, drivers of every
+    origin, CUDA, cuDNN, NCCL, containers, packages, candidates in the configured repositories, disks, Python and
+    virtualisation.
+  - Changes nothing; runs in check mode as always. Each external command has a deadline, so a broken driver cannot hang
+    it.
   - What could not be read is listed with the reason in C(unreadable).
 options:
   simulated_root:

@@ -3,10 +3,11 @@
 
 DOCUMENTATION = r"""
 module: gpu_nouveau
-short_description: Keep nouveau off the GPU, in modprobe.d, on the kernel command line and in the initramfs that boots next
+short_description: Keep nouveau off the GPU, in modprobe.d, on the kernel command line and in the initramfs that boots
+  next
 description:
-  - Rebuilds the initramfs only of kernels whose image would still start nouveau, checks that C(/boot) has room first, and
-    reads the image afterwards as proof.
+  - Rebuilds the initramfs only of kernels whose image would still start nouveau, checks that C(/boot) has room first,
+    and reads the image afterwards as proof.
   - Runs detached; repeat the call until C(finished) is true.
 options:
   state:

@@ -5,10 +5,10 @@ DOCUMENTATION = r"""
 module: gpu_packages
 short_description: Bring a host to an exact set of packages in one transaction
 description:
-  - Waits for the package manager's lock and names who holds it, finishes an interrupted dpkg, refreshes the lists, refuses
-    transitional packages and removals that nobody allowed, installs, changes and removes in one transaction.
-  - Proves that the kernel module is there (the module file, not what DKMS says). A build that fails brings the packages back
-    to what they were and returns the compiler's first error.
+  - Waits for the package manager's lock and names who holds it, finishes an interrupted dpkg, refreshes the lists,
+    refuses transitional packages and removals that nobody allowed, installs, changes and removes in one transaction.
+  - Proves that the kernel module is there (the module file, not what DKMS says). A build that fails brings the packages
+    back to what they were and returns the compiler's first error.
   - Runs detached. A cut connection does not stop it; the same call joins it. Repeat the call until C(finished) is true.
 options:
   fetched:

@@ -5,12 +5,13 @@ DOCUMENTATION = r"""
 module: gpu_preview
 short_description: Simulate a package transaction against repositories that are not configured yet
 description:
-  - Fetches the metadata of the wanted repositories, with signature checking, into a throw-away folder; nothing of the host's own
-    package manager state is touched.
+  - Fetches the metadata of the wanted repositories, with signature checking, into a throw-away folder; nothing of the
+    host's own package manager state is touched.
   - Looks the exact candidates up, simulates the exact transaction, and checks what else would stop it (half installed
-    packages, locks, headers for the kernel that will run, space, transitional packages, conflicting sources, foreign holds).
-  - Never changes anything and never fails for something that is wrong with the host. It returns findings; O(refuse=true) turns
-    findings of level C(refuse) into a failure.
+    packages, locks, headers for the kernel that will run, space, transitional packages, conflicting sources, foreign
+    holds).
+  - Never changes anything and never fails for something that is wrong with the host. It returns findings;
+    O(refuse=true) turns findings of level C(refuse) into a failure.
 options:
   refuse:
     description: Fail when there is a finding of level C(refuse).
@@ -71,7 +72,8 @@ refused:
   returned: always
   type: bool
 transaction:
-  description: C(install), C(upgrade), C(downgrade), C(remove), C(download_bytes), C(disk_bytes); null when nothing is to do.
+  description: C(install), C(upgrade), C(downgrade), C(remove), C(download_bytes), C(disk_bytes); null when nothing is
+    to do.
   returned: always
   type: dict
 candidates:

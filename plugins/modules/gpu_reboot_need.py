@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: gpu_reboot_need
 short_description: Tell from the host's state whether the wanted driver runs, or needs a reboot first
 description:
-  - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut off is not
-    forgotten. Processes on the GPU are named. Nothing is changed.
+  - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut
+    off is not forgotten. Processes on the GPU are named. Nothing is changed.
 options:
   version:
     description: NVIDIA's version that must run; empty needs no reboot.
@@ -90,7 +90,8 @@ def main() -> None:
                 "the host rebooted, and the driver still does not run",
                 running,
                 "; ".join(reasons),
-                "`gpusetup doctor` names the cause: Secure Boot that rejects the module and a module for another kernel are usual",
+                "`gpusetup doctor` names the cause: Secure Boot that rejects the module and a module for another "
+                "kernel are usual",
             ),
         )
     console = bool(reasons and driver.unsigned_reason(facts))

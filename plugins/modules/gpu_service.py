@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: gpu_service
 short_description: Enable and start services, remembering what they were
 description:
-  - One call for several units. What they were before is recorded, so that removal brings it back. A unit that does not start is
-    a failure with the last lines of its journal.
+  - One call for several units. What they were before is recorded, so that removal brings it back. A unit that does not
+    start is a failure with the last lines of its journal.
 options:
   names:
     description: Units.

@@ -5,9 +5,10 @@ DOCUMENTATION = r"""
 module: gpu_state
 short_description: Open, record, revert and undo an apply
 description:
-  - Keeps C(state.json), the history and the originals of changed files below O(host.state_dir), written in one step each.
-  - C(begin) tells in one look whether the host is still exactly what the last finished apply left and was asked for the same;
-    a play can end there.
+  - Keeps C(state.json), the history and the originals of changed files below O(host.state_dir), written in one step
+    each.
+  - C(begin) tells in one look whether the host is still exactly what the last finished apply left and was asked for the
+    same; a play can end there.
 options:
   mode:
     description:
@@ -67,8 +68,9 @@ options:
     default: []
   owner:
     description:
-      - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are) and C(alive) (its runs
-        that go on). C(begin) and C(removal) take the host for them, and answer with the token that the later steps carry.
+      - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are) and C(alive)
+        (its runs that go on). C(begin) and C(removal) take the host for them, and answer with the token that the later
+        steps carry.
     type: dict
     default: {}
 extends_documentation_fragment:
@@ -104,7 +106,8 @@ gpu_result:
   returned: for finish, and for begin of a converged host
   type: dict
 history:
-  description: The applies on record, oldest first, each with C(id), C(finished), C(lock), C(packages), C(verified), C(simulated).
+  description: The applies on record, oldest first, each with C(id), C(finished), C(lock), C(packages), C(verified),
+    C(simulated).
   returned: for history
   type: list
   elements: dict

@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: gpu_venv
 short_description: Have a virtual environment with exactly these requirements, or adopt an interpreter that has them
 description:
-  - Each set of requirements gets a folder of its own, built beside the one in use; O(path) is a symbolic link that is switched
-    in one step once pip is done and the versions were compared. A failure leaves the old environment in use.
+  - Each set of requirements gets a folder of its own, built beside the one in use; O(path) is a symbolic link that is
+    switched in one step once pip is done and the versions were compared. A failure leaves the old environment in use.
   - Runs detached; repeat the call until C(finished) is true.
 options:
   path:
@@ -78,7 +78,8 @@ def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
             "the Python that was to be adopted is not root's alone",
             request["adopt"],
             "others can change " + theirs,
-            "give it to root (chown -R root:root, chmod -R go-w), or leave gpu_python_adopt empty to get an own environment",
+            "give it to root (chown -R root:root, chmod -R go-w), "
+            "or leave gpu_python_adopt empty to get an own environment",
         )
     lacking = venv.compare(
         request["adopt"], venv.pins(request["requirements"]), process.environment(request["network"])

@@ -18,7 +18,8 @@ _SECTIONS = {
 }
 _PACKAGE = re.compile(r"^ +(\S+?)\*?(?: \((\S*)(?: => (\S+))?\))?$")
 _COUNTS = re.compile(
-    r"^(\d+) upgraded, (\d+) newly installed, (?:\d+ reinstalled, )?(?:(\d+) downgraded, )?(\d+) to remove and \d+ not upgraded\.$",
+    r"^(\d+) upgraded, (\d+) newly installed, (?:\d+ reinstalled, )?(?:(\d+) downgraded, )?"
+    r"(\d+) to remove and \d+ not upgraded\.$",
     re.MULTILINE,
 )
 _URI = re.compile(r"^'[^']+' (\S+) (\d+) ")
@@ -42,6 +43,7 @@ class Apt:
         options: Iterable[str] = (),
         tell: Optional[Callable[..., None]] = None,
         log: Optional[Callable[[str], None]] = None,
+        *,
         recommends: bool = False,
         together: str = "",
     ) -> None:
@@ -175,9 +177,11 @@ class Apt:
         )
 
     def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:
-        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}.
+        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
+        "disk_bytes"}.
 
-        Asked for the addresses, apt says the same as in its own simulation, which takes it three seconds more for sixty packages.
+        Asked for the addresses, apt says the same as in its own simulation, which takes it three seconds more for sixty
+        packages.
         """
         words = self.arguments(wishes, removals)
         argv = self._install(words, ["--print-uris", "--verbose-versions", "-o", "Debug::NoLocking=1"])
@@ -203,7 +207,8 @@ class Apt:
         have = self._archives()
         download = sum(int(match.group(2)) for match in found if match and match.group(1) not in have)
         match = re.search(
-            r"After this operation, ([\d.,]+) ([kMG]?B) (of additional disk space will be used|disk space will be freed)",
+            r"After this operation, ([\d.,]+) ([kMG]?B) "
+            r"(of additional disk space will be used|disk space will be freed)",
             text,
         )
         disk = 0

@@ -46,7 +46,9 @@ class Dnf:
 
     @property
     def options(self) -> List[str]:
-        """Words before the command. Whether a lock forbids a change is judged from the simulation, so dnf must see past locks."""
+        """Words before the command. Whether a lock forbids a change is judged from the simulation, so dnf must see past
+        locks.
+        """
         return self.plain + (["--setopt=disable_excludes=*"] if self._is_dnf5() else ["--disableplugin=versionlock"])
 
     def close(self) -> None:
@@ -65,7 +67,9 @@ class Dnf:
     # look
 
     def installed(self) -> Installed:
-        """Return {name: version}; "name:arch" of a foreign architecture, "name-version" of what is there more than once, as kernels are."""
+        """Return {name: version}; "name:arch" of a foreign architecture, "name-version" of what is there more than
+        once, as kernels are.
+        """
         code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
         if code:
             raise HostFailure("GS-462", f"rpm does not answer: {error.strip()}")
@@ -94,11 +98,15 @@ class Dnf:
         return list(probe_packages.versionlocks(LiveHost()))
 
     def can_hold(self) -> bool:
-        """Say whether packages can be locked; asked of the command alone, for its list needs repositories that answer."""
+        """Say whether packages can be locked; asked of the command alone, for its list needs repositories that
+        answer.
+        """
         return self._is_dnf5() or process.output(["dnf", "-q", "versionlock", "--help"], self.env)[0] == 0
 
     def needed_to_hold(self) -> List[str]:
-        """Return the packages whose installation lets packages be locked; refuse when none can be had. Fresh lists are needed."""
+        """Return the packages whose installation lets packages be locked; refuse when none can be had. Fresh lists are
+        needed.
+        """
         argv = ["dnf", "-q", *self.options, "repoquery", "--whatprovides", _HOLDING, "--qf", "%{name}\\n"]
         _code, text, error = process.output(argv, self.env, 300)
         offered = sorted(name for name in set(text.splitlines()) if _NAME.match(name))
@@ -115,7 +123,8 @@ class Dnf:
             + (
                 "set enabled=1 in /etc/dnf/plugins/versionlock.conf and plugins=1 in /etc/dnf/dnf.conf"
                 if there
-                else "add the repository that has python3-dnf-plugin-versionlock, or hold nothing (gpu_packages_hold: [])"
+                else "add the repository that has python3-dnf-plugin-versionlock, or hold nothing "
+                "(gpu_packages_hold: [])"
             ),
         )
 
@@ -160,10 +169,11 @@ class Dnf:
         return found
 
     def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:
-        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes", "disk_bytes"}.
+        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
+        "disk_bytes"}.
 
-        Whether that is all that was asked for is another question: in script mode dnf 4 leaves out what it cannot install,
-        takes away what it can, and ends with 0.
+        Whether that is all that was asked for is another question: in script mode dnf 4 leaves out what it cannot
+        install, takes away what it can, and ends with 0.
         """
         argv, script = self._transaction(wishes, removals)
         try:
@@ -202,7 +212,9 @@ class Dnf:
         return self._run(["install", "--downloadonly", "--allowerasing", *self.words(wishes)])
 
     def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
-        """Install, change and remove in one transaction; return (ok, last lines). dnf 4 is always content with its script."""
+        """Install, change and remove in one transaction; return (ok, last lines). dnf 4 is always content with its
+        script.
+        """
         argv, script = self._transaction(wishes, removals)
         try:
             code, tail = process.stream([argv[0], "-y", *argv[1:]], self.env, self._line, log=self.log)
@@ -220,7 +232,8 @@ class Dnf:
 
     def _line(self, line: str) -> None:
         match = re.match(
-            r"^\s*(Installing|Upgrading|Downgrading|Erasing|Removing|Running scriptlet|Verifying|Cleanup)\s*:?\s*(\S+)?.*?(\d+)/(\d+)",
+            r"^\s*(Installing|Upgrading|Downgrading|Erasing|Removing|Running scriptlet|Verifying|Cleanup)"
+            r"\s*:?\s*(\S+)?.*?(\d+)/(\d+)",
             line,
         )
         if match:

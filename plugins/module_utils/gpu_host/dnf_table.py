@@ -29,7 +29,8 @@ def listed(name: str, arch: str, native: str) -> str:
 def parse(text: str, native: str) -> Plan:
     """Read dnf's transaction table: dnf 4 and dnf 5 print one headed block per kind of change.
 
-    What a new package replaces is under it: its own older version, which dnf 5 names too, or another package, which goes.
+    What a new package replaces is under it: its own older version, which dnf 5 names too, or another package, which
+    goes.
     """
     answer: Plan = {"install": {}, "upgrade": {}, "downgrade": {}, "remove": {}, "download_bytes": 0, "disk_bytes": 0}
     kind: Optional[str] = None

@@ -1,4 +1,6 @@
-"""Is the host still what the last finished apply left? The judge's verdict over the probe's facts, before an apply begins."""
+"""Is the host still what the last finished apply left? The judge's verdict over the probe's facts, before an apply
+begins.
+"""
 
 import os
 from typing import Any, Dict, List
@@ -17,6 +19,5 @@ def deviations(folder: str, machine: Machine, request: Dict[str, Any]) -> List[D
         {"what": item.what, "was": item.was, "is": item.now} for item in drift.differences(facts, record)
     ]
     installed = facts["packages"]["installed"]
-    for name in drift.unwanted(installed, request["remove"], record.get("packages") or ()):
-        found.append({"what": "package " + name, "was": None, "is": installed[name]})
-    return found
+    unwanted = drift.unwanted(installed, request["remove"], record.get("packages") or ())
+    return found + [{"what": "package " + name, "was": None, "is": installed[name]} for name in unwanted]

@@ -4,7 +4,7 @@ import errno
 from typing import Any, Dict, NoReturn, Union
 
 
-class HostFailure(Exception):
+class HostFailure(Exception):  # noqa: N818 - it is the host that failed
     """A module cannot go on; `reference` is stable and documented in docs/reference/host-failures.md."""
 
     def __init__(self, reference: str, message: str, context: str = "", note: str = "", hint: str = "") -> None:

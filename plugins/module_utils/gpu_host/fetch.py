@@ -23,12 +23,14 @@ _TRIES = 4
 _PATIENCE = (408, 425, 429)  # these, and what is the server's fault, may be another answer in a while
 
 
-class _BrokenOff(Exception):
+class _BrokenOff(Exception):  # noqa: N818 - no error yet: it is tried again
     """What came is not whole; the next try may bring it."""
 
 
 def fetch(url: str, network: Dict[str, Any], sha256: str = "", seconds: float = 60, pause: float = 1.0) -> bytes:
-    """Return the bytes behind a URL; `network` is {"proxy", "no_proxy", "ca_file"}. What breaks off is tried again in time."""
+    """Return the bytes behind a URL; `network` is {"proxy", "no_proxy", "ca_file"}. What breaks off is tried again in
+    time.
+    """
     if not url.startswith(("https://", "http://", "file:///")):
         raise HostFailure("GS-441", "the address of a signing key is no http(s) URL", url)
     raw = _patiently(url, network, time.monotonic() + seconds, pause)
@@ -90,7 +92,7 @@ def _once(url: str, network: Dict[str, Any], end: float) -> bytes:
 
 
 def _proxies(url: str, network: Dict[str, Any]) -> urllib.request.ProxyHandler:
-    host = urllib.request.Request(url).host or ""
+    host = urllib.request.Request(url).host or ""  # noqa: S310 - fetch() refused every other kind
     name = host.rsplit("@", 1)[-1].split(":")[0]
     direct = any(name == item or name.endswith("." + item.lstrip(".")) for item in network.get("no_proxy") or [])
     proxy = network.get("proxy")

@@ -1,7 +1,8 @@
 """What one look fetched, for what follows it: its folder stays for some minutes, then it deletes itself.
 
-Three steps ask the same repositories one after the other: what do they offer, what would this very transaction do, then the
-transaction. The second goes on in the folder of the first, and apt is given the lists of the second instead of fetching them.
+Three steps ask the same repositories one after the other: what do they offer, what would this very transaction do, then
+the transaction. The second goes on in the folder of the first, and apt is given the lists of the second instead of
+fetching them.
 """
 
 import errno
@@ -17,7 +18,7 @@ from typing import Dict, List, Optional
 
 from . import files, sources
 
-PLACE = "/var/tmp"
+PLACE = "/var/tmp"  # noqa: S108 - mkdtemp makes what is in it
 _USE_WITHIN, _DELETE_AFTER = 300, 600
 _NAME = re.compile(r"^gpusetup-preview-\w+$")
 _MESSAGES = "messages.json"
@@ -31,7 +32,7 @@ def new_folder() -> str:
     while True:
         folder = tempfile.mkdtemp(prefix="gpusetup-preview-", dir=PLACE)
         if _hold(folder):  # else somebody who swept was quicker
-            os.chmod(folder, 0o755)  # apt fetches as a user of its own
+            os.chmod(folder, 0o755)  # noqa: S103 - apt fetches as a user of its own
             return folder
 
 
@@ -92,10 +93,11 @@ def leave(folder: str, messages: List[str]) -> None:
 
 
 def take(left: str, folder: str) -> Optional[List[str]]:
-    """Go on in the folder of an earlier look, with the sources in `folder`; return the messages of that time, None when it cannot be used.
+    """Go on in the folder of an earlier look, with the sources in `folder`; return the messages of that time, None when
+    it cannot be used.
 
-    It can when every address and key here is there too: the files below etc/ are compared. It stays where it is, for apt's
-    caches name it.
+    It can when every address and key here is there too: the files below etc/ are compared. It stays where it is, for
+    apt's caches name it.
     """
     messages, asked = _messages(left), _asked(folder)
     if messages is None or not _same(left, folder, asked) or not _hold(left):
@@ -116,7 +118,9 @@ def take(left: str, folder: str) -> Optional[List[str]]:
 
 
 def hand_over(left: str, root: str = "/") -> bool:
-    """Give apt the lists of a look that met no trouble, if the host's sources are those of the look now; say whether it has them."""
+    """Give apt the lists of a look that met no trouble, if the host's sources are those of the look now; say whether it
+    has them.
+    """
     root = root.rstrip("/")
     if _messages(left) != [] or _sources(left) != _sources(root) or not _same(left, root, _asked(left)):
         return False

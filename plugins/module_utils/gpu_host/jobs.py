@@ -1,7 +1,8 @@
 """Long steps that outlive the connection: start one detached, or join the one that runs, and read how far it is.
 
-A job is a folder in `<state>/jobs`: `status.json`, which outlives a power cut, `progress.json`, which need not, and `log`. A
-package step tells its progress a thousand times: flushed to the disk each time, it would hold up dpkg on the same disk.
+A job is a folder in `<state>/jobs`: `status.json`, which outlives a power cut, `progress.json`, which need not, and
+`log`. A package step tells its progress a thousand times: flushed to the disk each time, it would hold up dpkg on the
+same disk.
 """
 
 import json
@@ -53,7 +54,9 @@ class Job:
         return self._watch(status, wait)
 
     def joinable(self) -> bool:
-        """Say whether this very job runs, or ended and nobody has heard of it: whoever looks at the host alone would miss that."""
+        """Say whether this very job runs, or ended and nobody has heard of it: whoever looks at the host alone would
+        miss that.
+        """
         status = _read(self.folder)
         return _runs(status) or _untold(_read(self.folder))
 
@@ -138,7 +141,7 @@ class Job:
             except OSError as error:
                 traceback.print_exc()
                 self.state.update({"state": "failed", "failure": of_system(error).as_dict(), "result": {}})
-            except Exception as error:  # the job has nobody above it who could tell
+            except Exception as error:  # noqa: BLE001 - the job has nobody above it who could tell
                 traceback.print_exc()
                 bug = HostFailure("GS-450", f"a bug in gpusetup: {error!r}", self.log_path)
                 self.state.update({"state": "failed", "failure": bug.as_dict(), "result": {}})

@@ -29,14 +29,18 @@ def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Opt
 
 
 class Loader:
-    """Loads or replaces the module of the running kernel, only when nothing uses the old one (the judge's `obstacle`)."""
+    """Loads or replaces the module of the running kernel, only when nothing uses the old one (the judge's
+    `obstacle`).
+    """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.env = process.environment()
 
     def load(self) -> Optional[str]:
-        """Unload what is loaded and load the module on disk; return None, or why it did not work (then a reboot is needed)."""
+        """Unload what is loaded and load the module on disk; return None, or why it did not work (then a reboot is
+        needed).
+        """
         active = [
             name for name in _SERVICES if process.output(["systemctl", "is-active", "-q", name], self.env)[0] == 0
         ]

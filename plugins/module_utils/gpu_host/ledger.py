@@ -1,7 +1,7 @@
 """What gpusetup did to this host: files with what was there before, holds, services, packages, one record per apply.
 
-`state.json` is the present; `history/<id>.json` the past; `originals/` keeps the content of files that were there before us,
-so that `remove` can bring them back.
+`state.json` is the present; `history/<id>.json` the past; `originals/` keeps the content of files that were there
+before us, so that `remove` can bring them back.
 """
 
 import json
@@ -137,7 +137,9 @@ class Ledger:
         return kept
 
     def restore(self, path: str, which: str = "original") -> bool:
-        """Bring back what was there before ("original": before us, "previous": before this apply); return whether it changed."""
+        """Bring back what was there before ("original": before us, "previous": before this apply); return whether it
+        changed.
+        """
         entry = self.state["files"].get(path)
         if entry is None or which not in entry:
             return False
@@ -188,7 +190,9 @@ class Ledger:
         return [path for path in sorted(paths, reverse=True) if self.restore(path, "previous")]
 
     def forget_apply(self) -> None:
-        """The apply under way failed and everything is back: the host stands on the last finished one again, if there is one."""
+        """The apply under way failed and everything is back: the host stands on the last finished one again, if there
+        is one.
+        """
         if not self.state["apply"].get("finished") and self.state["apply"].get("last"):
             self.state["apply"] = self.state["apply"]["last"]
             self.save()
@@ -240,7 +244,9 @@ class Ledger:
     # history
 
     def write_history(self, record: Mapping[str, Any], keep: int) -> None:
-        """Add one apply to the history and drop the oldest beyond `keep`: by when each was written, not by what a clock said."""
+        """Add one apply to the history and drop the oldest beyond `keep`: by when each was written, not by what a clock
+        said.
+        """
         if self.check:
             return
         folder = os.path.join(self.folder, "history")

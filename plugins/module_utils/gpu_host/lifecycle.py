@@ -216,7 +216,9 @@ class Lifecycle:
         return changed
 
     def clean(self) -> Dict[str, Any]:
-        """After the packages are gone: files, links, the Python environment, the record itself; then compare with the baseline."""
+        """After the packages are gone: files, links, the Python environment, the record itself; then compare with the
+        baseline.
+        """
         jobs.refuse_beside_another(self.ledger.folder)  # it would write its progress into a record that is gone
         gone = [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
         gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]

@@ -1,4 +1,6 @@
-"""A record that is gone or damaged: said, kept aside, never taken for an empty one; and what proves that a hold is ours."""
+"""A record that is gone or damaged: said, kept aside, never taken for an empty one; and what proves that a hold is
+ours.
+"""
 
 import os
 import re
@@ -12,7 +14,9 @@ from .ledger import Ledger, State, empty, history, now
 
 
 def reason(folder: str, host: Any) -> str:
-    """Say why the record is not there, or not to be read, on a host that gpusetup has changed; nothing when all is well."""
+    """Say why the record is not there, or not to be read, on a host that gpusetup has changed; nothing when all is
+    well.
+    """
     try:
         Ledger(folder)
     except HostFailure as failure:

@@ -25,7 +25,9 @@ GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {ARGUMENT}"
 
 
 class Nouveau:
-    """One host; `present` means blacklisted. `seen` keeps what is in which image, from a look before to the work after it."""
+    """One host; `present` means blacklisted. `seen` keeps what is in which image, from a look before to the work after
+    it.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,6 @@
-"""What the configured (or previewed) repositories offer for name patterns: every version, newest first, stubs marked."""
+"""What the configured (or previewed) repositories offer for name patterns: every version, newest first, stubs
+marked.
+"""
 
 import fnmatch
 import re

@@ -1,4 +1,6 @@
-"""Read OpenPGP public key files without gpg: which primary keys are in them, by full fingerprint (RFC 4880, RFC 9580)."""
+"""Read OpenPGP public key files without gpg: which primary keys are in them, by full fingerprint (RFC 4880, RFC
+9580).
+"""
 
 import base64
 import hashlib
@@ -10,7 +12,7 @@ _ARMOR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PG
 _PUBLIC_KEY = 6
 
 
-class BadKey(ValueError):
+class BadKey(ValueError):  # noqa: N818 - it is the key that is bad
     """The data is no OpenPGP public key."""
 
 
@@ -58,7 +60,7 @@ def fingerprints(raw: bytes) -> List[str]:
 def _fingerprint(body: bytes) -> str:
     version = ord(body[:1])
     if version == 4:
-        return hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body).hexdigest().upper()
+        return hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body).hexdigest().upper()  # noqa: S324 - as OpenPGP defines it
     if version in (5, 6):
         lead = b"\x9a" if version == 5 else b"\x9b"
         return hashlib.sha256(lead + struct.pack(">I", len(body)) + body).hexdigest().upper()

@@ -1,8 +1,9 @@
 """Who changes this host: one apply or removal at a time, from its beginning to its record.
 
-The owner shows signs of life: every step of it writes one. Whoever comes meanwhile is told who it is. An owner that died gives
-way: at once to its own controller, which knows that the run is over, to others after some time without a sign. Every step of an
-owner carries its token, so that one that was given up for dead and is not cannot go on beside its successor.
+The owner shows signs of life: every step of it writes one. Whoever comes meanwhile is told who it is. An owner that
+died gives way: at once to its own controller, which knows that the run is over, to others after some time without a
+sign. Every step of an owner carries its token, so that one that was given up for dead and is not cannot go on beside
+its successor.
 """
 
 import os
@@ -19,7 +20,9 @@ _BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 
 
 def take(folder: str, who: Dict[str, Any], digest: str) -> str:
-    """Own this host and return the token of it; wait for an owner without a sign of life, refuse beside one that has some."""
+    """Own this host and return the token of it; wait for an owner without a sign of life, refuse beside one that has
+    some.
+    """
     first: Optional[Dict[str, Any]] = None
     while True:
         with files.locked(_lock(folder)):
@@ -79,7 +82,9 @@ def _refusal(owner: Dict[str, Any]) -> HostFailure:
 
 
 def _age(owner: Dict[str, Any]) -> float:
-    """Return the seconds since the last sign of life, by the machine's uptime: a clock may be set, and a boot is no silence."""
+    """Return the seconds since the last sign of life, by the machine's uptime: a clock may be set, and a boot is no
+    silence.
+    """
     uptime = _uptime()
     return float(uptime - owner["seen"]) if owner["boot"] == _boot() else uptime
 

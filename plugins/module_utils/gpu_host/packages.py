@@ -100,7 +100,9 @@ def nearest(offered: Iterable[str], wanted: str) -> List[str]:
 
 
 def stub(name: str, version: str, driver_version: str) -> Optional[str]:
-    """Return why a package that is asked for by branch is a transitional stub of another branch, None when it is not."""
+    """Return why a package that is asked for by branch is a transitional stub of another branch, None when it is
+    not.
+    """
     major = driver_version.split(".", maxsplit=1)[0]
     found = versions.upstream(version).split(".")
     if not major or len(found) < 2 or not (found[0].isdigit() and int(found[0]) >= 300):

@@ -1,4 +1,6 @@
-"""From wishes to a plan that was checked: what is to be there, in which exact version, and what the package manager would do."""
+"""From wishes to a plan that was checked: what is to be there, in which exact version, and what the package manager
+would do.
+"""
 
 from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple, Union
 
@@ -68,7 +70,9 @@ def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), 
 
 
 def needed_to_hold(host: Manager, params: Dict[str, Any]) -> List[Wish]:
-    """Return what must be installed so that packages can be held; refuse when it cannot be had. Fresh lists are needed."""
+    """Return what must be installed so that packages can be held; refuse when it cannot be had. Fresh lists are
+    needed.
+    """
     if not params["hold"] or host.can_hold():
         return []
     return [{"name": name, "version": "", "arch": ""} for name in host.needed_to_hold()]

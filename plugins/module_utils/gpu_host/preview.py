@@ -1,4 +1,6 @@
-"""Look before touching: the wanted repositories in a throw-away folder, the exact transaction simulated, everything else checked."""
+"""Look before touching: the wanted repositories in a throw-away folder, the exact transaction simulated, everything
+else checked.
+"""
 
 import os
 import re
@@ -191,7 +193,9 @@ class Preview:
                 self.find("info", "other-repository", line)
 
     def _copy_host_sources(self, origin: str, target: str, suffixes: Tuple[str, ...]) -> None:
-        """Copy the host's own sources, without the entries that are to be switched off; ours win over the same file name."""
+        """Copy the host's own sources, without the entries that are to be switched off; ours win over the same file
+        name.
+        """
         for name in sorted(os.listdir(origin)) if os.path.isdir(origin) else []:
             place = os.path.join(target, name)
             if not name.endswith(suffixes) or os.path.exists(place):
@@ -323,7 +327,8 @@ class Preview:
             )
             answer["kernels"].append({"kernel": kernel, "headers": there, "headers_arrive": coming, "builds": builds})
             if builds and not there and not coming:
-                text = f"the driver is built on this host, but the headers of kernel {kernel} are neither here nor in the repositories"
+                text = f"the driver is built on this host, but the headers of kernel {kernel} are neither here "
+                text += "nor in the repositories"
                 hint = (
                     f"install linux-headers-{kernel} (kernel-devel-{kernel}), or update the kernel, reboot and repeat"
                 )

@@ -1,4 +1,6 @@
-"""Run programs on the host: no shell, a neutral language, a deadline; a grandchild that keeps a pipe open holds nobody up."""
+"""Run programs on the host: no shell, a neutral language, a deadline; a grandchild that keeps a pipe open holds nobody
+up.
+"""
 
 import os
 import shutil
@@ -49,6 +51,7 @@ def stream(
     on_line: Callable[[str], None],
     on_status: Optional[Callable[[str], None]] = None,
     log: Optional[Callable[[str], None]] = None,
+    *,
     keep: int = 400,
 ) -> Tuple[int, List[str]]:
     """Run a command to its end and return (return code, last lines); one that cannot be started says so, with 127.

@@ -1,4 +1,6 @@
-"""Secure Boot: which key signs modules that are built here, and its enrolment with the firmware, which only a person confirms."""
+"""Secure Boot: which key signs modules that are built here, and its enrolment with the firmware, which only a person
+confirms.
+"""
 
 import hashlib
 import os
@@ -38,8 +40,8 @@ def refuse_unknown(machine: Machine, certificate: str) -> None:
     seen = firmware.collect(machine.running_from)
     if seen["secure_boot"] and files.digest(files.read_bytes(certificate) or b"") not in seen["enrolled_keys"]:
         hint = (
-            "nothing was changed; enrol it (gpu_driver_enroll_key, gpusetup_secure_boot=enroll), or by hand: mokutil --import "
-            + certificate
+            "nothing was changed; enrol it (gpu_driver_enroll_key, gpusetup_secure_boot=enroll), "
+            "or by hand: mokutil --import " + certificate
         )
         raise HostFailure(
             "GS-495", "Secure Boot is on and the firmware does not know the site's signing key", certificate, hint=hint
@@ -55,7 +57,7 @@ class Enrolment:
         self.seen = firmware.collect(machine.running_from, machine.host)
 
     def stage(self) -> Tuple[bool, str]:
-        """Ask for the enrolment unless that is done or needless; return (changed, "needless", "enrolled" or "staged")."""
+        """Ask for the enrolment unless it is done or needless; return (changed, "needless", "enrolled" or "staged")."""
         keys = self.seen["signing_keys"]
         if not self.seen["secure_boot"]:
             return False, "needless"
@@ -85,9 +87,8 @@ class Enrolment:
                 error.strip(),
                 hint="apt-get install mokutil, or dnf install mokutil",
             )
-        digest = hashlib.sha1(
-            files.read_bytes(certificate) or b""
-        ).hexdigest()  # how mokutil names certificates, no protection
+        # mokutil names certificates so; it protects nothing
+        digest = hashlib.sha1(files.read_bytes(certificate) or b"").hexdigest()  # noqa: S324
         return digest in text.lower().replace(":", "")
 
     def _import(self, certificate: str) -> None:
@@ -121,7 +122,9 @@ def _hash(password: str, env: Dict[str, str]) -> str:
         )
         text, error = child.communicate(password.encode("ascii") + b"\n", timeout=30)
     except (OSError, subprocess.SubprocessError) as problem:
-        raise HostFailure("GS-494", "openssl cannot hash the one-time password", str(problem), hint="install openssl")
+        raise HostFailure(
+            "GS-494", "openssl cannot hash the one-time password", str(problem), hint="install openssl"
+        ) from problem
     if child.returncode:
         raise HostFailure(
             "GS-494", "openssl cannot hash the one-time password", "", error.decode("utf-8", "replace").strip()

@@ -17,8 +17,8 @@ _LISTS = {"apt": "/var/lib/apt/lists", "dnf": "/var/cache"}
 def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds: bool) -> Dict[str, int]:
     """Return {folder: bytes} that a transaction needs.
 
-    `images` are the sizes of the initramfs images that are made anew, each beside the old one; `kernels` is how many new
-    kernels come, each with an image of its own.
+    `images` are the sizes of the initramfs images that are made anew, each beside the old one; `kernels` is how many
+    new kernels come, each with an image of its own.
     """
     found = {
         "/usr": max(0, plan["disk_bytes"]),

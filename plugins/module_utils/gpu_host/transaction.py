@@ -1,8 +1,9 @@
-"""One transaction: bring a host to an exact set of packages, prove the kernel module, hold the closure; or leave it as it was.
+"""One transaction: bring a host to an exact set of packages, prove the kernel module, hold the closure; or leave it as
+it was.
 
-What was there before is written down before the first change and stays until the record says what came and went: whoever
-comes after a cut, with the same wish or another, knows what this host had. What a package manager says of itself is not
-believed: after every transaction the host is asked what is there.
+What was there before is written down before the first change and stays until the record says what came and went:
+whoever comes after a cut, with the same wish or another, knows what this host had. What a package manager says of
+itself is not believed: after every transaction the host is asked what is there.
 """
 
 import os
@@ -189,7 +190,9 @@ class Transaction:
         return self._roll_back(self.before or {}, failure)
 
     def _take_over(self, plan: Plan, exact: List[Wish]) -> None:
-        """Do what must precede the transaction. A .run driver goes last, when all is fetched and nothing can be refused any more."""
+        """Do what must precede the transaction. A .run driver goes last, when all is fetched and nothing can be refused
+        any more.
+        """
         runs = self.params["replace_runfile"] and runfile.uninstaller(self.host.env)
         if runs:
             ok, tail = self.host.download(exact)
@@ -239,7 +242,9 @@ class Transaction:
                 )
 
     def _release(self, plan: Plan) -> None:
-        """Take our own holds off the packages that move, all of them when nothing is to be held; refuse somebody else's hold."""
+        """Take our own holds off the packages that move, all of them when nothing is to be held; refuse somebody else's
+        hold.
+        """
         ours, held = set(self.ledger.state["holds"]), set(self.host.held())
         moving = planning.held_and_moving(self.host, plan)
         foreign = sorted(moving - ours)

@@ -12,7 +12,10 @@ from . import files, process
 from .failure import HostFailure
 
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
-_LIST = "import importlib.metadata as m, json; print(json.dumps({(d.metadata['Name'] or '').lower(): d.version for d in m.distributions()}))"
+_LIST = (
+    "import importlib.metadata as m, json; "
+    "print(json.dumps({(d.metadata['Name'] or '').lower(): d.version for d in m.distributions()}))"
+)
 
 
 def pins(lines: Iterable[str]) -> Dict[str, str]:
@@ -99,7 +102,7 @@ class Environment:
                 [self.request["interpreter"], "-m", "venv", self.folder],
                 "install the distribution's venv package (python3-venv)",
             )
-            os.chmod(self.folder, 0o755)
+            os.chmod(self.folder, 0o755)  # noqa: S103 - everybody may run programs in it
             path = os.path.join(self.folder, "requirements.txt")
             files.write_atomically(path, "\n".join(self.request["requirements"]) + "\n", 0o600)
             argv = [
@@ -121,7 +124,8 @@ class Environment:
             self._run(argv, "check the pins, the index and the proxy; gpusetup lock --pip shows them")
             lacking = compare(python, pins(self.request["requirements"]), self.env)
             if lacking:
-                raise HostFailure("GS-485", "pip installed something else than asked", "", "; ".join(lacking))
+                text = "pip installed something else than asked"
+                raise HostFailure("GS-485", text, "", "; ".join(lacking))  # noqa: TRY301 - half of it goes as well
             shutil.rmtree(self.env["TMPDIR"])
         except HostFailure:
             shutil.rmtree(self.folder, ignore_errors=True)

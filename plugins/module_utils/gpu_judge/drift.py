@@ -29,7 +29,9 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
 
 
 def files(_facts: Facts, record: Record) -> Iterator[Difference]:
-    """Yield the recorded files that somebody else changed since; a file whose present content nobody read is not judged."""
+    """Yield the recorded files that somebody else changed since; a file whose present content nobody read is not
+    judged.
+    """
     for path, entry in sorted(_part(record, "files").items()):
         if not isinstance(entry, dict) or "now" not in entry:
             continue
@@ -41,7 +43,9 @@ def files(_facts: Facts, record: Record) -> Iterator[Difference]:
 
 
 def closure(record: Record) -> Dict[str, str]:
-    """Return the packages that must be as they were left: those asked for, and those held because they belong to them."""
+    """Return the packages that must be as they were left: those asked for, and those held because they belong to
+    them.
+    """
     brought = _part(record, "brought")
     held = {name: brought[name] for name in record.get("holds") or () if name in brought}
     return {name: versions.bare(str(version)) for name, version in dict(held, **_part(record, "packages")).items()}

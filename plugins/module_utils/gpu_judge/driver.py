@@ -1,4 +1,5 @@
-"""The driver: its module on disk and in the kernel, its libraries, what stands in its way, and whether only a reboot helps.
+"""The driver: its module on disk and in the kernel, its libraries, what stands in its way, and whether only a reboot
+helps.
 
 `facts` is the probe's document, or the part of it that the probe's `collect_driver` reads.
 """
@@ -16,7 +17,9 @@ _BUILT_HERE = re.compile(r"/(updates|extra)/")
 
 
 class Wish(NamedTuple):
-    """The driver that must run; without a version none is wanted. `kernels` are those that need it, else the one that boots next."""
+    """The driver that must run; without a version none is wanted. `kernels` are those that need it, else the one that
+    boots next.
+    """
 
     version: str
     flavour: str = ""
@@ -44,7 +47,9 @@ def differs(found: Dict[str, Any], wish: Wish) -> bool:
 
 
 def module_problem(found: Optional[Dict[str, Any]], kernel: str, wish: Wish) -> Optional[str]:
-    """Return why the module file found for a kernel is not the wanted one; the file decides, never what DKMS says of itself."""
+    """Return why the module file found for a kernel is not the wanted one; the file decides, never what DKMS says of
+    itself.
+    """
     if found is None:
         return "no nvidia module for kernel " + kernel
     if not wish.version or not differs(found, wish):
@@ -126,13 +131,18 @@ def unsigned_reason(facts: Facts) -> Optional[str]:
     found = module_of(facts, facts["kernel"]["next"])
     if found is None or not _BUILT_HERE.search(found.get("path") or "") or not key_unknown(facts):
         return None
-    text = "Secure Boot: the key that signs the module is not enrolled; reboot with somebody at the console, who chooses Enroll MOK"
+    text = (
+        "Secure Boot: the key that signs the module is not enrolled; "
+        "reboot with somebody at the console, who chooses Enroll MOK"
+    )
     password = facts["firmware"].get("password")
     return text + (f" and types the one-time password that `cat {password}` shows root" if password else "")
 
 
 def obstacle(facts: Facts, wish: Wish) -> Optional[str]:
-    """Return why the module cannot be loaded, or exchanged, without a reboot; None when nothing is known to stand in the way."""
+    """Return why the module cannot be loaded, or exchanged, without a reboot; None when nothing is known to stand in
+    the way.
+    """
     running = facts["kernel"]["running"]
     if facts["simulated"]:
         return "a simulated host has no kernel of its own to load a module into"
@@ -148,10 +158,11 @@ def obstacle(facts: Facts, wish: Wish) -> Optional[str]:
 
 def _users(facts: Facts) -> List[str]:
     """Return what would have to end first: programs, displays, and modules of others that sit on the driver's."""
-    found = []
-    for process in facts["processes"]:
-        if not process["command"].startswith(_OWN_PROCESSES):
-            found.append("{} ({})".format(process["command"], process["pid"]))
+    found = [
+        "{} ({})".format(process["command"], process["pid"])
+        for process in facts["processes"]
+        if not process["command"].startswith(_OWN_PROCESSES)
+    ]
     for name, use in sorted(facts["module_users"].items()):
         if name not in UNLOAD:
             continue
@@ -162,7 +173,7 @@ def _users(facts: Facts) -> List[str]:
 
 
 def other_libraries(facts: Facts, version: str) -> List[str]:
-    """Return the versions of the libraries that programs could load and that belong to another version of the driver."""
+    """Return the versions of the libraries that programs could load and that belong to another driver version."""
     driver = facts["driver"] or {}
     found = {text for texts in (driver.get("libraries") or {}).values() for text in texts}
     return sorted((found | {driver.get("library") or version}) - {version})

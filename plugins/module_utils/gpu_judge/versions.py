@@ -9,7 +9,9 @@ _EPOCH = re.compile(r"\d+:")
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Say whether a version is the wanted one, in which `*` stands for anything; a wish without an epoch takes any epoch."""
+    """Say whether a version is the wanted one, in which `*` stands for anything; a wish without an epoch takes any
+    epoch.
+    """
     if not wanted:
         return True
     version, wanted = bare(version), bare(wanted)
@@ -24,7 +26,9 @@ def bare(version: str) -> str:
 
 
 def upstream(version: str) -> str:
-    """Return the vendor's version inside a package's: 3:580.95.05-1.el9 is 580.95.05, 535.309.01-0+deb12u1 is 535.309.01."""
+    """Return the vendor's version inside a package's: 3:580.95.05-1.el9 is 580.95.05, 535.309.01-0+deb12u1 is
+    535.309.01.
+    """
     match = _UPSTREAM.match(version)
     return match.group(1) if match else ""
 
@@ -41,7 +45,9 @@ def one_of_several(name: str, version: str) -> str:
 
 
 def version_of(installed: Dict[str, str], name: str, wanted: str = "") -> Optional[str]:
-    """Return the installed version, None when there is none; of several (rpm keeps kernels side by side) the wanted one first."""
+    """Return the installed version, None when there is none; of several (rpm keeps kernels side by side) the wanted one
+    first.
+    """
     if name in installed:
         return installed[name]
     several = sorted(version for found, version in installed.items() if found == one_of_several(name, version))

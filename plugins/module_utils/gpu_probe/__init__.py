@@ -1,7 +1,7 @@
 """The host probe: one look at a machine, told as one document. Standard library only, Python 3.6 and newer.
 
-The same files run on targets (as the Ansible module gpu_facts) and on the controller (for its own machine and for captures).
-It imports none of its neighbours, so that whoever measures can take it along alone.
+The same files run on targets (as the Ansible module gpu_facts) and on the controller (for its own machine and for
+captures). It imports none of its neighbours, so that whoever measures can take it along alone.
 """
 
 import threading
@@ -66,8 +66,8 @@ def collect(
 ) -> Dict[str, Any]:
     """Return the facts of a host as plain data.
 
-    `simulated` is a captured machine (a FolderHost) whose PCI devices, virtualisation and firmware stand in for this host's
-    own, and which says what kernel runs; everything else still comes from the host.
+    `simulated` is a captured machine (a FolderHost) whose PCI devices, virtualisation and firmware stand in for this
+    host's own, and which says what kernel runs; everything else still comes from the host.
     """
     machine = simulated or host
     os_release = system.os_release(host)
@@ -172,7 +172,7 @@ class _Waiting:
         def answer() -> None:
             try:
                 self.answers[name] = look()
-            except Exception as error:  # handed on by join
+            except Exception as error:  # noqa: BLE001 - handed on by join
                 self.failures.append(error)
 
         thread = threading.Thread(target=answer, name=name)

@@ -24,7 +24,7 @@ def main(arguments: Any) -> None:
     probe = importlib.import_module(os.path.basename(here))
     simulated = probe.FolderHost(options.simulated_root) if options.simulated_root else None
     facts = probe.collect(probe.open_host(options.root), simulated, not options.no_candidates)
-    print(json.dumps(facts, indent=2, sort_keys=True))
+    print(json.dumps(facts, indent=2, sort_keys=True))  # noqa: T201 - a program of its own
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""What the configured repositories offer for the packages of a GPU stack; only local indexes are read, nothing is fetched."""
+"""What the configured repositories offer for the packages of a GPU stack; only local indexes are read, nothing is
+fetched.
+"""
 
 import os
 import re
@@ -18,9 +20,9 @@ _APT_NAMES = re.compile(
     re.MULTILINE,
 )
 _DNF_NAMES = (
-    "nvidia-driver*", "nvidia-open*", "kmod-nvidia*", "cuda-drivers*", "cuda-toolkit*", "cuda-runtime*", "cuda-compat*", "nvidia-fabric*",
-    "nvidia-persistenced", "libcudnn*", "cudnn*", "libnccl*", "nvidia-container-toolkit*", "libnvidia-container*", "dkms", "kernel-devel*",
-    "nvidia-imex*", "libnvidia-nscq*", "nvlsm",
+    "nvidia-driver*", "nvidia-open*", "kmod-nvidia*", "cuda-drivers*", "cuda-toolkit*", "cuda-runtime*", "cuda-compat*",
+    "nvidia-fabric*", "nvidia-persistenced", "libcudnn*", "cudnn*", "libnccl*", "nvidia-container-toolkit*",
+    "libnvidia-container*", "dkms", "kernel-devel*", "nvidia-imex*", "libnvidia-nscq*", "nvlsm",
 )  # fmt: skip
 _KEPT = 12
 
@@ -64,7 +66,9 @@ def _apt_names(apt: Any, kernel: Any, seconds: float) -> Any:
 
 
 class _AptCache:
-    """The start of an apt-cache command; where the host keeps no index cache, one that lasts for these few questions."""
+    """The start of an apt-cache command; where the host keeps no index cache, one that lasts for these few
+    questions.
+    """
 
     def __init__(self, host: LiveHost) -> None:
         self.folder: Optional[str] = None

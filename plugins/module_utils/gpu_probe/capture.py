@@ -1,4 +1,6 @@
-"""A capture: what a recording host saw, redacted, as data that travels and as a folder that stands in for the machine."""
+"""A capture: what a recording host saw, redacted, as data that travels and as a folder that stands in for the
+machine.
+"""
 
 import base64
 import hashlib
@@ -33,7 +35,9 @@ _BINARY = re.compile(r"/(config|efivars/[^/]+)$")
 
 
 def pack(host: Union[Recorder, FolderRecorder]) -> Dict[str, Any]:
-    """Return the recorder's memory as plain, redacted data: {"schema", "files", "folders", "links", "denied", "observations"}."""
+    """Return the recorder's memory as plain, redacted data: {"schema", "files", "folders", "links", "denied",
+    "observations"}.
+    """
     names = [name for name in (_node_name(),) if name]
     files = {}
     for path, raw in host.files.items():

@@ -29,7 +29,9 @@ class Ended(NamedTuple):
 
 
 def run(argv: Sequence[str], seconds: float, environment: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
-    """Run a command without a shell and return {"rc", "out", "err"}; without an answer "rc" is None and "why" says so."""
+    """Run a command without a shell and return {"rc", "out", "err"}; without an answer "rc" is None and "why" says
+    so.
+    """
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/bin:/bin"
     variables = dict(os.environ, LC_ALL="C", LANGUAGE="C", PATH=path.lstrip(":"))
     variables.update(environment or {})
@@ -46,6 +48,7 @@ def ended(
     seconds: Optional[float],
     data: Optional[bytes] = None,
     cwd: Optional[str] = None,
+    *,
     before: Optional[Callable[[], None]] = None,
     alone: bool = False,
 ) -> Ended:

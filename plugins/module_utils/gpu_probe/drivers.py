@@ -69,7 +69,7 @@ def library_version(host: LiveHost, triplet: str) -> Optional[str]:
             versions = [name[len(stem) :] for name in host.names(place, stem + "*.*")]
             versions = [text for text in versions if _VERSION.match(text)]
             if versions:
-                return sorted(versions, key=_numbers)[-1]
+                return max(versions, key=_numbers)
     return None
 
 

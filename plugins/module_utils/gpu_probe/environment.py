@@ -13,7 +13,9 @@ MARK = "gpusetup.json"
 
 
 def problem(expected: Dict[str, Any]) -> Optional[str]:
-    """Return why an environment is not as it was installed, None when it is; expected is {"path", "packages", "adopted"}."""
+    """Return why an environment is not as it was installed, None when it is; expected is {"path", "packages",
+    "adopted"}.
+    """
     path = expected["path"]
     if expected.get("adopted"):
         return None if os.access(path, os.X_OK) else "there is no such interpreter"
@@ -26,7 +28,8 @@ def problem(expected: Dict[str, Any]) -> Optional[str]:
 
 
 def changeable(interpreter: str) -> str:
-    """Return what of an interpreter somebody other than root can change, "" when nothing: as root it would be their code.
+    """Return what of an interpreter somebody other than root can change, "" when nothing: as root it would be their
+    code.
 
     Looked at are the file itself, where links lead to, every folder above, and where its packages are.
     """

@@ -12,7 +12,7 @@ _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
 _X509 = b"\xa1\x59\xc0\xa5\xe4\x94\xa7\x4a\x87\xb5\xab\x15\x5c\x2b\xf0\x72"
 _CONFIGURED = re.compile(r"^\s*mok_certificate=[\"']?([^\"'\s$]+)", re.MULTILINE)
 UBUNTU_KEY, DKMS_KEY = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
-PASSWORD = "/var/lib/gpusetup/mok-password"
+PASSWORD = "/var/lib/gpusetup/mok-password"  # noqa: S105 - where it is
 
 
 def collect(host: LiveHost, disk: Optional[LiveHost] = None) -> Dict[str, Any]:
@@ -53,14 +53,15 @@ def _enrolled(host: LiveHost) -> List[Any]:
 
 def _fingerprints(host: LiveHost) -> List[str]:
     raw = host.read_bytes(f"{_VARIABLES}/MokListRT-{_SHIM}", "firmware.enrolled_keys") or b""
-    raw, found = raw[4:], []
+    raw = raw[4:]
+    found: List[str] = []
     while len(raw) >= 28:
         size, header, item = (int.from_bytes(raw[at : at + 4], "little") for at in (16, 20, 24))
         if not 28 <= size <= len(raw):
             break
         if raw[:16] == _X509 and item > 16:
-            for start in range(28 + header, size - item + 1, item):
-                found.append(hashlib.sha256(raw[start + 16 : start + item]).hexdigest())
+            starts = range(28 + header, size - item + 1, item)
+            found += [hashlib.sha256(raw[start + 16 : start + item]).hexdigest() for start in starts]
         raw = raw[size:]
     return found
 

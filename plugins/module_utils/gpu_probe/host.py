@@ -1,8 +1,8 @@
 """Where facts come from: a live machine, a captured root folder, or a live machine whose every answer is recorded.
 
-A fact is read through one of two doors: files below the root, or observations (an answer that is no small file: a command's
-output, free space, the members of an initramfs). A capture holds the files as files and the observations in one JSON file,
-so the same probe code gives the same facts from it.
+A fact is read through one of two doors: files below the root, or observations (an answer that is no small file: a
+command's output, free space, the members of an initramfs). A capture holds the files as files and the observations in
+one JSON file, so the same probe code gives the same facts from it.
 """
 
 import errno
@@ -94,7 +94,7 @@ class LiveHost:
         """Say whether the path is there."""
         return self.kind(path) is not None
 
-    def observe(self, label: str, look: Callable[..., Any]) -> Any:
+    def observe(self, label: str, look: Callable[..., Any]) -> Any:  # noqa: ARG002 - what stands in for it asks
         """Return `look()`: an answer that a capture keeps as JSON under `label`."""
         return look()
 
@@ -169,11 +169,11 @@ class FolderHost(LiveHost):
         """Return "folder", "file" or None, for what a link inside the root points to."""
         return super().kind(self._followed(path))
 
-    def observe(self, label: str, look: Callable[..., Any]) -> Any:
+    def observe(self, label: str, look: Callable[..., Any]) -> Any:  # noqa: ARG002 - a capture does not look
         """Return the recorded answer, None when the capture holds none."""
         return self.observations.get(label)
 
-    def run(self, label: str, argv: List[str], seconds: float = 10) -> Dict[str, Any]:
+    def run(self, label: str, argv: List[str], seconds: float = 10) -> Dict[str, Any]:  # noqa: ARG002 - nor does it run
         """Return the recorded answer of a command, or that there is none."""
         recorded: Dict[str, Any] = self.observe("command:" + label, dict)  # a recorder remembers it too
         return recorded or {"rc": None, "out": "", "err": "", "why": "missing"}

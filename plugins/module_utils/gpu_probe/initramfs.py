@@ -1,7 +1,7 @@
 """Look inside an initramfs: does it carry nouveau, and does it blacklist it?
 
-An image is a row of cpio archives: early ones without compression (microcode), then the main one, usually compressed. The
-members are read as a stream and the walk ends as soon as the answer is known.
+An image is a row of cpio archives: early ones without compression (microcode), then the main one, usually compressed.
+The members are read as a stream and the walk ends as soon as the answer is known.
 """
 
 import bz2
@@ -30,7 +30,7 @@ _MAGICS = (
 )
 
 
-class Unreadable(Exception):
+class Unreadable(Exception):  # noqa: N818 - it ends the walk
     """The image could not be read to its end; the text says why."""
 
 
@@ -50,7 +50,9 @@ def inspect(path: str, seconds: float) -> Dict[str, Any]:
 
 
 class _Settings:
-    """Which files blacklist nouveau, and where links lead: Debian's own file in modprobe.d is a link to another folder."""
+    """Which files blacklist nouveau, and where links lead: Debian's own file in modprobe.d is a link to another
+    folder.
+    """
 
     def __init__(self) -> None:
         self.blacklisting: Set[str] = set()
@@ -179,7 +181,7 @@ class _Unpacked:
                 start_new_session=True,
             )
         except OSError as error:
-            raise Unreadable(f"{argv[0]} is needed to read it: {error.strerror}")
+            raise Unreadable(f"{argv[0]} is needed to read it: {error.strerror}") from error
         self.timer = threading.Timer(max(0.1, deadline - time.time()), self.process.kill)
         self.timer.daemon = True
         self.timer.start()

@@ -157,7 +157,9 @@ _CONFIGURATIONS = ("/boot/config-{}", "/lib/modules/{}/config", "/lib/modules/{}
 
 
 def compiler(host: LiveHost, release: str) -> Optional[str]:
-    """Return the compiler that built a kernel, such as gcc-12: from its configuration, else what the running one says."""
+    """Return the compiler that built a kernel, such as gcc-12: from its configuration, else what the running one
+    says.
+    """
     for path in _CONFIGURATIONS:
         text = host.read(path.format(release), keep=_compiler_line)
         if text:

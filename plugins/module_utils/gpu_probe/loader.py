@@ -26,7 +26,9 @@ _ARCH = {"x86_64": 0x0300, "aarch64": 0x0A00}
 
 
 def collect(host: LiveHost, arch: str, library_path: str, libraries: Tuple[Any, ...] = LIBRARIES) -> Dict[str, Any]:
-    """Return for each library of CUDA the files that could be meant, the loader's choice first, and what they lead to."""
+    """Return for each library of CUDA the files that could be meant, the loader's choice first, and what they lead
+    to.
+    """
     cached = parse(host.read_bytes(CACHE) or b"", arch)
     places = [folder.rstrip("/") for folder in library_path.split(":") if folder]
     found = {}

@@ -82,7 +82,9 @@ def _of_pid_file(path: str) -> Optional[int]:
 
 
 def _command(pid: int) -> Optional[str]:
-    """Return how a process was started, without what looks like a secret: of a script the interpreter's name says nothing."""
+    """Return how a process was started, without what looks like a secret: of a script the interpreter's name says
+    nothing.
+    """
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as handle:
             words = handle.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()

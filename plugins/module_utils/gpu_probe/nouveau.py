@@ -36,7 +36,9 @@ def is_loaded(modules: List[str]) -> bool:
 
 
 def blacklist_files(host: LiveHost) -> List[str]:
-    """Return the modprobe.d files that keep nouveau out; a file of the same name in an earlier folder hides a later one."""
+    """Return the modprobe.d files that keep nouveau out; a file of the same name in an earlier folder hides a later
+    one.
+    """
     found, seen = [], set()
     for folder in _FOLDERS:
         for name in host.names(folder, "*.conf", "nouveau.blacklisted"):

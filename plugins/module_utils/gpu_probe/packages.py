@@ -1,4 +1,6 @@
-"""Installed packages that matter to a GPU stack: versions, who made them, holds, and whether the package database is sane."""
+"""Installed packages that matter to a GPU stack: versions, who made them, holds, and whether the package database is
+sane.
+"""
 
 import os
 import re

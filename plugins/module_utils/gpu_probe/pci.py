@@ -102,7 +102,9 @@ def _slot(host: LiveHost, folder: str) -> Any:
 
 
 def _vgpu(host: LiveHost, folder: str, products: str) -> Optional[bool]:
-    """Say whether the device is a vGPU: its vendor capability carries the signature "VF"; None when that is not readable."""
+    """Say whether the device is a vGPU: its vendor capability carries the signature "VF"; None when that is not
+    readable.
+    """
     config = host.read_bytes(folder + "/config", limit=256)
     if products in _VGPU_SUBSYSTEMS:
         return True

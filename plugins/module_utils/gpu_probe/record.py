@@ -18,7 +18,9 @@ _MARKS = (
 
 
 def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
-    """Return the recorded state with what each recorded file and the Python environment are now, None when nothing was recorded."""
+    """Return the recorded state with what each recorded file and the Python environment are now, None when nothing was
+    recorded.
+    """
     text = host.read(path, "state")
     if text is None:
         reason = lost(host)

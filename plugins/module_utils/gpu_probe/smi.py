@@ -1,4 +1,6 @@
-"""What nvidia-smi adds when it works: named fields only (its banner changes), and never for longer than the deadline."""
+"""What nvidia-smi adds when it works: named fields only (its banner changes), and never for longer than the
+deadline.
+"""
 
 from typing import Any, Dict, Optional, Tuple
 
@@ -16,7 +18,9 @@ _NONE = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "")
 
 
 def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[str, Any]]:
-    """Return {"path", "ok", "why", "gpus"}, None when it is not installed; it is only started when a driver is loaded."""
+    """Return {"path", "ok", "why", "gpus"}, None when it is not installed; it is only started when a driver is
+    loaded.
+    """
     path = next((place for place in _PLACES if host.exists(place)), None)
     if path is None:
         return None

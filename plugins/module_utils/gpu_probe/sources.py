@@ -75,10 +75,8 @@ def _deb822_file(path: str, text: str) -> List[Dict[str, Any]]:
             continue
         signed = fields.get("signed-by")
         signed = "(embedded key)" if signed and "BEGIN PGP" in signed else signed
-        for uri in fields.get("uris", "").split():
-            found.append(
-                _source(path, uri, fields.get("suites", "").split(), fields.get("components", "").split(), signed)
-            )
+        suites, components = fields.get("suites", "").split(), fields.get("components", "").split()
+        found += [_source(path, uri, suites, components, signed) for uri in fields.get("uris", "").split()]
     return found
 
 

@@ -1,4 +1,6 @@
-"""What a diagnosis asks of a machine beside its facts. Nothing is changed, every command has a deadline, secrets stay."""
+"""What a diagnosis asks of a machine beside its facts. Nothing is changed, every command has a deadline, secrets
+stay.
+"""
 
 import os
 import re
@@ -18,7 +20,8 @@ _LOG_LIMIT = 4 * 1024 * 1024
 _BUILD_LIMIT = 1024 * 1024
 # A log over the limit keeps the lines that could speak of a GPU, its bus, its modules or a driver that hangs.
 _TELLING = re.compile(
-    r"(?i)nv|xid|nouveau|pci|aer|dmar|iommu|amd-vi|bar |modul|lockdown|secure|drm|fb\d|gridd|vfio|hung|lockup|oom|mce|hardware|linux version"
+    r"(?i)nv|xid|nouveau|pci|aer|dmar|iommu|amd-vi|bar |modul|lockdown|secure|drm|fb\d|gridd|vfio|hung|lockup|oom|mce|"
+    r"hardware|linux version"
 )
 _LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 _INFO = re.compile(r"^([A-Za-z0-9_.]+?)-([^-]+)\.dist-info$")

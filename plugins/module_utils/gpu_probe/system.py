@@ -82,7 +82,7 @@ def disks(host: LiveHost) -> Dict[str, Any]:
     return {place: answer[place] for place in _PLACES if place in answer}
 
 
-_PLACES = ("/", "/boot", "/usr", "/var", "/opt", "/tmp")
+_PLACES = ("/", "/boot", "/usr", "/var", "/opt", "/tmp")  # noqa: S108 - its room is measured
 
 
 def _disks() -> Dict[str, Any]:
@@ -151,11 +151,16 @@ def _changeable(host: LiveHost, path: str) -> Optional[str]:
     return found
 
 
-_LIST = "import importlib.metadata as m, json; print(json.dumps([[d.metadata['Name'] or '', d.version] for d in m.distributions()]))"
+_LIST = (
+    "import importlib.metadata as m, json; "
+    "print(json.dumps([[d.metadata['Name'] or '', d.version] for d in m.distributions()]))"
+)
 
 
 def _own_answer(host: LiveHost, path: str) -> Dict[str, Any]:
-    """Return the frameworks that an interpreter itself finds: by .pth files and inherited folders too. Only for named ones."""
+    """Return the frameworks that an interpreter itself finds: by .pth files and inherited folders too. Only for named
+    ones.
+    """
     answer = host.observe("python-packages:" + path, lambda: _frameworks(commands.run([path, "-c", _LIST], 20)))
     return answer or {}
 

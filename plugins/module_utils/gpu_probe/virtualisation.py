@@ -94,8 +94,8 @@ def _wsl(host: LiveHost) -> bool:
 def _container(host: LiveHost) -> Optional[str]:
     """Return the name of the container's runtime, None outside one.
 
-    A marker file alone proves nothing: virtual machines are made from container images too. The kernel's first PID and UTS
-    namespaces belong to no container; another PID namespace belongs to one even where no marker says so.
+    A marker file alone proves nothing: virtual machines are made from container images too. The kernel's first PID and
+    UTS namespaces belong to no container; another PID namespace belongs to one even where no marker says so.
     """
     inside = [host.link("/proc/self/ns/" + name) for name in ("pid", "uts")]
     if inside == list(_FIRST_NAMESPACES):
