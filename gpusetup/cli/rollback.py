@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lifecycle import History, HostHistory, Past
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "past_of", "run"]
 
 DEADLINE = 600.0
 
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         def recorded(name: str, _facts: HostFacts) -> dict[str, Any]:
             from gpusetup.plan.rollback import choose
 
-            current, history = _past(read, name)
+            current, history = past_of(read.data(name, "gpu_state") or {}, name)
             target = choose(history, current, arguments.to)
             print(f"{name}: back to {target.id}", file=sys.stderr)
             return target.lock
@@ -87,13 +87,23 @@ def _read(session: Session) -> PlaybookRun:
     return read
 
 
-def _past(read: PlaybookRun, name: str) -> tuple[str, tuple[Past, ...]]:
+def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
+    """Return the apply that a host stands on, and all those on its record."""
     import msgspec
 
+    from gpusetup.errors import BadInputError
     from gpusetup.model.lifecycle import Past
 
-    answer = read.data(name, "gpu_state") or {}
-    return str(answer.get("current") or ""), msgspec.convert(answer.get("history") or [], tuple[Past, ...])
+    try:
+        history = msgspec.convert(answer.get("history") or [], tuple[Past, ...])
+    except msgspec.ValidationError as error:
+        raise BadInputError(
+            "GS-805",
+            f"the history of {name} cannot be used: {error}",
+            path=name,
+            hint="bring that record in /var/lib/gpusetup/history back from a backup, or move it away",
+        ) from error
+    return str(answer.get("current") or ""), history
 
 
 def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
@@ -109,7 +119,8 @@ def _list(arguments: argparse.Namespace, read: PlaybookRun) -> Exit:
 
 def _listed(read: PlaybookRun, name: str) -> HostHistory:
     from gpusetup.cli.plan_text import recorded_stack
-    from gpusetup.model.lifecycle import HostHistory
+    from gpusetup.errors import BadInputError
+    from gpusetup.model.lifecycle import HostHistory, Listed
     from gpusetup.model.plan import Refusal
 
     failure = read.track.host(name).failure
@@ -117,16 +128,19 @@ def _listed(read: PlaybookRun, name: str) -> HostHistory:
         code = Exit.UNREACHABLE if failure.unreachable else Exit.REFUSED
         message = " ".join(failure.message.split())[:600]
         return HostHistory(refusals=(Refusal(reference="GS-805", message=message, exit=int(code)),))
-    current, history = _past(read, name)
+    try:
+        current, history = past_of(read.data(name, "gpu_state") or {}, name)
+    except BadInputError as error:
+        return HostHistory(refusals=(Refusal(reference="GS-805", message=str(error), exit=int(Exit.REFUSED)),))
     applies = tuple(
-        {
-            "id": past.id,
-            "finished": past.finished,
-            "stack": recorded_stack(past.lock),
-            "verified": past.verified,
-            "packages": past.packages,
-            "simulated": past.simulated,
-        }
+        Listed(
+            id=past.id,
+            finished=past.finished,
+            stack=recorded_stack(past.lock),
+            verified=past.verified,
+            packages=past.packages,
+            simulated=past.simulated,
+        )
         for past in history
     )
     return HostHistory(current=current, applies=applies)
@@ -139,9 +153,9 @@ def _text(history: History) -> str:
     for name, host in history.hosts.items():
         lines.append(f"{name}: " + (f"{len(host.applies)} apply(s) on record" if host.applies else "nothing on record"))
         for past in host.applies:
-            verdict = (past["verified"] or {}).get("verdict") or "not verified"
-            mark = "now" if past["id"] == host.current else "   "
-            lines.append(f"  {mark} {past['id']}  {verdict:<12}  {past['stack'] or 'by the roles alone'}")
+            verdict = (past.verified.verdict if past.verified is not None else "") or "not verified"
+            mark = "now" if past.id == host.current else "   "
+            lines.append(f"  {mark} {past.id}  {verdict:<12}  {past.stack or 'by the roles alone'}")
         for refusal in host.refusals:
             lines += refusal_lines(refusal)
     return "\n".join(lines) + "\n"

@@ -6,9 +6,21 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from gpusetup.model.applied import Verified
 from gpusetup.model.plan import Refusal
 
-__all__ = ["Difference", "Drift", "History", "HostDrift", "HostHistory", "HostRemoval", "Past", "Removal", "Removed"]
+__all__ = [
+    "Difference",
+    "Drift",
+    "History",
+    "HostDrift",
+    "HostHistory",
+    "HostRemoval",
+    "Listed",
+    "Past",
+    "Removal",
+    "Removed",
+]
 
 Mend = Literal["apply", "reboot"]
 
@@ -104,15 +116,26 @@ class Past(Struct, frozen=True, kw_only=True):
     lock: dict[str, Any] = {}
     packages: dict[str, str] = {}
     """The wanted packages in the versions that this apply left."""
-    verified: dict[str, Any] | None = None
+    verified: Verified | None = None
     simulated: bool = False
+
+
+class Listed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One apply as the list shows it."""
+
+    id: str
+    finished: str
+    stack: str
+    verified: Verified | None
+    packages: dict[str, str]
+    simulated: bool
 
 
 class HostHistory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One host: its applies, oldest first, and which one it stands on."""
 
     current: str = ""
-    applies: tuple[dict[str, Any], ...] = ()
+    applies: tuple[Listed, ...] = ()
     refusals: tuple[Refusal, ...] = ()
 
 

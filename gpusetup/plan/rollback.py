@@ -14,9 +14,7 @@ __all__ = ["choose", "is_verified"]
 
 def is_verified(past: Past) -> bool:
     """Tell whether the verification passed, as far as there was a GPU to ask."""
-    found = past.verified or {}
-    verdict = found.get("verdict")
-    return verdict in {"pass", "warn"} or (verdict == "skip" and bool(found.get("simulated")))
+    return past.verified is not None and past.verified.passed
 
 
 def choose(history: tuple[Past, ...], current: str, wanted: str = "") -> Past:

@@ -10,6 +10,7 @@ import msgspec
 
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
+from gpusetup.model.applied import Verified
 from gpusetup.model.run import VERIFICATION
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.variables import for_manager
@@ -54,18 +55,17 @@ def verify_hosts(rollout: Rollout, outcomes: dict[str, HostOutcome], *, always: 
 
 def _on_record(rollout: Rollout, name: str) -> str:
     """Return when this very stack was verified on this host, or nothing."""
-    state = rollout.facts[name].state or {}
-    kept = state.get("verified")
-    if not isinstance(kept, dict) or kept.get("key") != rollout.plans[name].lock.get("key"):
+    try:
+        kept = msgspec.convert((rollout.facts[name].state or {}).get("verified"), Verified | None)
+    except msgspec.ValidationError:  # of another form: it is verified anew, and written down anew
         return ""
-    if kept.get("driver") != _loaded(rollout.facts[name]):
+    if kept is None or not kept.passed or kept.key != rollout.plans[name].lock.get("key"):
         return ""
-    verdict = kept.get("verdict")
-    if verdict in {"pass", "warn"}:
-        return f"{verdict} on {kept.get('time')}"
-    if verdict == "skip" and kept.get("simulated"):
-        return f"on {kept.get('time')}, as far as a simulated GPU allows"
-    return ""
+    if kept.driver != _loaded(rollout.facts[name]):
+        return ""
+    if kept.verdict == "skip":
+        return f"on {kept.time}, as far as a simulated GPU allows"
+    return f"{kept.verdict} on {kept.time}"
 
 
 def _loaded(facts: HostFacts) -> str | None:
@@ -145,14 +145,16 @@ def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:
         name: msgspec.structs.replace(
             for_manager(rollout.facts[name]),
             gpu_state_lock=rollout.plans[name].lock,
-            gpu_state_verified={
-                "key": rollout.plans[name].lock.get("key"),
-                "level": LEVEL,
-                "verdict": report.verdict,
-                "simulated": report.simulated,
-                "driver": _driver(rollout, name),
-                "run": rollout.session.run.id,
-            },
+            gpu_state_verified=msgspec.to_builtins(
+                Verified(
+                    key=rollout.plans[name].lock.get("key"),
+                    level=LEVEL,
+                    verdict=report.verdict,
+                    simulated=report.simulated,
+                    driver=_driver(rollout, name),
+                    run=rollout.session.run.id,
+                )
+            ),
         )
         for name, report in reports.items()
     }

@@ -2,13 +2,16 @@
 
 import pytest
 
+from gpusetup.cli.rollback import past_of
 from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.model.applied import Verified
 from gpusetup.model.lifecycle import Past
 from gpusetup.plan.rollback import choose
 
 
 def past(identity: str, version: str, verdict: str | None = "pass", **more: object) -> Past:
-    verified = None if verdict is None else {"verdict": verdict, "simulated": bool(more.get("simulated"))}
+    simulated = bool(more.get("simulated"))
+    verified = None if verdict is None else Verified(verdict=verdict, simulated=simulated)
     return Past(
         id=identity, lock={"stack": {"driver": version}}, packages={"nvidia": version}, verified=verified, **more
     )
@@ -40,3 +43,12 @@ def test_by_id_or_its_beginning():
         with pytest.raises(BadInputError) as stopped:
             choose(history, "", unclear)
         assert stopped.value.reference == "GS-803"
+
+
+def test_a_history_of_another_form_names_the_field_and_newer_fields_are_left_alone():
+    told = {"id": "a1", "finished": "", "lock": {}, "verified": {"verdict": "pass", "newer": [1]}, "also": "newer"}
+    current, (read,) = past_of({"current": "a1", "history": [told]}, "gpu07")
+    assert (current, read.verified) == ("a1", Verified(verdict="pass"))
+    with pytest.raises(BadInputError, match=r"history of gpu07 .*\$\[0\]\.verified\.verdict") as raised:
+        past_of({"history": [dict(told, verified={"verdict": 7})]}, "gpu07")
+    assert raised.value.reference == "GS-805"
