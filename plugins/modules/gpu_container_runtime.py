@@ -16,7 +16,8 @@ options:
     default: []
     choices: [docker, containerd, crio, podman]
   cdi:
-    description: Keep the CDI specification up to date at every boot, and write it now when there is none and the driver is loaded.
+    description: Keep the CDI specification up to date at every boot, and write it now when there is none and the driver
+      is loaded.
     type: bool
     default: true
   restart:
@@ -64,8 +65,8 @@ DRIVER = "/dev/nvidiactl"
 def configured(runtime: str, tool: str, env: Dict[str, str]) -> Dict[str, bytes]:
     """Return {path: content} of what nvidia-ctk makes of a runtime's settings, told by what it makes of a copy of them.
 
-    From 1.18 on it writes a drop-in, at a place of its own unless it is told another one, and lets containerd's settings
-    import it. Its --dry-run is no way to know: some versions write the importing file all the same.
+    From 1.18 on it writes a drop-in, at a place of its own unless it is told another one, and lets containerd's
+    settings import it. Its --dry-run is no way to know: some versions write the importing file all the same.
     """
     paths = containers.SETTINGS[runtime]
     _code, usage, _error = process.output([tool, "runtime", "configure", "--help"], env)
@@ -82,7 +83,7 @@ def configured(runtime: str, tool: str, env: Dict[str, str]) -> Dict[str, bytes]
         argv = [tool, "runtime", "configure", "--runtime=" + runtime]
         if drop_in and "--drop-in-config" in usage:
             argv += ["--config=" + folder + paths[0], "--drop-in-config=" + folder + drop_in]
-        else:  # it changes the file that it is given: CRI-O's drop-in can be that one, containerd's would not be imported
+        else:  # it changes the file that it is given: CRI-O's drop-in can be that, containerd's would not be imported
             argv += ["--config=" + folder + (drop_in if runtime == "crio" else paths[0])]
         code, out, error = process.output(argv, env)
         if code:
@@ -97,7 +98,7 @@ def configured(runtime: str, tool: str, env: Dict[str, str]) -> Dict[str, bytes]
 
 
 def behind(runtime: str, ledger: Ledger, changed: bool, env: Dict[str, str]) -> bool:
-    """Say whether a runtime has been running since before its settings were changed, by this apply or an earlier one."""
+    """Say whether a runtime has run since before its settings were changed, by this apply or an earlier one."""
     argv = ["systemctl", "show", "--property=ActiveState,ActiveEnterTimestampMonotonic", runtime + ".service"]
     _code, text, _error = process.output(argv, env, 30)
     fields = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
