@@ -44,7 +44,7 @@ def drop(folder: str) -> None:
 
 
 def sweep() -> None:
-    """Delete the folders that nobody needs any more: those of looks, and of what was to delete them, that were killed."""
+    """Delete the folders nobody needs any more: those of looks, and of what was to delete them, that were killed."""
     for name in os.listdir(PLACE):
         folder = os.path.join(PLACE, name)
         if not _is_ours(folder):
