@@ -135,8 +135,8 @@ class EventWriter:
         self._write(event, **fields)
 
     def _write(self, event: str, **fields: Any) -> None:
-        for name in {"message"} & fields.keys():
-            fields[name] = without_secrets(fields[name], self._secrets)
+        if "message" in fields:
+            fields["message"] = without_secrets(fields["message"], self._secrets)
         line = json.dumps({"event": event, "time": round(time.time(), 3), **fields}, default=_text)
         # A password alone stays in an answer: as a part of other words it would change what a host is.
         logins = {json.dumps(secret)[1:-1] for secret in self._secrets if secret.endswith("@")}

@@ -64,6 +64,4 @@ def _recorded(state: dict[str, Any] | None) -> dict[str, Any] | None:
     """Keep of a recorded state what was applied, not when or in which run."""
     if state is None:
         return None
-    return {
-        key: state[key] for key in ("schema", "lock", "lock_digest", "stack", "phase", "components") if key in state
-    }
+    return {key: state[key] for key in ("schema", "lock") if key in state}
