@@ -60,6 +60,9 @@ class HostSpec:
 class Host:
     """A host that exists: mounted, running or switched off."""
 
+    BACK = f"systemctl is-active -q {BOOTED}"
+    """True on the host once a boot has come to its end."""
+
     def __init__(self, spec: HostSpec) -> None:
         self.spec = spec
         self.name = spec.name
@@ -161,7 +164,7 @@ class Host:
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             try:
-                if self.boot_id() != before and self.ssh("systemctl", "is-active", BOOTED, check=False).returncode == 0:
+                if self.boot_id() != before and self.ssh("sh", "-c", self.BACK, check=False).returncode == 0:
                     return
             except LabError:
                 pass

@@ -44,6 +44,7 @@ def prepare() -> None:
 class VirtualMachine(Host):
     """Made by `make`, then `power_on`; its disk is a layer over the image that all share."""
 
+    BACK = "[ -e /run/cloud-init/result.json ]"
     user_data = ""
     faults: dict[str, str]
 
@@ -125,7 +126,10 @@ class VirtualMachine(Host):
 
     def wait(self, timeout: float = 300) -> None:
         """Until SSH answers and systemd has started everything that it starts at boot."""
-        self.until("[ -e /run/cloud-init/result.json ]", timeout)
+        self.until(self.BACK, timeout)
+
+    def reboot(self, timeout: float = 300) -> None:
+        super().reboot(timeout * SCALE)
 
     def until(self, condition: str, timeout: float = 600) -> None:
         """Until a shell condition is true on the machine, asked there every other second; boots in between are waited for."""
