@@ -4,6 +4,7 @@ examples:
   gpusetup resolve                                   a long-lived driver, its newest CUDA, cuDNN, NCCL and CuPy
   gpusetup resolve 'torch==2.6.*' --gpu v100
   gpusetup resolve torch cupy --gpu h200 --os ubuntu24.04 --lock stack.lock.json
+  gpusetup resolve torch --gpu h100 --install docker > Dockerfile
   gpusetup facts inventory.ini --format json --out facts.json && gpusetup resolve --from facts.json
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.cli.install_text import WAYS, copied, ending
 from gpusetup.cli.options import add_output, add_request, add_requirements
 from gpusetup.cli.output import json_text, table, warn, write_answer
 from gpusetup.cli.requests import about_host, age_warning, request_of
@@ -31,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_requirements(parser)
     add_request(parser)
     parser.add_argument("--lock", metavar="FILE", help="also write the lock that all later stages use")
+    parser.add_argument(
+        "--install",
+        choices=WAYS,
+        metavar="WAY",
+        help=f"print only the lines that install the stack: {', '.join(WAYS)}",
+    )
     add_output(parser, ("text", "json", "csv", "md"))
 
 
@@ -48,18 +56,39 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         write_lock(resolution, matrix, arguments.lock)
     if arguments.format == "json":
-        document = resolution.to_document()
+        document = _with_install(resolution, matrix).to_document()
         if age:
             document["warnings"] = [*document["warnings"], age]
         write_answer(json_text(document), arguments.out)
         return Exit.DONE
-    write_answer(stack_text(resolution, arguments.format), arguments.out)
+    write_answer(_answer(resolution, matrix, arguments), arguments.out)
     for text in (*resolution.warnings, *((age,) if age else ())):
         warn(text)
     return Exit.DONE
 
 
-def stack_rows(resolution: Resolution) -> list[tuple[str, str, str]]:
+def _with_install(resolution: Resolution, matrix: Matrix) -> Resolution:
+    from msgspec.structs import replace
+
+    from gpusetup.plan.install import install_of
+
+    return replace(resolution, install=install_of(resolution, matrix))
+
+
+def _answer(resolution: Resolution, matrix: Matrix, arguments: argparse.Namespace) -> str:
+    """Return the stack as it was asked for: the lines that install it alone, or the table with its reasons."""
+    if arguments.install is None:
+        return stack_text(resolution, matrix, arguments.format)
+    from gpusetup.plan.install import install_of
+
+    install = install_of(resolution, matrix)
+    text = copied(install, arguments.install)
+    if arguments.install in install.notes:
+        warn(install.notes[arguments.install])
+    return text
+
+
+def stack_rows(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, str]]:
     """Return a stack as rows: component, version, particulars."""
     stack = resolution.stack
     rows: list[tuple[str, str, str]] = []
@@ -80,6 +109,7 @@ def stack_rows(resolution: Resolution) -> list[tuple[str, str, str]]:
         parts += [f"NCCL {stack.torch.nccl}"] if stack.torch.nccl else []
         where = "on PyPI" if stack.torch.on_pypi else stack.torch.index_url
         rows.append(("torch", f"{stack.torch.version}+{stack.torch.variant}", f"{', '.join(parts)} inside; {where}"))
+        rows += _companions(resolution, matrix)
     if stack.tensorflow:
         extra = f"tensorflow[{stack.tensorflow.extra}]; " if stack.tensorflow.extra else ""
         rows.append(
@@ -99,9 +129,21 @@ def stack_rows(resolution: Resolution) -> list[tuple[str, str, str]]:
     return rows
 
 
-def stack_text(resolution: Resolution, output_format: str) -> str:
+def _companions(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, str]]:
+    """Return what goes with torch; what torch brings along by itself says so."""
+    from gpusetup.plan.install import companions_of
+
+    torch = resolution.stack.torch
+    where = "" if torch is None or torch.on_pypi else ", from the same index"
+    return [
+        (name, version, "comes with torch" if name == "triton" else f"goes with this torch{where}")
+        for name, version in companions_of(resolution.stack, matrix).items()
+    ]
+
+
+def stack_text(resolution: Resolution, matrix: Matrix, output_format: str) -> str:
     """Return a stack as text, CSV or Markdown."""
-    rows = stack_rows(resolution)
+    rows = stack_rows(resolution, matrix)
     columns = ("component", "version", "particulars")
     if output_format == "csv":
         from gpusetup.cli.output import csv_text
@@ -111,7 +153,7 @@ def stack_text(resolution: Resolution, output_format: str) -> str:
         from gpusetup.cli.output import markdown_table
 
         return markdown_table(columns, rows)
-    return table(columns, rows) + "\n" + _reasons_text(resolution)
+    return table(columns, rows) + "\n" + _reasons_text(resolution) + "\n" + ending(resolution, matrix)
 
 
 def _reasons_text(resolution: Resolution) -> str:
@@ -149,8 +191,8 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
             classes[digest] = {"hosts": list(names), **error.to_document()}
             texts.append(f"{shown}\n  no stack fits\n  {error.note}\n")
             continue
-        classes[digest] = {"hosts": list(names), **resolution.to_document()}
-        texts.append(f"{shown}\n" + stack_text(resolution, arguments.format))
+        classes[digest] = {"hosts": list(names), **_with_install(resolution, matrix).to_document()}
+        texts.append((f"# {shown}\n" if arguments.install else f"{shown}\n") + _answer(resolution, matrix, arguments))
         texts += [f"warning: {text}\n" for text in resolution.warnings]
     if arguments.format == "json":
         document = {"schema": "gpusetup/stacks/1", "ok": len(codes) == 1, "classes": classes}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from gpusetup.model.images import ImagesFile
     from gpusetup.model.kernels import KernelPairsFile
     from gpusetup.model.repos import ReposFile
 
@@ -38,8 +39,8 @@ FILES: dict[str, type[record.MatrixFile]] = {
     "forward_compat": release.ForwardFile,
     "vgpu": platforms.VgpuFile,
 }
-NAMES = (*FILES, "repos", "kernel_pairs")
-"""Every component; package names and known-bad kernels are apart because only plans read them."""
+NAMES = (*FILES, "repos", "kernel_pairs", "images")
+"""Every component; the last three are apart because a lookup never reads them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
 
@@ -54,6 +55,10 @@ def struct_of(name: str) -> type[record.MatrixFile]:
         from gpusetup.model.kernels import KernelPairsFile
 
         return KernelPairsFile
+    if name == "images":
+        from gpusetup.model.images import ImagesFile
+
+        return ImagesFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it
 
     return ReposFile
@@ -212,6 +217,11 @@ class Matrix:
     def kernel_pairs(self) -> KernelPairsFile:
         """Drivers that are known to fail with a kernel."""
         return self._load("kernel_pairs", cast("type[KernelPairsFile]", struct_of("kernel_pairs")))
+
+    @cached_property
+    def images(self) -> ImagesFile:
+        """Container images that a Dockerfile can start from."""
+        return self._load("images", cast("type[ImagesFile]", struct_of("images")))
 
     def files(self) -> Iterator[tuple[str, record.MatrixFile]]:
         """Load and return every component's file."""

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from gpusetup.model.install import Install
 from gpusetup.model.request import ModuleFlavour, Request
 
 __all__ = [
@@ -141,6 +142,8 @@ class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stack: Stack
     reasons: tuple[Reason, ...]
     warnings: tuple[str, ...] = ()
+    install: Install | None = None
+    """What installs it; filled in where somebody reads the answer."""
 
     def to_document(self) -> dict[str, Any]:
         """Return the answer as plain JSON types."""

@@ -1,0 +1,124 @@
+"""The lines that install a stack: with root by `gpusetup apply`, without it by pip, uv or conda, or in a container."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from gpusetup.model.install import Install
+from gpusetup.plan.container import dockerfile
+from gpusetup.plan.lock import exact_requirements
+from gpusetup.plan.python import python_requirements
+from gpusetup.versions import cuda_minor as _minor
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.install import Way
+    from gpusetup.model.request import Request
+    from gpusetup.model.stack import Resolution, Stack
+
+__all__ = ["apply_line", "companions_of", "install_of", "pip_line"]
+
+_NO_WHEELS = "nothing in this stack is a Python package"
+_NO_TOOLKIT = "the CUDA toolkit with its compiler is no Python package"
+
+
+def install_of(resolution: Resolution, matrix: Matrix) -> Install:
+    """Return every way to install a stack."""
+    stack, request = resolution.stack, resolution.request
+    pins = python_requirements(stack, matrix.cuda, matrix.nccl)
+    notes: dict[Way, str] = {}
+    missing = _NO_TOOLKIT if _lacks_toolkit(stack) else "" if pins else _NO_WHEELS
+    if missing:
+        pins = ()
+        notes = {"pip": missing, "uv": missing, "conda": missing}
+    image, note = dockerfile(stack, request, matrix)
+    if note:
+        notes["docker"] = note
+    return Install(
+        apply=(apply_line(stack, request),),
+        pip=_pip(stack, pins),
+        uv=_uv(stack, pins),
+        conda=_conda(stack, pins),
+        docker=image,
+        companions=companions_of(stack, matrix),
+        notes=notes,
+    )
+
+
+def apply_line(stack: Stack, request: Request) -> str:
+    """Return the command that brings a machine to exactly this stack."""
+    asked = {requirement.component for requirement in request.requirements}
+    words = ["sudo", "gpusetup", "apply"]
+    for requirement in exact_requirements(stack):
+        if requirement.component == "python" and "python" not in asked:
+            continue  # the distribution's, which apply finds by itself
+        if requirement.component == "driver" and stack.driver is not None and stack.driver.installed:
+            continue
+        words += ["-w", str(requirement)]
+    return shlex.join(words)
+
+
+def pip_line(stack: Stack, matrix: Matrix) -> str:
+    """Return pip's line alone, for an environment that exists; empty when nothing in the stack is a Python package."""
+    pins = () if _lacks_toolkit(stack) else python_requirements(stack, matrix.cuda, matrix.nccl)
+    return f"pip install {_words(pins)}" if pins else ""
+
+
+def _lacks_toolkit(stack: Stack) -> bool:
+    """Tell whether wheels would leave the toolkit out: beside a framework or CuPy they bring what those need of it."""
+    users = (stack.torch, stack.tensorflow, stack.jax, stack.cupy)
+    return stack.cuda is not None and all(user is None for user in users)
+
+
+def companions_of(stack: Stack, matrix: Matrix) -> dict[str, str]:
+    """Return the packages that belong to the chosen torch."""
+    if stack.torch is None:
+        return {}
+    version = stack.torch.version
+    found = next((release.companions for release in matrix.torch.releases if release.version == version), {})
+    return {name: _plain(text) for name, text in found.items()}
+
+
+def _plain(text: str) -> str:
+    """Return `3.9.*` for `~=3.9.0`: what a range of patch releases reads like in a table."""
+    return f"{text.removeprefix('~=').rpartition('.')[0]}.*" if text.startswith("~=") else text
+
+
+def _words(pins: tuple[str, ...]) -> str:
+    return shlex.join(word for pin in pins for word in pin.split())
+
+
+def _pip(stack: Stack, pins: tuple[str, ...]) -> tuple[str, ...]:
+    if not pins:
+        return ()
+    version = stack.python.version if stack.python else None
+    python = f"python{_minor(version)}" if version else "python3"
+    return (f"{python} -m venv .venv", f".venv/bin/python -m pip install {_words(pins)}")
+
+
+def _uv(stack: Stack, pins: tuple[str, ...]) -> tuple[str, ...]:
+    """Uv looks for PyTorch's own packages alone in PyTorch's index, which pip cannot."""
+    if not pins:
+        return ()
+    backend = () if stack.torch is None or stack.torch.on_pypi else (f"--torch-backend {stack.torch.variant}",)
+    wanted = (*backend, *(pin for pin in pins if not pin.startswith("-")))
+    return (f"uv venv --python {shlex.quote(_python(stack, ''))}", f"uv pip install {_words(wanted)}")
+
+
+def _conda(stack: Stack, pins: tuple[str, ...]) -> tuple[str, ...]:
+    """Conda brings the Python; the packages are the same wheels, for the matrix holds no conda builds."""
+    if not pins:
+        return ()
+    python = shlex.quote("python" + _python(stack, "="))
+    return (
+        f"conda create --yes --name gpu --channel conda-forge {python} pip",
+        f"conda run --name gpu python -m pip install {_words(pins)}",
+    )
+
+
+def _python(stack: Stack, equal: str) -> str:
+    """Return the Python of a stack as a version, else as the range that its packages share."""
+    if stack.python is None:
+        return f"{equal}3"
+    return f"{equal}{_minor(stack.python.version)}" if stack.python.version else stack.python.requires
