@@ -197,6 +197,13 @@ def audit() -> Outcome:
     return Outcome("audit", state, time.monotonic() - began, *counts, note=unsaid or str(SBOM.relative_to(ROOT)))
 
 
+def index() -> Outcome:
+    """Let pip and uv resolve every line that `resolve --install` prints; needs the network."""
+    if _run(sys.executable, "-m", "pip", "install", "-qq", "--group", "index") != 0:
+        return Outcome("index", "failed", 0, failed=1, note="uv could not be installed")
+    return _pytest("index", "-n", "2", "tests/index")
+
+
 def gpu() -> Outcome:
     if shutil.which("nvidia-smi") is None:
         return Outcome("gpu", "skipped", 0, note="no NVIDIA GPU here")
@@ -215,6 +222,7 @@ STAGES = {
     "vm-faults": vm_faults,
     "molecule": molecule,
     "audit": audit,
+    "index": index,
     "gpu": gpu,
 }
 DEFAULT = ("lint", "unit", "package", "lab", "gpu")
