@@ -267,6 +267,8 @@ class TensorflowRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields
     """Requirements of the and-cuda extra; empty before 2.14."""
     glibc: Version = "2.17"
     excluded: str = ""
+    fails_on: tuple[Capability, ...] = ()
+    """GPUs (and the later minors of their major) on which it fails, although its PTX would reach them."""
 
 
 class TensorflowFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):

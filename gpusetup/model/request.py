@@ -26,13 +26,19 @@ DEFAULT_COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "cupy")
 
 
 class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A component and what its version must be; `variant` names one build of torch (cu128)."""
+    """A component and what its version must be; `variant` names one build of torch (cu128).
+
+    `latest` asks for the newest release there is, whatever is installed or on record.
+    """
 
     component: str
     specifier: str = ""
     variant: str = ""
+    latest: bool = False
 
     def __str__(self) -> str:
+        if self.latest:
+            return f"{self.component}==latest"
         return self.component + self.specifier + (f"+{self.variant}" if self.variant else "")
 
 

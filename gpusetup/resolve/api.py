@@ -11,7 +11,7 @@ from gpusetup.resolve import explain
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.constraints import build
-from gpusetup.resolve.preferences import criteria, optimise
+from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import reasons
 from gpusetup.resolve.suggest import suggestions
 from gpusetup.resolve.warn import warnings_about
@@ -20,17 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.resolve.domains import Value
     from gpusetup.resolve.space import Space
 
-__all__ = ["best", "check_set", "fits", "resolve"]
-
-
-def best(space: Space) -> dict[str, Value] | None:
-    """Return the preferred assignment of a search space, or None."""
-    problem = space.problem()
-    domains = problem.initial()
-    return None if domains is None else optimise(space, problem, domains, criteria(space))
+__all__ = ["check_set", "fits", "resolve"]
 
 
 def resolve(request: Request, matrix: Matrix) -> Resolution:

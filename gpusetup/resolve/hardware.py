@@ -106,6 +106,13 @@ def _framework(space: Space, gpu: GpuKind, name: str) -> None:
     def way(value: Value) -> str | None:
         return rules.code_for(code_of(space, value), gpu.cc)
 
+    if name == "tensorflow":
+        space.unary(
+            "tensorflow-fails-on-gpu",
+            name,
+            lambda value: rules.way_of(value.release.fails_on, (), gpu.cc) is None,
+            subject=gpu,
+        )
     rule = "torch-needs-code-for-gpu" if name == "torch" else "framework-needs-code-for-gpu"
     space.unary(rule, name, lambda value: way(value) is not None, subject=gpu)
     if any(way(value) == "ptx" for value in space.values[name]):

@@ -1,4 +1,4 @@
-"""The lookup: every row of the matrix that fits a request, newest first, as plain records."""
+"""The lookup: every row of the matrix that fits a request: the one that `resolve` takes, then newest first."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import msgspec
 
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import Request, Requirement
-from gpusetup.resolve import explain, rules
+from gpusetup.resolve import rules
 from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import CudaValue, CupyValue, JaxValue, TensorflowValue, TorchValue, Value, parsed
+from gpusetup.resolve.explain import conflict as conflict_of
 from gpusetup.resolve.hardware import code_of
+from gpusetup.resolve.preferences import best
 from gpusetup.resolve.search import bits
 from gpusetup.resolve.sources import cite
 from gpusetup.versions import nv
@@ -38,9 +40,12 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
     if lead not in {item.component for item in request.requirements}:
         request = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component=lead)))
     space = build(matrix, request)
-    rows = [_row(space, lead, value) for value in fitting(space, lead)]
+    values = fitting(space, lead)
+    if len(values) > 1 and (chosen := best(space)) is not None:
+        values.sort(key=lambda value: value != chosen[lead])  # stable: the others stay newest first
+    rows = [_row(space, lead, value) for value in values]
     if not rows:
-        conflict = explain.conflict(space, minimal_conflict(space.problem()))
+        conflict = conflict_of(space, minimal_conflict(space.problem()))
         raise NoStackError(
             "GS-211",
             "no row of the matrix fits",

@@ -1,31 +1,34 @@
 """What makes one stack better than another: ordered, named criteria, applied one after the other and never traded.
 
-Each criterion keeps the best of what the ones before it left: first a working installed driver, then a branch that is
-still looked after, then the newest vendor-confirmed release of what was asked by name, then native before minor-version
-compatibility, long-lived before short-lived branches, and the newest of the rest.
+Each criterion keeps the best of what the ones before it left: first what was asked for as `latest`, then a working
+installed driver, a branch that is still supported, the newest vendor-confirmed release of what was asked by name, the
+driver that a CUDA asked for was made with, a branch with a year to live, native before minor-version compatibility,
+the usual build of that release, and the newest of the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from gpusetup.model.request import COMPONENTS
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import CudnnValue, DriverValue, NcclValue, TorchValue, Value, number
+from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, NcclValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs
 from gpusetup.resolve.search import Domains, Pair, Problem, bits
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from gpusetup.model.release import DriverBranch
     from gpusetup.resolve.space import Space
 
-__all__ = ["Ranked", "Related", "criteria", "optimise"]
+__all__ = ["Ranked", "Related", "best", "build_rank", "criteria", "uncovered_libraries"]
 
 _KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
 _STATUS_RANK = {"stable": 0, "legacy": 1, "experimental": 2, "unlisted": 3, "lts": 4}
@@ -33,11 +36,15 @@ OPEN_MODULES_BY_DEFAULT_FROM = 560
 
 
 class Ranked(Struct, frozen=True):
-    """A criterion on one component: values with a lower rank are better."""
+    """A criterion on one component: values with a lower rank are better.
+
+    With `alike`, values that are alike to a best one are kept beside it: a release is chosen, and its builds stay open.
+    """
 
     name: str
     component: str
     rank: Callable[[Any], Any]
+    alike: Callable[[Any], Any] | None = None
 
 
 class Related(Struct, frozen=True):
@@ -116,27 +123,41 @@ def _bundled_nccl_runs(space: Space, version: str, cuda_major: int, cc: str) -> 
 def _torch_build(space: Space) -> Callable[[TorchValue], Any]:
     def rank(value: TorchValue) -> Any:
         build = value.build
-        covered = 1 if uncovered_libraries(space, value) else 0
-        return (covered, not space.on_pypi(value), _STATUS_RANK[build.status], _Reversed(nv(build.cuda)))
+        return (not space.on_pypi(value), _STATUS_RANK[build.status], _vendor_first(value), _Reversed(nv(build.cuda)))
 
     return rank
 
 
-def _named(space: Space, component: str) -> Iterable[Criterion]:
-    yield Ranked("vendor-confirmed", component, _vendor_first)
-    yield Ranked("newest", component, _newest_first)
+def build_rank(space: Space, value: Value) -> Any:
+    """Return what the builds of one release are ordered by when nothing else decides; the usual one is highest."""
+    if isinstance(value, TorchValue):
+        return _Reversed(_torch_build(space)(value))
+    return value.release.cuda_major if isinstance(value, JaxValue) else 0
+
+
+def _release(space: Space, component: str, *, latest: bool = False) -> Iterable[Criterion]:
+    """Choose a release; of torch and JAX, which of its builds is taken is decided by the driver, later."""
+    rank = _latest_first if latest else lambda value: (_vendor_first(value), _newest_first(value))
+    yield Ranked("newest", component, rank, alike=lambda value: value.version)
+    if component == "torch":
+        yield Ranked("libraries-cover-gpu", component, lambda value: bool(uncovered_libraries(space, value)))
+
+
+def _latest_first(value: Value) -> Any:
+    return (number(value).is_prerelease, _newest_first(value))
+
+
+def _build(space: Space, component: str) -> Iterable[Criterion]:
+    """Choose among the builds of one release."""
     if component == "torch":
         yield Ranked("build-on-pypi", component, _torch_build(space))
     elif component == "jax":
         yield Ranked("newest-build", component, lambda value: -value.release.cuda_major)
-    elif component in ("cudnn", "nccl"):
-        yield from _library_build(component)
-
-
-def _library_build(component: str) -> Iterable[Criterion]:
-    if component == "cudnn":
+    elif component == "cupy":
+        yield Ranked("newest-build", component, lambda value: _Reversed(nv(max(value.release.cuda, key=nv))))
+    elif component == "cudnn":
         yield Ranked("own-support-row", component, lambda value: value.leaning)
-    else:
+    elif component == "nccl":
         yield Ranked("newest-build", component, lambda value: (value.build.kind, _Reversed(nv(value.build.cuda))))
 
 
@@ -148,6 +169,10 @@ def _default_module(value: DriverValue) -> int:
 def criteria(space: Space) -> list[Criterion]:
     """Return every criterion that applies, in order."""
     request, found = space.request, list[Criterion]()
+    named = [name for name in COMPONENTS if name in space.named and name != "python"]
+    for component in named:
+        if space.named[component].latest:
+            found += _release(space, component, latest=True)
     if request.installed_driver is not None and request.driver is None:
         kept = (request.installed_driver, request.installed_module)
         found.append(
@@ -158,15 +183,15 @@ def criteria(space: Space) -> list[Criterion]:
             )
         )
     found.append(Ranked("supported-branch", "driver", lambda value: value.ended))
-    for component in COMPONENTS:
-        if component in space.named and component not in ("python", "driver"):
-            found += _named(space, component)
-    if "driver" in space.named and space.named["driver"].specifier:
-        # Every stack has a driver: only a version that somebody names is a wish for the newest of it.
-        found += _named(space, "driver")
-
-    for consumer in (*FRAMEWORKS, "cuda"):
-        found.append(_native_first(space, consumer))
+    for component in named:
+        # Of drivers and toolkits the long-lived one is wanted, not the newest: what is named only sets limits.
+        if component not in ("driver", "cuda"):
+            found += _release(space, component)
+    found += [_native_first(space, consumer) for consumer in _asked_runtimes(space)]
+    found.append(Ranked("year-to-live", "driver", lambda value: _short_lived(value.branch, space.matrix.date)))
+    found += [_native_first(space, consumer) for consumer in (*FRAMEWORKS, "cuda")]
+    for component in named:
+        found += _build(space, component)
     found += [
         Ranked("long-lived-branch", "driver", lambda value: (value.ended, *_branch_rank(value))),
         Ranked("vendor-confirmed", "driver", _vendor_first),
@@ -181,6 +206,7 @@ def criteria(space: Space) -> list[Criterion]:
     ]
     for component in ("cuda", "cudnn", "nccl", "cupy"):
         if component == "nccl":
+            found.append(Ranked("code-for-gpu", "nccl", partial(_left_out, space)))
             found += [
                 Related(
                     "built-for-this-cuda",
@@ -190,10 +216,30 @@ def criteria(space: Space) -> list[Criterion]:
                 )
                 for runtime in ("cuda", *FRAMEWORKS)
             ]
-        if component not in space.named:
-            found += _named(space, component)
+        if component not in space.named or component == "cuda":
+            found += (*_release(space, component), *_build(space, component))
     found.append(Ranked("newest", "python", _newest_first))
     return [item for item in found if _applies(item, space)]
+
+
+def _asked_runtimes(space: Space) -> Iterable[str]:
+    """Return what was asked for by its CUDA: whoever names a CUDA names the driver that it was made with."""
+    for name in ("cuda", "torch"):
+        wish = space.named.get(name)
+        if wish is not None and (wish.variant or wish.latest or (name == "cuda" and wish.specifier)):
+            yield name
+
+
+def _left_out(space: Space, value: NcclValue) -> bool:
+    return not all(nccl_runs(value, gpu.cc) for gpu in space.gpus)
+
+
+def _short_lived(branch: DriverBranch, day: str) -> bool:
+    """Tell whether a branch has less than a year to live; of unknown life counts as short-lived."""
+    if branch.eol == "unknown":
+        return True
+    year, rest = int(day[:4]) + 1, day[4:]
+    return branch.eol < f"{year}{rest}"[: len(branch.eol)]
 
 
 def _native_first(space: Space, consumer: str) -> Related:
@@ -216,10 +262,18 @@ def _applies(criterion: Criterion, space: Space) -> bool:
     return all(name in space.values for name in names)
 
 
-def optimise(space: Space, problem: Problem, domains: Domains, order: list[Criterion]) -> dict[str, Value] | None:
+def best(space: Space) -> dict[str, Value] | None:
+    """Return the preferred assignment of a search space, or None."""
+    problem = space.problem()
+    return optimise(space, problem, problem.initial(), criteria(space))
+
+
+def optimise(
+    space: Space, problem: Problem, domains: Domains | None, order: list[Criterion]
+) -> dict[str, Value] | None:
     """Return the preferred assignment, or None when there is none: criteria are applied one after the other."""
     witness = problem.solve(domains)
-    if witness is None:
+    if domains is None or witness is None:
         return None
     for criterion in order:
         if isinstance(criterion, Ranked):
@@ -242,6 +296,8 @@ def _apply_ranked(
         rank = criterion.rank(values[index])
         masks[rank] = masks.get(rank, 0) | 1 << index
     for rank in sorted(masks):
+        if criterion.alike is not None:
+            masks[rank] = _with_alike(values, domains[component], masks[rank], criterion.alike)
         if witness[component] & masks[rank]:
             limited = problem.restrict(domains, component, masks[rank])
             assert limited is not None  # noqa: S101 - the witness lies inside
@@ -251,6 +307,12 @@ def _apply_ranked(
         if limited is not None and solution is not None:
             return limited, solution
     return domains, witness
+
+
+def _with_alike(values: Sequence[Value], domain: int, mask: int, alike: Callable[[Any], Any]) -> int:
+    """Return the mask with every value of the domain that is alike to one in it."""
+    same = {alike(values[index]) for index in bits(mask)}
+    return sum(1 << index for index in bits(domain) if alike(values[index]) in same)
 
 
 def _at_most(levels: dict[tuple[Any, Any], int], limit: int) -> Callable[[Any, Any], bool]:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.model.request import COMPONENTS
 from gpusetup.model.stack import Reason
-from gpusetup.resolve import explain
 from gpusetup.resolve.answer import relations
 from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matches, parsed
+from gpusetup.resolve.explain import judged
+from gpusetup.resolve.naming import label, title
+from gpusetup.resolve.preferences import build_rank
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.sources import cite, rule_source
 from gpusetup.resolve.space import FRAMEWORKS
@@ -62,9 +64,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
     elif value.version == space.request.installed_driver:
         text = f"driver {value.version} is installed, works and satisfies everything asked for"
         yield Reason(component="driver", rule="keep-installed-driver", text=text, source="")
-    until = "an unknown day" if branch.eol == "unknown" else branch.eol
-    support = f"ended {until}" if value.ended else f"looked after until {until}"
-    text = f"R{branch.branch} is {_KINDS[branch.kind]}, {support}"
+    text = f"R{branch.branch} is {_KINDS[branch.kind]}, {_support(value)}"
     yield Reason(component="driver", rule="long-lived-branch", text=text, source=source)
     for gpu in space.gpus:
         if gpu.last_branch is not None:
@@ -81,6 +81,13 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
         text=_module(space, value),
         source=rule_source(matrix, "module-flavour"),
     )
+
+
+def _support(value: DriverValue) -> str:
+    until = value.branch.eol
+    if until == "unknown":
+        return "no longer supported" if value.ended else "supported until a day that NVIDIA has not published"
+    return f"supported until {until}" if not value.ended else f"unsupported since {until}"
 
 
 def _module(space: Space, value: DriverValue) -> str:
@@ -100,7 +107,7 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
     driver = cast("DriverValue", solution["driver"])
     for name, relation in relations(space, solution).items():
         minor = space.minor(solution[name])
-        inside = "" if name == "cuda" else f" inside {explain.title(name)}"
+        inside = "" if name == "cuda" else f" inside {title(name)}"
         yield Reason(
             component="driver",
             rule="driver-runs-cuda",
@@ -111,7 +118,7 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
 
 def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iterator[Reason]:
     value = solution[component]
-    name = explain.label(component, value)
+    name = label(component, value)
     source = cite(space.matrix, component, _record(value))
     wish = space.named.get(component)
     asked = f" that {wish} names and everything else allows" if wish is not None and str(wish) != component else ""
@@ -137,7 +144,7 @@ def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> I
         for index, item in enumerate(space.values[component])
         if (wanted is None or item.version in wanted) and not unusable >> index & 1
     ]
-    newest = max(candidates, key=lambda item: parsed(item.version), default=value)
+    newest = max(candidates, key=lambda item: (parsed(item.version), build_rank(space, item)), default=value)
     if parsed(newest.version) <= parsed(value.version):
         return
     refused = refusals(space, solution, component, newest)
@@ -149,7 +156,7 @@ def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> I
         yield Reason(
             component=component,
             rule=rule,
-            text=f"not {explain.label(component, newest)}: {text}",
+            text=f"not {label(component, newest)}: {text}",
             source=source,
         )
 
@@ -158,7 +165,8 @@ def _less_preferred(space: Space, solution: Mapping[str, Value], component: str,
     """Say which preference stands against a newer release that no rule forbids."""
     driver = cast("DriverValue", solution["driver"])
     if component in ("cuda", *FRAMEWORKS) and space.relation(driver, newest) == "minor-version":
-        return "native-before-minor", f"it is not native to R{driver.branch.branch}"
+        ask = f"; ask for it with {component}=={newest.version}" if component == "cuda" else ""
+        return "native-before-minor", f"it is not native to R{driver.branch.branch}{ask}"
     if newest.confidence != "vendor" and solution[component].confidence == "vendor":
         return "vendor-confirmed", "it is known from secondary sources only"
     return "", ""
@@ -179,20 +187,18 @@ def _build(space: Space, value: TorchValue, source: str) -> Reason:
 
 
 def refusals(space: Space, solution: Mapping[str, Value], component: str, value: Value) -> list[tuple[str, str]]:
-    """Return the rules that a value breaks while the rest of the stack stays as it is."""
-    same = [index for index, item in enumerate(space.values[component]) if item.version == value.version]
-    mask = sum(1 << index for index in same)
-    chosen = {name: space.values[name].index(item) for name, item in solution.items()}
+    """Return the rules that a candidate breaks while the rest of the stack stays as it is."""
+    shown = label(component, value)
+    masks = {name: 1 << space.values[name].index(item) for name, item in solution.items()}
+    masks[component] = sum(1 << i for i, item in enumerate(space.values[component]) if label(component, item) == shown)
     found = []
     for constraint in space.constraints:
         if component not in constraint.scope:
             continue
         if isinstance(constraint, Unary):
-            broken = not constraint.allowed & mask
+            broken = not constraint.allowed & masks[component]
         else:
-            side = constraint.scope.index(component)
-            domains = {component: mask, constraint.scope[1 - side]: 1 << chosen[constraint.scope[1 - side]]}
-            broken = not constraint.revise(domains, side)
+            broken = not constraint.revise(masks, constraint.scope.index(component))
         if broken:
-            found.append((constraint.rule, explain.conflict(space, [constraint])[0]["text"]))
+            found.append((constraint.rule, judged(space, constraint, component, masks)))
     return found

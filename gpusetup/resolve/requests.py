@@ -21,6 +21,7 @@ ALIASES = {
     "cupy-cuda13x": "cupy",
 }
 _REQUIREMENT = re.compile(r"\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?P<specifier>[<>=!~].*)?\s*", re.DOTALL)
+_LATEST = re.compile(r"={1,3}\s*latest\s*", re.IGNORECASE)
 _ABSURD = re.compile(r"[0-9]{10,}")
 _VARIANT = re.compile(r"\+(cu[0-9]{2,4})\s*(?=,|$)", re.IGNORECASE)
 
@@ -62,6 +63,8 @@ def parse_requirement(text: str) -> Requirement:
             hint="write a name, or a name and a version: torch, torch==2.6.*, 'cuda>=12.4'",
         )
     component = _component(match["name"], text)
+    if _LATEST.fullmatch(match["specifier"] or ""):
+        return Requirement(component=component, latest=True)
     specifier, variant = (match["specifier"] or "").strip(), ""
     build = _VARIANT.search(specifier)
     if build is not None:
@@ -107,5 +110,6 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
             component=new.component,
             specifier=str(SpecifierSet(both)),
             variant=old.variant or new.variant,
+            latest=old.latest or new.latest,
         )
     return tuple(sorted(joined.values(), key=lambda item: COMPONENTS.index(item.component)))

@@ -9,9 +9,10 @@ from packaging.specifiers import SpecifierSet
 
 from gpusetup.model.request import Requirement
 from gpusetup.resolve.constraints import build
-from gpusetup.resolve.domains import matches
-from gpusetup.resolve.explain import nearest, published_versions
-from gpusetup.resolve.preferences import criteria, optimise
+from gpusetup.resolve.domains import matches, parsed
+from gpusetup.resolve.lookup import fitting
+from gpusetup.resolve.naming import nearest, published_versions
+from gpusetup.resolve.preferences import best
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,10 +27,7 @@ _MOST = 4
 
 
 def _would(space: Space, request: Request) -> dict[str, Value] | None:
-    changed = build(space.matrix, request)
-    problem = changed.problem()
-    domains = problem.initial()
-    return None if domains is None else optimise(changed, problem, domains, criteria(changed))
+    return best(build(space.matrix, request))
 
 
 def _fits(space: Space, request: Request) -> bool:
@@ -82,10 +80,23 @@ def _loosened(space: Space, wish: Requirement) -> Iterator[str]:
         if _would(space, msgspec.structs.replace(space.request, requirements=(*others, near))) is not None:
             yield f"{wish.component}=={version} exists and would fit"
             return
-    free = Requirement(component=wish.component)
-    solution = _would(space, msgspec.structs.replace(space.request, requirements=(*others, free)))
-    if solution is not None:
-        yield f"{_name(wish.component, solution[wish.component])} would fit"
+    free = msgspec.structs.replace(space.request, requirements=(*others, Requirement(component=wish.component)))
+    for series in (*_next_series(build(space.matrix, free), wish), ""):
+        near = Requirement(component=wish.component, specifier=series)
+        solution = _would(space, msgspec.structs.replace(space.request, requirements=(*others, near)))
+        if solution is not None:
+            yield f"{_name(wish.component, solution[wish.component])} would fit"
+
+
+def _next_series(free: Space, wish: Requirement) -> list[str]:
+    """Return the series that is nearest to the wish among those that fit without it: the next one up, else down."""
+    bounds = [parsed(part.version.removesuffix(".*")) for part in SpecifierSet(wish.specifier)]
+    versions = sorted({parsed(value.version) for value in fitting(free, wish.component)})
+    if not bounds or not versions:
+        return []
+    above = [version for version in versions if version > max(bounds)]
+    near = above[0] if above else versions[-1]
+    return [f"=={near.major}.*" if wish.component == "driver" else f"=={near.major}.{near.minor}.*"]
 
 
 def _near(space: Space, wish: Requirement) -> list[str]:

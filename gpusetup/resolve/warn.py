@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
 from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations
+from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import branch_of
 from gpusetup.resolve.hardware import code_of, nccl_runs
-from gpusetup.resolve.preferences import uncovered_libraries
+from gpusetup.resolve.naming import label
+from gpusetup.resolve.preferences import best, uncovered_libraries
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 
@@ -63,13 +67,27 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
     if not value.known:
         yield unknown_driver(value.version, space.matrix)
     if value.ended:
-        day = branch.eol if branch.eol != "unknown" else "an unknown day"
-        given = value.version == space.request.driver
-        why = "plan its replacement" if given else "no supported branch fits this request"
-        yield f"driver branch R{branch.branch} is past its end of life ({day}); {why}"
+        day = f" ({branch.eol})" if branch.eol != "unknown" else ""
+        yield f"driver branch R{branch.branch} is past its end of life{day}; {_instead(space, value)}"
     for gpu in space.gpus:
         if gpu.min_driver is not None and value.number < nv(gpu.min_driver):
             yield f"{gpu.label} is listed from driver {gpu.min_driver} on; {value.version} is older"
+
+
+def _instead(space: Space, value: DriverValue) -> str:
+    """Say what to do about a branch that has ended."""
+    request = space.request
+    if value.version in (request.driver, request.installed_driver):
+        return "plan its replacement"
+    if request.driver_candidates is not None:
+        free = best(build(space.matrix, msgspec.structs.replace(request, driver_candidates=None)))
+        other = cast("DriverValue", free["driver"]) if free is not None else value
+        if not other.ended:
+            return (
+                f"this host's repositories have no supported branch that fits; NVIDIA's has R{other.branch.branch}: "
+                "gpusetup_source=nvidia"
+            )
+    return "no supported branch fits this request"
 
 
 def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
@@ -112,7 +130,7 @@ def _nccl(space: Space, value: NcclValue) -> Iterator[str]:
 def _torch(space: Space, value: TorchValue) -> Iterator[str]:
     for library in uncovered_libraries(space, value):
         yield f"torch {value.version}+{value.build.variant} brings a library without support: {library}"
-    if value.build.status in ("experimental", "unlisted"):
+    if value.build.status in ("experimental", "unlisted") and not space.on_pypi(value):
         kind = "calls this build experimental" if value.build.status == "experimental" else "does not list this build"
         yield f"torch {value.version}+{value.build.variant}: PyTorch {kind}; ask the index before relying on it"
 
@@ -128,14 +146,15 @@ def _tensorflow(value: TensorflowValue) -> Iterator[str]:
 def _confidence(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
     for name, value in solution.items():
         if name != "python" and value.confidence == "inferred":
-            yield f"{name} {value.version}: this release is known from secondary sources only"
+            what = "build" if name == "torch" else "release"
+            yield f"{label(name, value)}: this {what} is known from secondary sources only"
         if name in FRAMEWORKS and space.gpus:
             code = code_of(space, value)
             if code is not None and code.confidence == "inferred":
-                yield f"{name} {value.version}: the GPU code inside is known from secondary sources only"
+                yield f"{label(name, value)}: the GPU code inside is known from secondary sources only"
     for gpu in space.gpus:
         if gpu.inferred:
             yield f"{gpu.label}: its compute capability {gpu.cc} follows from the die, NVIDIA does not list it"
         for name in FRAMEWORKS:
             if name in solution and rules.code_for(code_of(space, solution[name]), gpu.cc) == "ptx":
-                yield f"{name} {solution[name].version} has only PTX for {gpu.label}: the first start compiles it"
+                yield f"{label(name, solution[name])} has only PTX for {gpu.label}: the first start compiles it"

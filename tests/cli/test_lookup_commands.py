@@ -162,10 +162,12 @@ def test_the_reverse_lookup_lists_what_a_driver_runs() -> None:
     assert not any(name.endswith(("+cu130", "+cu132")) for name in told["fits"]["torch"])
 
 
-def test_rows_come_newest_first() -> None:
+def test_the_row_that_resolve_takes_comes_first_then_the_newest() -> None:
     _, told = document("matrix", "cuda")
     versions = [tuple(map(int, row["cuda"].split("."))) for row in told["rows"]]
-    assert versions == sorted(versions, reverse=True)
+    _, chosen = document("resolve", "cuda")
+    assert tuple(map(int, chosen["stack"]["cuda"]["version"].split("."))) == versions[0]
+    assert versions[1:] == sorted(versions[1:], reverse=True)
 
 
 def test_csv_and_markdown() -> None:

@@ -157,6 +157,7 @@ class Oracle:
             yield Candidate(
                 version=item.version, minor=minor(item.cuda), pins=item.pins, code=item.code, glibc=item.glibc,
                 pythons=item.pythons.get(self.arch, ()), excluded=item.excluded, confidence=item.confidence,
+                fails_on=item.fails_on,
             )  # fmt: skip
 
     def jax(self) -> Iterator[Candidate]:
@@ -276,6 +277,8 @@ class Oracle:
         if name == "nccl":
             must = "nccl" in self.wishes or self.request.gpu_count > 1 or len(self.gpus) > 1
             return not must or self.nccl_runs(one, gpu)
+        if name == "tensorflow" and any(cc[0] == num(broken)[0] for broken in one.fails_on):
+            return False
         if name in FRAMEWORKS:
             return self.runs(one.code, gpu.cc) != ""
         return True
@@ -398,59 +401,102 @@ class Oracle:
             ]  # fmt: skip
         return found
 
-    def preferences(self) -> Iterator[Callable[[Assignment], Any]]:
-        """Return what is preferred, most important first; smaller is better."""
+    def preferences(self) -> Iterator[Callable[[list[Assignment]], list[Assignment]]]:
+        """Return what is preferred, most important first: each keeps the best of what it is given."""
         request = self.request
+        for name in ("torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver"):
+            if name in self.wishes and self.wishes[name].latest:
+                yield self.release(name, lambda one: (Version(one.version).is_prerelease, _Newest(one.version)))
+                yield self.covered(name)
         if request.installed_driver is not None and request.driver is None:
-            yield (
+            yield best_by(
                 lambda a: (
                     a["driver"].version != request.installed_driver
                     or request.installed_module not in (None, a["driver"].module)
                 )
             )
-        yield lambda a: a["driver"].ended
-        for name in ("torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver"):
-            if name in self.wishes and (name != "driver" or self.wishes[name].specifier):
-                yield from self.best_release(name)
+        yield best_by(lambda a: a["driver"].ended)
+        for name in ("torch", "tensorflow", "jax", "cupy", "cudnn", "nccl"):
+            if name in self.wishes:
+                yield self.release(name, self.confirmed(name))
+                yield self.covered(name)
+        cuda, torch = self.wishes.get("cuda"), self.wishes.get("torch")
+        if cuda is not None and (cuda.specifier or cuda.latest):
+            yield self.native("cuda")
+        if torch is not None and (torch.variant or torch.latest):
+            yield self.native("torch")
+        yield best_by(lambda a: self.dies_within_a_year(a["driver"].branch))
         for name in (*FRAMEWORKS, "cuda"):
-            yield lambda a, name=name: {"native": 0, "backward": 0, "minor-version": 1, "forward": 2}[
-                self.stands(a["driver"], name, a[name])
-            ]
-        yield (
+            yield self.native(name)
+        for name in ("torch", "tensorflow", "jax", "cupy", "cudnn", "nccl", "driver"):
+            if name in self.wishes:
+                yield from self.best_build(name)
+        yield best_by(
             lambda a: {"LTSB": 0, "PB": 1}.get(a["driver"].branch.kind, 2) if a["driver"].branch.eol != "unknown" else 2
         )
-        yield from self.best_release("driver")
-        yield lambda a: (a["driver"].module == "open") != (a["driver"].branch.branch >= 560)
-        yield lambda a: a["cuda"].minor not in a["cupy"].release.cuda
+        yield best_by(lambda a: self.confirmed("driver")(a["driver"]))
+        yield best_by(lambda a: (a["driver"].module == "open") != (a["driver"].branch.branch >= 560))
+        yield best_by(lambda a: a["cuda"].minor not in a["cupy"].release.cuda)
         for name in ("cuda", "cudnn"):
-            if name not in self.wishes:
-                yield from self.best_release(name)
+            if name not in self.wishes or name == "cuda":
+                yield self.release(name, self.confirmed(name))
+                yield from self.best_build(name)
+        yield best_by(lambda a: not all(self.nccl_runs(a["nccl"], gpu) for gpu in self.gpus))
         for name in ("cuda", *FRAMEWORKS):
-            yield lambda a, name=name: num(a["nccl"].minor) > num(a[name].minor)
+            yield best_by(lambda a, name=name: num(a["nccl"].minor) > num(a[name].minor))
         for name in ("nccl", "cupy"):
             if name not in self.wishes:
-                yield from self.best_release(name)
-        yield lambda a: [-part for part in num(a["python"].version)]
+                yield self.release(name, self.confirmed(name))
+                yield from self.best_build(name)
+        yield best_by(lambda a: [-part for part in num(a["python"].version)])
 
-    def best_release(self, name: str) -> Iterator[Callable[[Assignment], Any]]:
-        def vendor(a: Assignment) -> bool:
-            latest = name == "driver" and a[name].version == a[name].branch.latest
-            return not latest and a[name].confidence != "vendor"
+    def confirmed(self, name: str) -> Callable[[Candidate], Any]:
+        """Return what a component's candidates are ranked by: confirmed by its publisher, then newest."""
 
-        yield vendor
-        yield lambda a: _Newest(a[name].version)
+        def rank(one: Candidate) -> Any:
+            latest = name == "driver" and one.version == one.branch.latest
+            return (not latest and one.confidence != "vendor", _Newest(one.version))
+
+        return rank
+
+    def release(self, name: str, rank: Callable[[Candidate], Any]) -> Callable[[list[Assignment]], list[Assignment]]:
+        """Keep every assignment with the release that has the best candidate."""
+
+        def keep(left: list[Assignment]) -> list[Assignment]:
+            version = min((a[name] for a in left), key=rank).version
+            return [a for a in left if a[name].version == version]
+
+        return keep
+
+    def covered(self, name: str) -> Callable[[list[Assignment]], list[Assignment]]:
+        return best_by(lambda a: name == "torch" and self.uncovered(a[name]))
+
+    def native(self, name: str) -> Callable[[list[Assignment]], list[Assignment]]:
+        levels = {"native": 0, "backward": 0, "minor-version": 1, "forward": 2}
+        return best_by(lambda a: levels[self.stands(a["driver"], name, a[name])])
+
+    def dies_within_a_year(self, branch: Any) -> bool:
+        if branch.eol == "unknown":
+            return True
+        year, _, rest = self.matrix.date.partition("-")
+        return branch.eol < f"{int(year) + 1}-{rest}"[: len(branch.eol)]
+
+    def best_build(self, name: str) -> Iterator[Callable[[list[Assignment]], list[Assignment]]]:
         if name == "torch":
-            yield lambda a: self.uncovered(a[name])
-            yield lambda a: not a[name].on_pypi
-            yield lambda a: ("stable", "legacy", "experimental", "unlisted", "lts").index(a[name].build.status)
-            yield lambda a: _Newest(a[name].minor)
+            yield best_by(lambda a: not a[name].on_pypi)
+            kinds = ("stable", "legacy", "experimental", "unlisted", "lts")
+            yield best_by(lambda a: kinds.index(a[name].build.status))
+            yield best_by(lambda a: a[name].confidence != "vendor")
+            yield best_by(lambda a: _Newest(a[name].minor))
         elif name == "jax":
-            yield lambda a: -a[name].cuda_major
+            yield best_by(lambda a: -a[name].cuda_major)
+        elif name == "cupy":
+            yield best_by(lambda a: _Newest(max(a[name].release.cuda, key=num)))
         elif name == "cudnn":
-            yield lambda a: a[name].leaning
+            yield best_by(lambda a: a[name].leaning)
         elif name == "nccl":
-            yield lambda a: a[name].build.kind == "wheel"
-            yield lambda a: _Newest(a[name].build.cuda)
+            yield best_by(lambda a: a[name].build.kind == "wheel")
+            yield best_by(lambda a: _Newest(a[name].build.cuda))
 
     def uncovered(self, one: Candidate) -> bool:
         """Tell whether a library inside a torch wheel leaves a GPU out."""
@@ -474,14 +520,25 @@ class Oracle:
         """Return the assignments that no preference tells apart; empty when nothing fits."""
         left = self.assignments()
         for preference in self.preferences():
-            try:
-                ranked = [(preference(a), a) for a in left]
-            except KeyError:  # it speaks of a component that nobody asked for
-                continue
-            if ranked:
-                best = min(rank for rank, _ in ranked)
-                left = [a for rank, a in ranked if rank == best]
+            left = self.kept(preference, left)
         return left
+
+    def kept(self, preference: Callable[[list[Assignment]], list[Assignment]], left: list[Assignment]) -> Any:
+        try:
+            return preference(left) if left else left
+        except KeyError:  # it speaks of a component that nobody asked for
+            return left
+
+
+def best_by(rank: Callable[[Assignment], Any]) -> Callable[[list[Assignment]], list[Assignment]]:
+    """Keep the assignments of the lowest rank."""
+
+    def keep(left: list[Assignment]) -> list[Assignment]:
+        ranked = [(rank(a), a) for a in left]
+        best = min(number for number, _ in ranked)
+        return [a for number, a in ranked if number == best]
+
+    return keep
 
 
 class _Newest(Version):

@@ -1,0 +1,376 @@
+"""One sentence for each rule: what it forbids, about the very values that are left to speak of."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from packaging.specifiers import SpecifierSet
+
+from gpusetup.model.request import LibraryCandidates
+from gpusetup.resolve import rules
+from gpusetup.resolve.domains import DriverValue, TorchValue, Value, branch_of, parsed
+from gpusetup.resolve.hardware import code_of
+from gpusetup.resolve.naming import label, listed, nearest, published_versions, span, title
+from gpusetup.resolve.search import Pair, Unary, bits
+from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.matrix.gpus import GpuKind
+    from gpusetup.model.request import Requirement
+    from gpusetup.resolve.space import Space
+
+__all__ = ["sentence"]
+
+
+class _Context(Protocol):
+    """What a sentence may look at; `candidate` is the component whose one candidate is judged, else empty."""
+
+    space: Space
+    candidate: str
+
+    def values(self, component: str) -> list[Value]: ...
+
+    def narrow(self, component: str) -> bool: ...
+
+
+def sentence(context: _Context, member: Unary | Pair) -> str:
+    """Return what a rule says here."""
+    return _WRITERS.get(member.rule, _general)(context, member)
+
+
+def _allowed(context: _Context, member: Unary) -> list[Value]:
+    values = context.space.values[member.scope[0]]
+    return [values[index] for index in bits(member.allowed)]
+
+
+def _general(context: _Context, member: Unary | Pair) -> str:
+    from gpusetup.resolve.sources import rule_text
+
+    names = " and ".join(title(name) for name in member.scope)
+    return rule_text(context.space.matrix, member.rule) or f"{names}: {member.rule.replace('-', ' ')}"
+
+
+def _requested(context: _Context, member: Unary) -> str:
+    wish = cast("Requirement", member.subject)
+    if member.allowed:
+        return f"{wish} was asked for"
+    matrix = context.space.matrix
+    text = f"nobody published {wish}"
+    bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
+    windows = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
+    for bound in bounds if wish.component == "driver" else ():
+        if bound in windows:
+            text += f"; {bound} is the Windows number of Linux driver {windows[bound]}"
+    if wish.variant:
+        builds = {
+            value.build.variant
+            for value in context.space.values["torch"]
+            if isinstance(value, TorchValue) and value.version in bounds
+        }
+        if builds:
+            return f"nobody published {wish}; torch {bounds[0]} has the builds {', '.join(sorted(builds))}"
+    published = published_versions(context.space, wish.component)
+    near = nearest(published, bounds[0]) if bounds else published[-3:]
+    return text + f"; the nearest are {', '.join(near)}"
+
+
+def _stays(context: _Context, member: Unary) -> str:
+    branch = branch_of(context.space.matrix, str(member.subject))
+    cuda = f", CUDA {branch.cuda}" if branch is not None and branch.cuda else ""
+    return f"driver {member.subject} is installed and stays (R{nv(str(member.subject)).major}{cuda})"
+
+
+def _offers(_: _Context, member: Unary) -> str:
+    if isinstance(member.subject, LibraryCandidates):
+        versions = span(version for version, _cuda in member.subject.builds)
+        return f"this host's repositories offer only {title(member.subject.component)} {versions or 'in no version'}"
+    offered = [f"{item.version} ({' or '.join(item.modules)} module)" for item in member.subject.driver_candidates]
+    return "this host's repositories offer only driver " + (", ".join(offered) or "none at all")
+
+
+def _window(_: _Context, member: Unary) -> str:
+    gpu: GpuKind = member.subject
+    parts = []
+    if gpu.min_branch is not None:
+        parts.append(f"R{gpu.min_branch} is the first driver branch for it")
+    if gpu.last_branch is not None:
+        parts.append(f"R{gpu.last_branch} is the last driver branch for it")
+    return f"{gpu.label} is {gpu.arch}: " + " and ".join(parts)
+
+
+def _module(_: _Context, member: Unary) -> str:
+    gpu: GpuKind = member.subject
+    if gpu.module == "required":
+        return f"{gpu.label} ({gpu.arch}) works only with the open kernel modules"
+    return f"{gpu.label} ({gpu.arch}) works only with the proprietary kernel modules"
+
+
+def _product_floor(_: _Context, member: Unary) -> str:
+    gpu: GpuKind = member.subject
+    return f"{gpu.label} is listed from driver {gpu.min_driver} on"
+
+
+def _gpu_span(context: _Context, member: Unary) -> str:
+    gpu: GpuKind = member.subject
+    component = member.scope[0]
+    if component in FRAMEWORKS and (context.candidate or context.narrow(component)):
+        return _code(context, component, gpu)
+    fitting = list(dict.fromkeys(value.version for value in _allowed(context, member)))
+    verb = {"cuda": "target", "cudnn": "support"}.get(component, "have code for")
+    if context.candidate:
+        return f"it does not {verb} compute capability {gpu.cc} ({gpu.label}){_nearest_that_does(context, fitting)}"
+    if not fitting:
+        where = f" on {context.space.arch}" if component in FRAMEWORKS else ""
+        return f"no {title(component)} release has code for compute capability {gpu.cc} ({gpu.label}){where}"
+    verb = {"cuda": "targets", "cudnn": "supports"}.get(component, "has code for")
+    return f"{title(component)} {verb} compute capability {gpu.cc} ({gpu.label}) in {span(fitting)}"
+
+
+def _nearest_that_does(context: _Context, fitting: list[str]) -> str:
+    """Point from a candidate that fails to the nearest release that does not."""
+    own = parsed(context.values(context.candidate)[0].version)
+    older = [version for version in fitting if parsed(version) < own]
+    if older:
+        return f"; the last that does is {max(older, key=parsed)}"
+    return f"; the first that does is {min(fitting, key=parsed)}" if fitting else ""
+
+
+def _code(context: _Context, component: str, gpu: GpuKind) -> str:
+    """Say what the builds in question have code for; at most three of them, the newest."""
+    space, parts = context.space, []
+    for value in context.values(component)[-3:]:
+        code = code_of(space, value)
+        name = "it" if context.candidate else label(component, value)
+        if code is not None:
+            parts.append(f"{name} has code for {', '.join(code.targets)}")
+        elif isinstance(value, TorchValue) and value.build.code:
+            parts.append(f"{name} has no CUDA wheel for {space.arch}")
+        else:
+            parts.append(f"nobody published which GPUs {name} has code for")
+    told = "; ".join(parts)
+    if context.candidate:
+        return f"{told}, not for compute capability {gpu.cc} ({gpu.label})" if " has code " in told else told
+    return f"{gpu.label} has compute capability {gpu.cc}; {told}"
+
+
+def _fails_on(context: _Context, member: Unary) -> str:
+    gpu: GpuKind = member.subject
+    name = "it" if context.candidate else title(member.scope[0])
+    return (
+        f"{name} starts on {gpu.label} and fails there: its compiler writes PTX that does not know compute capability "
+        f"{gpu.cc}; NVIDIA's TensorFlow container works"
+    )
+
+
+def _driver_runs(context: _Context, member: Pair) -> str:
+    component = member.scope[1]
+    values, drivers = context.values(component), cast("list[DriverValue]", context.values("driver"))
+    needs = {context.space.need(value) for value in values}
+    minors = sorted({need[0] for need in needs}, key=nv)
+    if len({rules.major(minor) for minor in minors}) > 1:
+        return _floors(context, minors) + _too_old(context, drivers)
+    what = f"CUDA {' and '.join(minors) if len(minors) <= 2 else f'{minors[0]} to {minors[-1]}'}"
+    if component != "cuda":
+        shown = [label(component, value) for value in values]
+        what += (
+            f" inside {', '.join(shown)}"
+            if len(shown) <= 2
+            else f" inside {title(component)} {span(v.version for v in values)}"
+        )
+    return f"{what} needs {_floor_of(context, minors)}" + _too_old(context, drivers)
+
+
+def _floors(context: _Context, minors: list[str]) -> str:
+    """Say where the driver of each CUDA major starts; without minor-version compatibility that of each newest minor."""
+    parts = []
+    for major in sorted({rules.major(minor) for minor in minors}):
+        least = _floor_of(context, [minor for minor in minors if rules.major(minor) == major])
+        parts.append(f"CUDA {major} needs {least.partition(' (')[0]}")
+    return listed(parts)
+
+
+def _floor_of(context: _Context, minors: list[str]) -> str:
+    matrix, lowest = context.space.matrix, minors[0]
+    minor, branch, listed = rules.need_of_minor(matrix, lowest)
+    own = f"driver {listed}" if listed else f"a driver of R{branch}"
+    if context.space.request.native:
+        return f"{own} or newer to run natively"
+    floor = next((row.min_driver for row in matrix.cuda.majors if row.major == rules.major(minor)), None)
+    if floor is None or rules.major(minor) < rules.FIRST_WITH_MINOR_COMPATIBILITY:
+        return f"{own} or newer"
+    return f"driver {floor} or newer (minor-version compatibility of CUDA {rules.major(minor)})"
+
+
+def _too_old(context: _Context, drivers: list[DriverValue]) -> str:
+    if not context.narrow("driver"):
+        return ""
+    return f"; the driver here is {span(value.version for value in drivers)}"
+
+
+def _one_major(context: _Context, member: Pair) -> str:
+    parts = []
+    for component in member.scope:
+        values = context.values(component)
+        if component == "cupy":
+            majors = {rules.major(minor) for value in values for minor in cast("Any", value).release.cuda}
+        else:
+            majors = {context.space.cuda_major(value) for value in values}
+        shown = label(component, values[0]) if len({value.version for value in values}) == 1 else title(component)
+        if len(majors) <= 2:
+            parts.append(f"{shown} is for CUDA {' or '.join(map(str, sorted(majors)))}")
+    if len(parts) < 2:
+        return f"one environment holds one CUDA major, for {listed(map(title, member.scope))} alike"
+    return f"one environment holds one CUDA major, and {parts[0]} while {parts[1]}"
+
+
+def _cudnn_cuda(context: _Context, _: Pair) -> str:
+    values = cast("Any", context.values("cudnn"))
+    versions = {value.version for value in values}
+    supported = span({minor for value in values for minor in value.row.cuda})
+    if len(versions) > 3:
+        return f"each cuDNN is supported with some CUDA versions, and none of those here with CUDA {_cudas(context)}"
+    if context.candidate:
+        return f"it is supported with CUDA {supported}; the stack has {_cudas(context)}"
+    return f"cuDNN {span(versions)} is supported with CUDA {supported}"
+
+
+def _cudas(context: _Context) -> str:
+    return span({value.version for value in context.values("cuda")})
+
+
+def _cudnn_driver(context: _Context, _: Pair) -> str:
+    floors = {value.row.min_driver for value in cast("Any", context.values("cudnn")) if value.row.min_driver}
+    return f"cuDNN needs driver {min(floors, key=nv)} or newer"
+
+
+def _torch_cudnn(context: _Context, _: Pair) -> str:
+    parts = []
+    for value in cast("Any", context.values("torch"))[-3:]:
+        name = label("torch", value)
+        major = rules.major(value.build.cuda)
+        brings = f"brings cuDNN {value.build.cudnn}" if value.build.cudnn else f"brings a cuDNN for CUDA {major}"
+        parts.append(f"{name} {brings}")
+    return "; ".join(parts) + "; a second cuDNN in the same environment shadows it"
+
+
+def _framework_cudnn(context: _Context, member: Pair) -> str:
+    name = member.scope[0]
+    value = cast("Any", context.values(name))[-1]
+    major = context.space.cuda_major(value)
+    pin = value.release.pins.get(f"nvidia-cudnn-cu{major}", f"for CUDA {major}")
+    return f"{label(name, value)} requires cuDNN {pin}"
+
+
+def _pins(context: _Context, member: Pair) -> str:
+    names = [label(name, context.values(name)[-1]) for name in member.scope]
+    return f"{names[0]} and {names[1]} pin different versions of the same CUDA wheels"
+
+
+def _python_tag(context: _Context, member: Pair) -> str:
+    from gpusetup.resolve.constraints import python_tags
+
+    tags, name = python_tags(context.space.arch), member.scope[0]
+    values, pythons = context.values(name), [value.version for value in context.values("python")]
+    here = f"; Python here is {pythons[0]}" if len(pythons) == 1 else ""
+    versions = {value.version for value in values}
+    if len(versions) > 1 and here:
+        fitting = {value.version for value in values if pythons[0] in tags(value)}
+        if fitting:
+            return f"{title(name)} has wheels for Python {pythons[0]} in {span(fitting)}"
+    offered = {tag.rstrip("t") for value in values for tag in tags(value)}
+    if not offered:
+        return f"{title(name)} has no CUDA wheels for {context.space.arch} in {span(versions)}"
+    if len(versions) > 3:
+        return f"each {title(name)} release has wheels for some Python versions only{here}"
+    shown = label(name, values[0]) if len(values) == 1 else f"{title(name)} {span(versions)}"
+    return f"{shown} has wheels for Python {span(offered)}{here}"
+
+
+def _distribution_python(_: _Context, member: Unary) -> str:
+    return f"{member.subject.name} brings Python {member.subject.python}"
+
+
+def _glibc(context: _Context, member: Unary) -> str:
+    name, system = member.scope[0], member.subject
+    needed = span({cast("Any", value).release.glibc for value in context.values(name)})
+    if context.candidate:
+        return f"it needs glibc {needed}; {system.name} has {system.glibc}"
+    return f"{title(name)} wheels need glibc {needed}; {system.name} has {system.glibc}"
+
+
+def _distribution_cuda(_: _Context, member: Unary) -> str:
+    system = member.subject
+    parts = [
+        f"from {system.cuda_min}" if system.cuda_min else "",
+        f"up to {system.cuda_max}" if system.cuda_max else "",
+    ]
+    return f"NVIDIA's repository for {system.name} has CUDA " + " ".join(part for part in parts if part)
+
+
+def _cpu(_: _Context, member: Unary) -> str:
+    system, arch = member.subject
+    return f"{system.name} is set up on {', '.join(system.arches)}, not on {arch}"
+
+
+def _beside_cpu(_: _Context, member: Unary) -> str:
+    gpu, arch = member.subject
+    return f"{gpu.label} exists only beside {gpu.only_cpu} CPUs, and {arch} was asked for"
+
+
+def _wheel_cpu(context: _Context, member: Unary) -> str:
+    name = member.scope[0]
+    if context.candidate:
+        return f"it has no CUDA wheel for {member.subject}"
+    fitting = [value.version for value in _allowed(context, member)]
+    where = f"in {span(fitting)} only" if fitting else "in no release"
+    return f"{title(name)} has CUDA wheels for {member.subject} {where}"
+
+
+def _jax_floor(context: _Context, _: Pair) -> str:
+    floors = sorted({value.release.min_driver for value in cast("Any", context.values("jax"))}, key=nv)
+    return f"JAX needs driver {floors[0]} or newer"
+
+
+def _ptx(context: _Context, member: Pair) -> str:
+    gpu: GpuKind = member.subject
+    name = "it" if context.candidate else title(member.scope[1])
+    return (
+        f"{name} reaches {gpu.label} through PTX only, which the driver must compile: "
+        "the driver has to be as new as the build's CUDA"
+    )
+
+
+_WRITERS: dict[str, Callable[[_Context, Any], str]] = {
+    "requested": _requested,
+    "installed-driver-stays": _stays,
+    "repository-offers": _offers,
+    "gpu-driver-window": _window,
+    "module-flavour": _module,
+    "gpu-product-floor": _product_floor,
+    "toolkit-targets-gpu": _gpu_span,
+    "cudnn-support-row": _gpu_span,
+    "cupy-gpu-window": _gpu_span,
+    "nccl-gpu-code": _gpu_span,
+    "torch-needs-code-for-gpu": _gpu_span,
+    "framework-needs-code-for-gpu": _gpu_span,
+    "tensorflow-fails-on-gpu": _fails_on,
+    "driver-runs-cuda": _driver_runs,
+    "one-cuda-major": _one_major,
+    "cudnn-takes-cuda": _cudnn_cuda,
+    "cudnn-driver-floor": _cudnn_driver,
+    "torch-pins-cudnn": _torch_cudnn,
+    "framework-takes-cudnn": _framework_cudnn,
+    "framework-pins-agree": _pins,
+    "python-tag": _python_tag,
+    "distribution-python": _distribution_python,
+    "glibc-tag": _glibc,
+    "distribution-has-cuda": _distribution_cuda,
+    "distribution-cpu": _cpu,
+    "gpu-only-beside-cpu": _beside_cpu,
+    "wheel-for-cpu": _wheel_cpu,
+    "jax-driver-floor": _jax_floor,
+    "ptx-needs-native-driver": _ptx,
+}

@@ -1,0 +1,26 @@
+"""The laws of `laws.py` on a sample of random questions; `python -m tests.property.laws 20000` asks many more."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.laws import LAWS, breaches, question, spelled
+
+SAMPLE = 150
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+def test_no_question_breaks_a_law(law) -> None:
+    chance = random.Random(20261120)
+    broken = [(spelled(asked), list(law(asked))) for asked in (question(chance) for _ in range(SAMPLE))]
+    assert not [(asked, texts) for asked, texts in broken if texts]
+
+
+@given(st.randoms(use_true_random=False))
+def test_no_question_that_hypothesis_finds_breaks_a_law(chance: random.Random) -> None:
+    asked = question(chance)
+    assert not breaches(asked), spelled(asked)
