@@ -42,6 +42,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--os", metavar="ID", help="distribution: ubuntu24.04, debian12, rocky9, amzn2023, …")
     group.add_argument("--arch", choices=("x86_64", "aarch64"), help="CPU architecture")
     group.add_argument("--driver", metavar="VERSION", help="this driver is installed and stays")
+    group.add_argument("--python", metavar="X.Y", help="for this Python; the same as python==X.Y")
     group.add_argument("--from", dest="facts", metavar="FILE", help="facts of hosts, as `gpusetup facts` writes them")
     rules = parser.add_argument_group("compatibility")
     rules.add_argument("--native", action="store_true", help="no minor-version compatibility")

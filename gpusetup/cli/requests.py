@@ -25,8 +25,9 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     """Return the request that the shared arguments spell."""
     if arguments.driver is not None:
         check_driver(arguments.driver, matrix)
+    python = [f"python=={arguments.python}"] if arguments.python is not None else []
     return Request(
-        requirements=parse_requirements(arguments.requirements),
+        requirements=parse_requirements([*arguments.requirements, *python]),
         gpus=tuple(arguments.gpu),
         gpu_count=len(arguments.gpu),
         os=arguments.os,

@@ -46,6 +46,19 @@ class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
     fabric_systems: tuple[FabricSystem, ...]
 
 
+class PackagedPython(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Python that a distribution packages beside its own: enough to make an environment with pip in it."""
+
+    version: Annotated[str, Meta(pattern=r"^3\.[0-9]+$")]
+    packages: tuple[str, ...]
+    path: str
+    """Where they put the interpreter."""
+    since: str = ""
+    """First minor release of the distribution that has it; empty: every one, or nobody says."""
+    prerelease: bool = False
+    """What is packaged is no final release: taken only where it is asked for."""
+
+
 class OsRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A distribution release we can set up or look up."""
 
@@ -62,6 +75,12 @@ class OsRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cuda_min: Version | None = None
     cuda_max: Version | None = None
     """The CUDA releases that NVIDIA's directory for it is known to hold; None: open."""
+    pythons: tuple[PackagedPython, ...] = ()
+    """Packages of other Pythons, the preferred one first."""
+
+    def packaged(self, version: str) -> PackagedPython | None:
+        """Return the package of a Python that is not the distribution's own."""
+        return next((row for row in self.pythons if row.version == version), None)
 
 
 class OsFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):

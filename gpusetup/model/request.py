@@ -78,6 +78,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The only releases of these libraries that can be had; others are whatever NVIDIA published."""
     wheels_only: bool = False
     """CUDA libraries come as wheels: which toolkits NVIDIA's repository has for the distribution is no limit."""
+    pythons: tuple[str, ...] | None = None
+    """The Pythons that the host has or can get, its own first; None: whatever the matrix says of the distribution."""
     vgpu_guest: bool = False
     native: bool = False
     forward: bool = False

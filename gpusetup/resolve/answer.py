@@ -17,6 +17,7 @@ from gpusetup.model.stack import (
     TorchChoice,
 )
 from gpusetup.resolve.constraints import python_tags
+from gpusetup.resolve.pythons import pythons
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 
@@ -135,7 +136,7 @@ def _python(space: Space, solution: Mapping[str, Value]) -> PythonChoice:
     shared = sorted(
         (version for version in set.intersection(*sets) if not version.endswith("t")), key=lambda text: nv(text).numbers
     )
-    pinned = "python" in space.named or space.os is not None
+    pinned = "python" in space.named or bool(pythons(space))
     return PythonChoice(requires=_range(shared), version=solution["python"].version if pinned else None)
 
 

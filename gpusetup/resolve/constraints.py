@@ -189,8 +189,6 @@ def _wheels(space: Space) -> None:
 def _distribution(space: Space, system: OsRelease) -> None:
     if space.arch not in system.arches:
         space.unary("distribution-cpu", "driver", lambda _: False, subject=(system, space.arch))
-    if "python" not in space.named and system.python != "unknown":
-        space.unary("distribution-python", "python", lambda value: value.version == system.python, subject=system)
     if system.glibc != "unknown":
         glibc = nv(system.glibc)
         for name in FRAMEWORKS:

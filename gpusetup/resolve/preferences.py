@@ -18,6 +18,7 @@ from gpusetup.model.request import COMPONENTS
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, NcclValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs
+from gpusetup.resolve.pythons import python_rank
 from gpusetup.resolve.search import Domains, Pair, Problem, bits
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
@@ -218,7 +219,7 @@ def criteria(space: Space) -> list[Criterion]:
             ]
         if component not in space.named or component == "cuda":
             found += (*_release(space, component), *_build(space, component))
-    found.append(Ranked("newest", "python", _newest_first))
+    found.append(Ranked("distribution-python", "python", python_rank(space)))
     return [item for item in found if _applies(item, space)]
 
 

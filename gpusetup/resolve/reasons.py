@@ -11,6 +11,7 @@ from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matche
 from gpusetup.resolve.explain import judged
 from gpusetup.resolve.naming import label, title
 from gpusetup.resolve.preferences import build_rank
+from gpusetup.resolve.python_told import python_reasons
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.sources import cite, rule_source
 from gpusetup.resolve.space import FRAMEWORKS
@@ -46,7 +47,7 @@ def reasons(space: Space, solution: Mapping[str, Value]) -> tuple[Reason, ...]:
     for component in COMPONENTS:
         if component in solution and component not in ("driver", "python"):
             told += _chosen(space, solution, component)
-    return tuple(told)
+    return (*told, *python_reasons(space, solution))
 
 
 def _record(value: Value) -> Record:

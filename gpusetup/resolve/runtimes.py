@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, JaxValue, TensorflowValue, TorchValue, Value
+from gpusetup.resolve.pythons import add_pythons
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 
@@ -29,7 +30,8 @@ _SHARED_MAJOR = (
 
 
 def add_runtimes(space: Space) -> None:
-    """Add every rule between a driver, CUDA runtimes, libraries and frameworks."""
+    """Add every rule between a driver, CUDA runtimes, libraries, frameworks and the Python they are for."""
+    add_pythons(space)
     _drivers(space)
     _one_major(space)
     _cudnn(space)

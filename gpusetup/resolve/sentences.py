@@ -290,7 +290,10 @@ def _python_tag(context: _Context, member: Pair) -> str:
 
 
 def _distribution_python(_: _Context, member: Unary) -> str:
-    return f"{member.subject.name} brings Python {member.subject.python}"
+    system, known = member.subject
+    whose = system.name if system is not None else "the host"
+    others = f" and packages {' and '.join(known[1:])}" if len(known) > 1 else ""
+    return f"{whose} brings Python {known[0]}{others}"
 
 
 def _glibc(context: _Context, member: Unary) -> str:

@@ -13,6 +13,7 @@ from gpusetup.resolve.domains import matches, parsed
 from gpusetup.resolve.lookup import fitting
 from gpusetup.resolve.naming import nearest, published_versions
 from gpusetup.resolve.preferences import best
+from gpusetup.resolve.pythons import OTHERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,10 +118,10 @@ def _name(component: str, value: Value) -> str:
 def _machine(space: Space) -> Iterator[str]:
     request = space.request
     if request.os is not None and "python" not in space.named:
-        for minor in range(15, 7, -1):
-            asked = (*request.requirements, Requirement(component="python", specifier=f"==3.{minor}"))
+        for version in OTHERS:
+            asked = (*request.requirements, Requirement(component="python", specifier=f"=={version}"))
             if _fits(space, msgspec.structs.replace(request, requirements=asked)):
-                yield f"use Python 3.{minor} instead of the distribution's: add python==3.{minor}"
+                yield f"use Python {version} instead of the distribution's: add python=={version}"
                 break
     for index, name in enumerate(request.gpus):
         if len(request.gpus) > 1:

@@ -13,6 +13,7 @@ from gpusetup.resolve.domains import branch_of
 from gpusetup.resolve.hardware import code_of, nccl_runs
 from gpusetup.resolve.naming import label
 from gpusetup.resolve.preferences import best, uncovered_libraries
+from gpusetup.resolve.python_told import python_warnings
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
 
@@ -49,6 +50,7 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
     if "tensorflow" in solution:
         found += _tensorflow(cast("TensorflowValue", solution["tensorflow"]))
     found += _confidence(space, solution)
+    found += python_warnings(space, solution)
     return tuple(dict.fromkeys(found))
 
 

@@ -188,6 +188,14 @@ class Oracle:
         for number in range(6, 16):
             yield Candidate(version=f"3.{number}", confidence="vendor")
 
+    def pythons(self) -> list[str]:
+        """What the system brings without being asked, the preferred first; nothing where nobody knows."""
+        if self.request.pythons is not None:
+            return list(self.request.pythons)
+        if self.os is None or self.os.python == "unknown":
+            return []
+        return [self.os.python, *(row.version for row in self.os.pythons if not row.prerelease)]
+
     # --- what may be --------------------------------------------------------------------------------------------
 
     def names(self, wish: Any, version: str, published: list[str]) -> bool:
@@ -239,7 +247,8 @@ class Oracle:
             return True
         if self.arch not in self.os.arches:
             return False
-        if name == "python" and "python" not in self.wishes and self.os.python not in ("unknown", one.version):
+        known = self.pythons()
+        if name == "python" and "python" not in self.wishes and known and one.version not in known:
             return False
         if name in FRAMEWORKS and self.os.glibc != "unknown" and num(one.glibc) > num(self.os.glibc):
             return False
@@ -448,6 +457,8 @@ class Oracle:
             if name not in self.wishes:
                 yield self.release(name, self.confirmed(name))
                 yield from self.best_build(name)
+        known = self.pythons()
+        yield best_by(lambda a: known.index(a["python"].version) if a["python"].version in known else len(known))
         yield best_by(lambda a: [-part for part in num(a["python"].version)])
 
     def confirmed(self, name: str) -> Callable[[Candidate], Any]:

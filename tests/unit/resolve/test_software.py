@@ -216,6 +216,64 @@ def test_python_of_the_distribution_and_of_the_request(ask: Any, refused: Any) -
     assert any("add python==3." in text for text in refused("torch==2.9.*", os="ubuntu20.04")["suggestions"])
 
 
+@pytest.mark.parametrize(
+    ("system", "python", "own", "package"),
+    [
+        ("rhel8", "3.12", "3.6", "python3.12"), ("rocky9", "3.12", "3.9", "python3.12"),
+        ("amzn2023", "3.13", "3.9", "python3.13"), ("sles15", "3.11", "3.6", "python311"),
+    ],
+)  # fmt: skip
+def test_a_packaged_python_carries_the_newest_stack(ask: Any, system: str, python: str, own: str, package: str) -> None:
+    found, free = ask("torch", os=system, gpu=["a100"]), ask("torch", gpu=["a100"])
+    assert (found.stack.python.version, found.stack.torch.version) == (python, free.stack.torch.version)
+    (reason,) = [item for item in found.reasons if item.component == "python"]
+    assert f"own package {package}; its base Python is {own}" in reason.text
+    assert reason.source.startswith("https://")
+    assert not [text for text in found.warnings if "Python" in text]
+
+
+def test_the_own_python_stays_where_it_carries_the_same_stack(ask: Any) -> None:
+    found = ask("torch==2.8.*", os="rocky9", gpu=["a100"])
+    assert found.stack.python.version == "3.9"
+    assert not [item for item in found.reasons if item.component == "python"]
+
+
+def test_a_python_that_is_asked_for_stays(ask: Any) -> None:
+    packaged = ask("torch", "python==3.11", os="rocky9")
+    assert packaged.stack.python.version == "3.11"
+    assert any("3.11 is Rocky Linux 9's own package python3.11" in item.text for item in packaged.reasons)
+    missing = ask("torch", "python==3.13", os="rocky9")
+    assert any("no package of Python 3.13" in text and "uv venv" in text for text in missing.warnings)
+
+
+def test_a_release_candidate_of_python_is_never_chosen_but_may_be_asked_for(ask: Any, shipped: Matrix) -> None:
+    jammy = next(item for item in shipped.os.systems if item.id == "ubuntu22.04")
+    assert any(row.prerelease for row in jammy.pythons)
+    assert ask("torch", os="ubuntu22.04").stack.python.version == jammy.python
+    asked = ask("torch", "python==3.11", os="ubuntu22.04")
+    assert any("release candidate" in text for text in asked.warnings)
+
+
+def test_an_unknown_python_stays_unknown(ask: Any) -> None:
+    found = ask("torch", os="kylin11", gpu=["a100"])
+    assert found.stack.python.version is None
+    assert any("nobody says which Python" in text for text in found.warnings)
+
+
+def test_a_host_tells_its_pythons_itself(ask: Any) -> None:
+    assert ask("torch", os="kylin11", pythons=("3.11",)).stack.python.version == "3.11"
+    assert ask("torch", os="rocky9", pythons=("3.9",)).stack.torch.version == "2.8.0"
+    assert ask("torch", os="ubuntu22.04", pythons=("3.10", "3.11")).stack.python.version == "3.11"
+
+
+def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask: Any) -> None:
+    (loud,) = [text for text in ask("torch", os="ubuntu20.04").warnings if "Python" in text]
+    assert "torch at 2.4.1 of 2024-09" in loud
+    assert "uv venv --managed-python --python 3.12" in loud
+    assert ask("torch", "python==3.12", os="ubuntu20.04").stack.torch.version in loud
+    assert not [text for text in ask("torch", os="ubuntu22.04").warnings if "Python" in text]
+
+
 def test_glibc_of_the_distribution(ask: Any, shipped: Matrix) -> None:
     glibc = {system.id: system.glibc for system in shipped.os.systems}
     release = {item.version: item.glibc for item in shipped.torch.releases}
