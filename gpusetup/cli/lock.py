@@ -152,11 +152,8 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
         output.warn(f"{doubt.message}: {doubt.note}; the roles refuse it until gpu_repo_sources has its fingerprint")
     wanted = wanted_of(context, family, resolution.stack, matrix)
     variables = role_variables(facts, wanted)
-    known = (
-        tuple(package for package in wanted.packages.prerequisites if UNKNOWN_KERNEL not in str(package))
-        if wanted.packages is not None
-        else ()
-    )
+    packages = (*wanted.packages.prerequisites, *wanted.packages.python) if wanted.packages is not None else ()
+    known = tuple(package for package in packages if UNKNOWN_KERNEL not in str(package))
     print(
         "note: kernel headers and NVSwitch depend on the host: add linux-headers (kernel-devel) of its kernel to "
         "gpu_packages_prerequisites, and fabric manager where there are switches; `gpusetup plan` knows both",

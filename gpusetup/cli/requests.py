@@ -43,10 +43,13 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
     import msgspec
 
     from gpusetup.model.settings import Settings
+    from gpusetup.plan.offers import Offers
+    from gpusetup.plan.python import pythons_of, system_of
     from gpusetup.plan.requests import request_for
 
     settings = Settings(requirements=wishes.requirements, native=wishes.native, forward=wishes.forward)
-    found = request_for(host, settings)
+    pythons = pythons_of(host, settings, system_of(matrix, host), Offers(None))
+    found = request_for(host, settings, pythons=pythons if wishes.os in {None, host.os.label} else None)
     known = {system.id for system in matrix.os.systems}
     return msgspec.structs.replace(
         found,

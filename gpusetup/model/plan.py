@@ -36,6 +36,8 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     cudnn: tuple[Package, ...] = ()
     nccl: tuple[Package, ...] = ()
     containers: tuple[Package, ...] = ()
+    python: tuple[Package, ...] = ()
+    """What an environment is made with: venv, or a newer Python than the distribution's own."""
     remove: tuple[str, ...] = ()
     may_remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
@@ -46,6 +48,7 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         """Return every package by name."""
         return (
             *self.prerequisites, *self.driver, *self.fabric, *self.cuda, *self.cudnn, *self.nccl, *self.containers,
+            *self.python,
         )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import absence, all_sources, family_for
 from gpusetup.plan.packages.containers import toolkit_patterns
 from gpusetup.plan.preflight import driver_refusals, guest_refusal, homeless_refusal, host_refusals
+from gpusetup.plan.python import interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.plan.recorded import locks, unfinished
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of, unproven
@@ -143,6 +144,8 @@ class Planner:
         candidates = family.drivers(context) if family is not None and offers is not None else None
         try:
             context, resolution = self._choose(context, family, candidates)
+            if has_python(resolution.stack) and not settings.python_adopt:
+                interpreter_of(facts, settings, resolution.stack, system_of(self.matrix, facts))
         except GpuSetupError as error:
             if offers is None and family is not None and not isinstance(error, NoStackError):
                 raise
@@ -152,7 +155,7 @@ class Planner:
             why = absence(self.matrix.repos, facts, settings.source, directory, stack)
             no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
             return _refused(_replace(base, stack=stack), (no_family,))
-        if family is not None and offers is None and needs_packages(context, family, stack):
+        if family is not None and offers is None and needs_packages(context, family, stack, self.matrix):
             refusal = unproven(context)
             if refusal is not None:
                 return _refused(_replace(base, stack=stack), (refusal,))
@@ -165,12 +168,14 @@ class Planner:
         """Resolve within what the repositories have; where that has no toolkit that fits, wheels bring it."""
         facts, settings = context.facts, context.settings
         libraries = family.library_candidates(context) if family is not None else ()
+        system = system_of(self.matrix, facts)
+        pythons = pythons_of(facts, settings, system, context.offers, installable=family is not None)
         try:
-            return context, self.resolve(request_for(facts, settings, candidates, libraries))
+            return context, self.resolve(request_for(facts, settings, candidates, libraries, pythons=pythons))
         except NoStackError:
             if not libraries or settings.cuda_from == "packages":
                 raise
-            resolution = self.resolve(request_for(facts, settings, candidates))
+            resolution = self.resolve(request_for(facts, settings, candidates, pythons=pythons))
             if not has_python(resolution.stack):
                 raise
         settings = msgspec.structs.replace(settings, cuda_from="wheels")
@@ -223,7 +228,8 @@ class Planner:
         return _draft(plan, wanted)
 
     def _question(self, context: Context, family: Family) -> RoleVariables:
-        names = (*family.patterns(context), *toolkit_patterns(context))
+        pythons = packaged_patterns(system_of(self.matrix, context.facts))
+        names = (*family.patterns(context), *toolkit_patterns(context), *pythons)
         return question_variables(context.facts, all_sources(context, family), names)
 
     def resolve(self, request: Request) -> Resolution:
@@ -350,6 +356,7 @@ def _unpacked(lock: dict[str, Any], settings: Settings) -> Wanted:
         settings=settings,
         manage_driver=bool(data["manage_driver"]),
         requirements=tuple(data["requirements"]),
+        interpreter=str(data.get("interpreter", settings.python_interpreter)),
         adopted=tuple(data["adopted"]),
         services=tuple(data["services"]),
     )

@@ -27,7 +27,7 @@ _DEBIAN_LIKE = ("debian", "ubuntu")
 def imagined_host(request: Request) -> HostFacts:
     """Return the host that a request describes."""
     label = request.os or ""
-    match = re.fullmatch(r"([a-z]+)([\d.]*)", label)
+    match = re.fullmatch(r"([a-z-]+)([\d.]*)", label)
     name, version = match.groups() if match else ("", "")
     debian = name in _DEBIAN_LIKE
     codename = _CODENAMES.get(label)

@@ -31,6 +31,8 @@ class Wanted:
     manage_driver: bool
     """The driver's packages are ours to move; false: one that works is kept as it is."""
     requirements: tuple[str, ...] = ()
+    interpreter: str = ""
+    """What the environment is made with; empty: the system's own Python."""
     adopted: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     prebuilt: bool = False
@@ -137,6 +139,7 @@ def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterato
         ("cudnn", packages.cudnn, "cuDNN of the stack"),
         ("nccl", packages.nccl, "NCCL of the stack, built for its CUDA"),
         ("containers", packages.containers, "containers get the GPU by it"),
+        ("python", packages.python, _python_reason(stack, wanted.interpreter)),
     )
     for name, group, why in groups:
         lacking = [package for package in group if not satisfied(package, installed)]
@@ -170,6 +173,12 @@ def _driver_reason(facts: HostFacts, driver: DriverChoice | None) -> str:
     now = facts.driver.version if facts.driver is not None else None
     text = f"driver {driver.version} with {driver.module} kernel modules"
     return f"{text}, in place of {now}" if now and now != driver.version else text
+
+
+def _python_reason(stack: Stack, interpreter: str) -> str:
+    if not interpreter or stack.python is None:
+        return "an environment is made with it"
+    return f"the distribution's own Python {stack.python.version}: its base Python is too old for this stack"
 
 
 def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
@@ -233,7 +242,9 @@ def _python(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     have = next((python for python in facts.pythons if python.path in {path, f"{path}3"}), None)
     there = have.packages if have is not None else {}
     packages = {judge.names.python_name(name): version for name, version in there.items()}
-    lacking = [pin for pin in pins if not _pinned(pin, packages)]
+    wish = wanted.stack.python.version if wanted.stack.python is not None else None
+    other = have is not None and wish is not None and have.version != ".".join(wish.split(".")[:2])
+    lacking = [pin for pin in pins if other or not _pinned(pin, packages)]
     if lacking:
         where = wanted.settings.python_path
         yield _action("python", "packages", f"{' '.join(lacking)} in {where}", "the GPU frameworks of the stack")

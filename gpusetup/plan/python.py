@@ -1,20 +1,38 @@
-"""The Python environment of a stack: exact pins with their index lines, as pip reads them."""
+"""The Python environment of a stack: the interpreter it is made with, and exact pins as pip reads them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gpusetup.errors import PreflightError
+from gpusetup.model.plan import Package
 from gpusetup.plan.requests import adopted_python
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.platforms import OsRelease
     from gpusetup.model.release import CudaFile, NcclFile
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Stack
+    from gpusetup.plan.offers import Offers
 
-__all__ = ["LIBRARIES", "adopted_requirements", "python_requirements"]
+__all__ = [
+    "LIBRARIES",
+    "SYSTEM_PYTHON",
+    "Interpreter",
+    "adopted_requirements",
+    "interpreter_of",
+    "packaged_patterns",
+    "python_requirements",
+    "pythons_of",
+    "system_of",
+]
+
+SYSTEM_PYTHON = "/usr/bin/python3"
 
 LIBRARIES = ("cuda", "cudnn", "nccl")
 """What comes as system packages, or as wheels."""
@@ -86,3 +104,96 @@ def adopted_requirements(facts: HostFacts, settings: Settings, stack: Stack) -> 
         for name, version in sorted(python.packages.items())
         if any(name == item or name.startswith(f"{item}-cuda") for item in wanted)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpreter:
+    """What an environment is made with."""
+
+    path: str = ""
+    """Empty: the system's own."""
+    version: str = ""
+    """Empty: nobody knows."""
+    packages: tuple[Package, ...] = ()
+
+
+def system_of(matrix: Matrix, facts: HostFacts) -> OsRelease | None:
+    """Return what the matrix says of a host's distribution."""
+    return next((system for system in matrix.os.systems if system.id == facts.os.label), None)
+
+
+def pythons_of(
+    facts: HostFacts, settings: Settings, system: OsRelease | None, offers: Offers, *, installable: bool = True
+) -> tuple[str, ...] | None:
+    """Return the Pythons that a host has or is offered, its own first; None when nobody knows.
+
+    `installable`: packages can be installed there at all.
+    """
+    if settings.python_interpreter:
+        named = _version_at(facts, settings.python_interpreter)
+        return (named,) if named else None
+    own = _own_version(facts, system)
+    if not own:
+        return None
+    others = [
+        row.version
+        for row in (system.pythons if system is not None else ())
+        if not row.prerelease
+        and (_version_at(facts, row.path) or (installable and _offered(facts, offers, row.packages)))
+    ]
+    return tuple(dict.fromkeys((own, *others)))
+
+
+def packaged_patterns(system: OsRelease | None) -> tuple[str, ...]:
+    """Return the names of the packages of other Pythons, which repositories are asked for."""
+    rows = system.pythons if system is not None else ()
+    return tuple(dict.fromkeys(name for row in rows for name in row.packages))
+
+
+def interpreter_of(facts: HostFacts, settings: Settings, stack: Stack, system: OsRelease | None) -> Interpreter:
+    """Return what the stack's environment is made with; raises where there is no such Python."""
+    wanted = ".".join(((stack.python and stack.python.version) or "").split(".")[:2])
+    if settings.python_interpreter:
+        path = settings.python_interpreter
+        return Interpreter(path=path, version=_version_at(facts, path) or wanted)
+    own = _own_version(facts, system)
+    if not wanted or not own or wanted == own:
+        return Interpreter(version=own, packages=_venv(facts))
+    row = system.packaged(wanted) if system is not None else None
+    if row is not None:
+        return Interpreter(path=row.path, version=wanted, packages=tuple(Package(name=name) for name in row.packages))
+    found = next((python for python in facts.pythons if python.version == wanted and python.ensurepip), None)
+    if found is not None:
+        return Interpreter(path=found.path, version=wanted)
+    packaged = [row.version for row in system.pythons] if system is not None else []
+    raise PreflightError(
+        "GS-334",
+        f"there is no Python {wanted} on {facts.os.label}, and its distribution has no package of it",
+        note=f"its own is {own}" + (f"; it packages {', '.join(packaged)}" if packaged else ""),
+        hint="ask for one of these, or bring one and name it: UV_PYTHON_INSTALL_DIR=/opt/python uv python install "
+        f"{wanted}; then gpusetup_python_interpreter=/opt/python/…/bin/python{wanted}",
+    )
+
+
+def _own_version(facts: HostFacts, system: OsRelease | None) -> str:
+    """Return the version of what the system calls python3, as the host tells, else as the matrix knows."""
+    known = system.python if system is not None and system.python != "unknown" else ""
+    return _version_at(facts, SYSTEM_PYTHON) or known
+
+
+def _version_at(facts: HostFacts, path: str) -> str:
+    return next((python.version for python in facts.pythons if python.path == path), "")
+
+
+def _offered(facts: HostFacts, offers: Offers, packages: Collection[str]) -> bool:
+    return not offers.known or all(offers.has(name) or name in facts.packages.installed for name in packages)
+
+
+def _venv(facts: HostFacts) -> tuple[Package, ...]:
+    """Debian and Ubuntu keep venv apart from Python."""
+    if facts.packages.manager != "apt":
+        return ()
+    own = next((python for python in facts.pythons if python.path == SYSTEM_PYTHON), None)
+    if "python3-venv" in facts.packages.installed or (own is not None and own.ensurepip):
+        return ()
+    return (Package(name="python3-venv"),)

@@ -31,6 +31,8 @@ def request_for(
     settings: Settings,
     candidates: tuple[DriverCandidate, ...] | None = None,
     libraries: tuple[LibraryCandidates, ...] = (),
+    *,
+    pythons: tuple[str, ...] | None = None,
 ) -> Request:
     """Return the question; two hosts with equal questions get the same answer."""
     driver = working_driver(facts)
@@ -49,6 +51,7 @@ def request_for(
         driver_candidates=candidates,
         library_candidates=libraries,
         wheels_only=settings.source == "distro" or settings.cuda_from == "wheels",
+        pythons=pythons,
         vgpu_guest=facts.vgpu_guest,
         native=settings.native,
         forward=settings.forward,

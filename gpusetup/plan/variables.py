@@ -48,7 +48,7 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             variables,
             gpu_python_requirements=wanted.requirements,
             gpu_python_path=settings.python_path,
-            gpu_python_interpreter=settings.python_interpreter,
+            gpu_python_interpreter=wanted.interpreter,
             gpu_python_adopt=settings.python_adopt,
         )
     return variables
@@ -73,7 +73,7 @@ def _package_variables(packages: PackageSet) -> RoleVariables:
         gpu_repo_replace=packages.replace,
         gpu_repo_pins=packages.pins,
         gpu_packages_streams=packages.streams,
-        gpu_packages_prerequisites=packages.prerequisites,
+        gpu_packages_prerequisites=packages.prerequisites + packages.python,
         gpu_driver_packages=packages.driver,
         gpu_fabric_packages=packages.fabric,
         gpu_cuda_packages=packages.cuda + packages.cudnn + packages.nccl,

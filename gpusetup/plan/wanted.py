@@ -12,7 +12,14 @@ from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
 from gpusetup.plan.packages.names import covering
-from gpusetup.plan.python import LIBRARIES, adopted_requirements, python_requirements
+from gpusetup.plan.python import (
+    LIBRARIES,
+    Interpreter,
+    adopted_requirements,
+    interpreter_of,
+    python_requirements,
+    system_of,
+)
 from gpusetup.plan.recorded import locks
 from gpusetup.plan.requests import working_driver
 
@@ -70,9 +77,15 @@ def has_python(stack: Stack) -> bool:
     return any(getattr(stack, name) is not None for name in ("torch", "tensorflow", "jax", "cupy"))
 
 
-def needs_packages(context: Context, family: Family, stack: Stack) -> bool:
+def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matrix) -> bool:
     """Tell whether anything of the stack comes from a repository."""
-    return manages_driver(context, stack) or bool(family.libraries(context, stack)) or bool(context.settings.containers)
+    if manages_driver(context, stack) or family.libraries(context, stack) or context.settings.containers:
+        return True
+    if not has_python(stack) or context.settings.python_adopt:
+        return False
+    facts = context.facts
+    packages = interpreter_of(facts, context.settings, stack, system_of(matrix, facts)).packages
+    return any(package.name not in facts.packages.installed for package in packages)
 
 
 def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Matrix) -> Wanted:
@@ -103,9 +116,12 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 fields["pins"] = (_pin(driver.hold, stack.driver.version),)
         notes = (*notes, *toolkit_notes(context, family))
     wheels = tuple(name for name in LIBRARIES if not fields.get(name))
-    requirements = _requirements(context, stack, matrix, wheels)
-    if family is not None and requirements and not settings.python_adopt:
-        fields["prerequisites"] = (*fields.get("prerequisites", ()), *_python_packages(context, family))
+    interpreter = Interpreter()
+    if has_python(stack) and not settings.python_adopt:
+        interpreter = interpreter_of(context.facts, settings, stack, system_of(matrix, context.facts))
+    requirements = _requirements(context, stack, matrix, wheels, interpreter)
+    if family is not None:
+        fields["python"] = interpreter.packages
     packages = None
     if family is not None and any(fields.get(name) for name in _GROUPS):
         packages = PackageSet(manager=family.manager, **_sources(context, family, applied), **fields)
@@ -115,6 +131,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         settings=settings,
         manage_driver=managed,
         requirements=requirements,
+        interpreter=interpreter.path,
         adopted=requirements if settings.python_adopt else (),
         services=_services(context, packages, stack.driver, persistence=persistence),
         prebuilt=prebuilt,
@@ -165,7 +182,7 @@ def _is_headers(context: Context, package: Package) -> bool:
     )
 
 
-_GROUPS = ("prerequisites", "driver", "fabric", "cuda", "cudnn", "nccl", "containers")
+_GROUPS = ("prerequisites", "driver", "fabric", "cuda", "cudnn", "nccl", "containers", "python")
 
 
 def _pin(globs: tuple[str, ...], version: str) -> dict[str, Any]:
@@ -173,16 +190,18 @@ def _pin(globs: tuple[str, ...], version: str) -> dict[str, Any]:
     return {"packages": list(globs), "origin": "", "release": "", "version": f"{version}*", "priority": _PIN_PRIORITY}
 
 
-def _requirements(context: Context, stack: Stack, matrix: Matrix, wheels: tuple[str, ...]) -> tuple[str, ...]:
+def _requirements(
+    context: Context, stack: Stack, matrix: Matrix, wheels: tuple[str, ...], interpreter: Interpreter
+) -> tuple[str, ...]:
     if not has_python(stack):
         return ()
     if context.settings.python_adopt:
         return adopted_requirements(context.facts, context.settings, stack)
     lines = python_requirements(stack, matrix.cuda, matrix.nccl, wheels=wheels)
-    return _hashed(context, lines) if context.settings.hashed else lines
+    return _hashed(context, lines, interpreter.version) if context.settings.hashed else lines
 
 
-def _hashed(context: Context, lines: tuple[str, ...]) -> tuple[str, ...]:
+def _hashed(context: Context, lines: tuple[str, ...], there: str) -> tuple[str, ...]:
     """Return the complete lines that a lock with hashes has for these; without them nothing may be installed."""
     found = next((item for item in context.settings.hashed if item.lines == lines), None)
     if found is None:
@@ -192,8 +211,6 @@ def _hashed(context: Context, lines: tuple[str, ...]) -> tuple[str, ...]:
             note="it has them for CUDA libraries that are all packages, and for ones that are all wheels",
             hint="use a lock without hashes, or gpusetup_cuda_from=wheels",
         )
-    path = context.settings.python_interpreter or "/usr/bin/python3"
-    there = next((python.version for python in context.facts.pythons if python.path == path), "")
     if context.facts.arch != found.arch or (there and there.split(".")[:2] != found.python.split(".")):
         raise PreflightError(
             "GS-348",
@@ -202,17 +219,6 @@ def _hashed(context: Context, lines: tuple[str, ...]) -> tuple[str, ...]:
             hint="make a lock for it: gpusetup lock … --hashes 'python==X.Y', or name another interpreter",
         )
     return found.hashed
-
-
-def _python_packages(context: Context, family: Family) -> tuple[Package, ...]:
-    """Debian and Ubuntu keep venv apart from Python."""
-    if family.manager != "apt" or context.settings.python_interpreter:
-        return ()
-    system = next((python for python in context.facts.pythons if python.path == "/usr/bin/python3"), None)
-    installed = context.facts.packages.installed
-    if "python3-venv" in installed or (system is not None and system.ensurepip):
-        return ()
-    return (Package(name="python3-venv"),)
 
 
 def _services(
@@ -235,6 +241,7 @@ def packed(wanted: Wanted) -> dict[str, Any]:
         "packages": msgspec.to_builtins(wanted.packages) if wanted.packages is not None else None,
         "manage_driver": wanted.manage_driver,
         "requirements": list(wanted.requirements),
+        "interpreter": wanted.interpreter,
         "adopted": list(wanted.adopted),
         "services": list(wanted.services),
     }

@@ -179,7 +179,11 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
 def _locked(settings: Settings, lock: Lock) -> Settings:
     from gpusetup.plan.lock import exact_requirements, hashed_lines
 
-    return replace(settings, requirements=exact_requirements(lock.stack), hashed=hashed_lines(lock))
+    requirements = exact_requirements(lock.stack)
+    # The Python of a lock that nobody asked for is the one of the distribution that it was made for.
+    if lock.hashes is None and not any(item.component == "python" for item in lock.request.requirements):
+        requirements = tuple(item for item in requirements if item.component != "python")
+    return replace(settings, requirements=requirements, hashed=hashed_lines(lock))
 
 
 def _with_own_driver(planner: Planner, facts: HostFacts, settings: Settings) -> Settings:

@@ -189,3 +189,12 @@ class TestSpace:
         assert "/boot has 30 MB free, 68 MB are needed (for /boot)" in refusals(answer)["GS-472"]
         there["/boot"] = (1, 90 * _MB)
         assert "GS-472" not in refusals(look(tmp_path, "apt", ("driver", "1"), driver_version="1"))
+
+
+@pytest.mark.parametrize(("package", "refused"), [("python3.12", False), ("python312", False), ("python3.11", True)])
+def test_a_python_that_comes_in_the_same_transaction_need_not_be_there_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, refused: bool
+) -> None:
+    el(monkeypatch, offered={package: ["0:3-1"]})
+    answer = look(tmp_path, "dnf", (package, ""), python=str(tmp_path / "python3.12"))
+    assert ("GS-473" in refusals(answer)) is refused

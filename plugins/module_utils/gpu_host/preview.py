@@ -366,6 +366,10 @@ class Preview:
         if not self.params["python"]:
             return
         path = self.params["python"]
+        # /usr/bin/python3.9 comes with a package called python3.9 or python39.
+        plain = os.path.basename(path).replace(".", "")
+        if any(package["name"].replace(".", "") == plain for package in self.params["packages"]):
+            return
         if not os.access(path, os.X_OK):
             self.find(
                 "refuse",
