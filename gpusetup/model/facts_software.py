@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gpusetup.model.facts_machine import Flavour
+from gpusetup.model.package import Manager
 
 __all__ = [
     "AutomaticUpgrades",
@@ -229,7 +230,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Packages(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Packages that matter to a GPU stack, and the state of the package database."""
 
-    manager: Literal["apt", "dnf"] | None
+    manager: Manager | None
     installed: dict[str, str] = {}
     held: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()

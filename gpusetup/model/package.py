@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
-__all__ = ["Package"]
+__all__ = ["Manager", "Package"]
+
+Manager = Literal["apt", "dnf", "zypper"]
+"""The package managers that are driven."""
 
 
 class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

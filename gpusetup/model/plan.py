@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from gpusetup.model.package import Package
+from gpusetup.model.package import Manager, Package
 from gpusetup.model.stack import MatrixStamp, Reason, Stack
 from gpusetup.model.variables import NOTHING, RoleVariables
 
@@ -23,7 +23,7 @@ ActionKind = Literal[
 class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Everything that package managers are told about one host."""
 
-    manager: Literal["apt", "dnf"]
+    manager: Manager
     sources: tuple[dict[str, Any], ...] = ()
     enable: tuple[str, ...] = ()
     replace: tuple[str, ...] = ()

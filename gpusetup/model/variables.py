@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.package import Package
+from gpusetup.model.package import Manager, Package
 from gpusetup.model.settings import RebootPolicy
 from gpusetup.model.verdict import Level
 
@@ -23,7 +23,7 @@ Mappings = tuple[dict[str, Any], ...]
 class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one host's plays are told."""
 
-    gpu_package_manager: Literal["apt", "dnf"] | UnsetType = UNSET
+    gpu_package_manager: Manager | UnsetType = UNSET
 
     gpu_repo_sources: Mappings | UnsetType = UNSET
     gpu_repo_enable: Texts | UnsetType = UNSET

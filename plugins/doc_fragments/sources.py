@@ -20,9 +20,9 @@ options:
         description: Package manager that it is for.
         type: str
         required: true
-        choices: [apt, dnf]
+        choices: [apt, dnf, zypper]
       description:
-        description: A person's words for it (dnf).
+        description: A person's words for it (dnf, zypper).
         type: str
         default: ""
       uris:
@@ -50,11 +50,11 @@ options:
         elements: str
         default: []
       repo_gpgcheck:
-        description: The metadata is signed (dnf).
+        description: The metadata is signed (dnf, zypper).
         type: bool
         default: true
       gpgcheck:
-        description: The packages are signed (dnf).
+        description: The packages are signed (dnf, zypper).
         type: bool
         default: true
       module_hotfixes:
@@ -67,7 +67,7 @@ options:
         elements: str
         default: []
       priority:
-        description: Priority (dnf); 0 is the package manager's own.
+        description: Priority (dnf, zypper); 0 is the package manager's own.
         type: int
         default: 0
       key:

@@ -10,7 +10,7 @@ options:
     description: The host's package manager.
     type: str
     required: true
-    choices: [apt, dnf]
+    choices: [apt, dnf, zypper]
   packages:
     description: Packages wanted.
     type: list

@@ -55,7 +55,7 @@ def switched_off(request: Dict[str, Any], wanted: sources.Written) -> Dict[str, 
     layout = sources.Layout()
     found: Dict[str, Optional[str]] = {}
     places = [layout.apt_list]
-    for folder in (layout.apt_sources, layout.dnf_repos):
+    for folder in (layout.apt_sources, layout.dnf_repos, layout.zypper_repos):
         places += [os.path.join(folder, name) for name in sorted(os.listdir(folder))] if os.path.isdir(folder) else []
     for path in places:
         text = files.read_text(path) if path.endswith((".list", ".sources", ".repo")) and path not in wanted else None
@@ -93,7 +93,7 @@ def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
 def obsolete(ledger: Ledger, wanted: sources.Written) -> List[str]:
     """Return our own source, key and preference files that nobody wants any more."""
     layout = sources.Layout()
-    folders = (layout.apt_sources, layout.apt_keys, layout.dnf_repos, layout.dnf_keys)
+    folders = (layout.apt_sources, layout.apt_keys, layout.dnf_repos, layout.zypper_repos, layout.rpm_keys)
     mine = [
         path
         for path, entry in (ledger.state["files"] or {}).items()

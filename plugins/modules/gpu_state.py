@@ -47,7 +47,7 @@ options:
     description: The host's package manager.
     type: str
     required: true
-    choices: [apt, dnf]
+    choices: [apt, dnf, zypper]
   remove:
     description: Patterns of packages that must not be installed.
     type: list
@@ -167,7 +167,7 @@ def main() -> None:
                 "required": True,
                 "choices": ["begin", "finish", "verified", "revert", "history", "removal", "stop", "clean"],
             },
-            manager={"type": "str", "required": True, "choices": ["apt", "dnf"]},
+            manager={"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
             wanted={"type": "dict", "default": {}},
             lock={"type": "dict", "default": {}},
             verified={"type": "dict", "default": {}},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.request import DriverCandidate, LibraryCandidates
@@ -11,7 +11,7 @@ from gpusetup.plan.offers import newest_first
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import Package
+    from gpusetup.model.package import Manager, Package
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.request import ModuleFlavour
     from gpusetup.model.settings import Settings
@@ -88,7 +88,7 @@ class Family(Protocol):
         """Its name."""
 
     @property
-    def manager(self) -> Literal["apt", "dnf"]:
+    def manager(self) -> Manager:
         """The package manager."""
 
     def sources(self, context: Context) -> dict[str, Any]:

@@ -3,11 +3,12 @@
 import os
 import re
 import tempfile
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..gpu_probe.candidates import parse_policy
 from . import packages, process
 from .failure import HostFailure
+from .manager import Log, PackageManager, Tell
 from .packages import Installed, Plan, Wish
 
 _SECTIONS = {
@@ -32,7 +33,7 @@ _PATIENCE = ("-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=60", "-o"
 UNATTENDED_FILE = "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
 
 
-class Apt:
+class Apt(PackageManager):
     """One host's apt. `options` are apt's own `-o` settings: a preview points them to a folder of its own."""
 
     name = "apt"
@@ -41,20 +42,17 @@ class Apt:
         self,
         network: Optional[Dict[str, Any]] = None,
         options: Iterable[str] = (),
-        tell: Optional[Callable[..., None]] = None,
-        log: Optional[Callable[[str], None]] = None,
+        tell: Tell = None,
+        log: Log = None,
         *,
         recommends: bool = False,
         together: str = "",
     ) -> None:
-        self.env = process.environment(network)
-        trust = ["Acquire::https::CaInfo=" + network["ca_file"]] if network and network.get("ca_file") else []
+        super().__init__(network, tell, log)
+        trust = ["Acquire::https::CaInfo=" + self.ca_file] if self.ca_file else []
         self.options = [piece for item in list(options) + trust for piece in ("-o", item)]
         self.pins = _pins(together) if together else None
-        self.tell = tell or (lambda *_words: None)
-        self.log = log
         self.recommends = recommends
-        self.said = ""  # why the last simulation left something out
 
     def close(self) -> None:
         """Forget the pins of this transaction."""
@@ -107,14 +105,6 @@ class Apt:
     def held(self) -> List[str]:
         """Return the names of held packages."""
         return sorted(self._status()[2])
-
-    def can_hold(self) -> bool:
-        """Say whether packages can be held: dpkg does it by itself."""
-        return True
-
-    def needed_to_hold(self) -> List[str]:
-        """Return nothing: dpkg holds by itself."""
-        return []
 
     def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
         """Return {name: [{"version", "from"}]}: the one that apt itself would take, then the others, newest first.
@@ -295,18 +285,6 @@ class Apt:
         code, _text, error = process.output(["dpkg", "--set-selections"], self.env, text=lines)
         if code:
             raise HostFailure("GS-464", "dpkg --set-selections failed", ", ".join(sorted(selections)), error.strip())
-
-    # switch sets of versions
-
-    def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
-        """Module streams exist only for dnf."""
-        if wanted:
-            raise HostFailure("GS-461", "module streams were asked for, but this host uses apt")
-        return []
-
-    def enabled_streams(self, _modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
-        """Module streams exist only for dnf."""
-        return []
 
     def automatic_upgrades(self, names: Iterable[str]) -> Dict[str, str]:
         """Return the file that keeps automatic upgrades away from packages, as {path: content}."""

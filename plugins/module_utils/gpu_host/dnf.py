@@ -3,26 +3,27 @@
 import os
 import re
 import tempfile
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import LiveHost
 from ..gpu_probe import packages as probe_packages
-from . import dnf_table, packages, process
+from . import dnf_table, process
 from .failure import HostFailure
-from .packages import Installed, Plan, Wish
+from .manager import Log, Tell
+from .packages import Plan, Wish
+from .rpm import Rpm
 
 _KINDS = ("install", "upgrade", "downgrade", "remove")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")
 _STEPS = ("Verify", "Prepare", "Installing", "Upgrading", "Downgrading", "Reinstalling", "Removing", "Running")
 _FOREIGN = re.compile(r":(i[3-6]86|x86_64|aarch64)$")
-_NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 _HOLDING = "dnf-command(versionlock)"  # what the package with dnf 4's plugin provides, whatever it is called
 # The tabs are in it as they are: dnf 5 takes a written \\t for two letters.
 _OFFER = "%{name}\t%{epoch}:%{version}-%{release}\t%{arch}\t%{repoid}\t%{downloadsize}\t%{summary}\\n"
 
 
-class Dnf:
+class Dnf(Rpm):
     """One host's dnf. `options` are words before the command: a preview points them to a folder of its own."""
 
     name = "dnf"
@@ -31,18 +32,15 @@ class Dnf:
         self,
         network: Optional[Dict[str, Any]] = None,
         options: Iterable[str] = (),
-        tell: Optional[Callable[..., None]] = None,
-        log: Optional[Callable[[str], None]] = None,
+        tell: Tell = None,
+        log: Log = None,
         recommends: bool = False,
     ) -> None:
-        self.env = process.environment(network)
+        super().__init__(network, tell, log)
         self.plain = [*list(options), f"--setopt=install_weak_deps={bool(recommends)}"]
-        if network and network.get("ca_file"):
-            self.plain.append("--setopt=sslcacert=" + network["ca_file"])
+        if self.ca_file:
+            self.plain.append("--setopt=sslcacert=" + self.ca_file)
         self._dnf5: Optional[bool] = None
-        self.tell = tell or (lambda *_words: None)
-        self.log = log
-        self.said = ""  # why the last simulation left something out
 
     @property
     def options(self) -> List[str]:
@@ -50,9 +48,6 @@ class Dnf:
         locks.
         """
         return self.plain + (["--setopt=disable_excludes=*"] if self._is_dnf5() else ["--disableplugin=versionlock"])
-
-    def close(self) -> None:
-        """Nothing to forget: dnf's solver finds the versions that fit together."""
 
     def require(self) -> None:
         """Refuse a host without the program itself."""
@@ -65,33 +60,6 @@ class Dnf:
             raise HostFailure("GS-497", "this host has no dnf", note=said, hint=hint)
 
     # look
-
-    def installed(self) -> Installed:
-        """Return {name: version}; "name:arch" of a foreign architecture, "name-version" of what is there more than
-        once, as kernels are.
-        """
-        code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
-        if code:
-            raise HostFailure("GS-462", f"rpm does not answer: {error.strip()}")
-        rows = [line.split("\t") for line in text.splitlines() if line.count("\t") == 2]
-        native = self.architecture()
-        several: Dict[str, List[str]] = {}
-        for name, version, arch in rows:
-            if name != "gpg-pubkey":
-                several.setdefault(dnf_table.listed(name, arch, native), []).append(version)
-        found = {}
-        for name, there in several.items():
-            for version in there:
-                found[name if len(there) == 1 else versions.one_of_several(name, version)] = version
-        return found
-
-    def damaged(self) -> Dict[str, str]:
-        """Rpm has no half-done state; a damaged database is a failure of `installed`."""
-        return {}
-
-    def architecture(self) -> str:
-        """Return rpm's own architecture."""
-        return os.uname()[4]
 
     def held(self) -> List[str]:
         """Return the names of locked packages."""
@@ -251,14 +219,6 @@ class Dnf:
         if match:
             self.tell("download", match.group(3), 100 * int(match.group(1)) // int(match.group(2)))
 
-    def repair(self) -> Dict[str, str]:
-        """Rpm finishes or rolls back by itself; a transaction that was cut is reported by the next one."""
-        return {}
-
-    def lock_name(self, name: str, version: str) -> str:
-        """Return the name by which a package is locked: of all architectures and versions that are there at once."""
-        return packages.listed(name, version)["name"]
-
     def hold(self, names: Iterable[str]) -> None:
         """Lock packages at their installed version."""
         self._versionlock("add", names)
@@ -307,10 +267,6 @@ class Dnf:
         with open(_module_file(module), encoding="utf-8") as stream:
             fields = dict(re.findall(r"^(\w+)=(.*)$", stream.read(), re.MULTILINE))
         return fields.get("stream") if fields.get("state") == "enabled" else None
-
-    def automatic_upgrades(self, _names: Iterable[str]) -> Dict[str, str]:
-        """Return no file: dnf-automatic respects the version locks."""
-        return {}
 
 
 def _module_file(module: str) -> str:

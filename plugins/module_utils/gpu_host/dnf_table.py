@@ -4,6 +4,7 @@ import re
 from typing import Dict, List, Optional, Tuple
 
 from .packages import Plan
+from .rpm import listed
 
 _HEADINGS = {
     "installing": "install",
@@ -19,11 +20,6 @@ _HEADINGS = {
 }
 _UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 _ARCHES = ("x86_64", "aarch64", "noarch", "i686", "i386")
-
-
-def listed(name: str, arch: str, native: str) -> str:
-    """Return the name under which a package set lists a package."""
-    return name if arch in (native, "noarch") else f"{name}:{arch}"
 
 
 def parse(text: str, native: str) -> Plan:

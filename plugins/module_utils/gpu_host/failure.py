@@ -33,7 +33,7 @@ def of_system(error: OSError) -> HostFailure:
         hint = "mount -o remount,rw that file system; the kernel's log (dmesg) may say why it is so"
         return HostFailure("GS-472", "a file system is mounted read-only", where, said, hint)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "make room (apt-get clean, dnf clean all, old kernels), then repeat the same command"
+        hint = "make room (apt-get clean, dnf clean all, zypper clean, old kernels), then repeat the same command"
         return HostFailure("GS-472", "there is no room left", where, said, hint)
     hint = "repeat the same command; if it fails again, look at that path: is it there, and may root write to it?"
     return HostFailure("GS-498", "a file could not be read or written", where, said, hint)

@@ -92,6 +92,18 @@ def leave(folder: str, messages: List[str]) -> None:
         os.close(handle)
 
 
+def link_tree(origin: str, target: str) -> None:
+    """Give the preview the lists that are there already, so that unchanged ones are not fetched again."""
+    os.makedirs(target)
+    for name in os.listdir(origin) if os.path.isdir(origin) else []:
+        path = os.path.join(origin, name)
+        if os.path.isfile(path) and name != "lock":
+            try:
+                os.link(path, os.path.join(target, name))
+            except OSError:
+                shutil.copy2(path, os.path.join(target, name))
+
+
 def take(left: str, folder: str) -> Optional[List[str]]:
     """Go on in the folder of an earlier look, with the sources in `folder`; return the messages of that time, None when
     it cannot be used.

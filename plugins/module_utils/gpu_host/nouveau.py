@@ -6,7 +6,7 @@ import shutil
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import NOUVEAU_FILE
-from ..gpu_probe import initramfs
+from ..gpu_probe import initramfs, kernels
 from . import process
 from .failure import HostFailure
 from .ledger import Ledger
@@ -98,10 +98,8 @@ class Nouveau:
     # initramfs
 
     def _image(self, kernel: str, present: bool, changed: bool) -> Dict[str, Any]:
-        path = next(
-            (item for item in ("/boot/initrd.img-" + kernel, f"/boot/initramfs-{kernel}.img") if os.path.exists(item)),
-            None,
-        )
+        paths = [path.format(kernel) for path in kernels.INITRAMFS]
+        path = next((path for path in paths if os.path.exists(path)), None)
         answer: Dict[str, Any] = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
         if path is None:
             return answer

@@ -11,15 +11,18 @@ from ..gpu_probe.candidates import parse_policy
 from . import process
 from .apt import Apt
 from .dnf import Dnf
+from .zypper import Zypper
 
 Offers = Dict[str, List[Dict[str, Any]]]
 
 
-def look(host: Union[Apt, Dnf], patterns: Sequence[str]) -> Offers:
+def look(host: Union[Apt, Dnf, Zypper], patterns: Sequence[str]) -> Offers:
     """Return {name: [{"version", "size", "transitional", "source"}]} for globs over package names."""
     if not patterns:
         return {}
-    return _dnf(host, patterns) if isinstance(host, Dnf) else _apt(host, patterns)
+    if isinstance(host, Apt):
+        return _apt(host, patterns)
+    return _dnf(host, patterns) if isinstance(host, Dnf) else _zypper(host, patterns)
 
 
 def _apt(host: Apt, patterns: Sequence[str]) -> Offers:
@@ -68,4 +71,14 @@ def _dnf(host: Dnf, patterns: Sequence[str]) -> Offers:
             found.setdefault(name, []).append(offer)
     for offers in found.values():
         offers.sort(key=lambda offer: [int(piece) for piece in re.findall(r"\d+", offer["version"])], reverse=True)
+    return found
+
+
+def _zypper(host: Zypper, patterns: Sequence[str]) -> Offers:
+    """Zypper tells no sizes before a transaction; newest first is how it sorts."""
+    found: Offers = {}
+    for row in host.search(patterns):
+        if any(fnmatch.fnmatchcase(row["name"], pattern) for pattern in patterns):
+            offer = {"version": row["edition"], "size": None, "transitional": False, "source": row["repository"]}
+            found.setdefault(row["name"], []).append(offer)
     return found

@@ -85,6 +85,13 @@ def key(wish: Wish) -> str:
     return wish["name"] + (":" + wish["arch"] if wish["arch"] else "")
 
 
+def is_of_kernel(version: str, kernel: str) -> bool:
+    """Say whether a package's version is a kernel's; SUSE's has one number more: 6.4.0-150600.23.47.2 is the kernel
+    6.4.0-150600.23.47-default.
+    """
+    return version in kernel or version.rpartition(".")[0] == kernel.rpartition("-")[0]
+
+
 def nearest(offered: Iterable[str], wanted: str) -> List[str]:
     """Return the offered versions most like the wanted one, for the message."""
 

@@ -24,7 +24,7 @@ PACKAGE = {
     "options": {"name": {"type": "str", "required": True}, "version": _TEXT, "arch": _TEXT},
 }
 TRANSACTION = {
-    "manager": {"type": "str", "required": True, "choices": ["apt", "dnf"]},
+    "manager": {"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
     "packages": PACKAGE,
     "remove": _LIST,
     "may_remove": _LIST,
@@ -53,7 +53,7 @@ SOURCES = {
         "default": [],
         "options": {
             "name": {"type": "str", "required": True},
-            "kind": {"type": "str", "required": True, "choices": ["apt", "dnf"]},
+            "kind": {"type": "str", "required": True, "choices": ["apt", "dnf", "zypper"]},
             "description": _TEXT,
             "uris": _LIST,
             "like_suite": _TEXT,

@@ -10,14 +10,17 @@ from .apt import Apt
 from .dnf import Dnf
 from .failure import HostFailure
 from .packages import Installed, Plan, Wish
+from .zypper import Zypper
 
-Manager = Union[Apt, Dnf]
+Manager = Union[Apt, Dnf, Zypper]
 
 
 def manager(params: Dict[str, Any], **extra: Any) -> Manager:
     """Return the host's package manager."""
     extra.update(network=params["network"], recommends=params.get("recommends", False))
-    return Dnf(**extra) if params["manager"] == "dnf" else Apt(together=params.get("driver_version", ""), **extra)
+    if params["manager"] == "apt":
+        return Apt(together=params.get("driver_version", ""), **extra)
+    return Zypper(**extra) if params["manager"] == "zypper" else Dnf(**extra)
 
 
 def wanted(params: Dict[str, Any], installed: Installed, native: str) -> Tuple[List[Wish], List[str]]:

@@ -4,7 +4,6 @@ else checked.
 
 import os
 import re
-import shutil
 import time
 from typing import Any, Dict, List, Optional, Set, Tuple
 
@@ -15,8 +14,8 @@ from .failure import HostFailure, of_system
 from .machine import Machine
 from .packages import Installed, Wish
 
-_HEADERS = re.compile(r"^(?:linux-headers-|kernel-devel|kernel-default-devel|linux-kbuild-|kernel6\.\d+-devel)")
-_KERNEL = re.compile(r"^(?:linux-image-\d|kernel-core$|kernel$|kernel6\.\d+$)")
+_HEADERS = re.compile(r"^(?:linux-headers-|kernel-devel|kernel-[a-z0-9]+-devel$|linux-kbuild-|kernel6\.\d+-devel)")
+_KERNEL = re.compile(r"^(?:linux-image-\d|kernel-(?:core|default|azure|rt|64kb)$|kernel$|kernel6\.\d+$)")
 _SIGNATURE = re.compile(
     r"NO_PUBKEY|not signed|BADSIG|EXPKEYSIG|KEYEXPIRED|bad gpg|gpg.*(?:error|fail)|signature", re.IGNORECASE
 )
@@ -158,7 +157,7 @@ class Preview:
             )
         if any(item["level"] == "refuse" for item in self.findings):
             return None
-        host = self._apt(layout) if self.params["manager"] == "apt" else self._dnf(layout)
+        host = {"apt": self._apt, "dnf": self._dnf, "zypper": self._zypper}[self.params["manager"]](layout)
         trouble = self._refresh(host) if self.fetched is None else self.fetched
         answer["repository_messages"] = trouble
         self._judge_trouble(trouble, ours)
@@ -225,7 +224,7 @@ class Preview:
         layout = self._go_on(layout)
         lists, cache = os.path.join(self.folder, "lists"), os.path.join(self.folder, "cache")
         if self.fetched is None:
-            _link_tree("/var/lib/apt/lists", lists)
+            fetched.link_tree("/var/lib/apt/lists", lists)
         for folder in (os.path.join(lists, "partial"), os.path.join(cache, "archives", "partial")):
             if not os.path.isdir(folder):
                 os.makedirs(folder)
@@ -256,6 +255,11 @@ class Preview:
         return planning.manager(
             self.params, options=options + ["--enablerepo=" + name for name in self.params["enable"]]
         )
+
+    def _zypper(self, layout: sources.Layout) -> planning.Manager:
+        self._copy_host_sources(sources.Layout().zypper_repos, layout.zypper_repos, (".repo",))
+        self._go_on(layout)
+        return planning.manager(self.params, looking=self.folder)
 
     # the transaction
 
@@ -291,7 +295,7 @@ class Preview:
                 "refuse",
                 "held",
                 "held by somebody else: " + ", ".join(foreign),
-                "release them first (apt-mark unhold)",
+                "release them first (apt-mark unhold, dnf versionlock delete, zypper removelock)",
                 "GS-469",
             )
 
@@ -322,7 +326,7 @@ class Preview:
         for kernel in self.machine.wanted_kernels(self.params["kernels"]):
             there = self.machine.has_headers(kernel)
             coming = any(
-                _HEADERS.match(name) and (kernel in name or version.split(":")[-1] in kernel)
+                _HEADERS.match(name) and (kernel in name or packages.is_of_kernel(version.split(":")[-1], kernel))
                 for name, version in arriving
             )
             answer["kernels"].append({"kernel": kernel, "headers": there, "headers_arrive": coming, "builds": builds})
@@ -354,7 +358,8 @@ class Preview:
                 text = "{path} has {0} MB free, {1} MB are needed (for {2})".format(
                     row["free"] >> 20, -(-row["needed"] >> 20), ", ".join(row["for"]), **row
                 )
-                self.find("refuse", "space", text, "make room (apt-get clean, dnf clean all, old kernels)", "GS-472")
+                hint = "make room (apt-get clean, dnf clean all, zypper clean, old kernels)"
+                self.find("refuse", "space", text, hint, "GS-472")
 
     def _images(self) -> List[int]:
         """Return the sizes of the initramfs images that a driver's installation makes anew."""
@@ -386,15 +391,3 @@ def _repository_hint(line: str) -> str:
         now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
         return f"is the clock of the host right (it says {now} UTC)? if so the mirror is not kept up to date"
     return "check the address, the mirror and gpu_proxy"
-
-
-def _link_tree(origin: str, target: str) -> None:
-    """Give the preview the lists that are there already, so that unchanged ones are not fetched again."""
-    os.makedirs(target)
-    for name in os.listdir(origin) if os.path.isdir(origin) else []:
-        path = os.path.join(origin, name)
-        if os.path.isfile(path) and name != "lock":
-            try:
-                os.link(path, os.path.join(target, name))
-            except OSError:
-                shutil.copy2(path, os.path.join(target, name))

@@ -85,7 +85,7 @@ class Enrolment:
                 "GS-494",
                 "mokutil is not installed",
                 error.strip(),
-                hint="apt-get install mokutil, or dnf install mokutil",
+                hint="apt-get install mokutil, dnf install mokutil or zypper install mokutil",
             )
         # mokutil names certificates so; it protects nothing
         digest = hashlib.sha1(files.read_bytes(certificate) or b"").hexdigest()  # noqa: S324

@@ -25,7 +25,8 @@ class Layout:
         self.apt_keys = os.path.join(root, "etc/apt/keyrings")
         self.apt_preferences = os.path.join(root, "etc/apt/preferences.d")
         self.dnf_repos = os.path.join(root, "etc/yum.repos.d")
-        self.dnf_keys = os.path.join(root, "etc/pki/rpm-gpg")
+        self.zypper_repos = os.path.join(root, "etc/zypp/repos.d")
+        self.rpm_keys = os.path.join(root, "etc/pki/rpm-gpg")
 
 
 def check(source: Source) -> None:
@@ -37,8 +38,8 @@ def check(source: Source) -> None:
             f"{name!r} is no name of a repository",
             hint="use letters, digits, dot, underscore, hyphen",
         )
-    if source.get("kind") not in ("apt", "dnf"):
-        raise HostFailure("GS-444", f"repository {name} is neither of kind apt nor dnf")
+    if source.get("kind") not in ("apt", "dnf", "zypper"):
+        raise HostFailure("GS-444", f"repository {name} is of no kind that is known: apt, dnf, zypper")
     words: List[str] = []
     for field in ("uris", "suites", "components", "architectures", "exclude"):
         words += source.get(field) or []
@@ -48,11 +49,11 @@ def check(source: Source) -> None:
             raise HostFailure("GS-444", f"repository {name} has {word!r} in it, which is no single word")
     if re.search(r"[\x00-\x1f]", source.get("description") or ""):
         raise HostFailure("GS-444", f"the description of repository {name} has control characters in it")
-    if source.get("like_suite") and source["kind"] == "dnf":
+    if source.get("like_suite") and source["kind"] != "apt":
         raise HostFailure("GS-444", f"repository {name} names a suite to be like, which only apt has")
     if not (source.get("uris") or source.get("like_suite")):
         raise HostFailure("GS-444", f"repository {name} has no address")
-    if source["kind"] == "dnf" and source.get("gpgcheck") is False and source.get("repo_gpgcheck") is False:
+    if source["kind"] != "apt" and source.get("gpgcheck") is False and source.get("repo_gpgcheck") is False:
         raise HostFailure(
             "GS-444",
             f"repository {name} would be used without any signature",
@@ -119,7 +120,7 @@ def render(source: Source, key: Optional[bytes], layout: Layout, known: List[Dic
     """Return {path: (content, mode)} of one source; `known` are the host's own entries (for `like_suite`)."""
     if source["kind"] == "apt":
         return _render_apt(source, key, layout, known)
-    return _render_dnf(source, key, layout)
+    return _render_zypper(source, key, layout) if source["kind"] == "zypper" else _render_dnf(source, key, layout)
 
 
 def _render_apt(source: Source, key: Optional[bytes], layout: Layout, known: List[Dict[str, Any]]) -> Written:
@@ -170,22 +171,39 @@ def _like(source: Source, known: List[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def _render_dnf(source: Source, key: Optional[bytes], layout: Layout) -> Written:
-    name = source["name"]
-    key_path = os.path.join(layout.dnf_keys, "RPM-GPG-KEY-" + name)
-    lines = ["# Written by gpusetup.", f"[{name}]", "name=" + (source.get("description") or name)]
-    lines += ["baseurl=" + "\n        ".join(source["uris"]), "enabled=1"]
-    lines.append("gpgcheck={:d}".format(source.get("gpgcheck") is not False))
-    lines.append("repo_gpgcheck={:d}".format(source.get("repo_gpgcheck") is not False))
-    lines.append("gpgkey=file://" + key_path)
+    lines = _checks(gpgcheck=source.get("gpgcheck"), repo_gpgcheck=source.get("repo_gpgcheck"))
+    lines.append("gpgkey=file://" + _key_path(source, layout))
     if source.get("module_hotfixes"):
         lines.append("module_hotfixes=1")
     if source.get("exclude"):
         lines.append("excludepkgs=" + ",".join(source["exclude"]))
-    if source.get("priority"):
-        lines.append("priority={}".format(int(source["priority"])))
+    return _repo_file(source, key, layout, layout.dnf_repos, lines)
+
+
+def _render_zypper(source: Source, key: Optional[bytes], layout: Layout) -> Written:
+    """For zypper gpgcheck=1 is: the list's signature, or where it has none that of each package."""
+    lines = _checks(gpgcheck=True, repo_gpgcheck=source.get("repo_gpgcheck"), pkg_gpgcheck=source.get("gpgcheck"))
+    lines += ["gpgkey=file://" + _key_path(source, layout), "autorefresh=1", "type=rpm-md"]
+    return _repo_file(source, key, layout, layout.zypper_repos, lines)
+
+
+def _checks(**wanted: Optional[bool]) -> List[str]:
+    return [f"{name}={value is not False:d}" for name, value in wanted.items()]
+
+
+def _key_path(source: Source, layout: Layout) -> str:
+    return os.path.join(layout.rpm_keys, "RPM-GPG-KEY-" + source["name"])
+
+
+def _repo_file(source: Source, key: Optional[bytes], layout: Layout, folder: str, lines: List[str]) -> Written:
+    """Return the files of a repository of rpm packages: its key and its definition, with these lines in it."""
+    name = source["name"]
+    first = ["# Written by gpusetup.", f"[{name}]", "name=" + (source.get("description") or name)]
+    first += ["baseurl=" + "\n        ".join(source["uris"]), "enabled=1"]
+    last = ["priority={}".format(int(source["priority"]))] if source.get("priority") else []
     return {
-        key_path: (openpgp.armored(key or b""), 0o644),
-        os.path.join(layout.dnf_repos, name + ".repo"): ("\n".join(lines) + "\n", 0o644),
+        _key_path(source, layout): (openpgp.armored(key or b""), 0o644),
+        os.path.join(folder, name + ".repo"): ("\n".join([*first, *lines, *last]) + "\n", 0o644),
     }
 
 

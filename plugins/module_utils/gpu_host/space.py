@@ -10,8 +10,8 @@ _DKMS_MB = 900  # the source, its build tree and the built modules of one driver
 _MODULES_MB = 150  # the modules of one kernel, in their place
 _LISTS_MB = 64  # the lists of further repositories
 _VMLINUZ_MB = 16
-_CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache"}
-_LISTS = {"apt": "/var/lib/apt/lists", "dnf": "/var/cache"}
+_CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache", "zypper": "/var/cache"}
+_LISTS = {"apt": "/var/lib/apt/lists", "dnf": "/var/cache", "zypper": "/var/cache"}
 
 
 def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds: bool) -> Dict[str, int]:

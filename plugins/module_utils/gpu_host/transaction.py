@@ -21,6 +21,7 @@ from .packages import Installed, Plan, Wish
 _BROKEN_OFF = (
     "Hash Sum mismatch", "Failed to fetch", "Status code: 404", "Curl error", "Error downloading packages",
     "All mirrors were tried", "Failed to download", "Temporary failure resolving",
+    "Download (curl) error", "not found on medium",
 )  # fmt: skip
 _AGAIN_AFTER = (5, 20)  # seconds
 _TRY_FOR = 1800
@@ -253,7 +254,8 @@ class Transaction:
                 "GS-469",
                 "packages that should move are held by somebody else",
                 ", ".join(foreign),
-                hint="nothing was changed; release them first: apt-mark unhold NAME, or dnf versionlock delete NAME",
+                hint="nothing was changed; release them first: apt-mark unhold NAME, dnf versionlock delete NAME "
+                "or zypper removelock NAME",
             )
         self.released = sorted(moving if self.params["hold"] else held & ours)
         self.host.unhold(self.released)

@@ -8,7 +8,7 @@ from . import modules
 from .host import LiveHost
 
 _MODULE_FOLDERS = ("/lib/modules", "/usr/lib/modules")
-_INITRAMFS = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
+INITRAMFS = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
 _IMAGES = ("/boot/vmlinuz-{}", "/boot/vmlinux-{}", "/boot/Image-{}", "/lib/modules/{}/vmlinuz")
 
 
@@ -51,7 +51,7 @@ def describe(host: LiveHost, release: str) -> Dict[str, Any]:
         "release": release,
         "image": any(host.exists(path.format(release)) for path in _IMAGES),
         "headers": has_headers(host, release),
-        "initramfs": next((path.format(release) for path in _INITRAMFS if host.exists(path.format(release))), None),
+        "initramfs": next((path.format(release) for path in INITRAMFS if host.exists(path.format(release))), None),
         "nvidia": module,
         "nouveau": modules.carries(host, release, "nouveau"),
     }

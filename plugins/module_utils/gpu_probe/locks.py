@@ -20,6 +20,7 @@ FILES = (
 PID_FILES = (
     "/run/dnf.pid",
     "/run/yum.pid",
+    "/run/zypp.pid",
     "/var/cache/dnf/metadata_lock.pid",
     "/var/cache/dnf/download_lock.pid",
     "/var/lib/rpm/rpmdb_lock.pid",
@@ -75,8 +76,8 @@ def _of_pid_file(path: str) -> Optional[int]:
     """Return the living process that a pid file names."""
     try:
         with open(path) as handle:
-            pid = int(handle.read())
-    except (OSError, ValueError):
+            pid = int(handle.read().split()[0])
+    except (OSError, ValueError, IndexError):
         return None
     return pid if os.path.exists(f"/proc/{pid}") else None
 

@@ -2,16 +2,17 @@
 sane.
 """
 
+import fnmatch
 import os
 import re
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterable, Iterator, List, Optional
 
 from .host import LiveHost
 
 RELEVANT = re.compile(
     r"^(?:nvidia|libnvidia|libcuda|cuda|libcudnn|cudnn|libnccl|nccl|kmod-nvidia|akmod-nvidia|dnf-plugin-nvidia|libnvsdm|nvlsm|"
     r"datacenter-gpu-manager|infiniband-diags|xserver-xorg-video-nvidia|xorg-x11-drv-nvidia|glx-alternative-nvidia|firmware-nvidia|"
-    r"linux-(?:image|headers|modules|objects|signatures)-|kernel(?:$|-(?:uek|rt|64k|hwe|drivers-gpu|core|devel|headers|modules))|kernel\d|"
+    r"linux-(?:image|headers|modules|objects|signatures)-|kernel(?:$|-(?:uek|rt|64k|default|azure|hwe|drivers-gpu|core|devel|headers|modules))|kernel\d|"
     r"libgl1-nvidia|libegl|libgles|"
     r"dkms$|gcc(?:-\d+)?$|make$|dracut$|initramfs-tools(?:-core)?$|mokutil$|shim-signed$|grub-efi|docker|containerd|podman|cri-o$|"
     r"unattended-upgrades$|dnf-automatic$|ubuntu-drivers-common$|python3(?:\.?\d+)?(?:-venv|-apt|-pip)?$|python3-dnf|epel-release$|zstd$)"
@@ -21,10 +22,10 @@ _SANE = ("installed", "config-files", "not-installed")
 
 def collect(host: LiveHost, family: str, also: Any = ()) -> Dict[str, Any]:
     """Return {"manager", "installed": {name: {...}}, "held", "problems"}; packages named in `also` matter too."""
-    if host.exists("/var/lib/dpkg/status") and family != "redhat":
+    if host.exists("/var/lib/dpkg/status") and family not in ("redhat", "suse"):
         return _dpkg(host, also)
     if host.exists("/usr/bin/rpm") or host.exists("/var/lib/rpm") or host.exists("/usr/lib/sysimage/rpm"):
-        return _rpm(host, also)
+        return _rpm(host, family, also)
     host.note("packages", "neither dpkg nor rpm keeps packages here")
     return {"manager": None, "installed": {}, "held": [], "problems": []}
 
@@ -102,13 +103,15 @@ def origin(maker: str) -> str:
 _FORMAT = "%{NAME}\\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\\t%{ARCH}\\t%{VENDOR} %{PACKAGER}\\n"
 
 
-def _rpm(host: LiveHost, also: Any) -> Dict[str, Any]:
+def _rpm(host: LiveHost, family: str, also: Any) -> Dict[str, Any]:
     answer = host.run("rpm", ["rpm", "-qa", "--qf", _FORMAT], 20)
     problems = [] if answer["rc"] == 0 else ["rpm -qa: " + (answer.get("why") or answer["err"].strip() or "failed")]
     native = host.observe("machine-rpm", lambda: os.uname()[4])
     found: Dict[str, List[Dict[str, Any]]] = {}
+    names = set()
     for line in answer["out"].splitlines():
         pieces = line.split("\t")
+        names.add(pieces[0])
         if len(pieces) != 4 or not (RELEVANT.match(pieces[0]) or pieces[0] in also):
             continue
         name, version, arch, maker = pieces
@@ -121,6 +124,8 @@ def _rpm(host: LiveHost, also: Any) -> Dict[str, Any]:
     for key, several in found.items():
         for one in several:  # kernels are there more than once
             installed[key if len(several) == 1 else "{}-{}".format(key, one["version"])] = one
+    if family == "suse":
+        return {"manager": "zypper", "installed": installed, "held": zypper_locks(host, names), "problems": problems}
     return {"manager": "dnf", "installed": installed, "held": versionlocks(host), "problems": problems}
 
 
@@ -140,6 +145,26 @@ def versionlocks(host: LiveHost) -> List[str]:
         if name and (not comparators or set(comparators) != {"!="}):
             held.append(name.group(1))
     return sorted(set(held))
+
+
+def zypper_locks(host: LiveHost, names: Iterable[str]) -> List[str]:
+    """Return the names that zypper's locks hold: those that they name, and of these names those that a pattern fits.
+
+    A lock of one repository alone keeps nothing where it is, nor does one of patches or patterns.
+    """
+    names, held = list(names), set()
+    for stanza in re.split(r"\n\s*\n", host.read("/etc/zypp/locks", "packages.held") or ""):
+        fields = dict(re.findall(r"^(\w+)\s*:\s*(.*?)\s*$", stanza, re.MULTILINE))
+        wanted, how = fields.get("solvable_name"), fields.get("match_type", "substring")
+        if not wanted or fields.get("type", "package") != "package" or "repo" in fields:
+            continue
+        if how in ("glob", "exact") and not re.search(r"[*?\[]", wanted):
+            held.add(wanted)
+        pattern = {"glob": fnmatch.translate(wanted), "regex": wanted}.get(how, re.escape(wanted))
+        case = 0 if fields.get("case_sensitive") in ("on", "true") else re.IGNORECASE
+        match = re.compile(pattern, case)
+        held.update(name for name in names if (match.search if how in ("regex", "substring") else match.match)(name))
+    return sorted(held)
 
 
 def automatic_upgrades(host: LiveHost) -> Dict[str, Any]:

@@ -19,9 +19,9 @@ def collect(host: LiveHost) -> List[Dict[str, Any]]:
             found += _list_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
         elif path.endswith(".sources"):
             found += _deb822_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
-    for name in host.names("/etc/yum.repos.d", "*.repo"):
-        path = "/etc/yum.repos.d/" + name
-        found += _repo_file(path, host.read(path, "packages.sources", keep=without_secrets) or "")
+    for folder in ("/etc/yum.repos.d/", "/etc/zypp/repos.d/"):
+        for name in host.names(folder, "*.repo"):
+            found += _repo_file(folder + name, host.read(folder + name, "packages.sources", keep=without_secrets) or "")
     return found
 
 

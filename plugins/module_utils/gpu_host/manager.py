@@ -1,0 +1,47 @@
+"""What package managers have alike: where they speak, how they are run, and what one without module streams answers."""
+
+from typing import Any, Callable, Dict, Iterable, List, Optional
+
+from . import process
+from .failure import HostFailure
+
+Tell = Optional[Callable[..., None]]
+Log = Optional[Callable[[str], None]]
+
+
+class PackageManager:
+    """One host's package manager."""
+
+    name = ""
+
+    def __init__(self, network: Optional[Dict[str, Any]] = None, tell: Tell = None, log: Log = None) -> None:
+        self.env = process.environment(network)
+        self.ca_file: str = (network or {}).get("ca_file") or ""
+        self.tell = tell or (lambda *_words: None)
+        self.log = log
+        self.said = ""  # why the last simulation left something out
+
+    def close(self) -> None:
+        """Forget what was made for one transaction."""
+
+    def can_hold(self) -> bool:
+        """Say whether packages can be held."""
+        return True
+
+    def needed_to_hold(self) -> List[str]:
+        """Return the packages whose installation lets packages be held."""
+        return []
+
+    def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
+        """Refuse module streams: only dnf has them."""
+        if wanted:
+            raise HostFailure("GS-461", f"module streams were asked for, but this host uses {self.name}")
+        return []
+
+    def enabled_streams(self, _modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:
+        """Return no stream: only dnf has them."""
+        return []
+
+    def automatic_upgrades(self, _names: Iterable[str]) -> Dict[str, str]:
+        """Return no file: automatic upgrades by dnf and zypper respect their locks."""
+        return {}

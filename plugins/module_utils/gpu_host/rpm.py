@@ -1,0 +1,56 @@
+"""What is the same wherever rpm keeps the packages, whatever program asks it to."""
+
+import os
+from typing import Dict, List
+
+from ..gpu_judge import versions
+from . import packages, process
+from .failure import HostFailure
+from .manager import PackageManager
+from .packages import Installed
+
+_NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
+
+
+def listed(name: str, arch: str, native: str) -> str:
+    """Return the name under which a package set lists a package."""
+    return name if arch in (native, "noarch") else f"{name}:{arch}"
+
+
+class Rpm(PackageManager):
+    """A host whose packages are in rpm's database."""
+
+    def installed(self) -> Installed:
+        """Return {name: version}; "name:arch" of a foreign architecture, "name-version" of what is there more than
+        once, as kernels are.
+        """
+        code, text, error = process.output(["rpm", "-qa", "--qf", _NEVRA], self.env)
+        if code:
+            raise HostFailure("GS-462", f"rpm does not answer: {error.strip()}")
+        rows = [line.split("\t") for line in text.splitlines() if line.count("\t") == 2]
+        native = self.architecture()
+        several: Dict[str, List[str]] = {}
+        for name, version, arch in rows:
+            if name != "gpg-pubkey":
+                several.setdefault(listed(name, arch, native), []).append(version)
+        found = {}
+        for name, there in several.items():
+            for version in there:
+                found[name if len(there) == 1 else versions.one_of_several(name, version)] = version
+        return found
+
+    def damaged(self) -> Dict[str, str]:
+        """Rpm has no half-done state; a damaged database is a failure of `installed`."""
+        return {}
+
+    def repair(self) -> Dict[str, str]:
+        """Rpm finishes or rolls back by itself; a transaction that was cut is reported by the next one."""
+        return {}
+
+    def architecture(self) -> str:
+        """Return rpm's own architecture."""
+        return os.uname()[4]
+
+    def lock_name(self, name: str, version: str) -> str:
+        """Return the name by which a package is locked: of all architectures and versions that are there at once."""
+        return packages.listed(name, version)["name"]

@@ -1,0 +1,247 @@
+"""zypper and rpm: look, simulate, change. Only command-line tools."""
+
+import os
+import re
+import tempfile
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+
+from ..gpu_judge import versions
+from ..gpu_probe import LiveHost
+from ..gpu_probe import packages as probe_packages
+from . import files, openpgp, packages, process, zypper_xml
+from .failure import HostFailure
+from .manager import Log, Tell
+from .packages import Plan, Wish
+from .rpm import Rpm
+
+CONFIGURATION = ("/etc/zypp/zypp.conf", "/usr/etc/zypp/zypp.conf")
+LOCKS = "/etc/zypp/locks"
+_DONE = (0, 100, 101, 102, 103, 106)  # done, and: updates wait, a reboot or zypper itself should follow, a repository
+_LOCKED = 7  # was left out
+_MEANING = {
+    4: "the packages do not fit together",
+    5: "it may not change packages",
+    6: "there are no repositories",
+    _LOCKED: "another program keeps the package manager's lock",
+    8: "a package could not be fetched or installed",
+    104: "a package is not offered",
+    105: "it was stopped by a signal",
+    107: "the script of a package failed",
+}
+_TELLING = re.compile(r"error|fail|problem|not found|no provider|locked|conflict|abort", re.IGNORECASE)
+_OURS = "# Written by gpusetup."
+
+
+class Zypper(Rpm):
+    """One host's zypper. `looking` is the folder of a preview: repositories, caches and zypper's own lock are in it."""
+
+    name = "zypper"
+
+    def __init__(
+        self,
+        network: Optional[Dict[str, Any]] = None,
+        tell: Tell = None,
+        log: Log = None,
+        *,
+        recommends: bool = False,
+        looking: str = "",
+    ) -> None:
+        super().__init__(network, tell, log)
+        self.looking = looking
+        self.env["ZYPP_LOCK_TIMEOUT"] = "120"
+        self.flags = [
+            "--oldpackage",
+            "--allow-vendor-change",
+            "--force-resolution",
+            "--auto-agree-with-licenses",
+            "--recommends" if recommends else "--no-recommends",
+        ]
+        self.options: List[str] = []
+        if looking:
+            # What a look fetches is proven by `_unproven`: zypper would have to put our keys into rpm's database first.
+            self.options = ["--reposd-dir", self._repositories, "--cache-dir", looking + "/cache", "--no-gpg-checks"]
+            self.env["ZYPP_LOCKFILE_ROOT"] = looking
+
+    @property
+    def _repositories(self) -> str:
+        return self.looking + "/etc/zypp/repos.d"
+
+    def require(self) -> None:
+        """Refuse a host without the program itself."""
+        if process.which("zypper", self.env) is None:
+            raise HostFailure("GS-497", "this host has no zypper", hint="gpu_package_manager names another one?")
+
+    # look
+
+    def held(self) -> List[str]:
+        """Return the names of locked packages."""
+        return probe_packages.zypper_locks(LiveHost(), [self.lock_name(*item) for item in self.installed().items()])
+
+    def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
+        """Return {name: [{"version", "from"}]}, newest first."""
+        found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
+        for row in self.search(sorted(names), "--match-exact") if names else []:
+            if row["name"] in found:
+                found[row["name"]].append({"version": row["edition"], "from": row["repository"]})
+        return found
+
+    def search(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
+        """Return what is offered under names or patterns: name, edition, arch, repository."""
+        _code, text = self._ask(["search", "--details", "--type", "package", *how, *patterns])
+        rows = zypper_xml.offered(text)
+        return [row for row in rows if row["arch"] in (self.architecture(), "noarch")]
+
+    def description(self, name: str, _version: str) -> str:
+        """Return a package's summary."""
+        _code, text = self._ask(["search", "--type", "package", "--match-exact", name])
+        return next((row.get("summary", "") for _section, row in zypper_xml.solvables(text)), "")
+
+    def _ask(self, words: List[str], env: Optional[Dict[str, str]] = None) -> Tuple[int, str]:
+        """Run a command that changes nothing; return (code, XML). Who keeps the lock is a failure."""
+        argv = ["zypper", "--non-interactive", "--xmlout", "--no-refresh", *self.options, *words]
+        code, text, error = process.output(argv, env or self.env, 600)
+        if code in (_LOCKED, process.MISSING, process.TIMED_OUT):
+            said = "; ".join(zypper_xml.reasons(text)) or error.strip()
+            raise HostFailure("GS-453", "zypper does not answer: " + _MEANING.get(code, "it gave no answer"), note=said)
+        return code, text
+
+    # change
+
+    def refresh(self) -> List[str]:
+        """Fetch the lists; return what went wrong as lines. Our keys, proven when they were written, become rpm's."""
+        self.tell("refresh", "fetching repository metadata")
+        ours = _our_repositories(self._repositories)
+        if not self.looking:
+            for source in ours:
+                code, _text, error = process.output(["rpm", "--import", source["key"]], self.env)
+                if code:
+                    return ["Error: {name}: rpm does not take its key {key}: ".format(**source) + error.strip()]
+        argv = ["zypper", "--non-interactive", "--xmlout", *self.options, "refresh"]
+        code, text, error = process.output(argv, self.env, 900)
+        trouble = ["Error: " + line for line in zypper_xml.reasons(text)] if code else []
+        if code and not trouble:
+            trouble = [f"Error: zypper refresh ended with {code}: {error.strip()[-300:]}"]
+        for line in trouble:
+            if self.log:
+                self.log(line)
+        return trouble + ([line for source in ours for line in self._unproven(source)] if self.looking else [])
+
+    def _unproven(self, source: Dict[str, str]) -> List[str]:
+        """Return why the list of a repository of ours is not proven by its key."""
+        index = os.path.join(self.looking, "cache/raw", source["name"], "repodata/repomd.xml")
+        program = next((name for name in ("gpgv", "gpgv2") if process.which(name, self.env)), None)
+        if program is None or not source["signed"] or not os.path.exists(index):
+            return []  # zypper proves it again, before anything is installed
+        keyring = os.path.join(self.looking, source["name"] + ".keyring")
+        files.write_atomically(keyring, openpgp.binary(files.read_bytes(source["key"]) or b""), 0o600)
+        code, _text, error = process.output([program, "--keyring", keyring, index + ".asc", index], self.env)
+        said = " ".join(error.split())[-300:]
+        return [f"Error: {source['name']}: the signature of its list is not by its key: {said}"] if code else []
+
+    def words(self, wishes: Iterable[Wish]) -> List[str]:
+        """Return wishes as zypper's own words: the whole version, or it finds none where there is an epoch."""
+        found = []
+        for wish in wishes:
+            text = wish["name"] + ("." + wish["arch"] if wish["arch"] else "")
+            found.append(text + ("=" + versions.bare(wish["version"]) if wish["version"] else ""))
+        return found
+
+    def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:
+        """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
+        "disk_bytes"}. Whether a lock forbids it is judged from this, so zypper must see past locks.
+        """
+        command = self._transaction(wishes, removals)
+        handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".conf")
+        try:
+            with os.fdopen(handle, "w") as stream:
+                stream.write(_without_locks())
+            _code, text = self._ask([*command, "--dry-run"], dict(self.env, ZYPP_CONF=path))
+        finally:
+            os.unlink(path)
+        answer, self.said = zypper_xml.plan(text, self.architecture()), "; ".join(zypper_xml.reasons(text))[:1500]
+        if answer is None:
+            raise HostFailure("GS-463", "zypper cannot put this set of packages together", " ".join(command), self.said)
+        return answer
+
+    def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:
+        """Return the command of one transaction; in `install` a name after an exclamation mark goes."""
+        words, gone = self.words(wishes), self._there(removals)
+        if not words:
+            return ["remove", "--no-clean-deps", *gone]
+        return ["install", *self.flags, *words, *("!" + name for name in gone)]
+
+    def _there(self, names: Iterable[str]) -> List[str]:
+        """Return installed packages, as a package set lists them, in zypper's words: name, architecture, version."""
+        names = list(names)
+        installed = self.installed() if names else {}
+        return self.words(packages.listed(name, installed[name]) for name in names if name in installed)
+
+    def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
+        """Fetch what a transaction needs, and change nothing; return (ok, last lines)."""
+        return self._run([*self._transaction(wishes, []), "--download-only"])
+
+    def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
+        """Install, change and remove in one transaction; return (ok, last lines). All is fetched before any of it."""
+        command = self._transaction(wishes, removals)
+        return self._run([*command, "--download-in-advance"] if command[0] == "install" else command)
+
+    def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
+        """Take packages away; return (ok, last lines)."""
+        gone = self._there(names)
+        return self._run(["remove", "--no-clean-deps", *gone]) if gone else (True, [])
+
+    def _run(self, words: List[str]) -> Tuple[bool, List[str]]:
+        argv = ["zypper", "--non-interactive", "--no-refresh", *self.options, *words]
+        code, tail = process.stream(argv, self.env, self._line, log=self.log)
+        if code in _DONE:
+            return True, tail
+        said = [line.strip() for line in tail if _TELLING.search(line)][:6]
+        means = _MEANING.get(code, "see the log")
+        return False, [*tail, f"Error: zypper ended with {code} ({means}): " + "; ".join(said)]
+
+    def _line(self, line: str) -> None:
+        match = re.match(r"^\((\d+)/(\d+)\) (?:Installing|Removing): (\S+)", line)
+        if match:
+            self.tell("install", match.group(3), 100 * int(match.group(1)) // int(match.group(2)))
+            return
+        match = re.match(r"^Retrieving(?: package|:) (\S+) .*\((\d+)/(\d+)\)", line)
+        if match:
+            self.tell("download", match.group(1), 100 * int(match.group(2)) // int(match.group(3)))
+
+    def hold(self, names: Iterable[str]) -> None:
+        """Lock packages."""
+        self._lock("addlock", names)
+
+    def unhold(self, names: Iterable[str]) -> None:
+        """Release packages."""
+        self._lock("removelock", names)
+        if os.path.exists(LOCKS) and not os.path.getsize(LOCKS):
+            os.unlink(LOCKS)  # zypper leaves an empty one, where there was none before
+
+    def _lock(self, what: str, names: Iterable[str]) -> None:
+        names = sorted(names)
+        if not names:
+            return
+        argv = ["zypper", "--non-interactive", "--no-refresh", what, "--type", "package", *names]
+        code, text, error = process.output(argv, self.env)
+        if code:
+            raise HostFailure("GS-464", f"zypper {what} failed", ", ".join(names), (error or text).strip()[-800:])
+
+
+def _our_repositories(folder: str) -> List[Dict[str, str]]:
+    """Return the repositories that we wrote into a folder: name, key, and whether the list is signed."""
+    found = []
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        text = files.read_text(os.path.join(folder, name)) or ""
+        key = re.search(r"^gpgkey=file://(.+)$", text, re.MULTILINE)
+        if name.endswith(".repo") and text.startswith(_OURS) and key:
+            signed = "yes" if "\nrepo_gpgcheck=1\n" in text else ""
+            found.append({"name": name[: -len(".repo")], "key": key.group(1), "signed": signed})
+    return found
+
+
+def _without_locks() -> str:
+    """Return the host's own configuration of libzypp, except that no lock counts."""
+    text = next((text for text in map(files.read_text, CONFIGURATION) if text), "[main]\n")
+    text = re.sub(r"^\s*locksfile\..*\n", "", text, flags=re.MULTILINE)
+    return re.sub(r"^\[main\]\s*\n", "[main]\nlocksfile.apply = no\n", text, count=1, flags=re.MULTILINE)

@@ -1,0 +1,60 @@
+"""What zypper prints with --xmlout, read tag by tag: when it stops early, its document has no end."""
+
+import re
+from html import unescape
+from typing import Dict, Iterator, List, Optional, Tuple
+
+from .packages import Plan
+from .rpm import listed
+
+_TAG = re.compile(r"<(/?)([a-z-]+)((?:\s+[\w-]+=\"[^\"]*\"|\s+[\w-]+='[^']*')*)\s*/?>")
+_ATTRIBUTE = re.compile(r"([\w-]+)=[\"']([^\"']*)[\"']")
+_MESSAGE = re.compile(r"<message type=\"(?:error|warning)\">(.*?)</message>", re.DOTALL)
+_PROBLEM = re.compile(r"<description>(Problem: .*?)</description>", re.DOTALL)
+_KINDS = ("install", "upgrade", "downgrade", "remove")
+
+
+def solvables(text: str) -> Iterator[Tuple[str, Dict[str, str]]]:
+    """Yield each solvable's attributes with the list that it stands in (to-install, to-upgrade, …)."""
+    section = ""
+    for match in _TAG.finditer(text):
+        closing, tag, rest = match.groups()
+        if tag.startswith("to-"):
+            section = "" if closing else tag
+        elif tag == "solvable" and not closing:
+            yield section, {name: unescape(value) for name, value in _ATTRIBUTE.findall(rest)}
+
+
+def offered(text: str) -> List[Dict[str, str]]:
+    """Return what a search found in repositories, newest first: name, edition, arch, repository."""
+    rows = [row for _section, row in solvables(text) if row.get("kind") == "package" and row.get("repository")]
+    return [row for row in rows if not row["repository"].startswith("(")]  # "(System Packages)"
+
+
+def plan(text: str, native: str) -> Optional[Plan]:
+    """Return the summary of a transaction, None when zypper came to none."""
+    summary = re.search(r"<install-summary([^>]*)>", text)
+    if summary is None:
+        return None
+    sizes = dict(_ATTRIBUTE.findall(summary.group(1)))
+    answer: Plan = {kind: {} for kind in _KINDS}
+    answer.update(download_bytes=_number(sizes.get("download-size")), disk_bytes=_number(sizes.get("space-usage-diff")))
+    for section, row in solvables(text):
+        kind = next((kind for kind in _KINDS if section.startswith("to-" + kind)), None)
+        kind = "upgrade" if section == "to-change-arch" else kind
+        if kind is None or row.get("type") != "package":
+            continue
+        name, version = listed(row["name"], row["arch"], native), row["edition"]
+        answer[kind][name] = [row.get("edition-old", ""), version] if kind in ("upgrade", "downgrade") else version
+    return answer
+
+
+def reasons(text: str) -> List[str]:
+    """Return what zypper gives as reasons: its problems, else its errors and warnings; one line each."""
+    found = _PROBLEM.findall(text) or _MESSAGE.findall(text)
+    lines = (" ".join(unescape(unescape(item)).split()) for item in found)
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def _number(text: Optional[str]) -> int:
+    return int(text) if text and re.match(r"^-?\d+$", text) else 0

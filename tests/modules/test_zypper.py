@@ -1,0 +1,306 @@
+"""What zypper 1.14 was seen to print and to end with, and what is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    planning,
+    process,
+    sources,
+    zypper,
+    zypper_xml,
+)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import FolderHost, locks
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import packages as probed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HEAD = """<?xml version='1.0'?>
+<stream>
+<message type="info">Loading repository data...</message>
+<message type="info">Reading installed packages...</message>
+<message type="info">Resolving package dependencies...</message>
+"""
+SUMMARY = (
+    HEAD
+    + """<install-summary download-size="6607" space-usage-diff="-488" packages-to-change="4">
+<to-install>
+<solvable type="package" name="dkms" edition="3.0.10-1" arch="noarch" summary="Dynamic &quot;modules&quot;">
+<description>x</description></solvable>
+</to-install>
+<to-upgrade>
+<solvable type="package" name="libx" edition="2-1" arch="i586" edition-old="1-1" arch-old="i586" summary="x">
+<description>x</description></solvable>
+<solvable type="patch" name="a-patch" edition="2-1" arch="noarch" edition-old="1-1" arch-old="noarch" summary="x">
+<description>x</description></solvable>
+</to-upgrade>
+<to-downgrade>
+<solvable type="package" name="nvidia-modprobe" edition="3:570.211.01-1" arch="x86_64" edition-old="3:580.178.04-1" arch-old="x86_64" summary="x">
+<description>x</description></solvable>
+</to-downgrade>
+<to-remove>
+<solvable type="package" name="nvidia-persistenced" edition="3:580.159.04-1" arch="x86_64" summary="x">
+<description>x</description></solvable>
+</to-remove>
+</install-summary>
+<prompt id="0">
+<text>Continue?</text>
+<option default="1" value="y" desc="Yes, accept the summary and proceed with installation/removal of packages."/>
+</prompt>
+"""
+)
+PROBLEM = (
+    HEAD
+    + """<prompt id="1">
+<description>Problem: confl-1-1.noarch conflicts with oldname provided by oldname-1-1.noarch
+ Solution 1: deinstallation of oldname-1-1.noarch
+ Solution 2: do not install confl-1-1.noarch
+</description>
+<text>Choose from above solutions by number or cancel</text>
+</prompt>
+</stream>
+"""
+)
+FOUND = """<?xml version='1.0'?>
+<stream>
+<search-result version="0.0">
+<solvable-list>
+<solvable status="other-version" name="nvidia-driver" kind="package" edition="3:610.57.04-1" arch="x86_64" repository="cuda"/>
+<solvable status="installed" name="nvidia-driver" kind="package" edition="3:580.159.04-1" arch="x86_64" repository="cuda"/>
+<solvable status="installed" name="nvidia-driver" kind="package" edition="3:580.1-1" arch="x86_64" repository="(System Packages)"/>
+<solvable status="not-installed" name="nvidia-driver" kind="package" edition="3:580.159.04-1" arch="i586" repository="cuda"/>
+<solvable status="not-installed" name="nvidia-driver-libs" kind="srcpackage" edition="3:580.159.04-1" arch="noarch" repository="cuda"/>
+</solvable-list>
+</search-result>
+</stream>
+"""
+UNSIGNED = """<?xml version='1.0'?>
+<stream>
+<message type="info">Looking for gpg key ID D3A2DAA0 in cache /var/cache/zypp/pubkeys.</message>
+<message type="warning">File &apos;repomd.xml&apos; from repository &apos;cuda&apos; is signed with an unknown key &apos;D2835488D3A2DAA0&apos;.</message>
+<message type="error">Error building the cache:
+[cuda|http://mirror/x] Valid metadata not found at specified URL
+History:
+ - Signature verification failed for repomd.xml
+</message>
+</stream>
+"""
+
+
+class Answers:
+    """A host that gives one answer to each of zypper's commands, and rpm's list."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: tuple[int, str]) -> None:
+        self.answers, self.said, self.env = answers, [], {}
+        self.installed = {"nvidia-modprobe": "3:580.178.04-1", "nvidia-persistenced": "3:580.159.04-1"}
+        monkeypatch.setattr(process, "output", self.output)
+        monkeypatch.setattr(process, "stream", self.stream)
+        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
+        monkeypatch.setattr(zypper.Zypper, "architecture", lambda _self: "x86_64")
+
+    def output(self, argv: Sequence[str], env: Any, *_more: Any, **_named: Any) -> tuple[int, str, str]:
+        self.said.append(list(argv))
+        if list(argv[:2]) == ["rpm", "-qa"]:
+            return 0, "".join(f"{name}\t{version}\tx86_64\n" for name, version in self.installed.items()), ""
+        if "ZYPP_CONF" in env:
+            self.env = {"ZYPP_CONF": Path(env["ZYPP_CONF"]).read_text(encoding="utf-8")}
+        code, text = next((self.answers[word] for word in argv if word in self.answers), (0, ""))
+        return code, text, ""
+
+    def stream(self, argv: Sequence[str], env: Any, on_line: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+        code, text, _error = self.output(argv, env)
+        for line in text.splitlines():
+            on_line(line)
+        return code, text.splitlines()
+
+
+def wish(name: str, version: str = "", arch: str = "") -> dict[str, str]:
+    return {"name": name, "version": version, "arch": arch}
+
+
+def test_a_summary_is_read_as_a_plan() -> None:
+    assert zypper_xml.plan(SUMMARY, "x86_64") == {
+        "install": {"dkms": "3.0.10-1"},
+        "upgrade": {"libx:i586": ["1-1", "2-1"]},
+        "downgrade": {"nvidia-modprobe": ["3:580.178.04-1", "3:570.211.01-1"]},
+        "remove": {"nvidia-persistenced": "3:580.159.04-1"},
+        "download_bytes": 6607,
+        "disk_bytes": -488,
+    }
+    nothing = zypper_xml.plan(
+        '<install-summary download-size="0" packages-to-change="0">\n</install-summary>', "x86_64"
+    )
+    assert nothing is not None
+    assert not any(nothing.values())
+    assert zypper_xml.plan(PROBLEM, "x86_64") is None
+
+
+def test_the_simulation_sees_past_locks_and_asks_for_whole_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Answers(monkeypatch, install=(0, SUMMARY))
+    monkeypatch.setattr(zypper.files, "read_text", lambda path: "[main]\nlocksfile.path = /etc/l\nx = 1\n" if "zypp" in path else None)  # fmt: skip
+    host = zypper.Zypper()
+    host.simulate([wish("nvidia-modprobe", "3:570.211.01-1"), wish("libx", "0:2-1", "i586")], ["nvidia-persistenced"])
+    words = seen.said[-1]
+    assert words[-4:] == [
+        "nvidia-modprobe=3:570.211.01-1",
+        "libx.i586=2-1",
+        "!nvidia-persistenced=3:580.159.04-1",
+        "--dry-run",
+    ]
+    assert "--oldpackage" in words
+    assert seen.env["ZYPP_CONF"] == "[main]\nlocksfile.apply = no\nx = 1\n"
+
+
+def test_a_problem_is_a_failure_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    Answers(monkeypatch, install=(4, PROBLEM))
+    with pytest.raises(HostFailure) as failed:
+        zypper.Zypper().simulate([wish("confl")], [])
+    assert failed.value.fields["reference"] == "GS-463"
+    assert "conflicts with oldname" in failed.value.fields["note"]
+
+
+def test_a_wish_that_the_solver_gives_up_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two wishes that conflict zypper takes one away, and ends with 0."""
+    seen = Answers(monkeypatch, install=(0, SUMMARY))
+    with pytest.raises(HostFailure) as failed:
+        planning.plan_for(zypper.Zypper(), [wish("nvidia-persistenced", "3:580.159.04-1")], [], seen.installed)
+    assert "nvidia-persistenced 3:580.159.04-1 is not there" in failed.value.fields["context"]
+
+
+@pytest.mark.parametrize("code", [0, 100, 101, 102, 103, 106])
+def test_these_codes_are_done(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    Answers(monkeypatch, install=(code, ""))
+    assert zypper.Zypper().transact([wish("a", "1-1")], [])[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "means"),
+    [
+        (4, "Problem: nothing provides requested glibc", "do not fit together"),
+        (7, "System management is locked by the application with pid 1266 (sleep).", "another program"),
+        (8, "Installation of badpre-1-1.noarch failed:", "could not be fetched or installed"),
+        (104, "No provider of 'nosuch=1' found.", "not offered"),
+        (107, "warning: %post(badpost-1-1.noarch) scriptlet failed, exit status 3", "script of a package failed"),
+    ],
+)
+def test_these_codes_are_failures_that_say_why(
+    monkeypatch: pytest.MonkeyPatch, code: int, said: str, means: str
+) -> None:
+    Answers(monkeypatch, install=(code, f"Loading repository data...\n{said}\n"))
+    ok, tail = zypper.Zypper().transact([wish("a", "1-1")], [])
+    assert not ok
+    assert tail[-1].startswith(f"Error: zypper ended with {code}")
+    assert means in tail[-1]
+    assert said in tail[-1]
+
+
+def test_only_what_repositories_offer_counts_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    Answers(monkeypatch, search=(0, FOUND))
+    assert zypper.Zypper().offered(["nvidia-driver", "none"]) == {
+        "nvidia-driver": [
+            {"version": "3:610.57.04-1", "from": "cuda"},
+            {"version": "3:580.159.04-1", "from": "cuda"},
+        ],
+        "none": [],
+    }
+
+
+def test_who_keeps_the_lock_is_a_failure_and_no_empty_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = '<message type="error">System management is locked by the application with pid 12 (YaST).</message>'
+    Answers(monkeypatch, search=(7, text))
+    with pytest.raises(HostFailure) as failed:
+        zypper.Zypper().offered(["a"])
+    assert failed.value.fields["reference"] == "GS-453"
+    assert "pid 12 (YaST)" in failed.value.fields["note"]
+
+
+def test_a_list_with_another_key_is_trouble_that_names_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    Answers(monkeypatch, refresh=(4, UNSIGNED))
+    trouble = zypper.Zypper().refresh()
+    assert any("http://mirror/x" in line and "Signature verification failed" in line for line in trouble)
+
+
+def test_what_goes_alone_takes_nothing_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Answers(monkeypatch)
+    assert zypper.Zypper().purge(["nvidia-persistenced", "gone-already"])[0]
+    assert seen.said[-1][-3:] == ["remove", "--no-clean-deps", "nvidia-persistenced=3:580.159.04-1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("(1/2) Installing: nvidia-modprobe-3:580.178.04-1.x86_64 [....done]", ("install", 50)),
+        ("Retrieving package nvidia-modprobe-3:580.1-1.x86_64 (1/4),   6.5 KiB (   81   B unpacked)", ("download", 25)),
+        ("Retrieving: nvidia-modprobe-580.1-1.x86_64 (cuda) (2/4), 6.5 KiB", ("download", 50)),
+    ],
+)
+def test_how_far_it_is(line: str, told: tuple[str, int]) -> None:
+    said: list[Any] = []
+    zypper.Zypper(tell=lambda *words: said.append(words))._line(line)
+    assert [(step, percent) for step, _text, percent in said] == [told]
+
+
+LOCKS = """
+type: package
+match_type: glob
+case_sensitive: on
+solvable_name: nvidia-modprobe
+
+
+type: package
+match_type: glob
+case_sensitive: on
+solvable_name: libnvidia-*
+
+type: patch
+solvable_name: libcuda
+
+repo: cuda
+solvable_name: dkms
+
+solvable_name: Persist
+"""
+
+
+def test_locks_by_name_and_by_pattern(tmp_path: Path) -> None:
+    (tmp_path / "etc/zypp").mkdir(parents=True)
+    (tmp_path / "etc/zypp/locks").write_text(LOCKS, encoding="utf-8")
+    names = ["libnvidia-ml", "libcuda", "dkms", "nvidia-persistenced", "mylibnvidia-x"]
+    assert probed.zypper_locks(FolderHost(str(tmp_path)), names) == [
+        "libnvidia-ml",
+        "nvidia-modprobe",
+        "nvidia-persistenced",
+    ]
+
+
+def test_another_zypper_is_found_by_its_pid_file(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/zypp.pid").write_text("1 (systemd)\n")
+    found = locks.holder(str(tmp_path))
+    assert found is not None
+    assert (found["file"], found["pid"]) == ("/run/zypp.pid", 1)
+    (tmp_path / "run/zypp.pid").write_text("")
+    assert locks.holder(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("gpgcheck", "lines"),
+    [(True, "gpgcheck=1\nrepo_gpgcheck=1\npkg_gpgcheck=1"), (False, "repo_gpgcheck=1\npkg_gpgcheck=0")],
+)
+def test_a_repository_of_zypper(gpgcheck: bool, lines: str) -> None:
+    source = {"name": "cuda-x", "kind": "zypper", "uris": ["http://x/y"], "gpgcheck": gpgcheck, "priority": 90}
+    sources.check(source)
+    wrong = {**source, "gpgcheck": False, "repo_gpgcheck": False}
+    with pytest.raises(HostFailure):
+        sources.check(wrong)
+    written = sources.render(source, b"\x99\x00\x00", sources.Layout(), [])
+    text, _mode = written["/etc/zypp/repos.d/cuda-x.repo"]
+    assert lines in str(text)
+    assert "baseurl=http://x/y\n" in str(text)
+    assert "gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-cuda-x\n" in str(text)
+    assert "priority=90\n" in str(text)
