@@ -38,8 +38,8 @@ def collections_path() -> Path:
                 return folder
         raise BadInputError(
             "GS-101",
-            f"GPUSETUP_CONTENT names {named}, which does not hold the collection {COLLECTION}",
-            hint=f"unset GPUSETUP_CONTENT, or point it at a checkout or a folder with {_INSIDE}",
+            f"GPUSETUP_CONTENT names {named}, which does not contain the collection {COLLECTION}",
+            hint=f"unset GPUSETUP_CONTENT, or set it to a checkout or a folder with {_INSIDE}",
         )
     package = Path(__file__).resolve().parent
     for folder in (package / "_content", package.parent / ".collections"):
@@ -47,7 +47,7 @@ def collections_path() -> Path:
             return folder
     raise BadInputError(
         "GS-102",
-        "the playbooks and roles that belong to gpusetup are missing",
+        "gpusetup's playbooks and roles are missing",
         note=f"looked beside {package}",
         hint="install gpusetup again, or set GPUSETUP_CONTENT to a checkout",
     )

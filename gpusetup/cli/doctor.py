@@ -100,7 +100,7 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
     if len(arguments.inventory) == 1 and (given.endswith(",") or os.path.exists(given)):  # noqa: PTH110 - takes names of any length
         return "", given
     if "/" in given and " " not in words and given.endswith((".ini", ".yml", ".yaml", ".toml")):
-        raise BadInputError("GS-602", f"there is no inventory at {given}", path=given, hint="name a file that exists")
+        raise BadInputError("GS-602", f"inventory not found: at {given}", path=given, hint="name a file that exists")
     return words, None
 
 

@@ -197,7 +197,9 @@ def _failure_text(data: dict[str, Any]) -> str:
         return "\n".join(dict.fromkeys(_failure_text(item) for item in items))[:_TEXT_LIMIT]
     parts = [data.get("msg"), data.get("module_stderr"), data.get("stderr"), data.get("reason")]
     texts = [_text(part).strip() for part in parts if part]
-    return "\n".join(dict.fromkeys(text for text in texts if text))[:_TEXT_LIMIT] or "it failed without a message"
+    return (
+        "\n".join(dict.fromkeys(text for text in texts if text))[:_TEXT_LIMIT] or "it failed without an error message"
+    )
 
 
 def _host_document(manager: Any, play: Any, host: Any) -> tuple[dict[str, Any], set[str]]:

@@ -53,9 +53,11 @@ def write_overlay(folder: Path, variables: Mapping[str, RoleVariables]) -> Path:
     for host, told in variables.items():
         values = msgspec.to_builtins(told)
         if problem := check_host_name(host):
-            raise BadInputError("GS-404", f"cannot work with a host called {host!r}", note=problem)
+            raise BadInputError("GS-404", f"unsupported host name {host!r}", note=problem)
         if where := template_in(values):
-            raise BadInputError("GS-405", f"{host}: {where} holds template marks, which Ansible would run", path=where)
+            raise BadInputError(
+                "GS-405", f"{host}: {where} contains template markers, which Ansible would execute", path=where
+            )
         # A folder per host: with plain files, the one of a host `a` would also be read for a host `a.json`.
         (host_vars / host).mkdir(mode=0o700, exist_ok=True)
         _write(host_vars / host / "plan.json", values)

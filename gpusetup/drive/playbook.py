@@ -62,9 +62,9 @@ class Session:
         if "," not in self.reach.inventory and not Path(self.reach.inventory).exists():
             raise BadInputError(
                 "GS-406",
-                f"there is no inventory {self.reach.inventory}",
+                f"inventory not found: {self.reach.inventory}",
                 path=self.reach.inventory,
-                hint="name a file or folder that `ansible-inventory -i` can read; leave it out for this machine",
+                hint="give a file or folder that `ansible-inventory -i` can read, or none for this machine",
             )
         return [self.reach.inventory]
 
@@ -183,24 +183,24 @@ class _Errors:
 def _nothing_happened(session: Session, finished: Finished, errors: _Errors) -> BadInputError:
     inventory = session.reach.inventory or "this machine"
     if finished.timed_out:
-        message = f"Ansible did not get to any host in {finished.seconds:.0f} s"
+        message = f"Ansible reached no host within {finished.seconds:.0f} s"
     elif finished.code == 0:
         limited = f" that match --limit {session.reach.limit}" if session.reach.limit else ""
         message = f"{inventory} has no hosts{limited}"
     else:
-        message = f"Ansible could not begin (exit {finished.code})"
+        message = f"Ansible could not start (exit {finished.code})"
     return BadInputError(
         "GS-407",
         message,
         path=session.reach.inventory or "",
         context=errors.text(),
-        hint=f"look at it with: ansible-inventory -i {inventory} --graph; full log: {session.run.log}",
+        hint=f"check it with: ansible-inventory -i {inventory} --graph; full log: {session.run.log}",
     )
 
 
 def _cut_short(track: Track, finished: Finished, errors: _Errors) -> None:
     """Give every host without a verdict one: Ansible ended before it said how it went."""
-    why = "ran past its deadline" if finished.timed_out else f"ended early (exit {finished.code})"
+    why = "exceeded its time limit" if finished.timed_out else f"ended early (exit {finished.code})"
     for host in track.hosts.values():
         if host.failure is None:
             host.failure = Failure(host.task or "between tasks", f"Ansible {why}: {errors.text()}".rstrip(": "))

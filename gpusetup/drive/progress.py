@@ -94,7 +94,7 @@ class PlainProgress:
     def stopping(self, track: Track) -> None:
         """Say that it stops, and how to stop at once."""
         busy = sum(1 for host in track.hosts.values() if host.task)
-        self._say("stopping", f"waiting for {busy} host(s) to end their step; Ctrl-C again stops at once")
+        self._say("stopping", f"waiting for {busy} host(s) to finish their step; press Ctrl-C again to stop now")
 
     def _say(self, who: str, text: str) -> None:
         print(f"{who}: {text}", file=self.out, flush=True)

@@ -103,7 +103,7 @@ def new_run(
     except OSError as error:
         raise BadInputError(
             "GS-402",
-            f"cannot keep a record of this run in {runs}: {error.strerror}",
+            f"cannot save the record of this run in {runs}: {error.strerror}",
             path=str(runs),
             hint="make the folder writable, or set GPUSETUP_STATE to one that is",
         ) from error
@@ -200,8 +200,8 @@ def _occupied(claim: dict[str, Any], shared: list[str]) -> PreflightError:
     names = ", ".join(shared[:5]) + (f" and {len(shared) - 5} more" if len(shared) > 5 else "")
     return PreflightError(
         "GS-403",
-        f"another gpusetup works on {names}",
+        f"another gpusetup is working on {names}",
         context=f"process {claim['pid']}: gpusetup {claim['command']}",
         note="nothing was changed",
-        hint="wait for it to end, then run the same command again",
+        hint="wait until it ends, then run the same command again",
     )

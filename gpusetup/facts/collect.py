@@ -51,14 +51,17 @@ def open_captured(root: Path) -> Any:
     """Open a folder that stands in for a machine."""
     if not root.is_dir():
         raise BadInputError(
-            "GS-301", f"there is no captured machine at {root}: no such folder", path=str(root), hint="name its folder"
+            "GS-301",
+            f"no captured machine at {root}: the folder does not exist",
+            path=str(root),
+            hint="name its folder",
         )
     if not any((root / place).exists() for place in ("etc/os-release", "usr/lib/os-release", "sys", "proc")):
         raise BadInputError(
             "GS-301",
-            f"{root} holds no machine: neither an os-release nor sys/ nor proc/",
+            f"{root} is not a captured machine: it has no os-release, no sys/ and no proc/",
             path=str(root),
-            hint="name the folder that `gpusetup facts --capture DIR` wrote",
+            hint="give the folder that `gpusetup facts --capture DIR` wrote",
         )
     try:
         return probe.load().open_host(str(root))
@@ -92,16 +95,14 @@ def write_capture(data: dict[str, Any], folder: Path) -> None:
             "GS-303", f"cannot write the capture: {error.strerror}", path=str(error.filename or folder)
         ) from error
     except (KeyError, ValueError, TypeError) as error:
-        raise BadInputError(
-            "GS-304", f"a host sent a capture that cannot be used: {error}", path=str(folder)
-        ) from error
+        raise BadInputError("GS-304", f"a host sent an invalid capture: {error}", path=str(folder)) from error
 
 
 def _refuse_occupied(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInputError(
             "GS-303",
-            f"{folder} is not an empty folder; a capture never mixes with other files",
+            f"{folder} is not empty; a capture needs a folder of its own",
             path=str(folder),
             hint="name a new folder with --capture",
         )
@@ -117,7 +118,7 @@ def from_probe(answer: object, name: str, lookup: Lookup | None = None) -> HostF
             "GS-304",
             f"the facts of {name} cannot be used: {message}",
             path=f"$.hosts[{name!r}]{path[1:]}",
-            hint="the host ran another version of the probe: look again with `gpusetup facts`",
+            hint="the host ran a different version of the probe; run `gpusetup facts` again",
         ) from error
     return name_gpus(host, lookup)
 
@@ -135,7 +136,7 @@ def read_facts(path: Path) -> Facts:
         if isinstance(document, dict) and document.get("schema") != SCHEMA:
             raise BadInputError(
                 "GS-306",
-                f"{path} is no facts document: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
+                f"{path} is not a facts document: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
                 path=f"{path}:$.schema",
                 hint=f"write one with: gpusetup facts --format json --out {path.name}",
             )

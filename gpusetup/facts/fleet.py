@@ -77,7 +77,7 @@ def read(run: PlaybookRun, lookup: Lookup | None = None) -> FleetFacts:
 
 def _failure(progress: HostProgress) -> Failure:
     if progress.failure is None:
-        return Failure(reference="GS-309", message="the host was not asked", exit=int(Exit.UNREACHABLE))
+        return Failure(reference="GS-309", message="the host was skipped", exit=int(Exit.UNREACHABLE))
     message = " ".join(progress.failure.message.split())[:600]
     if progress.failure.refused:
         return Failure(
@@ -91,14 +91,14 @@ def _failure(progress: HostProgress) -> Failure:
             exit=int(Exit.UNREACHABLE),
         )
     return Failure(
-        reference="GS-309", message=f"could not be looked at: {message}", hint=_hint(message), exit=int(Exit.REFUSED)
+        reference="GS-309", message=f"could not be examined: {message}", hint=_hint(message), exit=int(Exit.REFUSED)
     )
 
 
 def _hint(message: str) -> str:
     text = message.lower()
     if "sudo" in text or "become" in text or "password" in text:
-        return "give the sudo password with -K, or let the user become root without one"
+        return "give the sudo password with -K, or allow the user passwordless sudo"
     if "python" in text:
-        return "the host needs Python 3.6 or newer; ansible_python_interpreter names one"
-    return "the run's full log says more"
+        return "the host needs Python 3.6 or newer; set ansible_python_interpreter to one"
+    return "see the full log of the run"

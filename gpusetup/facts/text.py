@@ -46,11 +46,11 @@ def _block(title: str, rows: list[tuple[str, str]]) -> str:
 
 def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
     if host.simulated:
-        yield "simulated", "its GPUs, virtualisation and kernel come from a captured machine"
+        yield "simulated", "GPUs, virtualisation and kernel come from a captured machine"
     yield "system", f"{host.os.name}, {host.arch}, glibc {host.os.glibc or 'unknown'}"
     yield "machine", _machine(host)
     if host.virtualisation.driver_refused:
-        yield "refused", f"no driver may be installed here: this is {_refusal(host)}"
+        yield "refused", f"do not install a driver here: this is {_refusal(host)}"
     yield "kernel", _kernel(host)
     yield "secure boot", {True: "on", False: "off", None: "unknown"}[host.secure_boot]
     yield "GPUs", _gpus(host)
@@ -94,8 +94,8 @@ def _machine(host: HostFacts) -> str:
 
 def _refusal(host: HostFacts) -> str:
     if host.virtualisation.wsl:
-        return "WSL, where the driver belongs to Windows"
-    return f"a container ({host.virtualisation.container}), where the driver belongs to the host"
+        return "WSL, which uses the driver of Windows"
+    return f"a container ({host.virtualisation.container}), which uses the driver of its host"
 
 
 def _kernel(host: HostFacts) -> str:
@@ -146,7 +146,7 @@ def _nouveau(host: HostFacts) -> str:
     if nouveau.in_initramfs:
         words.append("in the initramfs")
     words.append(
-        {True: "would load at the next boot", False: "stays out at the next boot", None: "next boot unknown"}[
+        {True: "would load at the next boot", False: "stays unloaded at the next boot", None: "next boot unknown"}[
             nouveau.loads_at_boot
         ]
     )
@@ -156,7 +156,7 @@ def _nouveau(host: HostFacts) -> str:
 def _packages(host: HostFacts) -> str:
     packages = host.packages
     if packages.manager is None:
-        return "no package manager that we know"
+        return "no supported package manager"
     words = [packages.manager, f"{len(packages.held)} held" if packages.held else "nothing held"]
     words += [f"in a bad state: {problem}" for problem in packages.problems[:3]]
     if packages.lock:

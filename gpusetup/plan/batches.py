@@ -33,8 +33,8 @@ def _size(text: str, total: int) -> int:
     if match is None or number < 1 or (match.group(2) and number > 100):
         raise BadInputError(
             "GS-806",
-            f"{text!r} is no size of a batch",
+            f"{text!r} is not a batch size",
             path="--batch",
-            hint="a number of hosts or a percentage, several with commas: --batch 1,10%,50%",
+            hint="give a number of hosts or a percentage, or several with commas: --batch 1,10%,50%",
         )
     return max(1, number * total // 100) if match.group(2) else number

@@ -92,17 +92,20 @@ class Planner:
         if draft is None:
             raise PreflightError(
                 "GS-804",
-                "what was applied cannot be planned again from its record",
-                note="it was made by the roles alone, or by another version of gpusetup",
-                hint="repeat it the way it was made",
+                "the last apply cannot be planned again from its record",
+                note="it was made by the roles without gpusetup, or by another version",
+                hint="run it again the way it was run then",
             )
         driver = draft.plan.stack.driver if draft.plan.stack is not None else None
         if driver is not None and not lock["wanted"]["manage_driver"] and working_driver(facts) != driver.version:
             raise PreflightError(
                 "GS-815",
-                f"that apply kept driver {driver.version}, which gpusetup had not installed; it is not there any more",
-                note="its packages are not on record, so that they cannot be brought back from it",
-                hint=f"ask for it: gpusetup apply -w driver=={driver.version}; gpusetup remove goes back to the start",
+                f"that apply kept driver {driver.version}, which gpusetup did not install; it is gone",
+                note="its packages are not on record, so gpusetup cannot restore them",
+                hint=(
+                    f"ask for it: gpusetup apply -w driver=={driver.version}; or run gpusetup remove to return to the"
+                    " original state"
+                ),
             )
         return draft
 
@@ -283,12 +286,12 @@ def findings(answer: dict[str, Any] | None) -> tuple[Refusal, ...]:
 
 
 def _hint(text: str) -> str:
-    if "nothing provides dkms" in text:
+    if "dkms is not available" in text:
         return (
             "dkms comes from EPEL: dnf install epel-release on the host, or name a mirror of it in "
             "gpusetup_extra_sources; a RHEL needs its subscription for CodeReady Builder too"
         )
-    return "" if not text else "nothing was changed; the repositories do not go together with what is installed"
+    return "" if not text else "nothing was changed; the repositories conflict with the installed packages"
 
 
 def _warnings(answer: dict[str, Any] | None) -> list[str]:
@@ -329,13 +332,17 @@ def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:
         return ()
     warnings = []
     if facts.display.sessions:
-        warnings.append("somebody works at a screen of this host: the session is left alone, the reboot stays pending")
+        warnings.append(
+            "a user is logged in at this host's screen: gpusetup leaves the session alone and does not reboot"
+        )
     if facts.display.hybrid:
         others = ", ".join(other.pci_id for other in facts.display.other_gpus)
-        warnings.append(f"hybrid graphics ({others} beside NVIDIA): which GPU draws is left as it is")
+        warnings.append(
+            f"hybrid graphics ({others} beside NVIDIA): gpusetup does not change which GPU drives the display"
+        )
     if facts.processes:
         names = ", ".join(sorted({process.command for process in facts.processes})[:4])
-        warnings.append(f"programs use the GPU ({names}): they are not stopped")
+        warnings.append(f"programs use the GPU ({names}): gpusetup does not stop them")
     return tuple(warnings)
 
 
@@ -370,24 +377,26 @@ def _adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
         return (
             Refusal(
                 reference="GS-337",
-                message=f"{settings.python_adopt} is not root's alone: others can change {python.changeable}",
-                note="gpusetup runs an adopted interpreter as root, so whoever can change it would be root",
-                hint=f"give it to root (chown -R root:root, chmod -R go-w), or leave gpusetup_python_adopt out: an "
-                f"environment is made in {settings.python_path}",
+                message=f"{settings.python_adopt} is writable by users other than root: {python.changeable}",
+                note="gpusetup runs this interpreter as root, so anyone who can change it could become root",
+                hint=(
+                    "give it to root (chown -R root:root, chmod -R go-w), or unset gpusetup_python_adopt: gpusetup"
+                    f" then creates an environment in {settings.python_path}"
+                ),
             ),
         )
     return (
         Refusal(
             reference="GS-330",
-            message=f"there is no Python at {settings.python_adopt}",
-            hint="correct gpusetup_python_adopt, or leave it out: an environment is made in /opt/gpusetup",
+            message=f"no Python at {settings.python_adopt}",
+            hint="correct gpusetup_python_adopt, or unset it: gpusetup then creates an environment in /opt/gpusetup",
         ),
     )
 
 
 def _no_stack(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:
     limited = offered and isinstance(error, NoStackError)
-    head = f"only drivers that the repositories of {facts.os.label} offer count\n  " if limited else ""
+    head = f"only drivers in the repositories of {facts.os.label} were considered\n  " if limited else ""
     return refusal_of(error, head + error.note)
 
 

@@ -53,7 +53,7 @@ def read_lock(raw: bytes, path: str) -> Lock:
         if isinstance(document, dict) and document.get("schema") != SCHEMA:
             raise BadInputError(
                 "GS-340",
-                f"{path} is no lock: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
+                f"{path} is not a lock: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
                 path=f"{path}:$.schema",
                 hint="write one with: gpusetup lock --out gpu.lock.json",
             )
@@ -69,9 +69,9 @@ def read_lock(raw: bytes, path: str) -> Lock:
     if lock.digest != _digest(lock.stack, lock.pip, lock.hashes):
         raise BadInputError(
             "GS-342",
-            "the lock was changed after it was made: its digest does not fit",
+            "the lock was edited after it was made: its digest does not match",
             path=f"{path}:$.digest",
-            hint="make it again with the versions you want: gpusetup lock 'torch==2.6.*' --out FILE",
+            hint="make a new one with the versions you want: gpusetup lock 'torch==2.6.*' --out FILE",
         )
     return lock
 

@@ -86,13 +86,13 @@ def _runfile(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     for install in facts.driver.installs if facts.driver else ():
         if install.origin == "runfile" and wanted.settings.replace:
             tool = install.uninstaller or "nvidia-uninstall"
-            why = "packages and a .run installation overwrite each other; this step has no way back"
+            why = "packages and a .run installation overwrite each other; this step cannot be undone"
             yield _action("remove", "runfile", f"the .run driver {install.version or ''} by {tool}", why, reboot=True)
 
 
 _NOUVEAU_REASONS = {
     "blacklist": "it is not blacklisted",
-    "initramfs": "the initramfs that boots next carries it",
+    "initramfs": "the initramfs of the next boot contains it",
     "loaded": "it is loaded and holds the GPU",
 }
 
@@ -100,7 +100,7 @@ _NOUVEAU_REASONS = {
 def _nouveau(probed: dict[str, Any]) -> Iterator[Action]:
     ways = [way.id for way in judge.nouveau.ways(probed)]
     if ways:
-        what = "keep nouveau away from the GPU: blacklist, boot argument, initramfs"
+        what = "keep nouveau off the GPU: blacklist, boot argument, initramfs"
         why = "; ".join(dict.fromkeys(_NOUVEAU_REASONS[way] for way in ways))
         yield _action("nouveau", "", what, why, reboot="loaded" in ways)
 
@@ -129,16 +129,20 @@ def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterato
     installed = facts.packages.installed
     gone = removals(packages, installed)
     if gone:
-        yield _action("remove", "packages", " ".join(gone), "they collide with what is installed instead")
+        yield _action("remove", "packages", " ".join(gone), "they conflict with the packages to install")
     stack = wanted.stack
     groups: tuple[tuple[str, tuple[Package, ...], str], ...] = (
         ("prerequisites", packages.prerequisites, "the module is built for the kernel that boots next"),
         ("driver", packages.driver, _driver_reason(facts, stack.driver)),
-        ("fabric", packages.fabric, "this machine runs its NVSwitches: their manager has exactly the driver's version"),
+        (
+            "fabric",
+            packages.fabric,
+            "this machine has NVSwitches; fabric manager must match the driver's version exactly",
+        ),
         ("cuda", packages.cuda, "the toolkit of the stack"),
         ("cudnn", packages.cudnn, "cuDNN of the stack"),
         ("nccl", packages.nccl, "NCCL of the stack, built for its CUDA"),
-        ("containers", packages.containers, "containers get the GPU by it"),
+        ("containers", packages.containers, "containers need it to use the GPU"),
         ("python", packages.python, _python_reason(stack, wanted.interpreter)),
     )
     for name, group, why in groups:
@@ -154,7 +158,7 @@ def _lost(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     lost = judge.drift.missing(facts.packages.installed, facts.state or {}, wishes)
     if lost:
         what = " ".join(f"{name}={version}" for name, version in lost.items())
-        yield _action("install", "lost", what, "it came with the driver, and somebody took it away")
+        yield _action("install", "lost", what, "it came with the driver and has been removed")
 
 
 def _kind(packages: Iterable[Package], installed: dict[str, str]) -> ActionKind:
@@ -172,7 +176,7 @@ def _driver_reason(facts: HostFacts, driver: DriverChoice | None) -> str:
         return ""
     now = facts.driver.version if facts.driver is not None else None
     text = f"driver {driver.version} with {driver.module} kernel modules"
-    return f"{text}, in place of {now}" if now and now != driver.version else text
+    return f"{text}, replacing {now}" if now and now != driver.version else text
 
 
 def _python_reason(stack: Stack, interpreter: str) -> str:
@@ -192,9 +196,11 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     if (named | recorded) - obsolete - kernel - held:
         yield _action("hold", "driver", "the driver and everything that belongs to it", why)
     if kernel - held:
-        yield _action("hold", "kernel", "the kernel and what brings the next one", "gpusetup_hold_kernel asks for it")
+        yield _action(
+            "hold", "kernel", "the kernel and the package that updates it", "gpusetup_hold_kernel asks for it"
+        )
     if obsolete & held:
-        yield _action("hold", "release", f"no longer {' '.join(sorted(obsolete & held))}", "nobody asks for it now")
+        yield _action("hold", "release", f"no longer {' '.join(sorted(obsolete & held))}", "nothing needs it now")
 
 
 def _is_kernel(name: str) -> bool:
@@ -205,7 +211,7 @@ def _signing(probed: dict[str, Any], wanted: Wanted) -> Iterator[Action]:
     if wanted.settings.secure_boot != "enroll" or wanted.prebuilt or not judge.driver.key_unknown(probed):
         return
     what = f"enrol the key that signs the module ({wanted.settings.signing_certificate or 'DKMS makes it'})"
-    why = "Secure Boot is on and the firmware does not know it; somebody confirms it at the console of the next boot"
+    why = "Secure Boot is on and the firmware does not trust this key; confirm it at the console during the next boot"
     yield _action("module", "enrol", what, why, reboot=True)
 
 
@@ -219,7 +225,7 @@ def _module(probed: dict[str, Any], choice: DriverChoice) -> Iterator[Action]:
     reasons = judge.driver.reboot_reasons(probed, wish)
     free = judge.driver.obstacle(judge.driver.built(probed, wish), wish) is None
     if reasons and free:  # only the kernel itself says whether it takes the module
-        why = "; ".join((*reasons, "a reboot only if the kernel does not take the module at once"))
+        why = "; ".join((*reasons, "reboots only if the kernel cannot load the module now"))
         yield _action("module", "load", f"nvidia {choice.version}", why, reboot=True)
     elif reasons:
         yield _action("reboot", "", "reboot", "; ".join(reasons), reboot=True)
@@ -258,7 +264,7 @@ def _pinned(pin: str, packages: dict[str, str]) -> bool:
 def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     lacking = [name for name in wanted.settings.containers if name not in facts.containers.configured]
     if lacking:
-        yield _action("container", "runtimes", ", ".join(lacking), "these runtimes do not know the GPU yet")
+        yield _action("container", "runtimes", ", ".join(lacking), "these runtimes are not configured for the GPU yet")
 
 
 def _files(probed: dict[str, Any]) -> Iterator[Action]:
@@ -272,7 +278,7 @@ def _record(facts: HostFacts) -> Iterator[Action]:
     """A host is as wanted only when its record says so too."""
     begun = unfinished(facts)
     if begun is not None:
-        what = "finish the apply that was cut, verify it and write it down"
+        what = "finish the interrupted apply, verify it and record it"
         yield _action("record", "unfinished", what, f"apply {begun.get('id')} began and has not finished")
     elif reason := lost(facts):
         yield _action("record", "lost", "begin a new record of what gpusetup does here", reason)

@@ -23,11 +23,11 @@ __all__ = ["driver_refusals", "guest_refusal", "homeless_refusal", "host_refusal
 
 _DRIVER_GUESTS = {
     "wsl": (
-        "this is WSL: Windows brings the driver",
-        "install or update NVIDIA's driver on Windows, then repeat: a driver that works is kept",
+        "this is WSL, which uses the driver of Windows",
+        "install or update NVIDIA's driver on Windows, then run this command again; gpusetup keeps a working driver",
     ),
     "container": (
-        "this is a container: it shares the kernel, and the driver, of its host",
+        "this is a container, which uses the kernel and driver of its host",
         "run gpusetup on the host that starts the container",
     ),
 }
@@ -51,8 +51,8 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
         yield Refusal(
             reference="GS-320",
             message="the package database is damaged: " + "; ".join(broken[:3]),
-            note="an installation broke off earlier",
-            hint="repair it on the host, then repeat: apt-get install --reinstall the packages named",
+            note="an earlier installation was interrupted",
+            hint="repair it on the host, then run this command again: apt-get install --reinstall the packages named",
         )
     for place in ("/", "/usr", "/var"):
         disk = facts.disks.get(place)
@@ -61,13 +61,13 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
                 reference="GS-321",
                 message=f"{place} cannot be written",
                 note="it is mounted read-only, or failing",
-                hint=f"look at it with: findmnt {place}; dmesg | tail",
+                hint=f"check it with: findmnt {place}; dmesg | tail",
             )
         elif disk is not None and disk.free < _ROOM_TO_LOOK:
             yield Refusal(
                 reference="GS-332",
                 message=f"{place} is full: {disk.free >> 20} MB are free",
-                note="not even the lists of packages fit; nothing was changed",
+                note="not even the package lists fit; nothing was changed",
                 hint="make room, for example: apt-get clean; journalctl --vacuum-size=100M",
             )
             return
@@ -89,9 +89,12 @@ def driver_refusals(
     if facts.vgpu_guest:
         yield Refusal(
             reference="GS-323",
-            message="the GPU is a slice (vGPU) of its host's: the data-centre driver does not work with it",
-            note="a guest needs the vGPU guest driver of a branch that the host's manager supports",
-            hint="install the guest driver that your cloud or vGPU administrator hands out, then repeat: it is kept",
+            message="the GPU is a vGPU, a share of a host's GPU; the data-centre driver does not work on it",
+            note="a guest needs a vGPU guest driver from a branch that its host supports",
+            hint=(
+                "install the guest driver from your cloud or vGPU administrator, then run this command again; gpusetup"
+                " keeps it"
+            ),
         )
     yield from _origins(facts, settings, packages)
     if not prebuilt:
@@ -104,16 +107,16 @@ def driver_refusals(
 def guest_refusal(kind: Literal["wsl", "container"]) -> Refusal:
     """Return why a guest that borrows its host's kernel gets no driver."""
     message, hint = _DRIVER_GUESTS[kind]
-    return Refusal(reference="GS-322", message=f"no driver can be installed here: {message}", hint=hint)
+    return Refusal(reference="GS-322", message=f"cannot install a driver here: {message}", hint=hint)
 
 
 def homeless_refusal(names: tuple[str, ...]) -> Refusal:
     """Return why libraries can be put nowhere: no repository has them as packages, no Python as wheels."""
     return Refusal(
         reference="GS-333",
-        message=f"nothing would bring {', '.join(names)} of this stack to the host",
-        note="its repositories do not carry them as packages, and wheels need a Python framework to belong to",
-        hint="ask for cupy or a framework too, take another gpusetup_source, or leave them out of gpusetup_components",
+        message=f"no source here provides {', '.join(names)} of this stack",
+        note="the repositories have no packages of them, and as wheels they need a Python framework",
+        hint="add cupy or a framework, use another gpusetup_source, or remove them from gpusetup_components",
     )
 
 
@@ -128,9 +131,9 @@ def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iter
             yield Refusal(
                 reference="GS-324",
                 message=f"a driver from a .run installer is on this host ({install.version or 'version unknown'})",
-                note="packages beside it overwrite each other's files",
-                hint="apply --replace removes it by its own uninstaller first; that step has no way back. "
-                "Or keep it: it stays when it fits what is asked for",
+                note="packages would overwrite its files",
+                hint="apply --replace first removes it with its own uninstaller, which cannot be undone. "
+                "Or keep it: gpusetup uses it when it fits the request",
             )
         elif install.origin not in {ours, "runfile"} and not settings.replace:
             names = ", ".join(install.packages[:4]) + (" …" if len(install.packages) > 4 else "")
@@ -139,17 +142,17 @@ def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iter
             yield Refusal(
                 reference="GS-325",
                 message=f"a driver from {_ORIGINS[install.origin]} is installed: {names}",
-                note=f"drivers of two origins break each other, and this plan takes {_ORIGINS[ours]}",
+                note=f"drivers from two sources break each other, and this plan uses {_ORIGINS[ours]}",
                 hint=_source_hint(install.origin),
             )
 
 
 def _source_hint(origin: str) -> str:
     same = {
-        "distribution": "gpusetup_source=distro keeps its origin; ",
-        "nvidia": "gpusetup_source=nvidia keeps its origin; ",
+        "distribution": "gpusetup_source=distro keeps its source; ",
+        "nvidia": "gpusetup_source=nvidia keeps its source; ",
     }
-    return same.get(origin, "") + "apply --replace exchanges it in one transaction"
+    return same.get(origin, "") + "apply --replace replaces it in one transaction"
 
 
 def _secure_boot(facts: HostFacts) -> Refusal:
@@ -157,7 +160,7 @@ def _secure_boot(facts: HostFacts) -> Refusal:
     return Refusal(
         reference="GS-326",
         message="Secure Boot is on, and the key that signs modules built here is not enrolled",
-        note="the module would be built, and refused by the kernel after the reboot (Key was rejected by service)",
+        note="the kernel would reject the module after the reboot (Key was rejected by service)",
         hint="gpusetup_secure_boot=enroll installs, stages the enrolment and waits for the reboot at the console. "
         f"By hand, on the host: mokutil --import {key} (choose a one-time password), reboot, at the console choose "
         "Enroll MOK and type that password, then repeat this command. Or take signed modules where the "

@@ -36,11 +36,9 @@ def hidden(facts: HostFacts) -> Refusal | None:
     reason = _reason(facts)
     if not reason:
         return None
-    hint = "it belongs to root: give -K, or a user who may become root"
+    hint = "only root may read it: use -K, or a user who can become root"
     if lost(facts):
-        hint = (
-            "bring it back from a backup; without one gpusetup apply keeps what is there aside and begins a new record"
-        )
+        hint = "restore it from a backup; without one, gpusetup apply sets it aside and starts a new record"
     message = f"the record of what was applied cannot be read: {reason}"
     return Refusal(reference="GS-801", message=message, hint=hint, exit=int(Exit.REFUSED))
 
@@ -51,7 +49,7 @@ def forgotten(facts: HostFacts) -> str:
     if not isinstance(past, dict) or not past:
         return ""
     kept = f"; what was left of it: {past['kept']}" if past.get("kept") else ""
-    since = f"what gpusetup did before {past.get('time')} is not known"
+    since = f"changes that gpusetup made before {past.get('time')} are unknown"
     return f"an earlier record was lost ({past.get('why')}){kept}: {since}"
 
 

@@ -41,7 +41,7 @@ def pending_reboot(facts: HostFacts, removal: Removal) -> str:
     """Say why the host still runs something that is no longer on its disk."""
     loaded = facts.driver.loaded if facts.driver is not None else None
     if loaded is not None and (removal.packages or removal.restored):
-        return f"nvidia {loaded.version} stays loaded until the host boots"
+        return f"nvidia {loaded.version} stays loaded until the host reboots"
     return ""
 
 

@@ -70,10 +70,12 @@ def unproven(context: Context) -> Refusal | None:
         return None
     return Refusal(
         reference="GS-338",
-        message=f"the key that signs NVIDIA's repository {repository.folder} cannot be proven",
-        note="NVIDIA published no fingerprint of it"
+        message=f"the key that signs NVIDIA's repository {repository.folder} cannot be verified",
+        note="NVIDIA has not published its fingerprint"
         + (f"; it is {repository.unproven}" if repository.unproven else ""),
-        hint="compare it by a way that you trust, then name it: gpusetup_source_fingerprints=… and gpusetup_source_key="
+        hint=(
+            "check it through a channel you trust, then set it: gpusetup_source_fingerprints=… and gpusetup_source_key="
+        )
         + (repository.unproven or "URL"),
     )
 

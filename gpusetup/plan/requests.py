@@ -64,7 +64,7 @@ def working_driver(facts: HostFacts) -> str | None:
     if driver is None or driver.loaded is None or driver.mismatch or driver.version is None:
         return None
     if driver.library is None and driver.module is None:
-        return None  # its packages are gone; it only stays loaded until the host boots
+        return None  # its packages are gone; it only stays loaded until the host reboots
     if driver.module is not None and driver.module != driver.version:
         return None
     if facts.smi is not None and not facts.smi.ok and not facts.simulated:

@@ -30,9 +30,9 @@ def choose(history: tuple[Past, ...], current: str, wanted: str = "") -> Past:
             return past
     raise PreflightError(
         "GS-802",
-        "there is no earlier state that was verified",
+        "no earlier verified state",
         note=f"{len(history)} apply(s) on record: {', '.join(past.id for past in history) or 'none'}",
-        hint="gpusetup rollback --list shows them; --to ID goes to one that was not verified",
+        hint="gpusetup rollback --list shows them; --to ID goes to an unverified one",
     )
 
 
@@ -42,7 +42,7 @@ def _named(history: tuple[Past, ...], wanted: str) -> Past:
         return found[0]
     raise BadInputError(
         "GS-803",
-        f"{len(found)} applies on record begin with {wanted}" if found else f"no apply {wanted} is on record",
+        f"{len(found)} applies on record begin with {wanted}" if found else f"no apply {wanted} on record",
         path="--to",
         note=f"on record: {', '.join(past.id for past in history) or 'none'}",
         hint="gpusetup rollback --list",

@@ -95,7 +95,7 @@ def _check_components(level: Mapping[str, Any], where: str, prefix: str) -> None
             raise BadInputError(
                 "GS-312",
                 f"{where} asks for {name} {wish.specifier or ''}".rstrip()
-                + f", but its list of components leaves {name} out",
+                + f", but its list of components does not contain {name}",
                 path=f"{where}: {prefix}components",
                 hint=f"add {name} to {prefix}components, or remove {prefix}{name}",
             )
@@ -107,14 +107,14 @@ def _unknown(full: str, name: str, where: str, prefix: str) -> BadInputError:
     hint = f"did you mean {prefix}{close[0]}? " if close else ""
     return BadInputError(
         "GS-311",
-        f"{where}: no setting is called {full}",
+        f"{where}: unknown setting {full}",
         path=f"{where}: {full}",
         hint=hint + "Known: " + ", ".join(prefix + item for item in (*COMPONENTS, *KNOWN)),
     )
 
 
 def _wrong(label: str, value: object, wanted: str) -> BadInputError:
-    return BadInputError("GS-313", f"{label} = {_short(value)} cannot be used", path=label, hint=f"write {wanted}")
+    return BadInputError("GS-313", f"{label} = {_short(value)} is not valid", path=label, hint=f"write {wanted}")
 
 
 def _short(value: object) -> str:
@@ -198,9 +198,11 @@ def _source(value: Any, label: str) -> str:
     text = str(value)
     if holds_login(text):
         raise BadInputError(
-            "GS-317", f"{label} has a password in its address: it would stand in plans and in files that all may read",
-            path=label, hint="keep the login on the host (/etc/apt/auth.conf.d, /etc/netrc), the address without it",
-        )  # fmt: skip
+            "GS-317",
+            f"{label} has a password in its address: it would appear in plans and in files that everyone can read",
+            path=label,
+            hint="store the login on the host (/etc/apt/auth.conf.d, /etc/netrc) and remove it from the address",
+        )
     if text in {"nvidia", "distro"} or _ADDRESS.fullmatch(text) or _PATH.fullmatch(text):
         return text.rstrip("/") or text
     raise _wrong(label, value, "nvidia, distro, the URL of a mirror or the path of a bundle")

@@ -207,9 +207,9 @@ def _hashed(context: Context, lines: tuple[str, ...], there: str) -> tuple[str, 
     if found is None:
         raise PreflightError(
             "GS-347",
-            "the lock has hashes for other Python packages than this host needs: " + ", ".join(lines),
-            note="it has them for CUDA libraries that are all packages, and for ones that are all wheels",
-            hint="use a lock without hashes, or gpusetup_cuda_from=wheels",
+            "the hashes in the lock do not match the Python packages of this host: " + ", ".join(lines),
+            note="the lock has hashes for CUDA libraries as packages only, or as wheels only",
+            hint="use a lock without hashes, or set gpusetup_cuda_from=wheels",
         )
     if context.facts.arch != found.arch or (there and there.split(".")[:2] != found.python.split(".")):
         raise PreflightError(

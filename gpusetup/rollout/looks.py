@@ -254,7 +254,7 @@ def _safely(look: Any, rollout: Rollout, name: str) -> Draft:
     from gpusetup.plan.host import Draft, describe
 
     if problem := check_host_name(name):
-        refusal = Refusal(reference="GS-404", message=f"cannot work with a host called {name!r}", note=problem, exit=3)
+        refusal = Refusal(reference="GS-404", message=f"unsupported host name {name!r}", note=problem, exit=3)
         return Draft(plan=HostPlan(state="refused", refusals=(refusal,)))
     try:
         draft: Draft = look()

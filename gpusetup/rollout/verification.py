@@ -97,7 +97,7 @@ def _observe(rollout: Rollout, names: list[str]) -> dict[str, HostReport]:
         baseline=None,
     )  # fmt: skip
     found = {host.name: host for host in report.hosts}
-    return {name: found.get(name, HostReport(name=name, problem="the probe gave no answer")) for name in names}
+    return {name: found.get(name, HostReport(name=name, problem="the probe did not answer")) for name in names}
 
 
 def _asked(rollout: Rollout, name: str) -> RoleVariables:
@@ -123,7 +123,7 @@ def _document(done: PlaybookRun, name: str) -> dict[str, Any] | None:
 
 def _problem(done: PlaybookRun, name: str) -> str:
     failure = done.track.host(name).failure
-    return failure.message if failure is not None else "the probe gave no answer"
+    return failure.message if failure is not None else "the probe did not answer"
 
 
 def _judged(outcome: HostOutcome, report: HostReport) -> HostOutcome:

@@ -33,7 +33,7 @@ def settings_of_hosts(wishes: Wishes, inventory: str | None, track: Track) -> di
                 "GS-315",
                 f"{name}: a variable cannot be read: {host.problem}",
                 path=name,
-                hint=f"look at it with: ansible-inventory -i {inventory or 'INVENTORY'} --host {name}",
+                hint=f"check it with: ansible-inventory -i {inventory or 'INVENTORY'} --host {name}",
             )
         variables = {key: value for key, value in host.variables.items() if key.startswith(PREFIX)}
         settings[name] = settings_for(read_level(variables, name, prefix=PREFIX), file, line, wishes.requirements)

@@ -46,10 +46,13 @@ def load(path: Path) -> Baseline:
         raise BadInputError("GS-503", f"cannot read the baseline {path}: {error.strerror}", path=str(path)) from error
     except msgspec.DecodeError as error:
         raise BadInputError(
-            "GS-504", f"{path} is no baseline: {error}", path=str(path), hint="name another file; a new one is written"
+            "GS-504",
+            f"{path} is not a baseline: {error}",
+            path=str(path),
+            hint="give another file; gpusetup writes a new one",
         ) from error
     if found.schema != SCHEMA:
-        raise BadInputError("GS-504", f"{path} is no baseline ({found.schema!r}, not {SCHEMA!r})", path=str(path))
+        raise BadInputError("GS-504", f"{path} is not a baseline ({found.schema!r}, not {SCHEMA!r})", path=str(path))
     return found
 
 
@@ -124,9 +127,11 @@ def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
         if item.verdict != "skip":
             return item
         return msgspec.structs.replace(
-            item, verdict="pass", text=f"as in its good run of {date}", expected=before, limit=round(before * warn, 2)
+            item, verdict="pass", text=f"same as its good run of {date}", expected=before, limit=round(before * warn, 2)
         )
     verdict = "fail" if share < fail else "warn"
-    text = f"{item.measured:.4g} {unit}, {100 * (1 - share):.0f} % worse than its own good run of {date} ({before:.4g})"
+    text = (
+        f"{item.measured:.4g} {unit}, {100 * (1 - share):.0f} % worse than its last good run of {date} ({before:.4g})"
+    )
     limit = before * (fail if verdict == "fail" else warn) if unit in _MORE_IS_BETTER else before / warn
     return msgspec.structs.replace(item, verdict=verdict, text=text, expected=before, limit=round(limit, 2))

@@ -32,18 +32,18 @@ def bounded(
         return Item(
             subject=subject,
             verdict="warn",
-            text=f"{best:.4g} {unit}, measured gently beside somebody's job, not judged",
+            text=f"{best:.4g} {unit}, measured at low load beside another job, not judged",
             measured=best,
         )
     if bound is None:
         return Item(
             subject=subject,
             verdict="skip",
-            text=f"{best:.4g} {unit}, and nothing to judge it against; compare with --baseline",
+            text=f"{best:.4g} {unit}, no reference value; compare with --baseline",
             measured=best,
         )
     if best > _CREDIBLE * bound.theory:
-        text = f"{best:.4g} {unit} is more than the hardware can do ({bound.theory:.4g}): the measurement is wrong"
+        text = f"{best:.4g} {unit} exceeds what the hardware can do ({bound.theory:.4g}): the measurement is invalid"
         return Item(subject=subject, verdict="fail", text=text, measured=best, expected=bound.expected)
     if best < bound.fail and may_fail:
         both = f" in {len(passes)} passes" if len(passes) > 1 else ""

@@ -67,8 +67,8 @@ def _observed(host: HostProgress) -> Observed:
     if isinstance(document, dict):
         return Observed(document)
     if host.failure is not None:
-        return Observed(None, host.failure.message or "it failed without a word", host.failure.unreachable)
-    return Observed(None, "the probe gave no answer")
+        return Observed(None, host.failure.message or "it failed without an error message", host.failure.unreachable)
+    return Observed(None, "the probe did not answer")
 
 
 def hosts_plan(observed: dict[str, Observed], connections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -125,7 +125,7 @@ def _between_hosts(session: Session, ask: Ask, plan: dict[str, dict[str, Any]], 
         answer = (host.data.get("gpu_verify") or {}).get("observations") or {}
         part = answer.get("sections", {}).get("hosts")
         if part is None:
-            message = host.failure.message if host.failure is not None else "it gave no answer"
+            message = host.failure.message if host.failure is not None else "it did not answer"
             part = {"error": "failed", "message": message}
         if document is not None:
             document.setdefault("sections", {})["hosts"] = part

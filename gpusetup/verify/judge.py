@@ -24,7 +24,7 @@ def _one(check: Check, machine: Machine) -> Result:
     try:
         return check.run(machine)
     except Exception as error:  # noqa: BLE001 - documents come from outside; the next check must run
-        text = f"could not be judged: {type(error).__name__}: {error}"
+        text = f"could not be evaluated: {type(error).__name__}: {error}"
         return Result(id=check.id, level=check.level, verdict="fail", text=text)
 
 

@@ -40,11 +40,11 @@ def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
         document = None
     if isinstance(document, dict):
         return document
-    why = f"it was killed after {limit:.0f} s" if finished.timed_out else f"it ended with {finished.code}"
+    why = f"it was stopped after {limit:.0f} s" if finished.timed_out else f"it exited with {finished.code}"
     raise VerifyFailedError(
         "GS-502",
         f"the probe on this machine gave no answer: {why}",
         context=finished.err.strip()[-800:],
-        note="a broken driver can hang every program that touches it",
-        hint="look at `dmesg | grep -i nvrm`; `gpusetup verify --level quick` runs without CUDA",
+        note="a broken driver can hang every program that uses it",
+        hint="check `dmesg | grep -i nvrm`; `gpusetup verify --level quick` runs without CUDA",
     )

@@ -64,18 +64,18 @@ class Machine:
             if document.get("schema") == OLDER:
                 raise BadInputError(
                     "GS-501",
-                    f"these observations are of an older form ({OLDER}) that this gpusetup no longer judges",
-                    hint="look at the machine anew: `gpusetup verify --observations FILE`",
+                    f"these observations have an old format ({OLDER}) that this gpusetup cannot read",
+                    hint="observe the machine again: `gpusetup verify --observations FILE`",
                 )
             raise BadInputError(
                 "GS-501",
-                f"this is no document of observations ({document.get('schema')!r}, not {OBSERVATIONS!r})",
+                f"this is not a document of observations ({document.get('schema')!r}, not {OBSERVATIONS!r})",
                 hint="`gpusetup verify --observations FILE` writes one",
             )
         self.document = document
         self.level: Level = document["level"]
         facts = document.get("facts")
-        self.facts: Document = facts if isinstance(facts, dict) else {"error": "the document holds no facts"}
+        self.facts: Document = facts if isinstance(facts, dict) else {"error": "the document contains no facts"}
         """What the host probe told; `error` when it failed."""
         self.quick: Document = document.get("quick", {})
         self.sections: Document = document.get("sections", {})

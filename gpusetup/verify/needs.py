@@ -18,7 +18,7 @@ def _gpu(machine: Machine) -> Finding | None:
     if machine.simulated:
         return Finding("skip", "the GPU is simulated")
     if machine.facts.get("error"):
-        return Finding("fail", f"could not look: the host probe failed: {machine.facts['error']}")
+        return Finding("fail", f"not checked: the host probe failed: {machine.facts['error']}")
     if not machine.has_gpu:
         return Finding("skip", "no NVIDIA GPU on PCI")
     return None
@@ -27,7 +27,7 @@ def _gpu(machine: Machine) -> Finding | None:
 def _smi(machine: Machine) -> Finding | None:
     if machine.gpus:
         return None
-    return Finding("skip", "could not look: nvidia-smi gave no list of GPUs (see driver.responds)")
+    return Finding("skip", "not checked: nvidia-smi gave no list of GPUs (see driver.responds)")
 
 
 def _python(machine: Machine) -> Finding | None:
@@ -35,24 +35,24 @@ def _python(machine: Machine) -> Finding | None:
 
     if machine.workers:
         return None
-    return Finding("skip", interpreter_problem(machine) or "could not run: no GPU was found to run on (see gpu.count)")
+    return Finding("skip", interpreter_problem(machine) or "not run: no GPU was found (see gpu.count)")
 
 
 def _context(machine: Machine) -> Finding | None:
     """At least one GPU could be opened."""
     if any("error" not in worker.get("open", {"error": ""}) for worker in machine.workers.values()):
         return None
-    return Finding("skip", "could not run: no GPU could be opened (see cuda.context)")
+    return Finding("skip", "not run: no GPU could be opened (see cuda.context)")
 
 
 def _pairs(machine: Machine) -> Finding | None:
     if len(machine.gpus) < 2:
-        return Finding("skip", "one GPU: there is no pair")
+        return Finding("skip", "only one GPU: no pair to test")
     if "peer" not in machine.sections and "nccl" not in machine.sections:
         whole = [gpu for gpu in machine.gpus if not machine.mig(gpu)]
         if len(whole) < 2:
-            return Finding("unsupported", "MIG slices have no peers")
-        return Finding("skip", "could not run: fewer than two GPUs could be opened (see cuda.context)")
+            return Finding("unsupported", "MIG instances have no peers")
+        return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
     return None
 
 

@@ -3,7 +3,7 @@
 A file holds one check, or a table of checks that differ in the part of one measurement that they judge.
 
 A check judges observations and never runs anything. What it needs is named; when that is missing the check says so
-and is skipped: a check that could not run is never a pass.
+and is skipped: a check that not run is never a pass.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def find(identity: str) -> Check:
     return next(found for found in checks() if found.id == identity)
 
 
-def from_items(items: list[Item], well: str, *, unit: str = "", nothing: str = "nothing to look at") -> Finding:
+def from_items(items: list[Item], well: str, *, unit: str = "", nothing: str = "nothing to check") -> Finding:
     """Conclude from the parts: the gravest verdict, and the texts of the parts that caused it."""
     if not items:
         return Finding("skip", nothing)

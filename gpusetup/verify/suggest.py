@@ -25,5 +25,5 @@ def torch_build(capability: str, machine: Machine) -> str:
     try:
         found = resolve(request, matrix()).stack.torch
     except GpuSetupError:
-        return "; the matrix knows no build of PyTorch that does with this driver"
-    return f"; take torch=={found.version}+{found.variant} ({found.index_url})" if found is not None else ""
+        return "; no PyTorch build in the matrix does so with this driver"
+    return f"; use torch=={found.version}+{found.variant} ({found.index_url})" if found is not None else ""

@@ -57,7 +57,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if results is None:
             result.update(
                 failed=True,
-                msg="the observations could not be judged: install gpusetup into the Python that runs Ansible",
+                msg="the observations could not be evaluated: install gpusetup into the Python that runs Ansible",
             )
             return result
         result["results"] = results

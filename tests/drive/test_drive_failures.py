@@ -38,7 +38,7 @@ def test_ansible_that_hangs_is_killed_and_says_where_each_host_was(ansible):
     )
     assert done.finished.timed_out
     assert done.track.hosts["a"].failure.task == "Install"
-    assert "deadline" in done.track.hosts["a"].failure.message
+    assert "time limit" in done.track.hosts["a"].failure.message
     assert done.track.hosts["b"].failure.task == "between tasks"
 
 

@@ -87,10 +87,10 @@ class Caller:
             why = " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
             raise SchedulerError(
                 "GS-811",
-                f"{argv[0]}: {'it gave no answer' if done.timed_out else why}",
+                f"{argv[0]}: {'it did not answer' if done.timed_out else why}",
                 context=" ".join(done.argv),
-                note="the node was not touched",
-                hint="does the command work by hand? --drain-via names what has to come before it, such as 'ssh head'",
+                note="the node is unchanged",
+                hint="try the command by hand; --drain-via adds a prefix, such as 'ssh head'",
             )
         return done.out
 
@@ -99,7 +99,7 @@ def check_node(node: str) -> str:
     """Return the name when it can be nothing but a name, for us and for a shell on the scheduler's machine."""
     if not _NODE.fullmatch(node):
         raise BadInputError(
-            "GS-812", f"{node!r} is no name of a node", hint="say the scheduler's name for the host: gpusetup_node"
+            "GS-812", f"{node!r} is not a node name", hint="set gpusetup_node to the scheduler's name for the host"
         )
     return node
 

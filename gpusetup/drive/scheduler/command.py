@@ -28,11 +28,11 @@ class Command:
             return Drained(ok=True, ours=True)
         said = " ".join((done.err or done.out).split())[:400]
         if done.timed_out or done.code == BUSY:
-            late = f"the command for draining had not ended after {seconds:.0f} s"
+            late = f"the drain command was still running after {seconds:.0f} s"
             return Drained(ok=False, why=late if done.timed_out else said or "it is busy")
         raise SchedulerError(
-            "GS-811", f"the command for draining failed (exit {done.code}): {said}", context=" ".join(done.argv),
-            note="the host was not touched",
+            "GS-811", f"the drain command failed (exit {done.code}): {said}", context=" ".join(done.argv),
+            note="the host is unchanged",
         )  # fmt: skip
 
     def undrain(self, node: str) -> str:

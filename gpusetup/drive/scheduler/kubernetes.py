@@ -57,7 +57,7 @@ class Kubernetes:
                 self._back(node)
             return Drained(ok=False, why=left)
         return Drained(
-            ok=True, ours=not cordoned or ours, why="" if not cordoned or ours else "cordoned by somebody else"
+            ok=True, ours=not cordoned or ours, why="" if not cordoned or ours else "cordoned by someone else"
         )
 
     def undrain(self, node: str) -> str:

@@ -73,7 +73,7 @@ class Slurm:
             if taken:
                 self._resume(node)
             return Drained(ok=False, why=left)
-        whose = "" if taken or seen.ours else f"drained by somebody else: {seen.reason or 'no reason given'}"
+        whose = "" if taken or seen.ours else f"drained by someone else: {seen.reason or 'no reason given'}"
         return Drained(ok=True, ours=taken or seen.ours, why=whose)
 
     def undrain(self, node: str) -> str:
@@ -89,7 +89,7 @@ class Slurm:
         if not seen.drained and "DOWN" not in seen.states:
             return ""
         if not seen.ours and not seen.reason.startswith(_REBOOTED):
-            return f"drained by somebody else meanwhile: {seen.reason}"
+            return f"drained by someone else meanwhile: {seen.reason}"
         self._resume(node)
         return wait_until(lambda: self._away(node), _BACK_SECONDS, self.call.stop)
 

@@ -29,17 +29,17 @@ def absence(repos: ReposFile, facts: HostFacts, source: str, directory: RepoDire
         return _by_hand(repos, facts, directory, stack)
     if source == "distro":
         return Absence(
-            f"{facts.os.name} has no driver packages of its own that gpusetup knows",
+            f"{facts.os.name} has no driver packages that gpusetup knows",
             "it knows those of " + ", ".join(sorted({name for row in repos.distro_drivers for name in row.systems})),
-            "take NVIDIA's: gpusetup_source=nvidia"
+            "use NVIDIA's: gpusetup_source=nvidia"
             if directory is not None
-            else "install a driver by hand: it is kept",
+            else "install a driver by hand; gpusetup keeps it",
         )
     own = any(label in row.systems for row in repos.distro_drivers)
     return Absence(
         f"NVIDIA has no repository for {label} on {facts.arch}",
         "",
-        "take the distribution's own: gpusetup_source=distro" if own else "install a driver by hand: it is kept",
+        "use the distribution's: gpusetup_source=distro" if own else "install a driver by hand; gpusetup keeps it",
     )
 
 

@@ -115,8 +115,8 @@ def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightErr
     return PreflightError(
         "GS-335",
         f"{whose} for {context.facts.os.label} has no {choice.module} module of branch {choice.branch}",
-        note="the matrix knows no package name for it",
-        hint="ask for the other module flavour, for an older branch (gpusetup_driver='580.*'), or for another source",
+        note="the matrix has no package name for it",
+        hint="choose the other kernel module, an older branch (gpusetup_driver='580.*') or another source",
     )
 
 

@@ -67,9 +67,9 @@ def toolkit_packages(context: Context) -> tuple[Package, ...]:
     if context.offers.known and lacking:
         raise PreflightError(
             "GS-336",
-            f"gpusetup_containers asks for the container toolkit, and nothing here offers {', '.join(lacking)}",
-            note="a mirror or bundle must hold it, or bring its repository along",
-            hint="name a mirror of it in gpusetup_extra_sources, or leave gpusetup_containers out",
+            f"gpusetup_containers needs the container toolkit, and no repository here has {', '.join(lacking)}",
+            note="a mirror or bundle must contain it or its repository",
+            hint="add a mirror of it to gpusetup_extra_sources, or unset gpusetup_containers",
         )
     return tuple(Package(name=name) for name in names)
 
@@ -85,4 +85,4 @@ def toolkit_notes(context: Context, family: Family) -> Iterator[str]:
         yield f"container toolkit {installed} is older than {toolkit.version}: {update} {' '.join(toolkit.packages)}"
     for name in context.settings.containers:
         if name not in facts.containers.runtimes:
-            yield f"{name} is not on this host: gpusetup configures a runtime, it does not install one"
+            yield f"{name} is not installed here; gpusetup configures container runtimes, it does not install them"

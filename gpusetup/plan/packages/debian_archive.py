@@ -161,4 +161,4 @@ def _flavour_note(context: Context, row: DistroDriver, choice: DriverChoice) -> 
     if choice.module == "open" or not offered or choice.version in offered:
         return ()
     text = f"the open kernel module here is {offered[0]}, the rest of the driver {choice.version}: "
-    return (text + "they must be equal, so the proprietary module is taken",)
+    return (text + "they must match, so the proprietary module is used",)

@@ -55,8 +55,8 @@ def unknown_kernel_note(context: Context) -> tuple[str, ...]:
     """Say so where nothing is known of the kernel's headers."""
     if _row(context) is not None:
         return ()
-    text = f"which package has the headers of kernel {context.facts.kernel.next} is not known: "
-    return (text + "install them by hand, and those of later kernels too",)
+    text = f"no known package has the headers of kernel {context.facts.kernel.next} is not known: "
+    return (text + "install them by hand, now and for later kernels",)
 
 
 def _row(context: Context) -> tuple[KernelPackages, dict[str, str]] | None:

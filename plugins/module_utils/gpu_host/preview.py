@@ -379,7 +379,7 @@ class Preview:
             self.find(
                 "refuse",
                 "python",
-                f"there is no Python at {path}",
+                f"no Python at {path}",
                 "install it or set gpu_python_interpreter",
                 "GS-473",
             )

@@ -228,7 +228,7 @@ class Transaction:
             self.job.tell("refresh", f"a download broke off, or the mirror changed under us: again in {pause} s")
             time.sleep(pause)
             self.host.refresh()
-        return left or ["it ended with an error"], tail
+        return left or ["it exited with an error"], tail
 
     def _refuse_stubs(self, exact: List[Wish]) -> None:
         version = self.params["driver_version"]

@@ -61,7 +61,7 @@ def pcie(state: State, request: Dict[str, Any]) -> Dict[str, Any]:
     for node, cpus in sorted(request.get("nodes", {}).items()):
         mine = _cpus(cpus) & everywhere
         if not mine:
-            nodes[node] = {"error": "none of this node's processors is ours"}
+            nodes[node] = {"error": "none of this node's processors may be used by this process"}
             continue
         os.sched_setaffinity(0, mine)  # cudaHostAlloc takes memory from the node it runs on
         try:

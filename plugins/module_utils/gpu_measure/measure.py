@@ -204,7 +204,7 @@ class Team:
         """Groups of 2 to all GPUs; every size for the whole, three sizes for the smaller groups."""
         results: List[Dict[str, Any]] = []
         if any(member.busy for member in members):
-            return {"groups": [], "skipped": "a GPU is in use by somebody's job"}
+            return {"groups": [], "skipped": "another job uses a GPU"}
         for world in range(2, len(members) + 1):
             group = members[:world]
             sizes = self.sizes(SIZES if world in (2, len(members)) else LADDER, group)
@@ -245,7 +245,7 @@ class Team:
         members = [member for member in self.ready() if not member.busy]
         skipped = [member.key for member in self.members if member.busy]
         if not members:
-            return {"skipped": "every GPU is in use by somebody's job or could not be opened"}
+            return {"skipped": "another job uses every GPU, or it could not be opened"}
         for member in members:
             member.worker.send({"do": "burn", "duration": duration})
         samples: List[Dict[str, Any]] = []

@@ -38,7 +38,7 @@ def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[
             return answer
         answer["why"] = (
             told.get("why")
-            or (told["out"].strip() or told["err"].strip() or "it ended with {}".format(told["rc"]))[:400]
+            or (told["out"].strip() or told["err"].strip() or "it exited with {}".format(told["rc"]))[:400]
         )
         if "not a valid field" not in answer["why"]:
             break

@@ -101,7 +101,7 @@ def test_what_may_pass_is_tried_again_and_no_longer(code: int, tries: int) -> No
 
 
 def test_another_run_is_waited_for() -> None:
-    other = Outcome("problem", Problem(reference="GS-403", message="another gpusetup works on localhost", exit=5))
+    other = Outcome("problem", Problem(reference="GS-403", message="another gpusetup is working on localhost", exit=5))
     status = drive(begin(None, now()), OK, other)
     assert status.state == "retrying"
     assert drive(status, OK, OK).state == "done"

@@ -79,7 +79,7 @@ def test_a_compressed_log_that_is_cut_is_refused_as_that(tmp_path, capsys, cut):
         (["doctor", "--text", "/"], "Is a directory"),
         (["doctor", "--watch", "--out", "x"], "--watch"),
         (["doctor", "--watch", "Xid 79"], "--watch"),
-        (["doctor", "--root", "/nowhere"], "no such folder"),
+        (["doctor", "--root", "/nowhere"], "folder does not exist"),
         (["doctor", "--root", str(HEALTHY), "--bundle", "/nowhere/b"], "cannot write the bundle"),
         (["doctor", "--root", str(HEALTHY), "--bundle", "/dev/full"], "No space left"),
         (["doctor", "Xid 79", "--out", "/dev/full"], "No space left"),

@@ -88,7 +88,7 @@ def test_template_marks_from_a_host_never_reach_ansible(tmp_path):
     assert template_in({"a": [{"b": "{{ lookup('pipe', 'id') }}"}]}) == "a.0.b"
     assert template_in({"{% x %}": 1})
     assert not template_in({"a": ["{", "%"], "b": 3})
-    with pytest.raises(BadInputError, match="template marks"):
+    with pytest.raises(BadInputError, match="template markers"):
         write_overlay(tmp_path / "o", {"a": {"x": "{{ 1 }}"}})
 
 
@@ -126,7 +126,7 @@ def test_a_password_passes_through_a_pipe_and_leaves_nothing(tmp_path):
 
 def test_two_applies_never_meet_on_a_host(tmp_path):
     with occupy(tmp_path, ["a", "b"], "apply"):
-        with pytest.raises(PreflightError, match="works on b") as caught, occupy(tmp_path, ["b", "c"], "apply"):
+        with pytest.raises(PreflightError, match="is working on b") as caught, occupy(tmp_path, ["b", "c"], "apply"):
             pass
         assert str(os.getpid()) in caught.value.context
         with occupy(tmp_path, ["c"], "apply"):

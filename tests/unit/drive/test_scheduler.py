@@ -114,8 +114,8 @@ def test_a_reservation_is_respected(slurm, program):
 def test_what_somebody_else_drained_stays_drained(slurm, program):
     cluster = slurm("IDLE+DRAIN", "bad fan")
     drained = cluster.drain("n1", 5)
-    assert (drained.ok, drained.ours, drained.why) == (True, False, "drained by somebody else: bad fan")
-    assert cluster.undrain("n1") == "drained by somebody else meanwhile: bad fan"
+    assert (drained.ok, drained.ours, drained.why) == (True, False, "drained by someone else: bad fan")
+    assert cluster.undrain("n1") == "drained by someone else meanwhile: bad fan"
     assert not [call for call in program.calls() if "update" in call]
 
 
@@ -156,7 +156,7 @@ def test_any_command(program):
     assert command.undrain("n1") == ""
     assert program.calls()[-1] == "give --node=n1"
     program("take", "sleep 5")
-    assert "had not ended" in command.drain("n1", 0.3).why
+    assert "still running" in command.drain("n1", 0.3).why
 
 
 POD = {

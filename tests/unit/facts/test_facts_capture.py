@@ -141,12 +141,12 @@ def test_a_link_of_a_capture_is_not_written_through(tmp_path):
 
 def test_an_occupied_folder_is_refused(tmp_path):
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(BadInputError, match="not an empty folder") as refused:
+    with pytest.raises(BadInputError, match="is not empty") as refused:
         collect.capture_this_machine(tmp_path, candidates=False)
     assert refused.value.reference == "GS-303"
     assert (tmp_path / "mine").read_text() == "precious"
 
 
 def test_an_answer_that_is_no_capture_is_bad_input(tmp_path):
-    with pytest.raises(BadInputError, match="cannot be used"):
+    with pytest.raises(BadInputError, match="invalid capture"):
         collect.write_capture({"files": {}}, tmp_path / "new")

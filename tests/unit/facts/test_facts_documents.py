@@ -210,7 +210,7 @@ def test_text_fits_eighty_columns_and_tells_the_gpus(folder):
     assert max(len(line) for line in text.splitlines()) <= 80
     for item in one.gpus:
         assert item.name in " ".join(text.split())
-    assert ("no driver may be installed" in " ".join(text.split())) is bool(one.virtualisation.driver_refused)
+    assert ("do not install a driver" in " ".join(text.split())) is bool(one.virtualisation.driver_refused)
 
 
 def test_hosts_alike_are_told_once_and_failures_too():

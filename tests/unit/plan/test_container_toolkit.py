@@ -78,4 +78,4 @@ def test_a_toolkit_that_is_too_old_and_a_runtime_that_is_missing_are_said(host, 
     facts = _bare(host, installed=dict.fromkeys(TOOLKIT.packages, "1.14.3-1"))
     plan = planner.second(facts, _settings(), _offered(nvidia_ubuntu)).plan
     assert any("1.14.3-1 is older than" in text for text in plan.warnings)
-    assert any("docker is not on this host" in text for text in plan.warnings)
+    assert any("docker is not installed here" in text for text in plan.warnings)

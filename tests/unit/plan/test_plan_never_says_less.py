@@ -52,7 +52,7 @@ def test_module_lost_and_none_loaded_may_end_in_a_reboot_and_the_plan_says_so(wo
     told = planned(not_loaded(without_module(works)))
     assert set(told) == {"module-build", "module-load"}
     assert told["module-load"].reboot
-    assert "a reboot only if the kernel does not take the module" in told["module-load"].why
+    assert "reboots only if the kernel cannot load the module" in told["module-load"].why
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def test_a_host_whose_record_is_lost_is_told_so(planner: Any, rebooted: Any) -> 
     assert [(action.id, action.why) for action in plan.actions if action.kind == "record"] == [("record-lost", why)]
     refusal = hidden(lost_facts(rebooted, why))
     assert refusal is not None
-    assert "begins a new record" in refusal.hint
+    assert "starts a new record" in refusal.hint
     denied = lost_facts(rebooted, "/var/lib/gpusetup/state.json: Permission denied")
     assert "record-lost" not in [action.id for action in planner.first(denied, DRIVER).plan.actions], "it may be there"
     assert hidden(denied) is not None

@@ -63,7 +63,7 @@ def test_nothing_said_is_nothing_written(tmp_path: Path) -> None:
 
 def test_a_template_is_found_however_deep(tmp_path: Path) -> None:
     planted = RoleVariables(gpu_repo_sources=({"uris": ("https://x/{{ lookup('pipe', 'id') }}",)},))
-    with pytest.raises(BadInputError, match="template marks"):
+    with pytest.raises(BadInputError, match="template markers"):
         write_overlay(tmp_path, {"a": planted})
 
 

@@ -93,7 +93,7 @@ def test_one_host_shows_all_and_why_something_was_not_judged():
     text = render(report, "text")
     assert "cupy.kernel" in text
     assert re.search(r"4,28\d\S* GB/s \(expected", text)
-    assert "one GPU: there is no pair" in text
+    assert "only one GPU: no pair to test" in text
 
 
 def test_a_terminal_that_is_watched_gets_colour_and_the_same_words(fleet):

@@ -61,7 +61,7 @@ def test_who_is_not_free_stays_as_it_is(work):
 
 
 def test_what_came_out_well_is_given_back(work):
-    scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by somebody else: bad fan"))
+    scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
     taken = work(scheduler, nodes={"a": "node-a"})
     assert taken.take(PLANS) == {}
     states = {"a": "done", "b": "failed", "c": "done", "d": "done"}
@@ -69,7 +69,7 @@ def test_what_came_out_well_is_given_back(work):
     assert sorted(scheduler.given) == ["d", "node-a"]
     assert outcomes["a"].warnings == ()
     assert outcomes["b"].warnings == ("it stays drained: failed; give it back: resume b",)
-    assert outcomes["c"].warnings == ("recorded: drained by somebody else: bad fan",)
+    assert outcomes["c"].warnings == ("recorded: drained by someone else: bad fan",)
     assert "slurmd does not answer" in outcomes["d"].warnings[0]
 
 
@@ -101,7 +101,7 @@ def test_a_command_that_cannot_be_is_told_before_any_host_is_touched(option, wor
 
 
 def test_who_was_freed_is_given_back_when_a_person_says_stop_before_anything_changed(work, monkeypatch):
-    scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by somebody else: bad fan"))
+    scheduler = Recorded(c=Drained(ok=True, ours=False, why="drained by someone else: bad fan"))
     taken = work(scheduler)
     monkeypatch.setattr(taken, "_busy", lambda _changes: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):

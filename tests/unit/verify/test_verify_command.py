@@ -63,7 +63,7 @@ def test_the_baseline_is_made_kept_and_renewed_when_asked(tmp_path, capsys):
     document["sections"]["memory"]["0"]["triad"] = [3580.0, 3580.0]
     seen.write_text(json.dumps(document), encoding="utf-8")
     assert main(arguments) == 8
-    assert "its own good run" in " ".join(capsys.readouterr().out.split())
+    assert "its last good run" in " ".join(capsys.readouterr().out.split())
     assert baseline.read_text(encoding="utf-8") == first, "a bad run is never kept"
     document["sections"]["memory"]["0"]["triad"] = [4200.0, 4200.0]
     seen.write_text(json.dumps(document), encoding="utf-8")
@@ -105,7 +105,7 @@ def test_observations_of_an_older_form_are_refused_plainly(tmp_path, capsys):
     path.write_text(json.dumps(captured("h200-x1-quick") | {"schema": "gpusetup/observations/1"}), encoding="utf-8")
     assert main(["verify", "--from", str(path)]) == 3
     said = capsys.readouterr().err
-    assert "older form" in said
+    assert "old format" in said
     assert "gpusetup verify --observations" in said
 
 

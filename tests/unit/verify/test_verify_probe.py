@@ -222,7 +222,7 @@ def test_only_the_gpus_that_were_asked_for_and_no_collective_beside_a_job(team):
     workers = team(4, gpus=[1, 3])
     assert [member.key for member in workers.members] == ["1", "3"]
     workers.members[0].busy = True
-    assert "somebody" in workers.collectives(workers.members)["skipped"]
+    assert "another job" in workers.collectives(workers.members)["skipped"]
 
 
 def test_mig_slices_are_what_is_worked_on(probe):

@@ -56,12 +56,12 @@ def test_a_crashing_check_fails_alone():
     document["sections"]["matrix"]["0"]["formats"]["fp32"] = {"tflops": []}
     found = {result.id: result for result in judge(Machine(document))}
     assert found["matrix.fp32"].verdict == "fail"
-    assert "could not be judged" in found["matrix.fp32"].text
+    assert "could not be evaluated" in found["matrix.fp32"].text
     assert found["matrix.fp16"].verdict == "pass"
 
 
 def test_nothing_to_look_at_is_a_skip():
-    assert from_items([], "well") == Finding("skip", "nothing to look at")
+    assert from_items([], "well") == Finding("skip", "nothing to check")
 
 
 def test_seconds_are_those_of_the_measurement():

@@ -29,7 +29,7 @@ def failed(machine: Machine, section: str) -> list[Item]:
     answers = machine.answers(section)
     for key in machine.workers:
         if key not in answers:
-            items.append(Item(subject=label(key), verdict="skip", text="could not run (see cuda.context)"))
+            items.append(Item(subject=label(key), verdict="skip", text="not run (see cuda.context)"))
         elif "error" in answers[key]:
             items.append(Item(subject=label(key), verdict="fail", text=explain(answers[key])))
     return items

@@ -27,7 +27,7 @@ def judge(machine: Machine, kind: str) -> Finding:
     for key, answer in _bandwidth.sound(machine, "memory"):
         subject = _bandwidth.label(key)
         if kind == "triad" and answer.get("wrong"):
-            items.append(Item(subject=subject, verdict="fail", text=f"{answer['wrong']} elements are wrong"))
+            items.append(Item(subject=subject, verdict="fail", text=f"{answer['wrong']} elements have wrong values"))
         elif "/" in key:
             items.append(
                 Item(
@@ -42,5 +42,5 @@ def judge(machine: Machine, kind: str) -> Finding:
             items.append(bounded(subject, answer[kind], bound, "GB/s", gentle=bool(answer.get("gentle"))))
     slowest = min((max(answer[kind]) for _, answer in _bandwidth.sound(machine, "memory")), default=0.0)
     return from_items(
-        items, f"{slowest:,.0f} GB/s and more on every GPU", unit="GB/s", nothing="could not run: nothing was measured"
+        items, f"{slowest:,.0f} GB/s or more on every GPU", unit="GB/s", nothing="not run: nothing was measured"
     )

@@ -47,7 +47,7 @@ def judge(machine: Machine, part: str) -> Finding:
                 Item(
                     subject=subject,
                     verdict="fail",
-                    text=f"the product is off by {found['deviation']}, {found['limit']} is rounding",
+                    text=f"the product differs by {found['deviation']}, {found['limit']} would be rounding error",
                 )
             )
         elif "/" in key:
@@ -65,8 +65,8 @@ def judge(machine: Machine, part: str) -> Finding:
                 bounded(subject, found["tflops"], matrix_rate(part, machine.opened(key)), "TFLOP/s", gentle=busy)
             )
             rates.append(max(found["tflops"]))
-    text = f"{min(rates, default=0):.0f} TFLOP/s and more on every GPU"
-    return from_items(items, text, unit="TFLOP/s", nothing="could not run: nothing was measured")
+    text = f"{min(rates, default=0):.0f} TFLOP/s or more on every GPU"
+    return from_items(items, text, unit="TFLOP/s", nothing="not run: nothing was measured")
 
 
 table(

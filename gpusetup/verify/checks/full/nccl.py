@@ -78,7 +78,7 @@ def judge(machine: Machine, part: str) -> Finding:
     """Judge one collective over every group and size."""
     section = machine.sections.get("nccl")
     if not isinstance(section, dict):
-        return Finding("skip", "could not run: fewer than two GPUs could be opened (see cuda.context)")
+        return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
     if section.get("skipped"):
         return Finding("warn", f"not measured: {section['skipped']}")
     items: list[Item] = []
@@ -93,7 +93,11 @@ def judge(machine: Machine, part: str) -> Finding:
             if wrong:
                 items.append(
                     Item(
-                        subject=subject, verdict="fail", text=f"{wrong} elements are wrong", measured=wrong, expected=0
+                        subject=subject,
+                        verdict="fail",
+                        text=f"{wrong} elements have wrong values",
+                        measured=wrong,
+                        expected=0,
                     )
                 )
                 continue
@@ -116,8 +120,8 @@ def judge(machine: Machine, part: str) -> Finding:
         x_log=True,
         x_bytes=True,
     )
-    text = f"{best[2]:.0f} GB/s over {best[0]} GPUs at {_bytes(best[1])} ({best[3]}), results right" if best else ""
-    finding = from_items(items, text, unit="GB/s", nothing="could not run: nothing was measured")
+    text = f"{best[2]:.0f} GB/s over {best[0]} GPUs at {_bytes(best[1])} ({best[3]}), results correct" if best else ""
+    finding = from_items(items, text, unit="GB/s", nothing="not run: nothing was measured")
     measured, expected, limit = finding.measured, finding.expected, finding.limit
     if finding.verdict == "pass" and best is not None:  # show the largest group's largest message
         last = next(item for item in reversed(items) if item.verdict == "pass")

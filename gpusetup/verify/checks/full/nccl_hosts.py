@@ -31,8 +31,8 @@ def judge(machine: Machine) -> Finding:
     section = machine.sections.get("hosts")
     if not isinstance(section, dict):
         if machine.wanted.hosts > 1:
-            return Finding("skip", "could not run: fewer than two of the hosts have a GPU that could be opened")
-        return Finding("skip", "one host: there is no second GPU host to talk to")
+            return Finding("skip", "not run: fewer than two of the hosts have a GPU that could be opened")
+        return Finding("skip", "only one GPU host: nothing to measure between hosts")
     if "error" in section:
         return Finding("fail", explain(section))
     items, curves, best = nccl.rank_failures(section), [], ""
@@ -44,7 +44,7 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=subject,
                     verdict="fail" if wrong else "pass",
-                    text=f"{wrong} elements are wrong" if wrong else f"{max(passes):.1f} GB/s",
+                    text=f"{wrong} elements have wrong values" if wrong else f"{max(passes):.1f} GB/s",
                     measured=round(max(passes), 2),
                 )
             )
@@ -65,9 +65,9 @@ def judge(machine: Machine) -> Finding:
     )
     finding = from_items(
         items,
-        f"{section['world']} GPUs over {network or 'the network'}: {best}, results right",
+        f"{section['world']} GPUs over {network or 'the network'}: {best}, results correct",
         unit="GB/s",
-        nothing="could not run: nothing was measured",
+        nothing="not run: nothing was measured",
     )
     return Finding(
         finding.verdict,

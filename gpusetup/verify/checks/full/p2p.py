@@ -34,7 +34,7 @@ def problem(machine: Machine) -> Finding | None:
     """Return the finding when nothing was measured."""
     peer = machine.sections.get("peer")
     if not isinstance(peer, dict):
-        return Finding("skip", "could not run: fewer than two GPUs could be opened (see cuda.context)")
+        return Finding("skip", "not run: fewer than two GPUs could be opened (see cuda.context)")
     return Finding("fail", explain(peer)) if "error" in peer else None
 
 

@@ -48,7 +48,11 @@ def judge(machine: Machine, part: str) -> Finding:
         measured = {node: found for node, found in nodes.items() if "error" not in found}
         if not measured:
             items.append(
-                Item(subject=subject, verdict="skip", text="could not run: no NUMA node's processors are ours")
+                Item(
+                    subject=subject,
+                    verdict="skip",
+                    text="not run: no NUMA node's processors may be used by this process",
+                )
             )
             continue
         wrong = sum(found.get("wrong", 0) for found in measured.values())
@@ -64,10 +68,10 @@ def judge(machine: Machine, part: str) -> Finding:
         if len(measured) > 1:
             items += [_node(subject, node, found[part], node == best) for node, found in measured.items()]
     nodes = max((len(answer.get("nodes", {})) for _, answer in _bandwidth.sound(machine, "pcie")), default=0)
-    text = f"{min(slowest, default=0):.1f} GB/s and more on every GPU" + (
+    text = f"{min(slowest, default=0):.1f} GB/s or more on every GPU" + (
         f", best of {nodes} NUMA nodes" if nodes > 1 else ""
     )
-    return from_items(items, text, unit="GB/s", nothing="could not run: nothing was measured")
+    return from_items(items, text, unit="GB/s", nothing="not run: nothing was measured")
 
 
 def _node(subject: str, node: str, passes: list[float], best: bool) -> Item:

@@ -29,7 +29,7 @@ def judge(machine: Machine) -> Finding:
     answer = found.get("ctk") or {}
     if answer.get("error") == "missing":
         if machine.wanted.packages("containers"):
-            return Finding("fail", "the lock has the container toolkit, and it is not installed")
+            return Finding("fail", "the lock contains the container toolkit, but it is not installed")
         return Finding("skip", "the container toolkit is not installed")
     if answer.get("rc") != 0:
         return Finding("fail", f"nvidia-ctk does not run: {str(answer.get('stderr'))[-120:]}")

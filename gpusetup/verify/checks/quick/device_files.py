@@ -27,8 +27,8 @@ def judge(machine: Machine) -> Finding:
     majors: dict[str, int] = found.get("majors", {})
     if not majors and not files:
         if machine.gpus:
-            return Finding("unsupported", "this system has no NVIDIA device files, and the driver answers (WSL)")
-        return Finding("fail", "there is no /dev/nvidia* file: the driver is not loaded")
+            return Finding("unsupported", "this system has no NVIDIA device files, but the driver answers (WSL)")
+        return Finding("fail", "no /dev/nvidia* file exists: the driver is not loaded")
     minors = sorted(
         int(match.group(1))
         for text in machine.collected("proc_gpus").values()
@@ -40,7 +40,7 @@ def judge(machine: Machine) -> Finding:
         *((f"/dev/nvidia{minor}", "nvidia") for minor in minors),
     ]
     items = [_one(path, files.get(path), majors.get(kind, majors.get("nvidia-frontend"))) for path, kind in wanted]
-    return from_items(items, f"{len(items)} files, open to this user")
+    return from_items(items, f"{len(items)} files, usable by this user")
 
 
 def _one(path: str, entry: dict[str, Any] | None, major: int | None) -> Item:
@@ -50,7 +50,7 @@ def _one(path: str, entry: dict[str, Any] | None, major: int | None) -> Item:
         return Item(
             subject=path,
             verdict="fail",
-            text=f"is not the driver's device (major {entry.get('major')}, the driver has {major})",
+            text=f"is not a device of the driver (major {entry.get('major')}, the driver has {major})",
             measured=entry.get("major"),
             expected=major,
         )

@@ -25,16 +25,16 @@ def judge(machine: Machine) -> Finding:
     """Compare with what the GPUs allow and the lock names."""
     flavour = machine.module_flavour
     if flavour is None:
-        return Finding("skip", "could not look: no module is loaded (see driver.version)")
+        return Finding("skip", "not checked: no module is loaded (see driver.version)")
     wanted = machine.wanted.field("driver", "module")
     for device in machine.pci_gpus:
         known = product(device["pci_id"].partition(":")[2])
         if known is None:
             continue
         if known.module == "required" and flavour != "open":
-            return Finding("fail", f"{known.label} works with the open modules alone", flavour, "open")
+            return Finding("fail", f"{known.label} works only with the open modules", flavour, "open")
         if known.module == "unsupported" and flavour == "open":
-            return Finding("fail", f"{known.label} works with the proprietary modules alone", flavour, "proprietary")
+            return Finding("fail", f"{known.label} works only with the proprietary modules", flavour, "proprietary")
     wish = verdicts.driver.Wish(machine.module_version or "", wanted or "")
     if verdicts.driver.loaded_problem(machine.facts, wish):
         return Finding("fail", f"the {flavour} module is loaded, the lock says {wanted}", flavour, wanted)

@@ -24,7 +24,7 @@ COMPLAINTS = (
     (
         r"installed in this system is\s+not supported|No NVIDIA GPU found",
         "fail",
-        "this driver branch does not support a GPU that is here",
+        "this driver branch does not support a GPU in this machine",
     ),
     (r"already bound to nouveau|conflicting driver|bound to vfio", "fail", "another driver holds a GPU"),
     (
@@ -32,7 +32,7 @@ COMPLAINTS = (
         "fail",
         "the firmware gave the GPU no usable address range: enable Above 4G decoding",
     ),
-    (r"API mismatch", "fail", "a program with another driver version asked the module: version mismatch"),
+    (r"API mismatch", "fail", "a program used another driver version than the module: version mismatch"),
     (
         r"GSP.*(?:failed|timeout|Timeout)|Timeout waiting for RPC from GSP",
         "fail",
@@ -47,8 +47,8 @@ def judge(machine: Machine) -> Finding:
     """Search the log for known complaints."""
     log = machine.collected("kernel_log")
     if log.get("error") or log.get("source") is None:
-        return Finding("skip", f"could not look: {log.get('error') or 'no kernel log'}")
+        return Finding("skip", f"not checked: {log.get('error') or 'no kernel log'}")
     for pattern, verdict, text in COMPLAINTS:
         if verdict == "fail" and (found := [line for line in log.get("lines", []) if re.search(pattern, line)]):
             return Finding("fail", f"{text} ({len(found)} lines)")
-    return Finding("pass", "no known complaint")
+    return Finding("pass", "no known driver error")

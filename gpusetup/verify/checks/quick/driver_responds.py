@@ -33,10 +33,12 @@ def judge(machine: Machine) -> Finding:
     seconds = answer.get("seconds")
     if machine.gpus:
         slow = (seconds or 0) > 10
-        persistence = "; persistence mode would keep the driver awake" if slow else ""
+        persistence = "; persistence mode keeps the driver loaded" if slow else ""
         return Finding("warn" if slow else "pass", f"answered in {seconds:.1f} s{persistence}", seconds, None, 10, "s")
     if answer.get("error") in ("timeout", "timeout-unkillable"):
-        stuck = "; it is stuck in the driver, only a reboot ends it" if answer["error"].endswith("unkillable") else ""
+        stuck = (
+            "; it is stuck in the driver and ends only with a reboot" if answer["error"].endswith("unkillable") else ""
+        )
         return Finding(
             "fail",
             f"no answer within {answer.get('deadline')} s; killed{stuck}",
@@ -46,17 +48,17 @@ def judge(machine: Machine) -> Finding:
             "s",
         )
     if answer.get("error") == "missing":
-        return Finding("fail", "there is no nvidia-smi: no driver is installed")
+        return Finding("fail", "nvidia-smi not found: no driver is installed")
     if "version mismatch" in said:
         return Finding(
             "fail", "Driver/library version mismatch: reboot, or unload and load the module (see driver.version)"
         )
     if "couldn't communicate" in said or "not loaded" in said:
         module = "loaded" if "nvidia" in machine.facts.get("modules", ()) else "not loaded"
-        return Finding("fail", f"the kernel module does not answer; it is {module} (see driver.module, nouveau.absent)")
+        return Finding("fail", f"the kernel module does not answer: it is {module} (see driver.module, nouveau.absent)")
     if "No devices were found" in said:
-        return Finding("fail", "the driver is loaded and took no GPU (see gpu.count, driver.flavour, kernel.xid)")
+        return Finding("fail", "the driver is loaded but uses no GPU (see gpu.count, driver.flavour, kernel.xid)")
     if re.search("insufficient permissions", said, re.IGNORECASE):
         return Finding("fail", "this user may not open /dev/nvidia* (see device.files)")
-    last = said.splitlines()[-1][:160] if said else "it said nothing"
-    return Finding("fail", f"nvidia-smi ended with {answer.get('rc')}: {last}")
+    last = said.splitlines()[-1][:160] if said else "it printed nothing"
+    return Finding("fail", f"nvidia-smi exited with {answer.get('rc')}: {last}")

@@ -54,7 +54,7 @@ def judge(machine: Machine) -> Finding:
     on_disk = machine.driver.get("module")
     if on_disk and on_disk != loaded:
         return Finding(
-            "warn", f"{loaded} is loaded, {on_disk} is on disk and comes with the next boot", loaded, on_disk
+            "warn", f"{loaded} is loaded, {on_disk} is on disk and will be loaded at the next boot", loaded, on_disk
         )
     firmware = {version for gpu in machine.gpus if (version := gpu.text("gsp_firmware_version"))}
     if firmware - {loaded}:
@@ -63,5 +63,5 @@ def judge(machine: Machine) -> Finding:
         )
     parts = ["module"] + (["libraries"] if libraries else []) + (["lock"] if wanted else [])
     if not libraries:
-        return Finding("warn", f"the module is {loaded}; no driver library was found to compare", loaded, wanted)
+        return Finding("warn", f"the module is {loaded}; no driver library found to compare with", loaded, wanted)
     return Finding("pass", f"{', '.join(parts)}: {loaded}", loaded, wanted or loaded)

@@ -33,11 +33,13 @@ def judge(machine: Machine) -> Finding:
     installed = version is not None or unit is not None
     if not machine.nvswitch:
         if any(gpu.text("fabric/state") for gpu in machine.gpus):
-            return Finding("unsupported", "the fabric is managed outside this machine", version)
-        note = "; it is installed and has nothing to do" if installed else ""
+            return Finding("unsupported", "another machine manages the fabric", version)
+        note = "; fabric manager is installed but not needed" if installed else ""
         return Finding("unsupported", f"no NVSwitch here{note}", version)
     if not installed:
-        return Finding("fail", "NVSwitches are here, and fabric manager is not installed", None, machine.module_version)
+        return Finding(
+            "fail", "this machine has NVSwitches, but fabric manager is not installed", None, machine.module_version
+        )
     if version and machine.module_version and version != machine.module_version:
         return Finding(
             "fail", f"fabric manager is {version}, the driver {machine.module_version}", version, machine.module_version
@@ -48,7 +50,7 @@ def judge(machine: Machine) -> Finding:
     if unit is not None and unit["enabled"] not in (None, "enabled", "static"):
         return Finding(
             "warn",
-            f"runs now, and is {unit['enabled']}: it does not start at the next boot",
+            f"is running, but is {unit['enabled']}: it will not start at the next boot",
             version,
             machine.module_version,
         )

@@ -32,11 +32,12 @@ def judge(machine: Machine) -> Finding:
     if not stated:
         if machine.nvswitch:
             return Finding(
-                "fail", "NVSwitches are here, and no GPU reports a fabric state: fabric manager is missing or stopped"
+                "fail",
+                "this machine has NVSwitches, but no GPU reports a fabric state: fabric manager is missing or stopped",
             )
         known = product(machine.gpus[0].device_id)
         if known is not None and known.nvswitch and len(machine.gpus) > 1:
-            return Finding("skip", "no NVSwitch is visible here: the fabric is managed outside this machine")
+            return Finding("skip", "no NVSwitch is visible here: another machine manages the fabric")
         return Finding("unsupported", "no NVSwitch fabric here")
     return from_items([_one(gpu) for gpu in stated], "Completed, Success on every GPU")
 
@@ -47,7 +48,7 @@ def _one(gpu: SmiGpu) -> Item:
         return Item(
             subject=gpu.label,
             verdict="fail",
-            text=f"fabric is {state}: CUDA ends with error 802",
+            text=f"fabric is {state}: CUDA fails with error 802",
             measured=state,
             expected="Completed",
         )

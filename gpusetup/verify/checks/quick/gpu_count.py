@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check("gpu.count", "Every GPU is there", needs=("gpu",), seconds=lambda machine: machine.took("smi", "facts"))
+@check("gpu.count", "Every GPU is present", needs=("gpu",), seconds=lambda machine: machine.took("smi", "facts"))
 def judge(machine: Machine) -> Finding:
     """Compare PCI, nvidia-smi and what is expected."""
     seen, on_pci = machine.gpus, machine.pci_gpus
@@ -33,7 +33,7 @@ def judge(machine: Machine) -> Finding:
     lost = [device for device in on_pci if str(device.get("address", "")).lower() not in present]
     named = ", ".join(f"{device['address']} ({device.get('bound') or 'no driver'})" for device in lost[:4])
     if lost:
-        text = f"on PCI, but not taken by the driver: {named}" + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
+        text = f"on PCI, but not used by the driver: {named}" + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
     else:
-        text = f"{expected - len(seen)} missing from PCI; there are {kinds or 'none'}"
+        text = f"{expected - len(seen)} missing from PCI; found  {kinds or 'none'}"
     return Finding("fail", text, len(seen), expected, expected, "GPUs")

@@ -41,12 +41,14 @@ def _one(gpu: SmiGpu) -> Item:
             limit=0,
         )
     if gpu.text("ecc_errors/aggregate/sram_threshold_exceeded") == "Yes":
-        return Item(subject=gpu.label, verdict="fail", text="SRAM errors passed the vendor's threshold: exchange it")
+        return Item(
+            subject=gpu.label, verdict="fail", text="SRAM errors are above the vendor's threshold: replace the GPU"
+        )
     if aggregate:
         return Item(
             subject=gpu.label,
             verdict="warn",
-            text=f"{aggregate} uncorrectable errors in its life",
+            text=f"{aggregate} uncorrectable errors in its lifetime",
             measured=aggregate,
             expected=0,
             limit=0,

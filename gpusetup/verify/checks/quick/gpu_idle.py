@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check("gpu.idle", "Nobody else is on the GPUs", needs=("gpu", "smi"), seconds=lambda machine: machine.took("smi"))
+@check("gpu.idle", "No other program uses the GPUs", needs=("gpu", "smi"), seconds=lambda machine: machine.took("smi"))
 def judge(machine: Machine) -> Finding:
     """Name the processes and the compute mode."""
     users = {gpu["index"]: gpu.get("processes", []) for gpu in machine.document.get("gpus", [])}
@@ -41,7 +41,7 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=gpu.label,
                     verdict="warn",
-                    text=f"in use by {_named(first)}{more}: measured gently",
+                    text=f"in use by {_named(first)}{more}: measured at low load",
                     measured=len(mine),
                     expected=0,
                 )

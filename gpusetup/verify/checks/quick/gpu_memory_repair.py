@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 )
 def judge(machine: Machine) -> Finding:
     """Judge remapped rows, or retired pages on older GPUs."""
-    return from_items([_one(gpu) for gpu in machine.gpus], "nothing remapped is pending, nothing failed")
+    return from_items([_one(gpu) for gpu in machine.gpus], "no remapping pending or failed")
 
 
 def _one(gpu: SmiGpu) -> Item:
     failure, pending = gpu.text("remapped_rows/remapped_row_failure"), gpu.text("remapped_rows/remapped_row_pending")
     if gpu.text("ecc_errors/unrepairable_memory") == "Yes" or failure == "Yes":
-        return Item(subject=gpu.label, verdict="fail", text="row remapping failed: exchange the GPU")
+        return Item(subject=gpu.label, verdict="fail", text="row remapping failed: replace the GPU")
     repairs = [
         path for path in ("channel_repair_pending", "tpc_repair_pending") if gpu.text(f"ecc_errors/{path}") == "Yes"
     ]
     if pending == "Yes" or repairs:
-        return Item(subject=gpu.label, verdict="warn", text="a memory repair waits for a reset")
+        return Item(subject=gpu.label, verdict="warn", text="a memory repair needs a GPU reset")
     if failure is not None:
         remapped = int(gpu.number("remapped_rows/remapped_row_unc") or 0)
         text = f"{remapped} rows remapped for uncorrectable errors" if remapped else ""
@@ -54,7 +54,7 @@ def _one(gpu: SmiGpu) -> Item:
         return Item(
             subject=gpu.label,
             verdict="warn",
-            text="page retirement waits for a reboot",
+            text="page retirement needs a reboot",
             measured=total,
             expected=0,
             limit=limit,
@@ -63,7 +63,7 @@ def _one(gpu: SmiGpu) -> Item:
         return Item(
             subject=gpu.label,
             verdict="fail",
-            text=f"{total} retired pages: exchange the GPU",
+            text=f"{total} retired pages: replace the GPU",
             measured=total,
             expected=0,
             limit=limit,

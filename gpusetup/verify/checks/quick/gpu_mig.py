@@ -46,7 +46,7 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=gpu.label,
                     verdict="fail",
-                    text="MIG is on without a slice: nothing can use it",
+                    text="MIG is on but has no instance: programs cannot use the GPU",
                     measured=now,
                 )
             )

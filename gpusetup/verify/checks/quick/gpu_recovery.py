@@ -1,4 +1,4 @@
-"""No GPU asks for a reset, a reboot or to be taken out of service.
+"""No GPU needs a reset, a reboot or to be taken out of service.
 
 Newer drivers say themselves what a GPU needs after an error (`gpu_recovery_action`); older ones do not and are
 unsupported here.
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
 
 
-@check("gpu.recovery", "No GPU asks for a reset", needs=("gpu", "smi"), seconds=lambda machine: machine.took("smi"))
+@check("gpu.recovery", "No GPU needs a reset", needs=("gpu", "smi"), seconds=lambda machine: machine.took("smi"))
 def judge(machine: Machine) -> Finding:
     """Read what each GPU asks for."""
     items = []
     for gpu in machine.gpus:
         action = gpu.text("gpu_recovery_action")
         if action is None:
-            items.append(Item(subject=gpu.label, verdict="unsupported", text="this driver does not say"))
+            items.append(Item(subject=gpu.label, verdict="unsupported", text="this driver does not report it"))
         elif action == "None":
             items.append(Item(subject=gpu.label, verdict="pass", measured=action, expected="None"))
         else:

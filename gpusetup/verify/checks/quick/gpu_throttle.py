@@ -1,4 +1,4 @@
-"""Nothing holds the clocks down: no thermal slowdown, no power brake.
+"""Nothing limits the clocks: no thermal slowdown, no power brake.
 
 Reasons that are active now: hardware slowdown, thermal slowdown and the power brake are a fail, since they mean
 cooling or supply is broken; the software power cap is a warning on a GPU that is not loaded. Counters since boot
@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 
 GRAVE = {
     "hw_thermal_slowdown": "too hot (hardware slowdown)",
-    "hw_power_brake_slowdown": "the power brake is pulled: supply or cabling",
+    "hw_power_brake_slowdown": "the power brake is active: check the power supply and cables",
     "hw_slowdown": "hardware slowdown",
     "sw_thermal_slowdown": "too hot (software slowdown)",
 }
 
 
-@check(
-    "gpu.throttle", "Nothing holds the clocks down", needs=("gpu", "smi"), seconds=lambda machine: machine.took("smi")
-)
+@check("gpu.throttle", "Nothing limits the clocks", needs=("gpu", "smi"), seconds=lambda machine: machine.took("smi"))
 def judge(machine: Machine) -> Finding:
     """Judge the reasons that are active."""
     return from_items([_one(gpu, gpu.index in machine.busy) for gpu in machine.gpus], "no slowdown is active")
@@ -49,12 +47,12 @@ def reasons(gpu: SmiGpu) -> dict[str, bool]:
 def _one(gpu: SmiGpu, busy: bool) -> Item:
     active = reasons(gpu)
     if not active:
-        return Item(subject=gpu.label, verdict="unsupported", text="reports no reasons")
+        return Item(subject=gpu.label, verdict="unsupported", text="reports no throttle reasons")
     for name, text in GRAVE.items():
         if active.get(name):
             return Item(subject=gpu.label, verdict="fail", text=text, measured=name)
     if active.get("sw_power_cap") and not busy:
         return Item(
-            subject=gpu.label, verdict="warn", text="held by its power limit without load", measured="sw_power_cap"
+            subject=gpu.label, verdict="warn", text="limited by its power limit while idle", measured="sw_power_cap"
         )
     return Item(subject=gpu.label, verdict="pass")

@@ -29,7 +29,7 @@ def judge(machine: Machine) -> Finding:
     """Look every Xid of this boot up."""
     log = machine.collected("kernel_log")
     if log.get("error") or log.get("source") is None:
-        return Finding("skip", f"could not look: {log.get('error') or 'no kernel log'}")
+        return Finding("skip", f"not checked: {log.get('error') or 'no kernel log'}")
     seen: Counter[tuple[str, int]] = Counter()
     for line in log.get("lines", []):
         if found := XID.search(line):
@@ -50,4 +50,4 @@ def judge(machine: Machine) -> Finding:
         )
     if not items:
         return Finding("pass", f"none since boot ({log['source']})", 0, 0)
-    return from_items(items, "none that means trouble")
+    return from_items(items, "none that indicates a problem")

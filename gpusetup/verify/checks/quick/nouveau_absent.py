@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 RIVALS = ("nouveau", "nova_core")
 
 
-@check("nouveau.absent", "nouveau stays away", needs=("gpu",), seconds=lambda machine: machine.took("facts"))
+@check("nouveau.absent", "nouveau is off", needs=("gpu",), seconds=lambda machine: machine.took("facts"))
 def judge(machine: Machine) -> Finding:
     """Look at now and at the next boot."""
     facts = machine.facts
     nouveau = facts.get("nouveau")
     if nouveau is None:
-        return Finding("skip", "could not look: the list of loaded modules is missing")
+        return Finding("skip", "not checked: the list of loaded modules is missing")
     loaded = [name for name in RIVALS if name in facts.get("modules", ())]
     holding = [str(device["address"]) for device in machine.pci_gpus if device.get("bound") in RIVALS]
     if loaded or holding:
@@ -43,10 +43,10 @@ def judge(machine: Machine) -> Finding:
     if not image["nouveau"]:
         return Finding("pass", f"not loaded, not in {image['path']}")
     if nouveau["cmdline_next"]:
-        return Finding("pass", f"not loaded; in {image['path']}, but the kernel's command line forbids it")
+        return Finding("pass", f"not loaded; in {image['path']}, but the kernel's command line blocks it")
     if any(way.id == "initramfs" for way in verdicts.nouveau.ways(facts)):
         return Finding(
             "fail",
-            f"not loaded now, but {image['path']} holds it without a blacklist: it comes back with the next boot",
+            f"not loaded now, but {image['path']} holds it without a blacklist: it will be loaded at the next boot",
         )
     return Finding("pass", f"not loaded; in {image['path']} beside a blacklist")

@@ -32,11 +32,11 @@ def judge(machine: Machine) -> Finding:
             return Finding(verdict, "NVLink is switched off by the module option NVreg_NvLinkDisable=1")
         if known and len(machine.gpus) > 1:
             return Finding(
-                "fail", f"{known[0].name} has NVLink, and nvidia-smi shows no link", 0, nvlink_of(known[0].device_id)
+                "fail", f"{known[0].name} has NVLink, but nvidia-smi shows no link", 0, nvlink_of(known[0].device_id)
             )
         return Finding("unsupported", "no NVLink here")
     if all(link.rate is None for link in machine.nvlinks) and not any(nvlink_of(gpu.device_id) for gpu in machine.gpus):
-        return Finding("unsupported", "the GPUs have NVLink connectors and no bridge")
+        return Finding("unsupported", "the GPUs have NVLink connectors, but no bridge")
     most = max(machine.nvlink_bandwidth(gpu.index)[0] for gpu in machine.gpus)
     usual = max((link.rate for link in machine.nvlinks if link.rate), default=0.0)
     items = []

@@ -80,7 +80,7 @@ def _one(gpu: SmiGpu, slot: dict[str, Any]) -> Item:
         return Item(
             subject=gpu.label,
             verdict="warn",
-            text=f"{replays:.0f} packets were sent again: a bad link",
+            text=f"{replays:.0f} packets were retransmitted: the link is unreliable",
             measured=replays,
             expected=0,
             limit=many,

@@ -20,7 +20,7 @@ def absent(machine: Machine, name: str, title: str) -> Finding | None:
     if not isinstance(answer, dict):
         interpreter = machine.sections.get("interpreter")
         if isinstance(interpreter, dict) and interpreter.get("error"):
-            return Finding("skip", "could not run (see python.environment)")
+            return Finding("skip", "not run (see python.environment)")
         if wanted:
             return Finding("fail", f"the lock has {title}, and it is not installed in this Python")
         return Finding("skip", f"{title} is not installed here")
@@ -41,7 +41,7 @@ def operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
             text = str(gpu["error"])
             verdict: Verdict = "fail"
             if "out of memory" in text.lower() or "MemoryAllocation" in text:
-                text = "out of GPU memory" + (" beside somebody's job" if gpu.get("index") in busy else "")
+                text = "out of GPU memory" + (" beside another job" if gpu.get("index") in busy else "")
             items.append(Item(subject=subject, verdict=verdict, text=text.splitlines()[0][:200]))
             continue
         for kind in ("product", "convolution"):
@@ -51,7 +51,7 @@ def operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
                     Item(
                         subject=subject,
                         verdict="fail",
-                        text=f"the {kind} is off by {error}, {limit} is rounding",
+                        text=f"the {kind} is off by {error}, {limit} would be rounding error",
                         measured=error,
                         limit=limit,
                     )

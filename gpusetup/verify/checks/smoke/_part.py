@@ -21,12 +21,12 @@ def items(machine: Machine, part: str, judge: Callable[[dict[str, Any]], tuple[b
     for key, worker in machine.workers.items():
         subject = f"GPU {key}"
         if "error" in worker.get("open", {"error": ""}):
-            found.append(Item(subject=subject, verdict="skip", text="could not run: it could not be opened"))
+            found.append(Item(subject=subject, verdict="skip", text="not run: it could not be opened"))
             continue
         smoke = worker.get("smoke", {})
         answer = smoke.get(part) if "error" not in smoke else smoke
         if not isinstance(answer, dict):
-            found.append(Item(subject=subject, verdict="skip", text="could not run: the test ended before it"))
+            found.append(Item(subject=subject, verdict="skip", text="not run: the test ended before it"))
         elif "error" in answer:
             found.append(Item(subject=subject, verdict="fail", text=explain(answer)))
         else:

@@ -30,14 +30,12 @@ def judge(machine: Machine) -> Finding:
     for key, worker in machine.workers.items():
         answer = worker.get("open")
         if answer is None:
-            items.append(Item(subject=f"GPU {key}", verdict="skip", text="could not run (see python.environment)"))
+            items.append(Item(subject=f"GPU {key}", verdict="skip", text="not run (see python.environment)"))
         elif "error" in answer:
             full = answer["error"] == "out-of-memory" and worker.get("busy")
-            text = "its memory is full of somebody's job: nothing could be run" if full else explain(answer)
+            text = "another job uses all its memory: nothing could run" if full else explain(answer)
             items.append(Item(subject=f"GPU {key}", verdict="fail", text=text, measured=answer.get("status")))
         else:
             items.append(Item(subject=f"GPU {key}", verdict="pass", text=str(answer.get("name"))))
     names = {str(machine.opened(key).get("name")) for key in machine.workers}
-    return from_items(
-        items, f"{len(items)} x {', '.join(sorted(names))}", nothing="could not run: no worker was started"
-    )
+    return from_items(items, f"{len(items)} x {', '.join(sorted(names))}", nothing="not run: no worker was started")

@@ -35,7 +35,7 @@ def judge(machine: Machine) -> Finding:
         if isinstance(libraries, dict) and "error" not in libraries:
             answers.append((f"CuPy on GPU {key}", libraries))
     if not answers:
-        return Finding("skip", "could not look: the smoke test did not get so far")
+        return Finding("skip", "not checked: the smoke test ended earlier")
     processes = answers + [
         (name, machine.sections[name])
         for name in ("torch", "tensorflow", "jax")
@@ -57,7 +57,10 @@ def judge(machine: Machine) -> Finding:
     versions = f"runtime {_version(runtime)}, driver up to {_version(driver)}"
     if driver and runtime and driver // 1000 < runtime // 1000:
         return Finding(
-            "fail", f"{versions}: the driver is too old for this CUDA major", _version(driver), _version(runtime)
+            "fail",
+            f"{versions}: the driver is too old for this major version of CUDA",
+            _version(driver),
+            _version(runtime),
         )
     packages = (next(iter(machine.workers.values())).get("hello") or {}).get("packages") or {}
     majors = sorted({match.group(1) for name in packages if (match := _FOR_CUDA.fullmatch(name))})
@@ -72,4 +75,4 @@ def judge(machine: Machine) -> Finding:
         + (" (minor-version compatibility)" if minor else "")
         + (f", NCCL {nccl // 10000}.{nccl % 10000 // 100}.{nccl % 100}" if nccl else "")
     )
-    return Finding("pass", f"{text}; one copy each", _version(runtime), _version(driver))
+    return Finding("pass", f"{text}; one copy of each", _version(runtime), _version(driver))

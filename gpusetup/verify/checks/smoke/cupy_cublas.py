@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FORMATS = ("float64", "float32", "float16")
 
 
-@check("cupy.cublas", "cuBLAS computes right", needs=("gpu", "python", "context"), seconds=_part.seconds("cublas"))
+@check("cupy.cublas", "cuBLAS computes correctly", needs=("gpu", "python", "context"), seconds=_part.seconds("cublas"))
 def judge(machine: Machine) -> Finding:
     """Judge the relative errors."""
     return from_items(_part.items(machine, "cublas", _judge), "products agree with NumPy in " + ", ".join(FORMATS))
@@ -29,5 +29,5 @@ def _judge(answer: dict[str, Any]) -> tuple[bool, str]:
         part = answer.get(name) or {}
         error, limit = part.get("error"), part.get("limit")
         if error is None or limit is None or not error <= limit:  # NaN is never below
-            return False, f"{name} is off by {error}, {limit} is rounding"
+            return False, f"{name} is off by {error}, {limit} would be rounding error"
     return True, ""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 def judge(machine: Machine) -> Finding:
     """Judge a sum and a half precision product."""
-    return from_items(_part.items(machine, "elementwise", _judge), "integer and half precision operations right")
+    return from_items(_part.items(machine, "elementwise", _judge), "integer and half-precision results are correct")
 
 
 def _judge(answer: dict[str, Any]) -> tuple[bool, str]:

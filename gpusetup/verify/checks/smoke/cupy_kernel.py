@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 
 @check(
-    "cupy.kernel", "A CuPy kernel computes right", needs=("gpu", "python", "context"), seconds=_part.seconds("kernel")
+    "cupy.kernel",
+    "A CuPy kernel computes correctly",
+    needs=("gpu", "python", "context"),
+    seconds=_part.seconds("kernel"),
 )
 def judge(machine: Machine) -> Finding:
     """Judge every GPU's elements."""
     found = _part.items(machine, "kernel", _judge)
-    return from_items(found, "compiled by NVRTC, every element right on every GPU")
+    return from_items(found, "compiled by NVRTC, every element correct on every GPU")
 
 
 def _judge(answer: dict[str, Any]) -> tuple[bool, str]:
@@ -32,4 +35,4 @@ def _judge(answer: dict[str, Any]) -> tuple[bool, str]:
     if wrong == 0 and elements > 0:
         return True, f"{elements} elements"
     example = f"element {first.get('index')} is {first.get('got')}, not {first.get('expected')}"
-    return False, f"{wrong} of {elements} elements are wrong; {example}"
+    return False, f"{wrong} of {elements} elements have wrong values; {example}"

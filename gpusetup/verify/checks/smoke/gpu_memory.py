@@ -22,7 +22,7 @@ def judge(machine: Machine) -> Finding:
     """Judge the words that changed."""
     sizes = [worker.get("smoke", {}).get("memory", {}).get("bytes", 0) for worker in machine.workers.values()]
     return from_items(
-        _part.items(machine, "memory", _judge), f"{min(sizes, default=0) / 2**30:.3g} GiB and more, twice, on every GPU"
+        _part.items(machine, "memory", _judge), f"{min(sizes, default=0) / 2**30:.3g} GiB or more, twice, on every GPU"
     )
 
 

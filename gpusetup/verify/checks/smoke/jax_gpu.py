@@ -43,4 +43,4 @@ def judge(machine: Machine) -> Finding:
         return Finding(
             "fail", f"JAX {version} sees {len(items)} of {len(machine.gpus)} GPUs", len(items), len(machine.gpus)
         )
-    return from_items(items, f"{version}, {', '.join(plugins)}: product and convolution right on every GPU")
+    return from_items(items, f"{version}, {', '.join(plugins)}: product and convolution correct on every GPU")

@@ -28,16 +28,16 @@ def judge(machine: Machine) -> Finding:
     answer = machine.sections.get("nvcc")
     if not isinstance(answer, dict):
         if machine.wanted.packages("cuda"):
-            return Finding("fail", "the lock has the CUDA toolkit's packages, and there is no nvcc")
+            return Finding("fail", "the lock has the CUDA toolkit's packages, but nvcc is missing")
         return Finding("skip", "no CUDA toolkit is installed")
     if answer.get("error") == "compile":
         last = [line for line in str(answer.get("message")).splitlines() if "error" in line.lower()] or str(
             answer.get("message")
         ).splitlines()
-        return Finding("fail", f"nvcc could not compile: {last[0][:160] if last else 'it said nothing'}")
+        return Finding("fail", f"nvcc could not compile: {last[0][:160] if last else 'it printed nothing'}")
     if answer.get("error") and not answer.get("gpus"):
         return Finding(
-            "fail", f"the program could not run: {answer['error'] if 'message' not in answer else explain(answer)}"
+            "fail", f"the program not run: {answer['error'] if 'message' not in answer else explain(answer)}"
         )
     items = []
     for gpu in answer.get("gpus", []):
@@ -53,6 +53,6 @@ def judge(machine: Machine) -> Finding:
     runtime = int(answer.get("runtime_cuda") or 0)
     return from_items(
         items,
-        f"CUDA {runtime // 1000}.{runtime % 1000 // 10}, compiled in {compiled} s, right on every GPU",
+        f"CUDA {runtime // 1000}.{runtime % 1000 // 10}, compiled in {compiled} s, correct on every GPU",
         nothing="the program found no GPU",
     )

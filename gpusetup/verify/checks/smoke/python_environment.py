@@ -25,11 +25,11 @@ def judge(machine: Machine) -> Finding:
     interpreter = machine.sections.get("interpreter")
     wanted = machine.wanted.has("cupy")
     if not isinstance(interpreter, dict):
-        return Finding("skip", "could not look: no GPU was found to run on (see gpu.count)")
+        return Finding("skip", "not checked: no GPU was found (see gpu.count)")
     if interpreter.get("error"):
         if wanted is False:
             return Finding("skip", "CuPy is not part of this host's stack")
-        return Finding("fail", f"{interpreter['error']}; name the Python that holds CuPy with --python")
+        return Finding("fail", f"{interpreter['error']}; give the Python that has CuPy with --python")
     answers = [worker.get("hello", {}) for worker in machine.workers.values()]
     failed = [answer for answer in answers if "error" in answer]
     if failed and wanted is False:
@@ -37,7 +37,7 @@ def judge(machine: Machine) -> Finding:
     if failed:
         return Finding("fail", f"{interpreter['path']}: {explain(failed[0])}", expected=machine.wanted.version("cupy"))
     if not answers:
-        return Finding("skip", "could not look: no GPU was found to run on (see gpu.count)")
+        return Finding("skip", "not checked: no GPU was found (see gpu.count)")
     found = answers[0]
     version, expected = found.get("cupy"), machine.wanted.version("cupy")
     if expected and version != expected:

@@ -31,7 +31,7 @@ def judge(machine: Machine) -> Finding:
     answer = machine.sections["tensorflow"]
     version, wanted = str(answer.get("version")), machine.wanted.version("tensorflow")
     if not answer.get("built_with_cuda"):
-        return Finding("fail", f"TensorFlow {version} is a build without CUDA", version, wanted)
+        return Finding("fail", f"TensorFlow {version} was built without CUDA", version, wanted)
     if wanted and version != wanted:
         return Finding("fail", f"TensorFlow is {version}, the lock says {wanted}", version, wanted)
     items = _framework.operations(answer, machine.busy)
@@ -43,4 +43,4 @@ def judge(machine: Machine) -> Finding:
             len(machine.gpus),
         )
     cudnn = (answer.get("build") or {}).get("cudnn_version")
-    return from_items(items, f"{version}, built for cuDNN {cudnn}: product and convolution right on every GPU")
+    return from_items(items, f"{version}, built for cuDNN {cudnn}: product and convolution correct on every GPU")

@@ -41,11 +41,11 @@ def judge(machine: Machine) -> Finding:
     """Compare the build's architectures with every GPU's."""
     missing = _framework.absent(machine, "torch", "PyTorch")
     if missing is not None:
-        return Finding("skip", "could not look (see torch.cuda)") if missing.verdict == "fail" else missing
+        return Finding("skip", "not checked (see torch.cuda)") if missing.verdict == "fail" else missing
     answer = machine.sections["torch"]
     architectures = answer.get("arch_list")
     if not architectures:
-        return Finding("skip", "could not look: PyTorch lists architectures only when it finds a GPU (see torch.cuda)")
+        return Finding("skip", "not checked: PyTorch lists architectures only when it finds a GPU (see torch.cuda)")
     version, items = answer.get("version"), []
     jit = machine.compiles_ptx_of(answer.get("cuda"))
     for index, capability in sorted(machine.capabilities.items()):
@@ -57,7 +57,7 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=f"GPU {index}",
                     verdict="warn",
-                    text=f"runs from PTX alone (compute capability {capability}): slow first start",
+                    text=f"has only PTX for this GPU (compute capability {capability}): the first start is slow",
                 )
             )
         else:
@@ -65,10 +65,13 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=f"GPU {index}",
                     verdict="fail",
-                    text=f"{version} holds no code for capability {capability}{torch_build(capability, machine)}",
+                    text=(
+                        f"{version} contains no code for compute capability"
+                        f" {capability}{torch_build(capability, machine)}"
+                    ),
                 )
             )
     listed = " ".join(architectures)
     return from_items(
-        items, f"{answer.get('version')}: {listed}", nothing="could not look: the compute capability is not known"
+        items, f"{answer.get('version')}: {listed}", nothing="not checked: the compute capability is not known"
     )

@@ -34,7 +34,7 @@ def judge(machine: Machine) -> Finding:
     version, wanted = str(answer.get("version")), machine.wanted.version("torch")
     if not answer.get("available"):
         if not answer.get("cuda"):
-            return Finding("fail", f"PyTorch {version} is a build without CUDA", version, wanted)
+            return Finding("fail", f"PyTorch {version} was built without CUDA", version, wanted)
         return Finding(
             "fail", f"PyTorch {version} finds no GPU: {answer.get('why_not') or 'it does not say why'}", version, wanted
         )
@@ -51,4 +51,4 @@ def judge(machine: Machine) -> Finding:
         if cudnn
         else ""
     )
-    return from_items(items, f"{version}{named}: product and convolution right on every GPU")
+    return from_items(items, f"{version}{named}: product and convolution correct on every GPU")

@@ -21,7 +21,7 @@ def absent(machine: Machine) -> Finding | None:
     """Return the finding when nothing was loaded."""
     section = machine.sections.get("stress")
     if not isinstance(section, dict):
-        return Finding("skip", "could not run: the test ended before it")
+        return Finding("skip", "not run: the test ended before it")
     if section.get("skipped"):
         return Finding("warn", f"not loaded: {section['skipped']}")
     return None

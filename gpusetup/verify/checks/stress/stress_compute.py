@@ -27,7 +27,7 @@ def judge(machine: Machine) -> Finding:
         return missing
     section = machine.sections["stress"]
     items = [
-        Item(subject=f"GPU {key}", verdict="warn", text="in use by somebody's job: not loaded")
+        Item(subject=f"GPU {key}", verdict="warn", text="another job uses it: not loaded")
         for key in section.get("busy", [])
     ]
     for key, answer in section["workers"].items():
@@ -45,11 +45,9 @@ def judge(machine: Machine) -> Finding:
                 )
             )
         elif not answer["rounds"]:
-            items.append(
-                Item(subject=subject, verdict="skip", text="could not run: the time was too short for one round")
-            )
+            items.append(Item(subject=subject, verdict="skip", text="not run: the time was too short for one pass"))
         else:
             items.append(
                 Item(subject=subject, verdict="pass", text=f"{answer['products']} products", measured=0, expected=0)
             )
-    return from_items(items, f"{section['minutes']:g} minutes, every product equal")
+    return from_items(items, f"{section['minutes']:g} minutes, every product identical")

@@ -45,7 +45,7 @@ def judge(machine: Machine) -> Finding:
     items = []
     for gpu in machine.gpus:
         if gpu.bus_id not in later:
-            items.append(Item(subject=gpu.label, verdict="fail", text="is gone from nvidia-smi after the load"))
+            items.append(Item(subject=gpu.label, verdict="fail", text="disappeared from nvidia-smi under load"))
             continue
         grown = {
             path.rsplit("/", 1)[1]: later_count - count
@@ -60,7 +60,8 @@ def judge(machine: Machine) -> Finding:
                 Item(
                     subject=gpu.label,
                     verdict="fail" if grave else "warn",
-                    text="grew under load: " + ", ".join(f"{name} by {number:.0f}" for name, number in grown.items()),
+                    text="increased under load: "
+                    + ", ".join(f"{name} by {number:.0f}" for name, number in grown.items()),
                     measured=sum(grown.values()),
                     expected=0,
                 )
@@ -83,4 +84,4 @@ def judge(machine: Machine) -> Finding:
                 expected=0,
             )
         )
-    return from_items(items, "no counter grew, no new Xid")
+    return from_items(items, "no counter increased, no new Xid")

@@ -36,7 +36,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-@check("stress.thermal", "Cool enough under load", needs=("gpu", "python", "context"), seconds=_burn.seconds)
+@check("stress.thermal", "Temperature under load is fine", needs=("gpu", "python", "context"), seconds=_burn.seconds)
 def judge(machine: Machine) -> Finding:
     """Judge every GPU's samples."""
     missing = _burn.absent(machine)
@@ -53,7 +53,7 @@ def judge(machine: Machine) -> Finding:
         ]
         if not rows:
             items.append(
-                Item(subject=gpu.label, verdict="skip", text="could not look: nvidia-smi gave no sample under load")
+                Item(subject=gpu.label, verdict="skip", text="not checked: nvidia-smi gave no sample under load")
             )
             continue
         seen = 0
@@ -103,9 +103,9 @@ def judge(machine: Machine) -> Finding:
     )
     finding = from_items(
         items,
-        f"{hottest:.0f} °C at most, no thermal slowdown",
+        f"{hottest:.0f} °C maximum, no thermal slowdown",
         unit="°C",
-        nothing="could not look: no sample was taken",
+        nothing="not checked: no sample was taken",
     )
     figures = (
         Curves(title="Temperature under load", x_label="seconds", y_label="°C", lines=tuple(temperatures)),
