@@ -102,10 +102,7 @@ class Planner:
                 "GS-815",
                 f"that apply kept driver {driver.version}, which gpusetup did not install; it is gone",
                 note="its packages are not on record, so gpusetup cannot restore them",
-                hint=(
-                    f"ask for it: gpusetup apply -w driver=={driver.version}; or run gpusetup remove to return to the"
-                    " original state"
-                ),
+                hint=f"ask for it: gpusetup apply -w driver=={driver.version}; or undo everything: gpusetup remove",
             )
         return draft
 
@@ -286,7 +283,7 @@ def findings(answer: dict[str, Any] | None) -> tuple[Refusal, ...]:
 
 
 def _hint(text: str) -> str:
-    if "dkms is not available" in text:
+    if "nothing provides dkms" in text:
         return (
             "dkms comes from EPEL: dnf install epel-release on the host, or name a mirror of it in "
             "gpusetup_extra_sources; a RHEL needs its subscription for CodeReady Builder too"
@@ -332,14 +329,10 @@ def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:
         return ()
     warnings = []
     if facts.display.sessions:
-        warnings.append(
-            "a user is logged in at this host's screen: gpusetup leaves the session alone and does not reboot"
-        )
+        warnings.append("a user is logged in at this host's screen: gpusetup does not end the session or reboot")
     if facts.display.hybrid:
         others = ", ".join(other.pci_id for other in facts.display.other_gpus)
-        warnings.append(
-            f"hybrid graphics ({others} beside NVIDIA): gpusetup does not change which GPU drives the display"
-        )
+        warnings.append(f"hybrid graphics ({others} beside NVIDIA): the display stays on the same GPU")
     if facts.processes:
         names = ", ".join(sorted({process.command for process in facts.processes})[:4])
         warnings.append(f"programs use the GPU ({names}): gpusetup does not stop them")
@@ -379,10 +372,7 @@ def _adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
                 reference="GS-337",
                 message=f"{settings.python_adopt} is writable by users other than root: {python.changeable}",
                 note="gpusetup runs this interpreter as root, so anyone who can change it could become root",
-                hint=(
-                    "give it to root (chown -R root:root, chmod -R go-w), or unset gpusetup_python_adopt: gpusetup"
-                    f" then creates an environment in {settings.python_path}"
-                ),
+                hint="give it to root (chown -R root:root, chmod -R go-w), or unset gpusetup_python_adopt",
             ),
         )
     return (
