@@ -13,7 +13,6 @@ examples:
 from __future__ import annotations
 
 import signal
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -154,7 +153,7 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
     if arguments.resume:
         left = stopped_rollout(state_home(session.environment), arguments.inventory)
         planning, how = replace(planning, only=left.hosts), replace(how, batch=how.batch or left.batch)
-        print(f"going on with {left.run}: {len(left.hosts)} host(s) left", file=sys.stderr)
+        output.say(f"going on with {left.run}: {len(left.hosts)} host(s) left")
     return carry_out(how, plan_hosts(planning, session, matrix, Telling()))
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import output
+from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -31,7 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--python", action="append", metavar="X.Y", help="only for this Python, repeatable; default: 3.10 to 3.14"
     )
-    parser.add_argument("--arch", action="append", choices=("x86_64", "aarch64"), help="repeatable; default: x86_64")
+    parser.add_argument(
+        "--arch",
+        type=options.arch_name,
+        action="append",
+        choices=options.ARCHES,
+        help="repeatable; default: x86_64",
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 

@@ -13,7 +13,6 @@ examples:
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
@@ -51,7 +50,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.matrix.load import matrix
     from gpusetup.model.lifecycle import Drift
 
-    with watch(sys.stderr, phase="facts") as observer:
+    with watch(output.aside(), phase="facts") as observer:
         facts = fleet.look(open_session(arguments), matrix_lookup(matrix()), candidates=False, observer=observer).facts
     hosts = {name: _compared(host, name, arguments.inventory) for name, host in facts.hosts.items()}
     hosts |= {name: _not_seen(failure) for name, failure in facts.failures.items()}

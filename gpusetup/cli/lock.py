@@ -9,7 +9,6 @@ examples:
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -154,9 +153,8 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     variables = role_variables(facts, wanted)
     packages = (*wanted.packages.prerequisites, *wanted.packages.python) if wanted.packages is not None else ()
     known = tuple(package for package in packages if UNKNOWN_KERNEL not in str(package))
-    print(
+    output.say(
         "note: kernel headers and NVSwitch depend on the host: add linux-headers (kernel-devel) of its kernel to "
-        "gpu_packages_prerequisites, and fabric manager where there are switches; `gpusetup plan` knows both",
-        file=sys.stderr,
+        "gpu_packages_prerequisites, and fabric manager where there are switches; `gpusetup plan` knows both"
     )
     return replace(variables, gpu_packages_prerequisites=known)

@@ -10,6 +10,7 @@ import sys
 
 from gpusetup import __version__
 from gpusetup.cli.commands import COMMANDS, load_command
+from gpusetup.cli.grammar import Parser, command_meant
 from gpusetup.errors import Exit, GpuSetupError, PreflightError
 
 __all__ = ["main"]
@@ -26,7 +27,7 @@ def _known_commands() -> str:
 
 
 def _top_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="gpusetup",
         usage="gpusetup [--version] COMMAND …",
         description="One proven NVIDIA stack for these hosts.\n\ncommands:\n" + _known_commands(),
@@ -40,13 +41,14 @@ def _top_parser() -> argparse.ArgumentParser:
 
 def _command_parser(name: str) -> argparse.ArgumentParser:
     command = load_command(name)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=f"gpusetup {name}",
         description=command.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
+    parser.add_argument("--quiet", "-q", action="store_true", help="only answers and errors, no progress")
     command.add_arguments(parser)
     parser.set_defaults(command=name)
     return parser
@@ -66,10 +68,8 @@ def _complete() -> None:
 
 
 def _unknown(name: str) -> Exit:
-    import difflib
-
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"; did you mean `gpusetup {close[0]}`?" if close else "; `gpusetup --help` lists the commands"
+    meant = command_meant(name, COMMANDS)
+    hint = f"; did you mean `gpusetup {meant}`?" if meant else "; `gpusetup --help` lists the commands"
     print(f"gpusetup: no command is called {name!r}{hint}", file=sys.stderr)
     return Exit.COMMAND_LINE
 
@@ -77,6 +77,9 @@ def _unknown(name: str) -> Exit:
 def _run(argv: list[str]) -> Exit:
     name = argv[0]
     arguments = _parsed(name, argv[1:])
+    from gpusetup.cli.output import set_quiet
+
+    set_quiet(arguments.quiet)
     try:
         return load_command(name).run(arguments)
     except (GpuSetupError, OSError) as error:
@@ -114,18 +117,34 @@ def _disk_trouble(error: OSError) -> GpuSetupError | None:
     )
 
 
+def _greet() -> Exit:
+    from gpusetup.cli.start import greet
+
+    return greet()
+
+
+def _plain_words(argv: list[str]) -> list[str]:
+    """Return `help`, `help COMMAND` and `version` as the options that they mean."""
+    if argv[:1] == ["version"]:
+        return ["--version"]
+    if argv[:1] == ["help"]:
+        return [*argv[1:2], "--help"]
+    return argv
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     argv = sys.argv[1:] if argv is None else argv
     if "_ARGCOMPLETE" in os.environ:
         _complete()
-    if not argv or argv[0].startswith("-"):
-        _top_parser().parse_args(argv or ["--help"])
+    argv = _plain_words(argv)
+    if argv and argv[0].startswith("-"):
+        _top_parser().parse_args(argv)
         return Exit.DONE
-    if argv[0] not in COMMANDS:
+    if argv and argv[0] not in COMMANDS:
         return _unknown(argv[0])
     try:
-        return int(_run(argv))
+        return int(_run(argv) if argv else _greet())
     except KeyboardInterrupt:
         print("gpusetup: interrupted", file=sys.stderr)
         return Exit.INTERRUPTED

@@ -8,7 +8,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["add_draining", "add_inventory", "add_output", "add_request", "add_requirements"]
+__all__ = ["add_draining", "add_inventory", "add_output", "add_request", "add_requirements", "arch_name"]
+
+ARCHES = ("x86_64", "aarch64")
+_ARCHES_SAID = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "sbsa": "aarch64"}
+
+
+def arch_name(text: str) -> str:
+    """Return a CPU architecture by the name that the kernel has for it; `amd64` and `arm64` are said as well."""
+    lowered = text.lower()
+    return _ARCHES_SAID.get(lowered, lowered)
 
 
 def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json")) -> None:
@@ -24,8 +33,8 @@ def add_requirements(parser: argparse.ArgumentParser) -> None:
         "requirements",
         nargs="*",
         metavar="REQ",
-        help="a component, with a version if you care: torch==2.6.*, 'cuda>=12.4', driver==580.*, cudnn, nccl, cupy, "
-        "tensorflow, jax, python==3.11, torch==2.7.1+cu128",
+        help="a component, with a version if you care: torch==2.6.*, torch 2.6, 'cuda>=12.4', driver==580.*, "
+        "cudnn, nccl, cupy, tensorflow, jax, python==3.11, torch==2.7.1+cu128",
     )
 
 
@@ -39,8 +48,8 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="GPU in the host, repeatable: h100, 'rtx 4090', 10de:2335 or sm_90",
     )
-    group.add_argument("--os", metavar="ID", help="distribution: ubuntu24.04, debian12, rocky9, amzn2023, …")
-    group.add_argument("--arch", choices=("x86_64", "aarch64"), help="CPU architecture")
+    group.add_argument("--os", metavar="ID", help="distribution: ubuntu24.04, 'RHEL 9', bookworm, amzn2023, …")
+    group.add_argument("--arch", type=arch_name, choices=ARCHES, help="CPU architecture")
     group.add_argument("--driver", metavar="VERSION", help="this driver is installed and stays")
     group.add_argument("--python", metavar="X.Y", help="for this Python; the same as python==X.Y")
     group.add_argument("--from", dest="facts", metavar="FILE", help="facts of hosts, as `gpusetup facts` writes them")

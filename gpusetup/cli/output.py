@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
 
@@ -12,7 +13,45 @@ if TYPE_CHECKING:
 
     from gpusetup.errors import GpuSetupError
 
-__all__ = ["csv_text", "json_line", "json_text", "markdown_table", "print_error", "table", "warn", "write_answer"]
+__all__ = [
+    "aside",
+    "csv_text",
+    "json_line",
+    "json_text",
+    "markdown_table",
+    "print_error",
+    "say",
+    "set_quiet",
+    "table",
+    "warn",
+    "write_answer",
+]
+
+
+class _Nowhere(io.TextIOBase):
+    """Where everything beside the answer goes when only the answer is wanted."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+_QUIET = False
+
+
+def set_quiet(quiet: bool) -> None:
+    """Say from now on nothing but answers and errors, or everything."""
+    global _QUIET  # noqa: PLW0603 - one process runs one command
+    _QUIET = quiet
+
+
+def aside() -> IO[str]:
+    """Return the stream for what is said beside the answer: progress, warnings, notes."""
+    return _Nowhere() if _QUIET else sys.stderr  # type: ignore[return-value]
+
+
+def say(text: str) -> None:
+    """Say a line beside the answer."""
+    print(text, file=aside(), flush=True)
 
 
 def json_text(document: object) -> str:
@@ -67,7 +106,7 @@ def _print(text: str) -> None:
 
 def warn(text: str) -> None:
     """Say something beside the answer."""
-    print(f"warning: {text}", file=sys.stderr)
+    say(f"warning: {text}")
 
 
 def print_error(error: GpuSetupError, output_format: str) -> None:

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     session = open_session(arguments)
     with terminated_is_interrupted():
-        with watch(sys.stderr, phase="facts") as observer:
+        with watch(output.aside(), phase="facts") as observer:
             facts = fleet.look(session, candidates=False, observer=observer).facts
         hosts = _planned(facts)
         wanted = [name for name, host in hosts.items() if host.state == "planned"]
@@ -129,7 +129,7 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
     variables = {name: replace(for_manager(facts.hosts[name]), gpu_state_owner=owner) for name in names}
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
-    with occupy(state_home(session.environment), names, "remove"), watch(sys.stderr, phase="remove") as observer:
+    with occupy(state_home(session.environment), names, "remove"), watch(output.aside(), phase="remove") as observer:
         done = run_playbook(session, "remove", deadline=DEADLINE, overlay=overlay, observer=observer)
     seconds = time.monotonic() - started
     return {

@@ -6,6 +6,7 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.systems import find_system
 from gpusetup.model.request import Request
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
@@ -30,7 +31,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         requirements=parse_requirements([*arguments.requirements, *python]),
         gpus=tuple(arguments.gpu),
         gpu_count=len(arguments.gpu),
-        os=arguments.os,
+        os=find_system(matrix, arguments.os).id if arguments.os is not None else None,
         arch=arguments.arch,
         driver=arguments.driver,
         native=arguments.native,

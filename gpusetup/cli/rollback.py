@@ -11,7 +11,6 @@ examples:
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
             current, history = past_of(read.data(name, "gpu_state") or {}, name)
             target = choose(history, current, arguments.to)
-            print(f"{name}: back to {target.id}", file=sys.stderr)
+            output.say(f"{name}: back to {target.id}")
             return target.lock
 
         how = Planning(wishes=Wishes(reboot=arguments.reboot), recorded=recorded)
@@ -80,7 +79,7 @@ def _read(session: Session) -> PlaybookRun:
     from gpusetup.drive.playbook import run_playbook
     from gpusetup.drive.progress import watch
 
-    with watch(sys.stderr, phase="history") as observer:
+    with watch(output.aside(), phase="history") as observer:
         read = run_playbook(session, "history", deadline=DEADLINE, observer=observer)
     if read.interrupted:
         raise KeyboardInterrupt

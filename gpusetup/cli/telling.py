@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
+from gpusetup.cli.output import aside, say
 from gpusetup.drive.progress import watch
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class Telling:
 
     def watch(self, phase: str) -> AbstractContextManager[Observer]:
         """Follow the playbook of a phase."""
-        return watch(sys.stderr, phase=phase)
+        return watch(aside(), phase=phase)
 
     def begins(self, changes: Mapping[str, HostPlan]) -> None:
         """Say what is about to happen, before it does."""
@@ -41,4 +41,4 @@ class Telling:
 
     def say(self, text: str) -> None:
         """Say a sentence."""
-        print(text, file=sys.stderr)
+        say(text)

@@ -142,15 +142,15 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
     if arguments.inventory is None:
         from gpusetup.verify.local import observe_here
 
-        if sys.stderr.isatty():
-            print(f"looking at this machine, level {ask.level} …", file=sys.stderr)
+        if output.aside().isatty():
+            output.say(f"looking at this machine, level {ask.level} …")
         return ask.level, {LOCAL_NAME: observe_here(ask, os.environ)}, {}, set()
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
     from gpusetup.verify.fleet import observe_fleet
 
     session = open_session(arguments)
-    with watch(sys.stderr, phase="verify") as observer:
+    with watch(output.aside(), phase="verify") as observer:
         observed = observe_fleet(session, ask, observer)
     documents = {name: host.document for name, host in observed.items() if host.document is not None}
     problems = {name: host.problem for name, host in observed.items() if host.document is None}
@@ -226,8 +226,5 @@ def _tell(report: Report, path: str) -> None:
     from gpusetup.report.words import counted
 
     for host in report.hosts:
-        print(
-            f"{host.name}: {host.verdict}" + (f" ({counted(host)})" if host.results else f" ({host.problem})"),
-            file=sys.stderr,
-        )
-    print(f"written to {path}", file=sys.stderr)
+        output.say(f"{host.name}: {host.verdict}" + (f" ({counted(host)})" if host.results else f" ({host.problem})"))
+    output.say(f"written to {path}")

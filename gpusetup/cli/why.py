@@ -17,14 +17,14 @@ from gpusetup.cli.requests import age_warning, request_of
 from gpusetup.errors import Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.request import Requirement
-from gpusetup.resolve.requests import parse_requirement
+from gpusetup.resolve.requests import joined_words, parse_requirement
 
 if TYPE_CHECKING:
     import argparse
 
     from gpusetup.model.stack import Resolution
 
-__all__ = ["add_arguments", "add_subject", "named_version", "run"]
+__all__ = ["add_arguments", "add_subject", "run", "split_subject"]
 
 
 def add_subject(parser: argparse.ArgumentParser, metavar: str) -> None:
@@ -42,15 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_subject(parser, "NAME[=VERSION]")
 
 
-def named_version(text: str) -> Requirement:
-    """Return the requirement behind NAME=VERSION; a version with few numbers means the whole series."""
-    name, equals, version = text.partition("=")
-    version = version.lstrip("=").strip()
-    if not equals or not version:
-        return parse_requirement(name)
-    plain = version.partition("+")[0]
-    series = plain.count(".") < 2 and "*" not in plain
-    return parse_requirement(f"{name}=={plain}.*" + version[len(plain) :] if series else f"{name}=={version}")
+def split_subject(arguments: argparse.Namespace) -> Requirement:
+    """Return what the question is about; the version may stand apart (`why torch 2.6`), the rest stays a request."""
+    subject, *others = joined_words([arguments.subject, *arguments.requirements])
+    arguments.requirements = others
+    return parse_requirement(subject.replace("==", "=", 1) if "===" not in subject else subject)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -58,7 +54,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.resolve.api import resolve
 
     matrix = load_matrix()
-    wish = named_version(arguments.subject)
+    wish = split_subject(arguments)
     request = request_of(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
     resolution = resolve(msgspec.structs.replace(request, requirements=others), matrix)

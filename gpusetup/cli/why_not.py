@@ -14,7 +14,7 @@ import msgspec
 
 from gpusetup.cli.output import json_text, write_answer
 from gpusetup.cli.requests import request_of
-from gpusetup.cli.why import add_subject, named_version
+from gpusetup.cli.why import add_subject, split_subject
 from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.resolve.api import resolve
 
     matrix = load_matrix()
-    wish = named_version(arguments.subject)
+    wish = split_subject(arguments)
     if not wish.specifier:
         raise BadInputError(
             "GS-129",

@@ -140,10 +140,8 @@ def _requirement(component: str, value: Any, label: str) -> Requirement | None:
         return Requirement(component=component)
     if text.lower() in {"none", "false", "no"}:
         return None
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        text = f"=={text}.*"
-    elif text[0].isdigit():
-        text = f"=={text}"
+    if text[0].isdigit():
+        text = f"={text}"
     try:
         return parse_requirement(component + text)
     except BadInputError as error:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.systems import find_system
 from gpusetup.model.request import DEFAULT_COMPONENTS, Request
 from gpusetup.resolve.domains import (
     CudnnValue,
@@ -80,22 +81,8 @@ def _components(request: Request) -> list[str]:
 
 def _find_system(space: Space) -> None:
     """Find the distribution, and the CPU architecture that a GPU implies."""
-    wanted = space.request.os
-    if wanted is not None:
-        known = {system.id: system for system in space.matrix.os.systems}
-        space.os = known.get(wanted.lower())
-        if space.os is None:
-            import difflib
-
-            close = difflib.get_close_matches(wanted.lower(), known, n=3, cutoff=0.5)
-            raise BadInputError(
-                "GS-123",
-                f"unknown distribution {wanted!r}",
-                path=f"--os {wanted!r}",
-                hint=("did you mean " + ", ".join(close) + "? " if close else "")
-                + "Known: "
-                + ", ".join(sorted(known)),
-            )
+    if space.request.os is not None:
+        space.os = find_system(space.matrix, space.request.os)
     implied = {gpu.only_cpu for gpu in space.gpus if gpu.only_cpu}
     if space.request.arch is None and len(implied) == 1:
         space.arch = implied.pop()

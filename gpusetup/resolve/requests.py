@@ -1,8 +1,9 @@
-"""Read what people type: `torch==2.6.*`, `cuda>=12.4`, `torch==2.7.1+cu128`, `cudnn~=9.1`, `pytorch`."""
+"""Read what people type: `torch==2.6.*`, `cuda>=12.4`, `torch==2.7.1+cu128`, `torch=2.6`, `torch 2.6`, `cu124`."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
@@ -10,20 +11,38 @@ from packaging.version import InvalidVersion, Version
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import COMPONENTS, Requirement
 
-__all__ = ["ALIASES", "parse_requirement", "parse_requirements"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["ALIASES", "joined_words", "parse_requirement", "parse_requirements"]
 
 ALIASES = {
     "pytorch": "torch",
     "tf": "tensorflow",
+    "tensorflow-gpu": "tensorflow",
+    "tensorflow[and-cuda]": "tensorflow",
     "nvidia-driver": "driver",
     "cuda-toolkit": "cuda",
+    "cudatoolkit": "cuda",
+    "cupy-cuda11x": "cupy",
     "cupy-cuda12x": "cupy",
     "cupy-cuda13x": "cupy",
 }
-_REQUIREMENT = re.compile(r"\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?)\s*(?P<specifier>[<>=!~].*)?\s*", re.DOTALL)
 _LATEST = re.compile(r"={1,3}\s*latest\s*", re.IGNORECASE)
+_REQUIREMENT = re.compile(
+    r"\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?(?:\[[a-z0-9,-]*\])?)\s*(?P<specifier>[<>=!~+].*)?\s*", re.DOTALL
+)
 _ABSURD = re.compile(r"[0-9]{10,}")
 _VARIANT = re.compile(r"\+(cu[0-9]{2,4})\s*(?=,|$)", re.IGNORECASE)
+_PARTS = re.compile(r"[\s,]*([^\s,]+)")
+_NUMBER_FIRST = re.compile(r"[<>=!~0-9]")
+_NAME_AND_NUMBER = re.compile(r"([A-Za-z]+)-?([0-9]+(?:\.[0-9]+)*)")
+_CUDA_TAG = re.compile(r"cu([0-9]{2,3})", re.IGNORECASE)
+_ONE_EQUALS = re.compile(r"=(?![=<>])\s*(?P<version>[^,=]+)(?P<rest>,.*)?")
+_BUILD_TAG = re.compile(r"cu[0-9]{3}", re.IGNORECASE)
+_NAMES_TORCH = re.compile(r"(?:py)?torch(?![A-Za-z-])", re.IGNORECASE)
+_SERIES = 2
+"""A version with fewer dots than this names all releases that begin with it: torch=2.6 is torch==2.6.*."""
 
 
 def _component(name: str, text: str) -> str:
@@ -52,9 +71,55 @@ def _canonical(specifier: str) -> str:
     return str(parts)
 
 
+def joined_words(words: Iterable[str]) -> list[str]:
+    """Return one text per requirement: a version that stands apart (`torch 2.6`) belongs to the name before it."""
+    texts: list[str] = []
+    for part in (part for word in words for part in _PARTS.findall(word) or [word]):
+        if not texts or _NUMBER_FIRST.match(part) is None:
+            texts.append(part)
+            continue
+        before = texts[-1]
+        if before[-1] in "<>=!~":  # `torch >= 2.4`
+            texts[-1] += part
+        elif part[0].isdigit():
+            texts[-1] += ("," if re.search(r"[<>=!~]", before) else "") + f"={part}"
+        else:
+            texts[-1] += ("," if re.search(r"[<>=!~]", before) else "") + part
+    return texts
+
+
+def _plain_spelling(text: str) -> str:
+    """Return `cu124`, `cuda12.4` and `R580` as a name and a version; anything else as it is."""
+    stripped = text.strip()
+    tag = _CUDA_TAG.fullmatch(stripped)
+    if tag is not None:
+        digits = tag[1]
+        major = digits[:2] if digits[0] == "1" else digits[0]
+        minor = digits[len(major) :]
+        return f"cuda={major}.{minor}" if minor else f"cuda={major}"
+    match = _NAME_AND_NUMBER.fullmatch(stripped)
+    if match is None:
+        return text
+    name = {"r": "driver"}.get(match[1].lower(), match[1].lower())
+    return f"{name}={match[2]}" if ALIASES.get(name, name) in COMPONENTS else text
+
+
+def _whole_series(specifier: str) -> str:
+    """Return a specifier with one `=` (`=2.6`) as pip would write it: `==2.6.*`, and `=>` as `>=`."""
+    specifier = re.sub(r"^=([<>])", r"\1=", specifier)
+    match = _ONE_EQUALS.fullmatch(specifier)
+    if match is None:
+        return specifier
+    version, rest = match["version"].strip(), match["rest"] or ""
+    number, plus, build = version.partition("+")
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)*", number) and number.count(".") < _SERIES:
+        number += ".*"
+    return f"=={number}{plus}{build}{rest}"
+
+
 def parse_requirement(text: str) -> Requirement:
     """Return the requirement that the text says; anything else is bad input with a hint."""
-    match = _REQUIREMENT.fullmatch(text)
+    match = _REQUIREMENT.fullmatch(_plain_spelling(text))
     if match is None:
         raise BadInputError(
             "GS-111",
@@ -65,7 +130,7 @@ def parse_requirement(text: str) -> Requirement:
     component = _component(match["name"], text)
     if _LATEST.fullmatch(match["specifier"] or ""):
         return Requirement(component=component, latest=True)
-    specifier, variant = (match["specifier"] or "").strip(), ""
+    specifier, variant = _whole_series((match["specifier"] or "").strip()), ""
     build = _VARIANT.search(specifier)
     if build is not None:
         variant = build[1].lower()
@@ -92,8 +157,10 @@ def parse_requirement(text: str) -> Requirement:
 def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
     """Return all requirements; two for one component are joined when they can be."""
     joined: dict[str, Requirement] = {}
-    for text in texts:
-        new = parse_requirement(text)
+    words = joined_words(texts)
+    torch_named = any(_NAMES_TORCH.match(text) for text in words)
+    for text in words:
+        new = parse_requirement(f"torch+{text.strip()}" if torch_named and _BUILD_TAG.fullmatch(text) else text)
         old = joined.get(new.component)
         if old is None:
             joined[new.component] = new

@@ -60,6 +60,8 @@ def _requested(context: _Context, member: Unary) -> str:
     matrix = context.space.matrix
     text = f"nobody published {wish}"
     bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
+    if wish.component == "torch" and any(bound.endswith("+cpu") for bound in bounds):
+        return f"{wish} is a build without code for GPUs: https://download.pytorch.org/whl/cpu has it"
     windows = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
     for bound in bounds if wish.component == "driver" else ():
         if bound in windows:

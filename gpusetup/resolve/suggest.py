@@ -106,7 +106,11 @@ def _near(space: Space, wish: Requirement) -> list[str]:
     if matches(wish, published):
         return []
     bound = next((part.version.rstrip(".*") for part in SpecifierSet(wish.specifier)), None)
-    return list(reversed(nearest(published, bound))) if bound else []
+    if bound is None:
+        return []
+    series = parsed(bound).release[:2]
+    around = nearest(published, bound)[::-1]
+    return sorted(around, key=lambda text: parsed(text).release[:2] != series)
 
 
 def _name(component: str, value: Value) -> str:

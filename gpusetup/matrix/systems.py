@@ -1,0 +1,99 @@
+"""From what people call a distribution to the one that the matrix knows: `jammy`, `RHEL 8`, `ubuntu 24.04`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.platforms import OsRelease
+
+__all__ = ["find_system"]
+
+_TOKEN = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
+_CODENAME = re.compile(r"\(([a-z]+)\)$")
+_SAID_AS = {
+    "al": "amzn",
+    "alma": "almalinux",
+    "amazon": "amzn",
+    "amazonlinux": "amzn",
+    "azl": "azurelinux",
+    "azure": "azurelinux",
+    "el": "rhel",
+    "fc": "fedora",
+    "leap": "opensuse-leap",
+    "opensuse": "opensuse-leap",
+    "oracle": "ol",
+    "oraclelinux": "ol",
+    "red": "rhel",
+    "redhat": "rhel",
+    "rockylinux": "rocky",
+    "sle": "sles",
+    "suse": "sles",
+}
+"""What people write → the name in an id."""
+_SILENT = frozenset({"cuda", "enterprise", "gnu", "hat", "linux", "lts", "release", "server", "sp", "stream", "v"})
+"""Words that tell no distribution from another."""
+_ELSEWHERE = {
+    "wsl": "WSL takes its driver from Windows: install it there, then name the distribution inside, "
+    "--os ubuntu24.04, and the driver that nvidia-smi shows: --driver VERSION",
+    "windows": "gpusetup is for Linux; under WSL name the distribution inside: --os ubuntu24.04",
+    "macos": "there is no NVIDIA driver for macOS; name the Linux host that has the GPU: --os ubuntu24.04",
+    "darwin": "there is no NVIDIA driver for macOS; name the Linux host that has the GPU: --os ubuntu24.04",
+}
+
+
+def find_system(matrix: Matrix, text: str) -> OsRelease:
+    """Return the distribution that the text names; anything else is bad input with what is near."""
+    lowered = text.strip().lower()
+    for system in matrix.os.systems:
+        if lowered == system.id:
+            return system
+    found = list(_named(matrix.os.systems, lowered))
+    if len(found) == 1:
+        return found[0]
+    import difflib
+
+    known = [system.id for system in matrix.os.systems]
+    close = [system.id for system in found] or difflib.get_close_matches(
+        lowered.replace(" ", ""), known, n=3, cutoff=0.5
+    )
+    elsewhere = next((hint for word, hint in _ELSEWHERE.items() if word in lowered), "")
+    near = f"did you mean {', '.join(close)}? " if close else ""
+    raise BadInputError(
+        "GS-123",
+        f"unknown distribution {text!r}",
+        path=f"--os {text!r}",
+        hint=elsewhere or f"{near}`gpusetup matrix os` lists those that are known",
+    )
+
+
+def _named(systems: tuple[OsRelease, ...], text: str) -> Iterator[OsRelease]:
+    """Return the systems that a name, a code name or a name with a number means."""
+    tokens = _TOKEN.findall(text.partition("(")[0])
+    words = [token for token in tokens if token[0].isalpha() and token not in _SILENT]
+    numbers = [token for token in tokens if token[0].isdigit()]
+    for system in systems:
+        codename = _CODENAME.search(system.name)
+        if codename is not None and codename[1] in words:  # `noble`, `ubuntu noble`
+            yield system
+    families = {_SAID_AS.get(word, word) for word in words}
+    if len(families) != 1 or not numbers:
+        return
+    family = families.pop()
+    for system in systems:
+        number = system.id.removeprefix(family)
+        if number != system.id and _same(number, numbers[0]):
+            yield system
+
+
+def _same(known: str, said: str) -> bool:
+    """Tell whether a number means a release: 24.04, 2404 or 24 where the id says 24.04; 8.10 where it says 8."""
+    if "." in known:
+        return said in (known, known.replace(".", ""), known.partition(".")[0])
+    return said.partition(".")[0] == known

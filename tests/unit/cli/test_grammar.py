@@ -1,0 +1,116 @@
+"""The command line: words in any order, one line with a suggestion where a word is not known, quiet on demand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpusetup.cli import main as front
+from gpusetup.cli import start
+from gpusetup.facts.collect import captured
+from gpusetup.facts.products import matrix_lookup
+from gpusetup.matrix.load import Matrix
+
+HOSTS = Path(__file__).resolve().parents[2] / "hosts"
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    try:
+        code = front.main(list(words))
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["resolve", "torch", "--gpu", "h100", "cupy"], {"torch", "cupy"}),
+        (["resolve", "--gpu", "h100", "torch", "--native", "cupy", "nccl"], {"torch", "cupy", "nccl"}),
+        (["resolve", "torch", "--gpu", "h100", "2.6"], {"torch"}),
+    ],
+)
+def test_requirements_stand_before_and_behind_options(
+    capsys: pytest.CaptureFixture[str], words: list[str], named: set[str]
+) -> None:
+    code, out, err = run(capsys, *words, "--format", "json")
+    assert (code, err) == (0, "")
+    stack = json.loads(out)["stack"]
+    assert named <= set(stack)
+    if "2.6" in words:
+        assert stack["torch"]["version"] == "2.6.0"
+
+
+def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, _ = run(capsys, "why", "driver", "--gpu", "h100", "torch==2.6.*")
+    assert code == 0
+    assert out.startswith("driver ")
+    code, out, _ = run(capsys, "why-not", "cuda", "13.1", "--gpu", "v100", "--format", "json")
+    assert (code, json.loads(out)["version"]) == (4, "cuda==13.1.*")
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (["resolve", "torch", "--gpus", "h100"], "no option is called --gpus; did you mean --gpu?"),
+        (["resolve", "torch", "--jason"], "no option is called --jason"),
+        (["resolve", "torch", "--json"], "did you mean --format json?"),
+        (["plan", "--reboots=never"], "did you mean --reboot?"),
+        (["facts", "one.ini", "two.ini"], "it takes no 'two.ini'"),
+        (["install", "torch"], "did you mean `gpusetup apply`?"),
+        (["verfy"], "did you mean `gpusetup verify`?"),
+        (["why_not"], "did you mean `gpusetup why-not`?"),
+    ],
+)
+def test_what_is_not_known_gets_a_suggestion_and_not_the_usage(
+    capsys: pytest.CaptureFixture[str], words: list[str], suggestion: str
+) -> None:
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert suggestion in err
+    assert len(err.splitlines()) <= 2
+
+
+def test_help_and_version_are_words_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "version")[1].startswith("gpusetup ")
+    assert "commands:" in run(capsys, "help")[1]
+    assert "--gpu" in run(capsys, "help", "resolve")[1]
+
+
+@pytest.mark.parametrize(("said", "meant"), [("arm64", "aarch64"), ("amd64", "x86_64"), ("aarch64", "aarch64")])
+def test_architectures_by_both_their_names(capsys: pytest.CaptureFixture[str], said: str, meant: str) -> None:
+    answers = [run(capsys, "resolve", "torch", "--arch", name, "--format", "json")[:2] for name in (said, meant)]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0
+
+
+def test_quiet_says_nothing_beside_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("matrix", "torch", "--driver", "550.199.99")
+    _, loud, warned = run(capsys, *words)
+    assert "warning" in warned
+    assert run(capsys, *words, "-q") == (0, loud, "")
+    assert "error" in run(capsys, "resolve", "pandas", "--quiet")[2]
+    assert run(capsys, *words)[2] == warned, "quiet is for one run"
+
+
+def test_no_words_at_all_answer_for_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys)
+    assert (code, err) == (0, "")
+    assert "this machine:" in out
+    assert sum(line.startswith("  gpusetup ") for line in out.splitlines()) == 3
+
+
+def test_the_greeting_names_gpus_driver_and_a_stack() -> None:
+    shipped = Matrix()
+    host = captured(HOSTS / "ubuntu24.04-h200-keep" / "root", matrix_lookup(shipped))
+    told = " ".join(start.greeting(host, shipped).split())
+    assert "H200" in told
+    assert f"driver {host.driver.version}" in told  # type: ignore[union-attr]
+    assert "with torch: driver" in told
+    odd = captured(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root", matrix_lookup(shipped))
+    assert "no stack fits" in start.greeting(odd, shipped)
