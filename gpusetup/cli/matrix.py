@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.options import add_output, add_request, add_requirements
 from gpusetup.cli.output import csv_text, json_text, markdown_table, table, warn, write_answer
-from gpusetup.cli.requests import about_host, age_warning, request_of
+from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import Exit
 from gpusetup.matrix.load import NAMES
 from gpusetup.matrix.load import matrix as load_matrix
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.data:
         write_answer("\n".join(matrix.path(name) for name in NAMES), arguments.out)
         return Exit.DONE
-    request = _request(arguments, matrix)
+    request = request_about(arguments, matrix)
     lead = lead_of(request)
     rows = lookup(request, matrix)
     beside = _beside(request, matrix) if lead == "cuda" and request.driver is not None else {}
@@ -118,28 +118,6 @@ def run(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
     write_answer(_printed(lead, rows, arguments.format, beside), arguments.out)
     return Exit.DONE
-
-
-def _request(arguments: argparse.Namespace, matrix: Matrix) -> Request:
-    request = request_of(arguments, matrix)
-    if arguments.facts is None:
-        return request
-    from pathlib import Path
-
-    from gpusetup.errors import BadInputError
-    from gpusetup.facts.classes import group
-    from gpusetup.facts.collect import read_facts
-
-    hosts = read_facts(Path(arguments.facts)).hosts
-    classes = group(hosts)
-    if len(classes) != 1:
-        raise BadInputError(
-            "GS-127",
-            f"{arguments.facts} holds {len(classes)} kinds of hosts; the lookup is about one",
-            path=arguments.facts,
-            hint="`gpusetup resolve --from` answers for each kind of host",
-        )
-    return about_host(hosts[next(iter(classes.values()))[0]], request, matrix)
 
 
 def _warnings(request: Request, matrix: Matrix) -> list[str]:

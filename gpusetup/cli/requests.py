@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["about_host", "age_warning", "check_driver", "request_of"]
+__all__ = ["about_host", "age_warning", "check_driver", "request_about", "request_of"]
 
 _OLD_AFTER_DAYS = 90
 
@@ -37,6 +37,28 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         native=arguments.native,
         forward=arguments.forward,
     )
+
+
+def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
+    """Return the request; with `--from` it is about the host, or the hosts of one kind, in that file."""
+    request = request_of(arguments, matrix)
+    if arguments.facts is None:
+        return request
+    from pathlib import Path
+
+    from gpusetup.facts.classes import group
+    from gpusetup.facts.collect import read_facts
+
+    hosts = read_facts(Path(arguments.facts)).hosts
+    classes = group(hosts)
+    if len(classes) != 1:
+        raise BadInputError(
+            "GS-127",
+            f"{arguments.facts} holds {len(classes)} kinds of hosts; this question is about one",
+            path=arguments.facts,
+            hint="`gpusetup resolve --from` answers for each kind of host",
+        )
+    return about_host(hosts[next(iter(classes.values()))[0]], request, matrix)
 
 
 def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:

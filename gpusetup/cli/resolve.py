@@ -172,9 +172,10 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     """Resolve once per class of identical hosts; one class without a stack does not hide the others' stacks."""
     from pathlib import Path
 
-    from gpusetup.errors import NoStackError, gravest
+    from gpusetup.errors import NoStackError, PreflightError, gravest
     from gpusetup.facts.classes import group
     from gpusetup.facts.collect import read_facts
+    from gpusetup.plan.preflight import NO_GPU, elsewhere
     from gpusetup.resolve.api import resolve
 
     facts = read_facts(Path(arguments.facts))
@@ -184,12 +185,23 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     codes: list[Exit] = [Exit.DONE]
     for digest, names in group(facts.hosts).items():
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        try:
-            resolution = resolve(about_host(facts.hosts[names[0]], wishes, matrix), matrix)
-        except NoStackError as error:
+        host = facts.hosts[names[0]]
+        if (refusal := elsewhere(host)) is not None:
+            error = PreflightError(refusal.reference, refusal.message, hint=refusal.hint)
             codes.append(error.exit)
             classes[digest] = {"hosts": list(names), **error.to_document()}
-            texts.append(f"{shown}\n  no stack fits\n  {error.note}\n")
+            texts.append(f"{shown}\n  {error.message} [{error.reference}]\n  hint: {error.hint}\n")
+            continue
+        if not host.gpus and not wishes.gpus:
+            classes[digest] = {"hosts": list(names), "ok": True, "stack": None, "warnings": [NO_GPU]}
+            texts.append(f"{shown}\n  {NO_GPU}\n")
+            continue
+        try:
+            resolution = resolve(about_host(host, wishes, matrix), matrix)
+        except NoStackError as misfit:
+            codes.append(misfit.exit)
+            classes[digest] = {"hosts": list(names), **misfit.to_document()}
+            texts.append(f"{shown}\n  no stack fits\n  {misfit.note}\n")
             continue
         classes[digest] = {"hosts": list(names), **_with_install(resolution, matrix).to_document()}
         texts.append((f"# {shown}\n" if arguments.install else f"{shown}\n") + _answer(resolution, matrix, arguments))

@@ -13,7 +13,7 @@ import msgspec
 
 from gpusetup.cli.options import add_output, add_request
 from gpusetup.cli.output import json_text, warn, write_answer
-from gpusetup.cli.requests import age_warning, request_of
+from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
 from gpusetup.model.request import Requirement
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     matrix = load_matrix()
     wish = split_subject(arguments)
-    request = request_of(arguments, matrix)
+    request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
     resolution = resolve(msgspec.structs.replace(request, requirements=others), matrix)
     if getattr(resolution.stack, wish.component) is None:
@@ -80,9 +80,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             text += f"\n{wish} does not fit:\n  {error.note}\n"
         else:
             document["asked"] = {"version": str(wish), "fits": True}
-            text += (
-                f"\n{wish} would fit as well; it is not chosen because a preference above ranks the other one higher\n"
-            )
+            text += f"\n{wish} would fit as well: ask for it by name, gpusetup resolve '{wish}'\n"
     age = age_warning(matrix)
     if age:
         warn(age)

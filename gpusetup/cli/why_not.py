@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpusetup.cli.output import json_text, write_answer
-from gpusetup.cli.requests import request_of
+from gpusetup.cli.requests import request_about
 from gpusetup.cli.why import add_subject, split_subject
 from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             path=arguments.subject,
             hint=f"gpusetup why-not {wish.component}=VERSION",
         )
-    request = request_of(arguments, matrix)
+    request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
     document: dict[str, object] = {"schema": "gpusetup/why-not/1", "ok": True, "version": str(wish)}
     try:

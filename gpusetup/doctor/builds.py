@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.gpus import gpu_by_id, kind_of
 from gpusetup.matrix.load import matrix
-from gpusetup.resolve.rules import code_for, way_of
+from gpusetup.resolve.rules import code_for
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.release import TorchBuild
@@ -26,7 +24,6 @@ __all__ = [
     "drivers_for",
     "for_capability",
     "needs_driver",
-    "newest_torch",
     "of_product",
     "on_branch",
     "runs",
@@ -83,62 +80,29 @@ def torch_build(version: str) -> TorchBuild | None:
     return None
 
 
-def newest_torch(driver: str, capability: str | None = None, arch: str = "x86_64") -> TorchBuild | None:
-    """Return the newest torch build that runs on a driver, and on a GPU when one is named."""
-    fitting = [
-        build
-        for build in _matrix().torch.builds
-        if build.status in {"stable", "lts"}
-        and (code := build.code_on(arch)) is not None
-        and runs(build.cuda, driver)
-        and (capability is None or way_of(code.targets, code.ptx, capability, jit=compiles(build.cuda, driver)))
-    ]
-    return max(fitting, key=lambda build: (nv(build.version), nv(build.cuda)), default=None)
-
-
 def on_branch(branch: int) -> list[str]:
-    """Say which builds run on the newest driver of a branch."""
+    """Say which builds `resolve` gives on the newest driver of a branch."""
     driver = _last(branch)
-    shown = []
-    if torch := newest_torch(driver):
-        shown.append(f"torch {torch.version}+{torch.variant}")
-    shown += _cupy(driver) + _jax(driver) + _tensorflow(driver)
+    shown = [text for name in ("torch", "cupy", "jax", "tensorflow") if (text := _given(name, driver))]
     lines = [f"The newest builds that run on {driver}: {', '.join(shown)}."] if shown else []
     above = [row for row in _matrix().cuda.majors if nv(row.min_driver) > nv(driver)]
     return lines + [f"Builds for CUDA {row.major} need driver {row.min_driver} or newer." for row in above]
 
 
-def _newest(names: Iterable[tuple[str, str]]) -> list[str]:
-    best = max(names, key=lambda pair: nv(pair[1]), default=None)
-    return [f"{best[0]} {best[1]}"] if best else []
+def _given(component: str, driver: str) -> str:
+    """Return what `resolve` gives of a framework on a driver that stays, as one installs it; empty: nothing fits."""
+    from gpusetup.model.request import Request, Requirement
+    from gpusetup.resolve.constraints import build
+    from gpusetup.resolve.preferences import best
 
-
-def _final(version: str) -> bool:
-    return version.replace(".", "").isdigit()
-
-
-def _cupy(driver: str) -> list[str]:
-    return _newest(
-        (row.package, row.version)
-        for row in _matrix().cupy.releases
-        if not row.excluded and _final(row.version) and runs(row.cuda[0], driver)
-    )
-
-
-def _jax(driver: str) -> list[str]:
-    return _newest(
-        (f"jax[{row.extra}]", row.version)
-        for row in _matrix().jax.releases
-        if not row.excluded and _final(row.version) and nv(driver) >= nv(row.min_driver)
-    )
-
-
-def _tensorflow(driver: str) -> list[str]:
-    return _newest(
-        ("tensorflow", row.version)
-        for row in _matrix().tensorflow.releases
-        if not row.excluded and _final(row.version) and runs(row.cuda, driver)
-    )
+    found = best(build(_matrix(), Request(requirements=(Requirement(component=component),), driver=driver)))
+    if found is None:
+        return ""
+    value: Any = found[component]
+    if component == "torch":
+        return f"torch {value.version}+{value.build.variant}"
+    name = f"jax[{value.release.extra}]" if component == "jax" else component
+    return f"{value.release.package if component == 'cupy' else name} {value.version}"
 
 
 def drivers_for(cuda: str) -> list[str]:
@@ -169,8 +133,11 @@ def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:
     chains = [row for row in chains if row.cc_max and nv(capability) <= nv(row.cc_max)]
     if toolkit and chains:
         lines.append(f"CUDA {chains[0].minor} to {chains[-1].minor} compile for it.")
-    builds = [row for row in _matrix().torch.builds if row.status in {"stable", "lts"} and row.code]
-    builds = [row for row in builds if row.code and any(code_for(code, capability) for code in row.code.values())]
+    builds = [
+        row
+        for row in _matrix().torch.builds
+        if row.code and any(code_for(code, capability) for code in row.code.values())
+    ]
     if builds and not toolkit:
         first = min(builds, key=lambda row: nv(row.version))
         last = max(builds, key=lambda row: (nv(row.version), nv(row.cuda)))

@@ -59,6 +59,12 @@ def _architecture(matrix: Matrix, arch: str, cc: str) -> Architecture:
     raise BadInputError("GS-205", f"the matrix has no architecture {arch} with compute capability {cc}")
 
 
+def _module(gpu: Gpu, architecture: Architecture) -> str:
+    if gpu.kind == "jetson":
+        return "unknown"  # its driver comes with Jetson Linux, whatever the branches say of its architecture
+    return "required" if gpu.open_required else architecture.open_module
+
+
 def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
     """Return what the rules need to know of products that agree."""
     gpus = tuple(gpus)
@@ -71,7 +77,7 @@ def kind_of(matrix: Matrix, gpus: Iterable[Gpu], label: str) -> GpuKind:
         names=tuple(gpu.name for gpu in gpus),
         arch=first.arch,
         cc=first.cc,
-        module="required" if first.open_required else architecture.open_module,
+        module=_module(first, architecture),
         min_branch=architecture.min_branch,
         last_branch=first.last_branch or architecture.last_branch,
         min_driver=max(floors, key=nv) if len(floors) == len(gpus) else None,

@@ -17,7 +17,7 @@ from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import absence, all_sources, family_for
 from gpusetup.plan.packages.containers import toolkit_patterns
-from gpusetup.plan.preflight import driver_refusals, guest_refusal, homeless_refusal, host_refusals
+from gpusetup.plan.preflight import NO_GPU, driver_refusals, elsewhere, homeless_refusal, host_refusals
 from gpusetup.plan.python import interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.plan.recorded import locks, unfinished
 from gpusetup.plan.refusals import refusal_of
@@ -67,10 +67,10 @@ class Planner:
     def first(self, facts: HostFacts, settings: Settings) -> Draft:
         """Plan by the facts alone: most hosts of a second run end here."""
         base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
-        if facts.virtualisation.wsl and not facts.simulated:
-            return _refused(base, (guest_refusal("wsl"),))
+        if (refusal := elsewhere(facts)) is not None:
+            return _refused(base, (refusal,))
         if not facts.gpus:
-            return Draft(plan=_replace(base, reasons=(), warnings=("no NVIDIA GPU on PCI: nothing to do",)))
+            return Draft(plan=_replace(base, reasons=(), warnings=(NO_GPU,)))
         key = self.key(facts, settings)
         for recorded in locks(facts):
             if recorded.get("schema") != LOCK_SCHEMA or recorded.get("key") != key:

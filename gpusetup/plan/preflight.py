@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["driver_refusals", "guest_refusal", "homeless_refusal", "host_refusals"]
+__all__ = ["NO_GPU", "driver_refusals", "elsewhere", "guest_refusal", "homeless_refusal", "host_refusals"]
 
 _DRIVER_GUESTS = {
     "wsl": (
@@ -40,6 +40,7 @@ _ORIGINS = {
 }
 
 
+NO_GPU = "no NVIDIA GPU on PCI: nothing to do"
 _ROOM_TO_LOOK = 64 << 20
 
 
@@ -71,6 +72,11 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
                 hint="make room, for example: apt-get clean; journalctl --vacuum-size=100M",
             )
             return
+
+
+def elsewhere(facts: HostFacts) -> Refusal | None:
+    """Return why nothing is chosen for a host whose driver belongs to another system; None for all other hosts."""
+    return guest_refusal("wsl") if facts.virtualisation.wsl and not facts.simulated else None
 
 
 def driver_refusals(

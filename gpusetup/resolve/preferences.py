@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpusetup.model.release import DriverBranch
     from gpusetup.resolve.space import Space
 
-__all__ = ["Ranked", "Related", "best", "build_rank", "criteria", "uncovered_libraries"]
+__all__ = ["Ranked", "Related", "best", "build_rank", "criteria", "short_lived", "uncovered_libraries"]
 
 _KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
 _STATUS_RANK = {"stable": 0, "legacy": 1, "experimental": 2, "unlisted": 3, "lts": 4}
@@ -189,7 +189,7 @@ def criteria(space: Space) -> list[Criterion]:
         if component not in ("driver", "cuda"):
             found += _release(space, component)
     found += [_native_first(space, consumer) for consumer in _asked_runtimes(space)]
-    found.append(Ranked("year-to-live", "driver", lambda value: _short_lived(value.branch, space.matrix.date)))
+    found.append(Ranked("year-to-live", "driver", lambda value: short_lived(value.branch, space.matrix.date)))
     found += [_native_first(space, consumer) for consumer in (*FRAMEWORKS, "cuda")]
     for component in named:
         found += _build(space, component)
@@ -235,7 +235,7 @@ def _left_out(space: Space, value: NcclValue) -> bool:
     return not all(nccl_runs(value, gpu.cc) for gpu in space.gpus)
 
 
-def _short_lived(branch: DriverBranch, day: str) -> bool:
+def short_lived(branch: DriverBranch, day: str) -> bool:
     """Tell whether a branch has less than a year to live; of unknown life counts as short-lived."""
     if branch.eol == "unknown":
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.model.request import COMPONENTS
@@ -10,7 +11,7 @@ from gpusetup.resolve.answer import relations
 from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matches, parsed
 from gpusetup.resolve.explain import judged
 from gpusetup.resolve.naming import label, title
-from gpusetup.resolve.preferences import build_rank
+from gpusetup.resolve.preferences import build_rank, short_lived
 from gpusetup.resolve.python_told import python_reasons
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.sources import cite, rule_source
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.record import Record
     from gpusetup.resolve.domains import Value
+    from gpusetup.resolve.search import Constraint
     from gpusetup.resolve.space import Space
 
 __all__ = ["reasons", "refusals"]
@@ -67,6 +69,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
         yield Reason(component="driver", rule="keep-installed-driver", text=text, source="")
     text = f"R{branch.branch} is {_KINDS[branch.kind]}, {_support(value)}"
     yield Reason(component="driver", rule="long-lived-branch", text=text, source=source)
+    yield from _not_newer_branch(space, value)
     for gpu in space.gpus:
         if gpu.last_branch is not None:
             text = f"R{gpu.last_branch} is the last branch for {gpu.label} ({gpu.arch})"
@@ -82,6 +85,27 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
         text=_module(space, value),
         source=rule_source(matrix, "module-flavour"),
     )
+
+
+def _not_newer_branch(space: Space, value: DriverValue) -> Iterator[Reason]:
+    """Say why a newer branch that is supported was left out, when it was ours to choose."""
+    request = space.request
+    if value.version in (request.driver, request.installed_driver) or request.driver_candidates is not None:
+        return
+    newer = [
+        other
+        for other in cast("list[DriverValue]", space.values["driver"])
+        if other.branch.kind == "PB" and not other.ended and other.branch.branch > value.branch.branch
+    ]
+    other = max(newer, key=lambda item: item.number, default=None)
+    wish = space.named.get("driver")
+    if other is None or (wish is not None and wish.specifier) or refusals(space, {"driver": value}, "driver", other):
+        return
+    if short_lived(other.branch, space.matrix.date) and not short_lived(value.branch, space.matrix.date):
+        text = f"not R{other.branch.branch}: its support ends {other.branch.eol}; ask for it with "
+        text += f"driver=={other.branch.branch}.*"
+        source = cite(space.matrix, "driver", other.branch)
+        yield Reason(component="driver", rule="year-to-live", text=text, source=source)
 
 
 def _support(value: DriverValue) -> str:
@@ -123,7 +147,8 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
     source = cite(space.matrix, component, _record(value))
     wish = space.named.get(component)
     asked = f" that {wish} names and everything else allows" if wish is not None and str(wish) != component else ""
-    sure = "vendor-confirmed release" if value.confidence == "vendor" else "release"
+    confidence = value.release.confidence if isinstance(value, TorchValue) else value.confidence
+    sure = "vendor-confirmed release" if confidence == "vendor" else "release"
     yield Reason(
         component=component, rule="newest", text=f"{name} is the newest {sure} that fits{asked}", source=source
     )
@@ -187,17 +212,32 @@ def _build(space: Space, value: TorchValue, source: str) -> Reason:
     return Reason(component="torch", rule="build-on-pypi", text=text, source=source)
 
 
+def _decisive(space: Space, component: str, constraint: Constraint) -> int:
+    """Order rules by what decides: about the candidate alone, then against what was given, then what was chosen."""
+    if isinstance(constraint, Unary) or component not in constraint.scope:
+        return 0
+    other = constraint.scope[1 - constraint.scope.index(component)]
+    given = {"python": space.os is not None or "python" in space.named, "driver": space.request.driver is not None}
+    if given.get(other):
+        return 1
+    if other in space.named and other not in ("driver", "cuda"):
+        return 2
+    return 3
+
+
 def refusals(space: Space, solution: Mapping[str, Value], component: str, value: Value) -> list[tuple[str, str]]:
     """Return the rules that a candidate breaks while the rest of the stack stays as it is."""
     shown = label(component, value)
     masks = {name: 1 << space.values[name].index(item) for name, item in solution.items()}
     masks[component] = sum(1 << i for i, item in enumerate(space.values[component]) if label(component, item) == shown)
     found = []
-    for constraint in space.constraints:
+    for constraint in sorted(space.constraints, key=partial(_decisive, space, component)):
         if component not in constraint.scope:
             continue
         if isinstance(constraint, Unary):
             broken = not constraint.allowed & masks[component]
+        elif not masks.keys() >= set(constraint.scope):
+            continue
         else:
             broken = not constraint.revise(masks, constraint.scope.index(component))
         if broken:

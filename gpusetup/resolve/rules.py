@@ -87,7 +87,7 @@ def relation(matrix: Matrix, driver: DriverValue, need: CudaNeed, *, forward: bo
     minor, branch, listed = need
     if driver.branch.branch > branch:
         return "backward"
-    if driver.branch.branch == branch and (not listed or driver.number >= nv(listed)):
+    if driver.branch.branch == branch and (not listed or not driver.known or driver.number >= nv(listed)):
         return "native"
     floor = _floor(matrix, major(minor))
     if floor is not None and major(minor) >= FIRST_WITH_MINOR_COMPATIBILITY and driver.number >= floor:

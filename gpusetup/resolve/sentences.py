@@ -60,23 +60,24 @@ def _requested(context: _Context, member: Unary) -> str:
     matrix = context.space.matrix
     text = f"nobody published {wish}"
     bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
-    if wish.component == "torch" and any(bound.endswith("+cpu") for bound in bounds):
-        return f"{wish} is a build without code for GPUs: https://download.pytorch.org/whl/cpu has it"
+    for release, _, suffix in (bound.partition("+") for bound in bounds):
+        if suffix and (builds := _builds_of(context, release)):
+            where = ": https://download.pytorch.org/whl/cpu has it" if suffix == "cpu" else ""
+            return f"{wish} is a build without code for GPUs{where}; torch {release} has the builds {', '.join(builds)}"
     windows = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
     for bound in bounds if wish.component == "driver" else ():
         if bound in windows:
             text += f"; {bound} is the Windows number of Linux driver {windows[bound]}"
-    if wish.variant:
-        builds = {
-            value.build.variant
-            for value in context.space.values["torch"]
-            if isinstance(value, TorchValue) and value.version in bounds
-        }
-        if builds:
-            return f"nobody published {wish}; torch {bounds[0]} has the builds {', '.join(sorted(builds))}"
+    if wish.variant and bounds and (builds := _builds_of(context, bounds[0])):
+        return f"nobody published {wish}; torch {bounds[0]} has the builds {', '.join(builds)}"
     published = published_versions(context.space, wish.component)
     near = nearest(published, bounds[0]) if bounds else published[-3:]
     return text + f"; the nearest are {', '.join(near)}"
+
+
+def _builds_of(context: _Context, release: str) -> list[str]:
+    values = cast("list[TorchValue]", context.space.values.get("torch", ()))
+    return sorted({value.build.variant for value in values if value.version == release})
 
 
 def _stays(context: _Context, member: Unary) -> str:

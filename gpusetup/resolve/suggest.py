@@ -59,6 +59,10 @@ def _tried(space: Space) -> Iterator[str]:
         solution = _would(space, msgspec.structs.replace(request, driver_candidates=None))
         if solution is not None:
             yield f"take the driver from another repository: {solution['driver'].version} would fit"
+    if request.os is not None and not request.library_candidates and not request.wheels_only:
+        if _fits(space, msgspec.structs.replace(request, wheels_only=True)):
+            yield "take the CUDA libraries as wheels: gpusetup_cuda_from=wheels"
+        yield from _other_releases(space)
     if request.library_candidates and _fits(space, msgspec.structs.replace(request, library_candidates=())):
         yield "take the CUDA libraries as wheels (gpusetup_cuda_from=wheels), or from another repository"
     if request.native and _fits(space, msgspec.structs.replace(request, native=False)):
@@ -66,6 +70,16 @@ def _tried(space: Space) -> Iterator[str]:
     if not request.forward and _fits(space, msgspec.structs.replace(request, forward=True)):
         yield "add --forward: a cuda-compat package would let it run on this driver (data-centre GPUs only)"
     yield from _machine(space)
+
+
+def _other_releases(space: Space) -> Iterator[str]:
+    """Return the newest other release of the same distribution that fits."""
+    family = str(space.request.os).rstrip("0123456789.")
+    same = [item.id for item in space.matrix.os.systems if item.id.rstrip("0123456789.") == family]
+    for other in reversed(same):
+        if other != space.request.os and _fits(space, msgspec.structs.replace(space.request, os=other)):
+            yield f"use {other} instead of {space.request.os}"
+            return
 
 
 def _loosened(space: Space, wish: Requirement) -> Iterator[str]:
@@ -121,6 +135,8 @@ def _name(component: str, value: Value) -> str:
 
 def _machine(space: Space) -> Iterator[str]:
     request = space.request
+    if any(gpu.module == "unknown" for gpu in space.gpus) and request.driver is None:
+        yield "update the board with JetPack, then name the driver that it brought: --driver VERSION"
     if request.os is not None and "python" not in space.named:
         for version in OTHERS:
             asked = (*request.requirements, Requirement(component="python", specifier=f"=={version}"))

@@ -230,6 +230,10 @@ def native_where_one_exists(request: Request) -> Iterator[str]:
                 and other.stack.torch.relation in ("native", "backward")
                 and other.stack.driver.version == found.stack.driver.version
                 and not any("without support" in text for text in other.warnings)
+                and all(
+                    getattr(other.stack, name).version == getattr(found.stack, name).version
+                    for name in {item.component for item in request.requirements} & {"tensorflow", "jax", "cupy"}
+                )
             ):
                 yield f"torch {chosen.version}+{chosen.variant} is {chosen.relation}, {build.variant} would be native"
 

@@ -102,8 +102,11 @@ class Oracle:
         modules = ("proprietary",) if own < 515 else ("open",) if own >= 615 else ("open", "proprietary")
         day = self.matrix.date
         ended = branch.ended or (branch.eol != "unknown" and branch.eol < day[: len(branch.eol)])
+        known = any(item.version == version and item.platform == "linux" for item in self.matrix.driver.versions)
         for module in offered.get(version, modules):
-            yield Candidate(version=version, module=module, branch=branch, confidence=confidence, ended=ended)
+            yield Candidate(
+                version=version, module=module, branch=branch, confidence=confidence, ended=ended, known=known
+            )
 
     def cuda(self) -> Iterator[Candidate]:
         for item in self.matrix.cuda.releases:
@@ -318,7 +321,7 @@ class Oracle:
         if driver.branch.branch > first.driver_branch:
             return "backward"
         if driver.branch.branch == first.driver_branch and (
-            first.driver is None or num(driver.version) >= num(first.driver)
+            first.driver is None or not driver.known or num(driver.version) >= num(first.driver)
         ):
             return "native"
         cuda_major = major(one.minor)

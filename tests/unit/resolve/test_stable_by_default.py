@@ -1,0 +1,104 @@
+"""What people ask first: stable by default, native where a build is, and reasons that explain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask: Any) -> None:
+    found = ask("torch", gpu=["h100"])
+    assert (found.stack.driver.branch, found.stack.torch.relation) == ("580", "native")
+    assert "not R595: its support ends 2027-03; ask for it with driver==595.*" in [item.text for item in found.reasons]
+    assert ask("torch", "driver==595.*", gpu=["h100"]).stack.driver.branch == "595"
+
+
+@pytest.mark.parametrize("wish", ["cuda", "cuda>=13", "cuda==13.*", "driver>=580", "cudnn", "cupy"])
+def test_no_new_feature_branch_unasked(ask: Any, wish: str) -> None:
+    assert ask(wish).stack.driver.branch == "580"
+
+
+def test_a_cuda_asked_for_by_its_version_brings_its_driver(ask: Any) -> None:
+    stack = ask("cuda==13.4.*").stack
+    assert (stack.driver.branch, stack.cuda.relation) == ("615", "native")
+    assert ask("torch==2.15.0+cu132").stack.driver.branch == "595"
+
+
+@pytest.mark.parametrize("kept", [{"driver": "580.126.09"}, {"installed_driver": "580.126.09"}])
+def test_a_driver_that_stays_gets_the_native_build_of_the_same_release(ask: Any, kept: dict[str, str]) -> None:
+    torch = ask("torch", gpu=["h100"], **kept).stack.torch
+    assert (torch.version, torch.variant, torch.relation) == ("2.15.0", "cu130", "native")
+    pinned = ask("torch", "driver==580.*", gpu=["h100"]).stack.torch
+    assert (pinned.variant, pinned.relation) == ("cu130", "native")
+
+
+def test_latest_means_latest(ask: Any) -> None:
+    assert ask("driver==latest").stack.driver.branch == "615"
+    assert ask("cuda==latest").stack.cuda.version == "13.4.2"
+    kept = ask("driver==latest", "cuda==latest", installed_driver="580.126.09").stack
+    assert (kept.driver.branch, kept.cuda.version) == ("615", "13.4.2")
+
+
+def test_torch_2_6_has_a_build_for_gh200(ask: Any) -> None:
+    torch = ask("torch==2.6.*", gpu=["gh200"]).stack.torch
+    assert (torch.version, torch.variant) == ("2.6.0", "cu126")
+
+
+@pytest.mark.parametrize("gpu", ["rtx 5090", "sm_121"])
+def test_tensorflow_is_refused_where_it_is_known_to_fail(refused: Any, gpu: str) -> None:
+    (item,) = refused("tensorflow", gpu=[gpu])["conflict"]
+    assert item["rule"] == "tensorflow-fails-on-gpu"
+    assert "container works" in item["text"]
+
+
+def test_tensorflow_still_runs_on_hopper(ask: Any) -> None:
+    assert ask("tensorflow", gpu=["h100"]).stack.tensorflow.version
+
+
+@pytest.mark.parametrize(
+    ("wishes", "machine", "reason"),
+    [
+        (("cuda",), {"driver": "550.54.15"}, ("not CUDA 13.4.2: CUDA 13.4 needs driver 580 or newer (minor-version "
+         "compatibility of CUDA 13); the driver here is 550.54.15")),
+        (("torch", "python==3.10"), {}, ("not torch 2.15.0+cu132: torch 2.15.0+cu132 has wheels for Python 3.11 to 3.15; "
+         "Python here is 3.10")),
+        (("torch", "tensorflow"), {}, ("not torch 2.15.0+cu132: one environment holds one CUDA major, and torch "
+         "2.15.0+cu132 is for CUDA 13 while TensorFlow 2.21.0 is for CUDA 12")),
+        (("cuda",), {"gpu": ["v100"]}, ("not CUDA 13.4.2: it does not target compute capability 7.0 (v100); the last that "
+         "does is 12.9.2")),
+    ],
+)  # fmt: skip
+def test_a_reason_judges_the_candidate_that_it_names(
+    ask: Any, wishes: tuple[str, ...], machine: dict[str, Any], reason: str
+) -> None:
+    assert reason in [item.text for item in ask(*wishes, **machine).reasons]
+
+
+def test_no_cudnn_is_called_none(ask: Any) -> None:
+    found = ask("torch==2.15.0+cu130", "cudnn", gpu=["h100"])
+    assert not [item.text for item in found.reasons if "None" in item.text]
+
+
+def test_a_driver_that_nobody_listed_is_judged_by_its_branch(ask: Any) -> None:
+    stack = ask("cuda", driver="550.54").stack
+    assert (stack.cuda.version.rpartition(".")[0], stack.cuda.relation) == ("12.4", "native")
+
+
+def test_the_nearest_change_comes_first(refused: Any) -> None:
+    assert refused("torch==2.6.5")["suggestions"][0] == "torch==2.6.0 exists and would fit"
+    assert refused("torch==2.6.*", gpu=["rtx 5090"])["suggestions"][0] == "torch 2.7.1 with cu128 would fit"
+    assert "torch 2.6.0 has the builds cu118, cu124, cu126" in refused("torch==2.6.0+cpu")["conflict"][0]["text"]
+    ways = refused(gpu=["v100"], os="ubuntu26.04")["suggestions"]
+    assert any("wheels" in text for text in ways)
+    assert "use ubuntu24.04 instead of ubuntu26.04" in ways
+
+
+def test_the_build_on_pypi_is_not_doubted(ask: Any) -> None:
+    assert not [text for text in ask("torch==1.13.1", gpu=["a100"]).warnings if "ask the index" in text]
+
+
+def test_jetson_thor_gets_no_driver_from_the_branches_either(refused: Any) -> None:
+    told = refused("torch", gpu=["Jetson T5000"])
+    assert [item["rule"] for item in told["conflict"]] == ["jetson-driver-elsewhere"]
+    assert "JetPack" in told["suggestions"][0]
