@@ -37,7 +37,9 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
     """Make the folder, whole or not at all; one that exists is replaced only when it is a bundle."""
     out = out.resolve()
     if out.exists() and any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise BadInputError("GS-713", f"{out} holds other files", path=str(out), hint="name an empty folder with --out")
+        raise BadInputError(
+            "GS-713", f"{out} contains other files", path=str(out), hint="give an empty folder with --out"
+        )
     new, old = out.with_name(f".{out.name}.new"), out.with_name(f".{out.name}.old")
     for folder in (new, old):
         shutil.rmtree(folder, ignore_errors=True)
@@ -81,7 +83,7 @@ def read_manifest(path: Path) -> tuple[Manifest, str]:
         if isinstance(document, dict) and document.get("schema") != SCHEMA:
             raise BadInputError(
                 "GS-714",
-                f"{path} is no manifest of a bundle: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
+                f"{path} is not a bundle manifest: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
                 path=str(path),
                 hint="make a bundle: gpusetup bundle --controller-only --out DIR",
             )
@@ -100,9 +102,7 @@ def check_bundle(folder: Path) -> Manifest:
         if not path.is_file():
             raise BadInputError("GS-717", f"{name} is missing from the bundle", path=str(path), hint="make it again")
         if digest_of(path) != wanted.sha256:
-            raise BadInputError(
-                "GS-718", f"{name} is not the file that the manifest names", path=str(path), hint="make it again"
-            )
+            raise BadInputError("GS-718", f"{name} does not match the manifest", path=str(path), hint="make it again")
     return manifest
 
 

@@ -44,14 +44,17 @@ def read_config(path: Path = ETC / "bootstrap.json") -> Config:
     except PermissionError as error:
         raise BadInputError(
             "GS-742",
-            "only root may see what this machine was told",
+            "only root may read this machine's bootstrap settings",
             path=str(path),
-            hint="repeat the command with sudo",
+            hint="run the command with sudo",
         ) from error
     except OSError as error:
         raise BadInputError(
-            "GS-742", "this machine was not made for a bootstrap", context=f"{path}: {error.strerror}", path=str(path),
-            hint="gpusetup apply works on any machine; gpusetup cloud-init makes user-data for new ones",
-        ) from error  # fmt: skip
+            "GS-742",
+            "this machine was not set up for a bootstrap",
+            context=f"{path}: {error.strerror}",
+            path=str(path),
+            hint="gpusetup apply works on any machine; gpusetup cloud-init writes user-data for new ones",
+        ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInputError("GS-743", f"the bootstrap's settings cannot be used: {error}", path=str(path)) from error

@@ -147,12 +147,12 @@ class Effects:
     def _reboot(self, _: Status) -> Outcome:
         problem = wait_for_cloud_init(_REBOOT_PATIENCE)
         if problem is not None:
-            self.log(f"{problem.message}; rebooting all the same")
+            self.log(f"{problem.message}; rebooting anyway")
         self._systemctl("reboot")
         time.sleep(_REBOOT_PATIENCE)  # the machine goes down under us; the next boot goes on
         problem = Problem(
-            reference="GS-747", message=f"the machine does not reboot within {_REBOOT_PATIENCE:.0f} s",
-            hint="see what holds it: systemctl list-jobs", exit=9,
+            reference="GS-747", message=f"the machine did not reboot within {_REBOOT_PATIENCE:.0f} s",
+            hint="see what blocks it: systemctl list-jobs", exit=9,
         )  # fmt: skip
         return Outcome("problem", problem)
 
@@ -202,7 +202,7 @@ def _problem(code: int, document: dict[str, Any], told: dict[str, Any], *, timed
 
 
 def _hint(error: OSError) -> str:
-    return "make room on the disk" if error.errno == errno.ENOSPC else ""
+    return "free some disk space" if error.errno == errno.ENOSPC else ""
 
 
 def _outcome(problem: Problem | None) -> Outcome:

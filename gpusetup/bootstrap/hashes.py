@@ -47,7 +47,7 @@ def _complete(lines: tuple[str, ...], python: str, arch: str) -> tuple[str, ...]
         missing += lacking
     if not pins:
         return ()
-    raise UnreachableError("GS-771", f"what {', '.join(pins)} needs cannot be completed", note=", ".join(missing))
+    raise UnreachableError("GS-771", f"what {', '.join(pins)} needs cannot be resolved", note=", ".join(missing))
 
 
 def complete(
@@ -82,7 +82,7 @@ def _line(item: dict[str, Any]) -> str:
     if not digest:
         raise BadInputError(
             "GS-772", f"the index gives no SHA-256 for {name} {version}",
-            hint="take an index that does, as PyPI and its mirrors do; or make the lock without --hashes",
+            hint="use an index that does, such as PyPI or a mirror of it; or make the lock without --hashes",
         )  # fmt: skip
     return f"{name}=={version} --hash=sha256:{digest}"
 
@@ -98,8 +98,10 @@ def _report(lines: list[str], python: str, arch: str) -> list[dict[str, Any]]:
         )  # fmt: skip
         if not done.ok:
             raise UnreachableError(
-                "GS-770", "the package index does not say what the Python packages need", context=last_words(done),
-                hint="this step needs a Python package index; a mirror is set as for pip: PIP_INDEX_URL",
-            )  # fmt: skip
+                "GS-770",
+                "the package index does not list the dependencies of the Python packages",
+                context=last_words(done),
+                hint="this step needs a Python package index; set a mirror as for pip: PIP_INDEX_URL",
+            )
         found: list[dict[str, Any]] = msgspec.json.decode(answer.read_bytes())["install"]
     return found

@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["Limits", "Moment", "Outcome", "advance", "begin", "pause_before"]
 
 STEPS: dict[State, tuple[int, str, str]] = {
-    "preparing": (1, "fetching and installing gpusetup", "wait for other package work"),
-    "waiting": (2, "waiting for other package work to end", "apply the stack"),
+    "preparing": (1, "fetching and installing gpusetup", "wait for other package operations"),
+    "waiting": (2, "waiting for other package operations to finish", "apply the stack"),
     "fetching": (2, "fetching the pinned lock", "apply the stack"),
     "applying": (3, "applying and verifying the stack", "reboot when needed, then verify"),
     "retrying": (3, "waiting before another try", "apply the stack again"),
-    "rebooting": (3, "rebooting", "go on after the reboot"),
-    "sealing": (4, "cleaning the machine for its copies", "switch it off and copy its disk"),
-    "sealed": (4, "the image is ready", "switch this machine off and copy its disk; each copy verifies itself"),
+    "rebooting": (3, "rebooting", "continue after the reboot"),
+    "sealing": (4, "cleaning the machine for its copies", "shut it down and copy its disk"),
+    "sealed": (4, "the image is ready", "shut this machine down and copy its disk; each copy verifies itself"),
     "done": (4, "", ""),
     "nothing-to-do": (4, "", ""),
-    "pending-reboot": (4, "", "reboot when it suits; the next re-check verifies"),
-    "failed": (4, "", "mend it, then: systemctl restart gpusetup-bootstrap (or: gpusetup bootstrap run)"),
+    "pending-reboot": (4, "", "reboot when convenient; the next re-check verifies"),
+    "failed": (4, "", "fix it, then: systemctl restart gpusetup-bootstrap (or: gpusetup bootstrap run)"),
 }
 OF = 4
 _RETRIES = {6: 8, 7: 3}
@@ -126,7 +126,7 @@ def _applied(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> S
         problem = Problem(
             reference="GS-741",
             message=f"another reboot is needed ({reason}), and {limits.reboots} were allowed and made",
-            hint="look why it does not help: gpusetup doctor",
+            hint="find out why: gpusetup doctor",
             exit=9,
         )
         return _failed(told, problem, now)

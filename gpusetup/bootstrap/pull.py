@@ -28,7 +28,7 @@ def fetch_lock(config: Config, target: Path) -> Problem | None:
     except Unfetched as error:
         return Problem(
             reference="GS-750", message=f"the lock cannot be fetched: {error}", exit=6,
-            hint="serve it, or let the machine reach the server",
+            hint="check the server, and that the machine can reach it",
         )  # fmt: skip
     if (found := _digest(raw)) != config.lock_sha256:
         return Problem(

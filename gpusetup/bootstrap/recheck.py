@@ -40,7 +40,7 @@ def recheck(config: Config, log: Callable[[str], None]) -> Status:
         _, text = Effects(config, log).gpusetup("drift")
         found = _drift(text)
         if found is None:
-            log("re-check: the look at this machine failed; the next one tries again")
+            log("re-check: could not examine this machine; the next re-check tries again")
             return status
         status = replace(status, recheck=found)
         save(status)
@@ -53,7 +53,7 @@ def recheck(config: Config, log: Callable[[str], None]) -> Status:
 def why_apply(status: Status, pinned: str, boot: str) -> str:
     """Return why the stack is to be applied, or nothing."""
     if status.state not in FINAL:
-        return "an apply was cut off"
+        return "an apply was interrupted"
     if status.state == "nothing-to-do":
         return ""
     if pinned != status.lock:

@@ -44,18 +44,20 @@ def message(status: Status) -> str:
     if status.state == "failed":
         return f"gpusetup: FAILED: {status.doing} (gpusetup status)"
     if status.state == "nothing-to-do":
-        return "gpusetup: nothing to do, there is no NVIDIA GPU here"
+        return "gpusetup: nothing to do: this machine has no NVIDIA GPU"
     if status.state == "pending-reboot":
         return f"gpusetup: {status.doing}; the running driver stays until then"
     if status.state == "sealed":
         return f"gpusetup: {status.doing}: {status.next}"
     if status.state == "done" and status.recheck is not None and status.recheck.differences:
-        return f"gpusetup: no longer as it was applied: {'; '.join(status.recheck.differences)} ({status.recheck.mend})"
+        return (
+            f"gpusetup: changed since it was applied: {'; '.join(status.recheck.differences)} ({status.recheck.mend})"
+        )
     if status.state == "done":
         how = "as far as a simulated GPU allows" if status.simulated else status.verified
         verified = f", verification: {how}" if how else ""
         return f"gpusetup: the NVIDIA stack is ready since {status.since}{verified}"
-    return f"gpusetup: step {status.step} of {status.of}, {status.doing}; do not switch off (gpusetup status --wait)"
+    return f"gpusetup: step {status.step} of {status.of}, {status.doing}; do not shut down (gpusetup status --wait)"
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -84,7 +86,7 @@ def alone(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise PreflightError(
-                "GS-744", "another bootstrap runs on this machine", note="nothing was changed",
+                "GS-744", "another bootstrap is running on this machine", note="nothing was changed",
                 hint="follow it with: gpusetup status --wait",
             ) from error  # fmt: skip
         yield

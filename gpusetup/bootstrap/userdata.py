@@ -81,11 +81,11 @@ def checked_url(url: str, option: str) -> str:
     """Return a URL that is safe to write into files on a machine; credentials in it would be a secret in user-data."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or not _SAFE.fullmatch(url):
-        raise BadInputError("GS-721", f"{url!r} is no http(s) address", path=option)
+        raise BadInputError("GS-721", f"{url!r} is not an http(s) address", path=option)
     if parts.username is not None or parts.password is not None:
         raise BadInputError(
-            "GS-722", "a password in an address would stand in the user-data for all to read", path=option,
-            hint="let the address work without one inside your network",
+            "GS-722", "a password in an address would be readable in the user-data", path=option,
+            hint="use an address that needs no password inside your network",
         )  # fmt: skip
     return url
 
@@ -106,14 +106,14 @@ def _told(config: Config) -> dict[str, object]:
 
 def _comments(data: UserData) -> str:
     config = data.config
-    kept = ["   (a working driver that the image has stays where it goes with all the rest)"]
+    kept = ["   (a working driver of the image stays if it fits the rest)"]
     lines = [
         f"Made by gpusetup {__version__}. On its first boot the machine will:",
         *(f"  {line}" for line in data.about),
         f"1. fetch {config.source}/manifest.json, refuse it unless its SHA-256 is",
-        f"   {config.manifest_sha256}, and then only files that it names by SHA-256",
-        "2. install gpusetup from them into /opt/gpusetup-controller (no package index is asked)",
-        "3. wait for other package work, apply the stack through the distribution's package manager, verify it",
+        f"   {config.manifest_sha256}, and then only files listed in it by SHA-256",
+        "2. install gpusetup from them into /opt/gpusetup-controller (without a package index)",
+        "3. wait for other package operations, apply the stack with the distribution's package manager, verify it",
         *(kept if config.keep_driver else ()),
         *_after(config),
         "Follow it: gpusetup status --wait, /var/log/gpusetup-bootstrap.log, journalctl -u gpusetup-bootstrap",
@@ -123,9 +123,9 @@ def _comments(data: UserData) -> str:
 
 def _after(config: Config) -> Iterator[str]:
     if config.stage:
-        yield "4. become an image: clean up what is this machine's own; the first boot of each copy verifies"
+        yield "4. become an image: remove this machine's identity; each copy verifies itself at its first boot"
     else:
-        yield f"4. reboot at most {config.reboots} times, each with its reason on record, and go on by itself"
+        yield f"4. reboot at most {config.reboots} times, record each reason, and continue by itself"
     if config.recheck:
         yield f"5. look again every {config.recheck} s: tell what differs, apply a newly pinned lock; no reboot"
 

@@ -40,7 +40,7 @@ def package_lock_problem(path: str, holder: str, deadline: float) -> Problem:
     return Problem(
         reference="GS-745",
         message=f"{holder} holds {path}; waited {deadline:.0f} s for it",
-        hint="let it end, or see what it waits for",
+        hint="wait for it, or see what it is waiting for",
         exit=5,
     )
 

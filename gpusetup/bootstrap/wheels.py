@@ -67,7 +67,7 @@ def closure(own: Path, folder: Path, *, python: str, arch: str) -> list[Path]:
             wanted = [str(own), *missing]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    raise HostFailedError("GS-712", f"the wheels for Python {python} on {arch} cannot be completed", note=str(missing))
+    raise HostFailedError("GS-712", f"the wheels for Python {python} on {arch} cannot be resolved", note=str(missing))
 
 
 def download_pip(folder: Path) -> Path:
@@ -182,11 +182,13 @@ def _pip(*arguments: str) -> None:
         return
     if "No module named pip" in done.err:
         raise BadInputError(
-            "GS-710", "this Python has no pip, which fetches the wheels", hint=f"{sys.executable} -m ensurepip"
+            "GS-710",
+            "this Python has no pip, which is needed to fetch the wheels",
+            hint=f"{sys.executable} -m ensurepip",
         )
     raise UnreachableError(
         "GS-711",
         f"pip {arguments[0]} failed" + (" at its deadline" if done.timed_out else ""),
         context=last_words(done),
-        hint="this step needs a Python package index; a mirror is set as for pip: PIP_INDEX_URL",
+        hint="this step needs a Python package index; set a mirror as for pip: PIP_INDEX_URL",
     )

@@ -261,7 +261,7 @@ def _value(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise BadInputError("GS-727", f"{text!r} is no JSON: {error}", path="--set") from error
+        raise BadInputError("GS-727", f"{text!r} is not valid JSON: {error}", path="--set") from error
 
 
 def _part(path: str) -> tuple[str, str]:

@@ -163,7 +163,7 @@ def _read_observations(path: Path) -> dict[str, dict[str, Any]]:
     except OSError as error:
         raise BadInputError("GS-509", f"cannot read {path}: {error.strerror}", path=str(path)) from error
     except ValueError as error:
-        raise BadInputError("GS-509", f"{path} is no JSON: {error}", path=str(path)) from error
+        raise BadInputError("GS-509", f"{path} is not valid JSON: {error}", path=str(path)) from error
     if isinstance(found, dict) and "schema" in found and "hosts" not in found:
         return {LOCAL_NAME: found}
     hosts = found.get("hosts") if isinstance(found, dict) else None

@@ -51,8 +51,8 @@ def draining(how: Freeing, rollout: Rollout) -> Draining:
         for option, words in (("--drain", take if how.drain not in adapters else ()), ("--undrain", give)):
             if words and not any("{node}" in word for word in words):
                 raise BadInputError(
-                    "GS-813", f"the command of {option} does not say which node", path=option,
-                    hint="put {node} where the host's name belongs: --drain 'mytool drain {node}'",
+                    "GS-813", f"the {option} command does not name the node", path=option,
+                    hint="write {node} where the host name belongs: --drain 'mytool drain {node}'",
                 )  # fmt: skip
         own = adapters.get(how.drain)
         scheduler = own() if own else Command(take=take, give=give, call=call)
@@ -63,7 +63,7 @@ def _words(text: str, option: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise BadInputError("GS-813", f"the command of {option} cannot be read: {error}", path=option) from error
+        raise BadInputError("GS-813", f"cannot parse the {option} command: {error}", path=option) from error
 
 
 class Draining:
@@ -110,7 +110,7 @@ class Draining:
 
     def _asked(self) -> Scheduler:
         if self.scheduler is None:
-            raise RuntimeError("no scheduler was named")
+            raise RuntimeError("no scheduler was given")
         return self.scheduler
 
     def _drain(self, name: str) -> Drained:
@@ -168,7 +168,10 @@ class Draining:
         for name in ours:
             trouble = troubles.get(name) if name in well else outcomes[name].state
             if trouble:
-                notes[name] = f"it stays drained: {trouble}; give it back: {self.scheduler.by_hand(self.node(name))}"
+                notes[name] = (
+                    f"it is still drained: {trouble}; to return it to service:"
+                    f" {self.scheduler.by_hand(self.node(name))}"
+                )
         return {
             name: msgspec.structs.replace(outcome, warnings=(*outcome.warnings, notes[name]))
             if name in notes

@@ -140,7 +140,7 @@ def _with_care(rollout: Rollout, name: str, plan: HostPlan) -> HostPlan:
     connection = rollout.connections.get(name, {}).get("ansible_connection")
     if plan.state != "change" or connection == "local" or not rollout.local(name):
         return plan
-    text = "this is the machine that gpusetup runs on: it is not rebooted unless --reboot or gpusetup_reboot says so"
+    text = "gpusetup runs on this machine, so it reboots only with --reboot or gpusetup_reboot"
     return replace(plan, warnings=(*plan.warnings, text))
 
 
@@ -164,14 +164,14 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
             "GS-410",
             f"the plan has no changes for {name}",
             path=name,
-            hint="plan again, or leave the host out with --limit",
+            hint="make a new plan, or exclude the host with --limit",
         )
     if before.lock.get("key") != planner.key(facts, settings):
         raise BadInputError(
             "GS-411",
-            f"{name} is not what it was when the plan was made: its kernel, GPUs, system or settings differ",
+            f"{name} has changed since the plan was made: its kernel, GPUs, system or settings differ",
             path=name,
-            hint="plan again: gpusetup plan INVENTORY --format json --out plan.json",
+            hint="make a new plan: gpusetup plan INVENTORY --format json --out plan.json",
         )
     return Draft(plan=before, ask=before.variables, stage="transaction")
 

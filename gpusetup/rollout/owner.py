@@ -39,7 +39,7 @@ def owner_of(session: Session) -> dict[str, Any]:
 
 
 def twins(hosts: dict[str, HostFacts]) -> dict[str, Refusal]:
-    """Return why hosts are refused that are one machine: what one name wants, the other one would undo."""
+    """Return why hosts are refused that are the same machine: what one name wants, the other one would undo."""
     named: dict[tuple[str, str], list[str]] = {}
     for name, facts in hosts.items():
         boot = facts.boot
@@ -48,9 +48,9 @@ def twins(hosts: dict[str, HostFacts]) -> dict[str, Refusal]:
     return {
         name: Refusal(
             reference="GS-415",
-            message=f"{' and '.join(names)} are one machine",
-            note="they have the same machine id and the same boot id; nothing was changed",
-            hint=f"keep one of the names in the inventory, or leave the others out: --limit {names[0]}",
+            message=f"{' and '.join(names)} are the same machine",
+            note="they have the same machine id and boot id; nothing was changed",
+            hint=f"keep one of the names in the inventory, or exclude the others: --limit {names[0]}",
         )
         for names in named.values()
         if len(names) > 1

@@ -52,9 +52,9 @@ def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
         return Stopped(run=run.name, batch=told["batch"], hosts=tuple(told["left"]))
     raise BadInputError(
         "GS-814",
-        f"no rollout over {inventory or 'this machine'} has stopped with hosts left",
+        f"no rollout over {inventory or 'this machine'} has stopped with hosts left to do",
         path="--resume",
-        hint="the same command without --resume looks at all hosts and changes what is to change",
+        hint="run the same command without --resume to look at all hosts",
     )
 
 

@@ -31,7 +31,7 @@ def settings_of_hosts(wishes: Wishes, inventory: str | None, track: Track) -> di
         if host.problem:
             raise BadInputError(
                 "GS-315",
-                f"{name}: a variable cannot be read: {host.problem}",
+                f"{name}: cannot read a variable: {host.problem}",
                 path=name,
                 hint=f"check it with: ansible-inventory -i {inventory or 'INVENTORY'} --host {name}",
             )
@@ -59,7 +59,7 @@ def _toml(path: Path) -> Mapping[str, Any]:
         document: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadInputError(
-            "GS-316", f"{path} is no TOML: {error}", path=str(path), hint='write it as: torch = "2.6.*"'
+            "GS-316", f"{path} is not valid TOML: {error}", path=str(path), hint='write it as: torch = "2.6.*"'
         ) from error
     except OSError as error:
         raise BadInputError("GS-316", f"cannot read {path}: {error.strerror}", path=str(path)) from error

@@ -50,7 +50,7 @@ def test_looks_again_and_takes_a_new_pin_without_a_reboot(lab_hosts, lab_reposit
     seen = status(host)
     assert (seen["state"], seen["recheck"]["state"]) == ("done", "drifted"), seen
     assert seen["recheck"]["differences"]
-    assert "no longer as it was applied" in host.path("/etc/motd.d/gpusetup").read_text()
+    assert "changed since it was applied" in host.path("/etc/motd.d/gpusetup").read_text()
     told = host.ssh("/opt/gpusetup-controller/bin/gpusetup", "status")
     assert "drifted" in told.stdout
     assert packages(host) == before

@@ -48,7 +48,7 @@ def test_an_upgrade_that_does_not_compile_leaves_what_worked(
     assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
     told = host_of(failed)["failure"]
     assert SAID in told["note"], told
-    assert "the host has the packages that it had before" in told["note"], told
+    assert "the host has its previous packages" in told["note"], told
     assert told["hint"], told
     assert packages(host) == before
     assert files_below(host, *CONFIGURATION) == files_before
@@ -84,7 +84,7 @@ def test_when_the_way_back_fails_too_the_next_command_is_told_and_works(
     failed = apply(tmp_path, inventory, "--lock", new)
     assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
     told = host_of(failed)["failure"]
-    assert "still different from before" in told["note"], told
+    assert "not restored" in told["note"], told
     assert "apply --recorded" in told["hint"], told
     drifted, found = drift(tmp_path, inventory)
     assert (drifted.code, set(found)) == (9, {"apply"}), found

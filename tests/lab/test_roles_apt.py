@@ -179,7 +179,7 @@ def test_a_build_that_fails_leaves_the_host_as_it_was(
     host.break_packages("dkms-build", "fail")
     done = play("apply", inventory, nvidia_on_debian(lab_repositories))
     assert done.code == 2
-    assert "the host has the packages that it had before" in done.text
+    assert "the host has its previous packages" in done.text
     assert packages(host) == before
     assert files_below(host, *CONFIGURATION) == files_before
     host.break_packages("dkms-build", "")

@@ -45,7 +45,7 @@ def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory,
     assert stopped.code == 7, stopped.out + stopped.err
     assert states(stopped) == {first.name: "failed", second.name: "not-started", third.name: "not-started"}
     assert calls.read_text().splitlines() == [f"drain {first.name}"]
-    assert "stays drained" in str(stopped.hosts[first.name]["warnings"])
+    assert "still drained" in str(stopped.hosts[first.name]["warnings"])
     assert not any("nvidia" in name for name in packages(second))
 
     first.break_packages("dkms-build", "")
@@ -166,7 +166,7 @@ def test_slurm_nodes_are_freed_changed_and_given_back(lab_hosts, lab_inventory, 
     head.ssh("scontrol", "delete", "ReservationName=mine")
     assert packages(node) == before
 
-    # What somebody else drained is changed, and stays drained.
+    # What somebody else drained is changed, and still drained.
     head.ssh("scontrol", "update", f"NodeName={node.name}", "State=DRAIN", "Reason=bad fan")
     foreign = apply(tmp_path, inventory, *how)
     assert foreign.code == 0, foreign.out + foreign.err

@@ -171,7 +171,7 @@ def test_an_apply_keeps_a_damaged_record_aside_and_knows_its_own_holds(
     kept = Path(again.state["lost"]["kept"])
     assert kept.parent == folder
     assert kept.read_text() == "half"
-    assert Ledger(str(folder)).state["lost"]["why"].startswith("it is no JSON")
+    assert Ledger(str(folder)).state["lost"]["why"].startswith("it is not valid JSON")
 
 
 def test_a_file_that_was_there_keeps_mode_owner_and_link(ledger: Ledger, tmp_path: Path) -> None:

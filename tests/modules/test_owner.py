@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> str:
 def test_who_comes_second_is_told_who_is_there_and_since_when(clock: Any, folder: str) -> None:
     token = owner.take(folder, ANNA, "580")
     clock.woken = lambda: owner.hold(folder, token)
-    with pytest.raises(HostFailure, match="somebody else is changing this host") as caught:
+    with pytest.raises(HostFailure, match="another gpusetup is changing this host") as caught:
         owner.take(folder, BERT, "590")
     fields = caught.value.fields
     assert fields["reference"] == "GS-452"
@@ -65,7 +65,7 @@ def test_who_comes_second_is_told_who_is_there_and_since_when(clock: Any, folder
 
 def test_a_run_of_the_same_controller_that_lives_is_not_waited_for(clock: Any, folder: str) -> None:
     owner.take(folder, ANNA, "580")
-    with pytest.raises(HostFailure, match="somebody else"):
+    with pytest.raises(HostFailure, match="another gpusetup"):
         owner.take(folder, {**ANNA, "run": "run-2", "alive": ["run-1", "run-2"]}, "580")
     assert clock.now == 1000.0
 
@@ -96,7 +96,7 @@ def test_whoever_was_given_up_for_dead_cannot_go_on_beside_its_successor(clock: 
     late = owner.take(folder, ANNA, "580")
     token = owner.take(folder, BERT, "590")
     assert clock.now > 1000.0
-    with pytest.raises(HostFailure, match="somebody else"):
+    with pytest.raises(HostFailure, match="another gpusetup"):
         owner.hold(folder, late)
     owner.release(folder, late)
     owner.hold(folder, token)
@@ -115,7 +115,7 @@ def test_a_record_that_changed_meanwhile_is_not_overwritten(folder: str) -> None
     mine, theirs = Ledger(folder), Ledger(folder)
     theirs.state["holds"] = ["theirs"]
     theirs.save()
-    with pytest.raises(HostFailure, match="its record is another one"):
+    with pytest.raises(HostFailure, match="its record has just changed"):
         mine.save()
     assert Ledger(folder).state["holds"] == ["theirs"]
 

@@ -46,7 +46,7 @@ def test_a_missing_program_is_told_as_such() -> None:
     told: list[str] = []
     code, tail = process.stream(["no-such-tool", "x"], ENV, lambda _line: None, log=told.append)
     assert code == process.MISSING
-    assert tail == ["no-such-tool: there is no such program on this host"]
+    assert tail == ["no-such-tool: this program is not installed"]
     assert told == ["$ no-such-tool x", *tail]
     assert process.output(["no-such-tool"], ENV) == (process.MISSING, "", tail[0])
 

@@ -98,7 +98,7 @@ def test_a_sites_key_must_be_there_and_roots_alone(tmp_path: Path) -> None:
         assert caught.value.fields["reference"] == "GS-493"
     key.write_text("secret")
     key.chmod(0o644)
-    with pytest.raises(HostFailure, match="can be read by others"):
+    with pytest.raises(HostFailure, match="readable by users other than root"):
         signing.configuration(str(key), str(certificate))
     key.chmod(0o600)
     assert f'mok_signing_key="{key}"' in signing.configuration(str(key), str(certificate))

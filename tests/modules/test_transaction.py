@@ -179,7 +179,7 @@ def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(
         raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/gpusetup/jobs/x/log")
 
     host.interrupt = full
-    with pytest.raises(HostFailure, match="no room left") as caught:
+    with pytest.raises(HostFailure, match="the disk is full") as caught:
         site.transaction("apt", *WANTED)
     assert caught.value.fields["reference"] == "GS-472"
     assert set(site.state["brought"]) == set(host.installed) - {"bash"} != set()
@@ -244,7 +244,7 @@ class TestHolding:
 
     def test_a_hold_of_somebody_else_is_refused(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
         host = el(monkeypatch, {"driver": "0:1-1"}, locked=["driver"])
-        with pytest.raises(HostFailure, match="held by somebody else"):
+        with pytest.raises(HostFailure, match="held by someone else"):
             site.transaction("dnf", ("driver", "2-1"))
         assert host.locked == ["driver"]
 
@@ -257,7 +257,7 @@ class TestRunfile:
         monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall")
         monkeypatch.setattr(runfile, "remove", lambda *_words: uninstalled.append("now"))
         host = el(monkeypatch, {"driver": "0:1-1"}, locked=["driver"])
-        with pytest.raises(HostFailure, match="held by somebody else"):
+        with pytest.raises(HostFailure, match="held by someone else"):
             site.transaction("dnf", ("driver", "2-1"), replace_runfile=True)
         assert uninstalled == []
         host.locked = []

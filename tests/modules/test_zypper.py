@@ -181,11 +181,11 @@ def test_these_codes_are_done(monkeypatch: pytest.MonkeyPatch, code: int) -> Non
 @pytest.mark.parametrize(
     ("code", "said", "means"),
     [
-        (4, "Problem: nothing provides requested glibc", "do not fit together"),
+        (4, "Problem: nothing provides requested glibc", "the packages conflict"),
         (7, "System management is locked by the application with pid 1266 (sleep).", "another program"),
         (8, "Installation of badpre-1-1.noarch failed:", "could not be fetched or installed"),
         (104, "No provider of 'nosuch=1' found.", "not offered"),
-        (107, "warning: %post(badpost-1-1.noarch) scriptlet failed, exit status 3", "script of a package failed"),
+        (107, "warning: %post(badpost-1-1.noarch) scriptlet failed, exit status 3", "a package script failed"),
     ],
 )
 def test_these_codes_are_failures_that_say_why(

@@ -63,7 +63,7 @@ class Apt(PackageManager):
         """Refuse a host without the programs themselves."""
         for name in ("apt-get", "dpkg"):
             if process.which(name, self.env) is None:
-                raise HostFailure("GS-497", f"this host has no {name}", hint="gpu_package_manager names another one?")
+                raise HostFailure("GS-497", f"this host has no {name}", hint="is gpu_package_manager right?")
 
     # look
 
@@ -178,13 +178,13 @@ class Apt(PackageManager):
         code, text, error = process.output(argv, self.env, 300)
         if code:
             raise HostFailure(
-                "GS-463", "apt cannot put this set of packages together", " ".join(words), _reasons(text + error)
+                "GS-463", "apt cannot install this set of packages together", " ".join(words), _reasons(text + error)
             )
         self.said = _reasons(text + error)
         answer = _plan(text)
         if answer is None:
             raise HostFailure(
-                "GS-463", "apt's plan for this set of packages was not understood", " ".join(words), text[-1500:]
+                "GS-463", "cannot read apt's plan for this set of packages", " ".join(words), text[-1500:]
             )
         if answer["remove"]:  # apt names the version that it would have taken instead, or none
             installed = self.installed()

@@ -35,7 +35,7 @@ def mend(
         raise HostFailure(
             "GS-456",
             "the kernel module is missing: " + problem,
-            hint="the packages are as asked; is there a module package for this kernel?",
+            hint="the packages are installed; is there a module package for this kernel?",
         )
     for kernel in machine.wanted_kernels(params["kernels"]):
         tell("build", "building the kernel module for " + kernel)
@@ -47,7 +47,7 @@ def mend(
             process.stream(argv, env, lambda _line: None, log=log)
     problem = missing(machine, params)
     if problem:
-        raise HostFailure("GS-456", "the kernel module was not built: " + problem)
+        raise HostFailure("GS-456", "the kernel module could not be built: " + problem)
 
 
 def nvidia_modules(told: str) -> List[Tuple[str, str]]:

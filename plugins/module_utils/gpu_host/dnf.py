@@ -53,10 +53,8 @@ class Dnf(Rpm):
         """Refuse a host without the program itself."""
         if process.which("dnf", self.env) is None:
             small = next((name for name in ("tdnf", "microdnf") if process.which(name, self.env)), None)
-            hint = (
-                f"{small} install -y dnf" if small else "install dnf; without it gpusetup cannot change packages here"
-            )
-            said = f"there is only {small}, which cannot do what is needed" if small else ""
+            hint = f"{small} install -y dnf" if small else "install dnf; gpusetup needs it to change packages"
+            said = f"there is only {small}, which lacks what gpusetup needs" if small else ""
             raise HostFailure("GS-497", "this host has no dnf", note=said, hint=hint)
 
     # look
@@ -81,17 +79,17 @@ class Dnf(Rpm):
         there = process.output(["rpm", "-q", "--whatprovides", _HOLDING], self.env)[0] == 0
         if offered and not there:
             return offered[:1]
-        note = "its plugin is installed, but switched off" if there else _reasons(text + error)
+        note = "its plugin is installed, but disabled" if there else _reasons(text + error)
         raise HostFailure(
             "GS-464",
-            "packages cannot be held here: dnf has no command versionlock",
+            "cannot hold packages: dnf has no versionlock command",
             "",
             note,
             "nothing was changed; "
             + (
                 "set enabled=1 in /etc/dnf/plugins/versionlock.conf and plugins=1 in /etc/dnf/dnf.conf"
                 if there
-                else "add the repository that has python3-dnf-plugin-versionlock, or hold nothing "
+                else "add the repository that has python3-dnf-plugin-versionlock, or hold no packages "
                 "(gpu_packages_hold: [])"
             ),
         )
@@ -152,7 +150,7 @@ class Dnf(Rpm):
         if not any(answer[kind] for kind in _KINDS) and code and "Nothing to do" not in out + error:
             said = self.said or (out + error).strip()[-800:]
             raise HostFailure(
-                "GS-463", "dnf cannot put this set of packages together", " ".join(self.words(wishes)), said
+                "GS-463", "dnf cannot install this set of packages together", " ".join(self.words(wishes)), said
             )
         return answer
 

@@ -30,12 +30,14 @@ def of_system(error: OSError) -> HostFailure:
     where = str(error.filename or "")
     said = error.strerror or repr(error)
     if error.errno == errno.EROFS:
-        hint = "mount -o remount,rw that file system; the kernel's log (dmesg) may say why it is so"
+        hint = "mount -o remount,rw that file system; the kernel log (dmesg) may say why"
         return HostFailure("GS-472", "a file system is mounted read-only", where, said, hint)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "make room (apt-get clean, dnf clean all, zypper clean, old kernels), then repeat the same command"
-        return HostFailure("GS-472", "there is no room left", where, said, hint)
-    hint = "repeat the same command; if it fails again, look at that path: is it there, and may root write to it?"
+        hint = (
+            "free some space (apt-get clean, dnf clean all, zypper clean, old kernels), then run the same command again"
+        )
+        return HostFailure("GS-472", "the disk is full", where, said, hint)
+    hint = "run the same command again; if it fails, check that the path exists and root may write to it"
     return HostFailure("GS-498", "a file could not be read or written", where, said, hint)
 
 

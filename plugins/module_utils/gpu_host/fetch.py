@@ -32,16 +32,16 @@ def fetch(url: str, network: Dict[str, Any], sha256: str = "", seconds: float = 
     time.
     """
     if not url.startswith(("https://", "http://", "file:///")):
-        raise HostFailure("GS-441", "the address of a signing key is no http(s) URL", url)
+        raise HostFailure("GS-441", "the address of a signing key is not an http(s) URL", url)
     raw = _patiently(url, network, time.monotonic() + seconds, pause)
     found = hashlib.sha256(raw).hexdigest()
     if sha256 and found != sha256.lower():
         raise HostFailure(
             "GS-443",
-            "a downloaded file is not the one that was expected",
+            "a downloaded file is not the expected one",
             url,
-            f"SHA-256 {sha256.lower()} was expected, {found} came",
-            "the publisher changed the file, or something between changed it; nothing was installed",
+            f"expected SHA-256 {sha256.lower()}, got {found}",
+            "the file changed at the publisher or on the way; nothing was installed",
         )
     return raw
 
@@ -65,7 +65,7 @@ def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> b
                 f"a signing key could not be downloaded: {reason}",
                 url,
                 f"tried {tries} times" if tries > 1 else "",
-                "check the address, gpu_proxy, gpu_no_proxy and gpu_ca_file; or give the key itself as `armored`",
+                "check the address, gpu_proxy, gpu_no_proxy and gpu_ca_file; or set the key itself in `armored`",
             )
         time.sleep(pause)
         pause *= 2
@@ -81,13 +81,13 @@ def _once(url: str, network: Dict[str, Any], end: float) -> bytes:
             piece: bytes = answer.read(_BLOCK)
             raw += piece
             if len(raw) > _LIMIT:
-                raise HostFailure("GS-442", f"a signing key is larger than {_LIMIT} bytes: that is no key", url)
+                raise HostFailure("GS-442", f"a signing key is larger than {_LIMIT} bytes: it is not a key", url)
             if not piece:
                 break
             if time.monotonic() > end:
                 raise _BrokenOff(f"too slow: {len(raw)} bytes came in time")
     if promised is not None and promised.isdigit() and len(raw) < int(promised):
-        raise _BrokenOff(f"it broke off after {len(raw)} of {promised} bytes")
+        raise _BrokenOff(f"it stopped after {len(raw)} of {promised} bytes")
     return raw
 
 
@@ -104,7 +104,7 @@ def _proxies(url: str, network: Dict[str, Any]) -> urllib.request.ProxyHandler:
 def member_of_deb(raw: bytes, member: str) -> bytes:
     """Return one file out of a .deb without installing it."""
     if not raw.startswith(b"!<arch>\n"):
-        raise HostFailure("GS-443", "the keyring package is no Debian package")
+        raise HostFailure("GS-443", "the keyring package is not a Debian package")
     at = 8
     while at + 60 <= len(raw):
         name = raw[at : at + 16].decode("ascii", "replace").strip().rstrip("/")
@@ -118,7 +118,7 @@ def member_of_deb(raw: bytes, member: str) -> bytes:
             except (tarfile.TarError, lzma.LZMAError, zlib.error) as error:
                 raise HostFailure("GS-443", f"the keyring package is damaged: {error}") from error
         at += 60 + int(size) + int(size) % 2
-    raise HostFailure("GS-443", "the keyring package holds no data")
+    raise HostFailure("GS-443", "the keyring package contains no data")
 
 
 def _unpacked(name: str, body: bytes, package: bytes) -> bytes:
@@ -152,7 +152,7 @@ def _unpacked_by_tools(name: str, body: bytes, package: bytes) -> bytes:
         "GS-443",
         f"the keyring package is packed as {name}, which cannot be read here",
         note=(error if code != process.MISSING else told).decode("utf-8", "replace").strip()[-300:],
-        hint="apt-get install zstd, then repeat; or give the key itself as `armored`",
+        hint="apt-get install zstd, then repeat; or set the key itself in `armored`",
     )
 
 
@@ -162,4 +162,4 @@ def _member_of_tar(raw: bytes, member: str) -> bytes:
             found = archive.extractfile(item) if item.isfile() else None
             if found is not None and item.name.lstrip("./") == member.lstrip("/"):
                 return found.read()
-    raise HostFailure("GS-443", f"the keyring package does not hold {member}")
+    raise HostFailure("GS-443", f"the keyring package does not contain {member}")

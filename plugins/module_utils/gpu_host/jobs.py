@@ -73,9 +73,9 @@ class Job:
                     return self._collect(status)
                 raise HostFailure(
                     "GS-451",
-                    "a long step ended without a word: it was killed, or the machine ran out of memory",
+                    "a long step ended without an answer: it was killed, or the machine ran out of memory",
                     self.log_path,
-                    hint="the same command starts it again and mends what it left",
+                    hint="run the same command again; it repairs what the step left",
                 )
             news = status and known and status["message"] != known["message"]
             waited = time.time() - began
@@ -206,7 +206,7 @@ def refuse_beside_another(state_folder: str) -> None:
                 "GS-452",
                 "gpusetup is already changing this host",
                 "job {}, process {}, since {}: {}".format(name, status["pid"], since, status["message"]),
-                hint="wait for it, or repeat the command that started it to follow it",
+                hint="wait for it, or run the command that started it again to follow it",
             )
 
 

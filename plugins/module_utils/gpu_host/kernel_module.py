@@ -17,10 +17,10 @@ def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Opt
     """Return {path: content or None} of modprobe.d and modules-load.d."""
     for name, value in options.items():
         if not re.match(r"^\w+$", name) or not re.match(r"^[\w.,:;=/-]+$", str(value)):
-            raise HostFailure("GS-483", f"{name}={value} is no module option")
+            raise HostFailure("GS-483", f"{name}={value} is not a module option")
     for name in load:
         if not re.match(r"^[\w-]+$", name):
-            raise HostFailure("GS-483", f"{name!r} is no module name")
+            raise HostFailure("GS-483", f"{name!r} is not a module name")
     words = " ".join(f"{name}={options[name]}" for name in sorted(options))
     return {
         OPTIONS: f"# Written by gpusetup.\noptions nvidia {words}\n" if options else None,

@@ -54,8 +54,8 @@ class Ledger:
         with files.locked(os.path.join(self.folder, "lock")):
             if files.digest(files.read_bytes(self.path) or b"") != self._seen:
                 raise HostFailure(
-                    "GS-452", "somebody else is changing this host: its record is another one than a moment ago",
-                    self.path, hint="wait until that has ended, then repeat the same command",
+                    "GS-452", "something else is changing this host: its record has just changed",
+                    self.path, hint="wait until it ends, then run the same command again",
                 )  # fmt: skip
             text = json.dumps(self.state, indent=1, sort_keys=True) + "\n"
             files.write_atomically(self.path, text, 0o600)
@@ -174,8 +174,8 @@ class Ledger:
         raw = files.read_bytes(place)
         if raw is None:
             raise HostFailure(
-                "GS-499", "what a file was before gpusetup changed it is no longer kept", path, f"{place} is gone",
-                "bring that file, or this one, back from a backup, then repeat the same command",
+                "GS-499", "the saved original of a file is gone", path, f"{place} is gone",
+                "restore the file or its saved original from a backup, then run the same command again",
             )  # fmt: skip
         return raw
 
@@ -207,7 +207,11 @@ class Ledger:
                 return False
             target = self.state["links"][path]
         elif before is None and os.path.lexists(path):
-            raise HostFailure("GS-480", f"{path} is in the way: it is no symbolic link", hint="move it away and repeat")
+            raise HostFailure(
+                "GS-480",
+                f"{path} is in the way: it is not a symbolic link",
+                hint="move it away and run the command again",
+            )
         if before == target:
             return False
         if self.check:
@@ -286,15 +290,15 @@ def _kept(path: str) -> State:
             isinstance(value, (dict, list)) and not isinstance(kept.get(key, value), type(value))
             for key, value in _EMPTY.items()
         ):
-            note = "it is JSON of another form"
+            note = "it is JSON with an unexpected structure"
     except OSError as error:
         note = error.strerror or repr(error)
     except ValueError as error:
-        note = f"it is no JSON: {error}"
+        note = f"it is not valid JSON: {error}"
     if note:
         raise HostFailure(
             "GS-499", "the record of what gpusetup did to this host cannot be read", path, note,
-            "bring it back from a backup; without one `gpusetup apply` keeps it aside and begins a new one",
+            "restore it from a backup; without one, `gpusetup apply` sets it aside and starts a new one",
         )  # fmt: skip
     return kept
 

@@ -247,10 +247,8 @@ class Lifecycle:
         state, host = self.ledger.state, self._manager()
         installed, held = host.installed(), host.held()
         ours = {
-            "packages that gpusetup brought": [name for name in state["brought"] if name in installed],
-            "packages that are not back": [
-                f"{name}={old}" for name, old in state["taken"].items() if name not in installed
-            ]
+            "packages that gpusetup installed": [name for name in state["brought"] if name in installed],
+            "packages not restored": [f"{name}={old}" for name, old in state["taken"].items() if name not in installed]
             + [f"{name}={old}" for name, old in state["moved"].items() if installed.get(name, old) != old],
             "holds": [name for name in state["holds"] if name in held],
             "files": list(state["files"]),

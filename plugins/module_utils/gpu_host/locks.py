@@ -23,10 +23,10 @@ def wait_until_free(seconds: float, tell: Callable[..., None]) -> None:
         if time.time() > deadline:
             raise HostFailure(
                 "GS-453",
-                "another program keeps the package manager's lock",
+                "another program holds the package manager's lock",
                 who,
                 f"waited {int(seconds)} s",
-                "let it finish (automatic upgrades at first boot take minutes), then repeat the same command",
+                "wait for it (automatic upgrades at first boot take minutes), then run the same command again",
             )
         tell("lock", "waiting for the package manager's lock, held by " + who)
         time.sleep(1)

@@ -35,7 +35,7 @@ class PackageManager:
     def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
         """Refuse module streams: only dnf has them."""
         if wanted:
-            raise HostFailure("GS-461", f"module streams were asked for, but this host uses {self.name}")
+            raise HostFailure("GS-461", f"module streams were requested, but this host uses {self.name}")
         return []
 
     def enabled_streams(self, _modules: Iterable[str]) -> List[Dict[str, Optional[str]]]:

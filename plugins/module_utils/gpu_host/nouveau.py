@@ -77,7 +77,7 @@ class Nouveau:
             return self._grubby(wanted)
         if wanted:
             self.warnings.append(
-                "no boot loader that can be configured here: nouveau is kept out by modprobe.d and the initramfs alone"
+                "no boot loader that gpusetup can configure: only modprobe.d and the initramfs keep nouveau off"
             )
         return False
 
@@ -115,10 +115,10 @@ class Nouveau:
         if present and not self.check and seen["nouveau"] and not seen["blacklist"]:
             raise HostFailure(
                 "GS-481",
-                "nouveau would still start from the initramfs of the kernel that boots next",
+                "the initramfs of the next boot would still load nouveau",
                 path,
-                "it carries nouveau and no blacklist, although it was rebuilt",
-                "look for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it",
+                "it was rebuilt, but it contains nouveau and no blacklist",
+                "check for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it",
             )
         return answer
 
@@ -133,7 +133,7 @@ class Nouveau:
             free = space.f_bavail * space.f_frsize >> 20
             raise HostFailure(
                 "GS-472",
-                "/boot has no room to rebuild the initramfs",
+                "/boot is too full to rebuild the initramfs",
                 path,
                 f"{free} MB free, {(os.path.getsize(path) >> 20) + 8} MB are needed",
                 "remove an old kernel; the old initramfs is untouched",
@@ -145,7 +145,10 @@ class Nouveau:
             self._command(["dracut", "--force", "--kver", kernel, path])
         else:
             raise HostFailure(
-                "GS-481", "there is no tool to rebuild the initramfs", path, hint="install initramfs-tools or dracut"
+                "GS-481",
+                "no tool to rebuild the initramfs is installed",
+                path,
+                hint="install initramfs-tools or dracut",
             )
 
     def _command(self, argv: Sequence[str]) -> None:

@@ -53,7 +53,7 @@ def fingerprints(raw: bytes) -> List[str]:
     """Return the full fingerprints of every primary key, upper case, in the file's order."""
     found = [_fingerprint(body) for tag, body in _packets(binary(raw)) if tag == _PUBLIC_KEY]
     if not found:
-        raise BadKey("it holds no primary key")
+        raise BadKey("it contains no primary key")
     return found
 
 
@@ -64,7 +64,7 @@ def _fingerprint(body: bytes) -> str:
     if version in (5, 6):
         lead = b"\x9a" if version == 5 else b"\x9b"
         return hashlib.sha256(lead + struct.pack(">I", len(body)) + body).hexdigest().upper()
-    raise BadKey(f"it holds a key of version {version}, which is too old to be trusted")
+    raise BadKey(f"it contains a key of version {version}, which is too old to be trusted")
 
 
 def _packets(raw: bytes) -> Iterator[Tuple[int, bytes]]:
@@ -81,7 +81,7 @@ def _packets(raw: bytes) -> Iterator[Tuple[int, bytes]]:
             tag = (first >> 2) & 0x0F
             length, at = _old_length(raw, at + 1, first & 3)
         if length is None or at + length > len(raw):
-            raise BadKey("it ends too early")
+            raise BadKey("it is truncated")
         yield tag, raw[at : at + length]
         at += length
 

@@ -75,9 +75,9 @@ def _refusal(owner: Dict[str, Any]) -> HostFailure:
     by = "{} on {}".format(owner["user"] or "somebody", owner["controller"] or "a controller that runs the roles alone")
     return HostFailure(
         "GS-452",
-        "somebody else is changing this host",
+        "another gpusetup is changing this host",
         f"{by}, since {since}" + (", run {}".format(owner["run"]) if owner["run"] else ""),
-        hint=f"wait until that has ended; one that died gives way {PATIENCE:.0f} s after its last step",
+        hint=f"wait until it ends; after a crash the host is free {PATIENCE:.0f} s after its last step",
     )
 
 

@@ -17,19 +17,19 @@ def merge(wishes: Iterable[Wish]) -> List[Wish]:
     for wish in wishes:
         name = wish["name"]
         if not re.match(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$", name):
-            raise HostFailure("GS-461", f"{name!r} is no package name")
+            raise HostFailure("GS-461", f"{name!r} is not a package name")
         version = wish.get("version") or ""
         if not re.match(r"^[A-Za-z0-9.+~:_^*-]*$", version) or version.startswith("-"):
-            raise HostFailure("GS-461", f"{version!r} is no version of {name}")
+            raise HostFailure("GS-461", f"{version!r} is not a version of {name}")
         arch = wish.get("arch") or ""
         if arch and not re.match(r"^[a-z0-9_]+$", arch):
-            raise HostFailure("GS-461", f"{arch!r} is no architecture of {name}")
+            raise HostFailure("GS-461", f"{arch!r} is not an architecture of {name}")
         known = merged.get((name, arch))
         if known and known["version"] and version and known["version"] != version:
             raise HostFailure(
                 "GS-461",
-                "{} is asked for in two versions: {} and {}".format(name, known["version"], version),
-                hint="let every role's package list name the same version",
+                "{} is requested in two versions: {} and {}".format(name, known["version"], version),
+                hint="use the same version in every role's package list",
             )
         merged[name, arch] = {"name": name, "version": version or (known or {}).get("version", ""), "arch": arch}
     return list(merged.values())
@@ -118,7 +118,7 @@ def stub(name: str, version: str, driver_version: str) -> Optional[str]:
         return None
     return (
         f"{name} {version} belongs to branch {found[0]}, not {major}: "
-        "a transitional package that would move the host to another branch"
+        "a transitional package that would switch the host to another branch"
     )
 
 

@@ -58,16 +58,16 @@ def resolve(host: Manager, wishes: Iterable[Wish], trouble: Iterable[str] = (), 
             near = packages.nearest(found, wish["version"])
             missing.append(
                 "{} {} ({})".format(
-                    wish["name"], wish["version"], "offered: " + ", ".join(near) if near else "not offered at all"
+                    wish["name"], wish["version"], "offered: " + ", ".join(near) if near else "not available"
                 )
             )
     if missing and not optional:
         raise HostFailure(
             "GS-466",
-            "the repositories do not offer what was asked for",
+            "the repositories do not have the requested packages",
             "; ".join(missing),
             "; ".join(trouble)[:1500],
-            "nothing was changed; check gpu_repo_sources, or take one of the versions offered",
+            "nothing was changed; check gpu_repo_sources, or choose one of the available versions",
         )
     return exact
 
@@ -88,10 +88,10 @@ def plan_for(host: Manager, exact: Sequence[Wish], removals: Sequence[str], inst
     if left:
         raise HostFailure(
             "GS-463",
-            "the package manager cannot put this set of packages together",
+            "the package manager cannot install these packages together",
             "; ".join(left),
             host.said,
-            "nothing was changed; the note says which dependency it lacks",
+            "nothing was changed; the note names the missing dependency",
         )
     return plan
 

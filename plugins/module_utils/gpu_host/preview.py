@@ -76,7 +76,7 @@ class Preview:
             self.find(
                 "refuse",
                 "container",
-                "this is a container: it shares its host's kernel",
+                "this is a container, which uses its host's kernel",
                 "install the driver on the host",
                 "GS-470",
             )
@@ -92,9 +92,7 @@ class Preview:
         self._sanity(plain)
         found = runfile.uninstaller(process.environment()) if self.params["driver_packages"] else None
         if found and not self.params["replace_runfile"]:
-            hint = (
-                "set gpu_driver_replace_runfile to let its own uninstaller remove it first; that step has no way back"
-            )
+            hint = "set gpu_driver_replace_runfile to remove it first with its own uninstaller; this cannot be undone"
             self.find("refuse", "runfile", f"a driver from a .run file is installed ({found})", hint, "GS-474")
         asked = self.params["candidates"]
         host = self._repositories(answer) if todo or removals or asked else None
@@ -113,9 +111,7 @@ class Preview:
         damaged = host.damaged()
         if damaged:
             names = ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
-            self.find(
-                "warn", "half-installed", "half installed packages from before: " + names, "they are finished first"
-            )
+            self.find("warn", "half-installed", "half-installed packages: " + names, "apply finishes them first")
         holder = locks.holder()
         if holder:
             text = "another program uses the package manager: process {pid} ({command})".format(**holder)
@@ -152,7 +148,7 @@ class Preview:
                 "refuse",
                 "conflicting-source",
                 text,
-                "name that address in gpu_repo_replace, or remove the file",
+                "add that address to gpu_repo_replace, or remove the file",
                 "GS-447",
             )
         if any(item["level"] == "refuse" for item in self.findings):
@@ -183,7 +179,7 @@ class Preview:
                     level,
                     "signature",
                     line,
-                    "the repository's signature does not fit its key; nothing was changed",
+                    "the repository's signature does not match its key; nothing was changed",
                     "GS-448",
                 )
             elif about_ours and re.search(r"^E|Failed to fetch|[Ee]rror", line):
@@ -278,14 +274,14 @@ class Preview:
         answer["resolved"] = {packages.key(wish): wish["version"] for wish in exact}
         extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals)
         if extra:
-            hint = "name them in gpu_packages_may_remove if they may go"
+            hint = "list them in gpu_packages_may_remove to allow it"
             self.find("refuse", "removal", "the transaction would also remove " + ", ".join(extra), hint, "GS-467")
         new_kernels = sorted(name for name in plan["install"] if _KERNEL.match(name))
         if new_kernels:
             self.find(
                 "warn",
                 "new-kernel",
-                "the transaction brings another kernel: " + ", ".join(new_kernels),
+                "the transaction installs another kernel: " + ", ".join(new_kernels),
                 "it boots next",
             )
         ours = set(self._record(host)["holds"])
@@ -294,7 +290,7 @@ class Preview:
             self.find(
                 "refuse",
                 "held",
-                "held by somebody else: " + ", ".join(foreign),
+                "held by someone else: " + ", ".join(foreign),
                 "release them first (apt-mark unhold, dnf versionlock delete, zypper removelock)",
                 "GS-469",
             )
@@ -311,7 +307,7 @@ class Preview:
                     "refuse",
                     "stub",
                     reason + (f" ({said})" if said else ""),
-                    "ask for that branch by its own name",
+                    "request that branch by its own name",
                     "GS-468",
                 )
 
@@ -334,7 +330,8 @@ class Preview:
                 text = f"the driver is built on this host, but the headers of kernel {kernel} are neither here "
                 text += "nor in the repositories"
                 hint = (
-                    f"install linux-headers-{kernel} (kernel-devel-{kernel}), or update the kernel, reboot and repeat"
+                    f"install linux-headers-{kernel} (kernel-devel-{kernel}), or update the kernel, reboot and run the"
+                    " command again"
                 )
                 self.find("refuse", "headers", text, hint, "GS-471")
 
@@ -352,13 +349,13 @@ class Preview:
         for row in answer["space"]:
             if row["read_only"]:
                 text = "{path} is mounted read-only, and {0} is on it".format(", ".join(row["for"]), **row)
-                hint = "mount -o remount,rw {path}; the kernel's log may say why it is so".format(**row)
+                hint = "mount -o remount,rw {path}; the kernel log may say why".format(**row)
                 self.find("refuse", "read-only", text, hint, "GS-472")
             if row["free"] < row["needed"]:
                 text = "{path} has {0} MB free, {1} MB are needed (for {2})".format(
                     row["free"] >> 20, -(-row["needed"] >> 20), ", ".join(row["for"]), **row
                 )
-                hint = "make room (apt-get clean, dnf clean all, zypper clean, old kernels)"
+                hint = "free some space (apt-get clean, dnf clean all, zypper clean, old kernels)"
                 self.find("refuse", "space", text, hint, "GS-472")
 
     def _images(self) -> List[int]:
@@ -389,5 +386,5 @@ def _repository_hint(line: str) -> str:
     """Say where to look: an index that is too old or from the future is often a wrong clock."""
     if re.search(r"not valid yet|expired|Valid-Until", line):
         now = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
-        return f"is the clock of the host right (it says {now} UTC)? if so the mirror is not kept up to date"
+        return f"check the host's clock (now {now} UTC); if it is right, the mirror is out of date"
     return "check the address, the mirror and gpu_proxy"

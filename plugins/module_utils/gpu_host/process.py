@@ -123,7 +123,7 @@ def raw(
 
 
 def _why_not(argv: Sequence[str], missing: bool, why: Optional[str]) -> str:
-    return f"{argv[0]}: " + ("there is no such program on this host" if missing else why or "")
+    return f"{argv[0]}: " + ("this program is not installed" if missing else why or "")
 
 
 class _Lines:

@@ -27,7 +27,7 @@ def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Cal
     path = uninstaller(env)
     if path is None:
         return False
-    tell("runfile", "removing the .run installation by its own uninstaller")
+    tell("runfile", "removing the .run installation with its own uninstaller")
     argv = [path, "--silent"] + (["--uninstall"] if path.endswith("nvidia-installer") else [])
     code, tail = process.stream(argv, env, lambda _line: None, log=log)
     if code or uninstaller(env):

@@ -15,7 +15,7 @@ _SUFFIXES = (".service", ".path", ".timer", ".socket")
 def full_name(name: str) -> str:
     """Return a unit's full name."""
     if not _UNIT.match(name):
-        raise HostFailure("GS-487", f"{name!r} is no unit name")
+        raise HostFailure("GS-487", f"{name!r} is not a unit name")
     return name if name.endswith(_SUFFIXES) else name + ".service"
 
 
@@ -62,8 +62,8 @@ def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, s
     if missing and not check:
         raise HostFailure(
             "GS-487",
-            "there is no unit {}".format(", ".join(missing)),
-            hint="is the package that brings it in the list?",
+            "no unit {}".format(", ".join(missing)),
+            hint="is its package in the list?",
         )
     changed = False
     for unit in units:

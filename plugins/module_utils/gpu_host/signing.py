@@ -27,11 +27,13 @@ def configuration(key: str, certificate: str) -> str:
         if not _PATH.match(path) or not os.path.isfile(path):
             raise HostFailure(
                 "GS-493",
-                f"there is no signing key or certificate at {path}",
+                f"no signing key or certificate at {path}",
                 hint="nothing was changed; put it there first",
             )
     if os.stat(key).st_mode & 0o077:
-        raise HostFailure("GS-493", f"the signing key {key} can be read by others than root", hint="chmod 600 " + key)
+        raise HostFailure(
+            "GS-493", f"the signing key {key} is readable by users other than root", hint="chmod 600 " + key
+        )
     return f'# Written by gpusetup.\nmok_signing_key="{key}"\nmok_certificate="{certificate}"\n'
 
 
@@ -44,7 +46,7 @@ def refuse_unknown(machine: Machine, certificate: str) -> None:
             "or by hand: mokutil --import " + certificate
         )
         raise HostFailure(
-            "GS-495", "Secure Boot is on and the firmware does not know the site's signing key", certificate, hint=hint
+            "GS-495", "Secure Boot is on and the firmware does not trust the site's signing key", certificate, hint=hint
         )
 
 
@@ -68,7 +70,7 @@ class Enrolment:
         if not keys:
             raise HostFailure(
                 "GS-494",
-                "no key signs the modules that are built on this host",
+                "modules built on this host are not signed",
                 hint="does DKMS sign? See its build log: Signing key",
             )
         certificate = keys[0]["path"]
@@ -103,7 +105,7 @@ class Enrolment:
         if code:
             raise HostFailure(
                 "GS-494",
-                "the enrolment of the signing key could not be staged",
+                "could not stage the enrolment of the signing key",
                 certificate,
                 (error or text).strip()[-500:],
             )

@@ -35,7 +35,7 @@ def check(source: Source) -> None:
     if not _NAME.match(name):
         raise HostFailure(
             "GS-444",
-            f"{name!r} is no name of a repository",
+            f"{name!r} is not a repository name",
             hint="use letters, digits, dot, underscore, hyphen",
         )
     if source.get("kind") not in ("apt", "dnf", "zypper"):
@@ -46,18 +46,18 @@ def check(source: Source) -> None:
     words += [source.get("like_suite") or "x"]
     for word in words:
         if not _WORD.match(word):
-            raise HostFailure("GS-444", f"repository {name} has {word!r} in it, which is no single word")
+            raise HostFailure("GS-444", f"repository {name} has {word!r} in it, which is not a single word")
     if re.search(r"[\x00-\x1f]", source.get("description") or ""):
         raise HostFailure("GS-444", f"the description of repository {name} has control characters in it")
     if source.get("like_suite") and source["kind"] != "apt":
-        raise HostFailure("GS-444", f"repository {name} names a suite to be like, which only apt has")
+        raise HostFailure("GS-444", f"repository {name} sets a suite to copy, which only apt has")
     if not (source.get("uris") or source.get("like_suite")):
         raise HostFailure("GS-444", f"repository {name} has no address")
     if source["kind"] != "apt" and source.get("gpgcheck") is False and source.get("repo_gpgcheck") is False:
         raise HostFailure(
             "GS-444",
-            f"repository {name} would be used without any signature",
-            hint="leave gpgcheck or repo_gpgcheck on",
+            f"repository {name} would be used without a signature check",
+            hint="keep gpgcheck or repo_gpgcheck on",
         )
 
 
@@ -81,7 +81,7 @@ def key_of(source: Source, network: Dict[str, Any]) -> Optional[bytes]:
     for text in prints:
         if not _FINGERPRINT.match(text):
             raise HostFailure(
-                "GS-444", f"{text!r} is no full fingerprint", where, hint="give all 40 (or 64) hex digits"
+                "GS-444", f"{text!r} is not a full fingerprint", where, hint="give all 40 (or 64) hex digits"
             )
     raw = _material(given[0], wanted, network, where)
     try:
@@ -92,10 +92,10 @@ def key_of(source: Source, network: Dict[str, Any]) -> Optional[bytes]:
     if strangers:
         raise HostFailure(
             "GS-445",
-            "its signing key is not the one that was expected",
+            "its signing key is not the expected one",
             where,
             "expected {}, found {}".format(", ".join(prints), ", ".join(strangers)),
-            "nothing was changed; compare with what the publisher says, never accept it unseen",
+            "nothing was changed; compare it with the publisher's; never accept it unchecked",
         )
     return binary
 
@@ -158,7 +158,7 @@ def _like(source: Source, known: List[Dict[str, Any]]) -> Dict[str, Any]:
     if not fitting:
         raise HostFailure(
             "GS-446",
-            "the host has no package source for {}, whose mirror was to be used".format(source["like_suite"]),
+            "the host has no package source for {} to take the mirror from".format(source["like_suite"]),
             "repository {}".format(source["name"]),
             hint="give its address in `uris`",
         )

@@ -71,7 +71,7 @@ class Transaction:
         if damaged:
             raise HostFailure(
                 "GS-454",
-                "packages from before are half installed and cannot be finished",
+                "half-installed packages cannot be finished",
                 _named(damaged),
                 hint="dpkg --configure -a; apt-get -f install",
             )
@@ -163,9 +163,9 @@ class Transaction:
         if extra:
             raise HostFailure(
                 "GS-467",
-                "the transaction would remove packages that nobody said it may",
+                "the transaction would remove packages without permission",
                 ", ".join(extra),
-                hint="nothing was changed; name them in gpu_packages_may_remove if they may go",
+                hint="nothing was changed; list them in gpu_packages_may_remove to allow it",
             )
         if not any(plan[kind] for kind in _PLANNED):
             return exact
@@ -177,7 +177,7 @@ class Transaction:
         if problem:
             failure = HostFailure(
                 "GS-456",
-                "the kernel module was not built: " + problem,
+                "the kernel module could not be built: " + problem,
                 self.job.log_path,
                 hint="choose another driver, or another kernel with its headers",
             )
@@ -225,7 +225,7 @@ class Transaction:
             broken_off = now == was and any(word in line for line in tail for word in _BROKEN_OFF)
             if not broken_off or not pause or time.time() - self.started > _TRY_FOR:
                 break
-            self.job.tell("refresh", f"a download broke off, or the mirror changed under us: again in {pause} s")
+            self.job.tell("refresh", f"a download stopped, or the mirror changed: next try in {pause} s")
             time.sleep(pause)
             self.host.refresh()
         return left or ["it exited with an error"], tail
@@ -239,7 +239,7 @@ class Transaction:
                 raise HostFailure(
                     "GS-468",
                     reason,
-                    hint="nothing was changed; ask for that branch by its own name, or use another source",
+                    hint="nothing was changed; request that branch by its own name, or use another source",
                 )
 
     def _release(self, plan: Plan) -> None:
@@ -252,7 +252,7 @@ class Transaction:
         if foreign:
             raise HostFailure(
                 "GS-469",
-                "packages that should move are held by somebody else",
+                "packages that must change are held by someone else",
                 ", ".join(foreign),
                 hint="nothing was changed; release them first: apt-mark unhold NAME, dnf versionlock delete NAME "
                 "or zypper removelock NAME",
@@ -274,12 +274,12 @@ class Transaction:
         log = files.read_bytes((failure.result.get("build") or {}).get("log", "/nonexistent"))
         if log:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
-        self.job.tell("rollback", "bringing the packages back to what they were")
+        self.job.tell("rollback", "restoring the packages")
         left = "; ".join(part for part in (self._restore(before), self._services(), self._hold_again()) if part)
-        said = "the host has the packages that it had before" if not left else "still different from before: " + left
+        said = "the host has its previous packages" if not left else "not restored: " + left
         if left:
             failure.fields["hint"] = (
-                "gpusetup apply --recorded brings back what was applied last; the same command tries again"
+                "gpusetup apply --recorded restores the last applied state; the same command tries again"
             )
         failure.fields["note"] = "; ".join(part for part in (failure.fields["note"], said) if part)
         failure.result = dict(failure.result, rolled_back=not left)
@@ -344,7 +344,9 @@ class Transaction:
         self.host.hold(add)
         free = sorted(set(add) - set(self.host.held())) if add else []
         if free:
-            raise HostFailure("GS-464", "packages are not held, although the package manager said so", ", ".join(free))
+            raise HostFailure(
+                "GS-464", "packages are not held, although the package manager reported success", ", ".join(free)
+            )
         self.ledger.state["holds"] = sorted((mine & target) | set(add))
         self.held_changed = bool(add or drop or self.released)
         self.ledger.save()

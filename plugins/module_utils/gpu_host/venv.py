@@ -38,9 +38,7 @@ def compare(interpreter: str, wanted: Dict[str, str], env: Dict[str, str]) -> Li
     """Return what an interpreter lacks of the wanted pins, as texts."""
     code, text, error = process.output([interpreter, "-c", _LIST], env, 60)
     if code:
-        raise HostFailure(
-            "GS-485", "the Python that was to be adopted does not answer", interpreter, (error or text).strip()[-500:]
-        )
+        raise HostFailure("GS-485", "the Python to adopt does not answer", interpreter, (error or text).strip()[-500:])
     there = {python_name(name): version for name, version in json.loads(text).items()}
     lacking = []
     for name, version in sorted(wanted.items()):
@@ -82,7 +80,7 @@ class Environment:
         if os.path.lexists(self.path) and not os.path.islink(self.path):
             raise HostFailure(
                 "GS-484",
-                f"{self.path} is there and was not made by gpusetup",
+                f"{self.path} exists and was not made by gpusetup",
                 hint="set gpu_python_path to another place",
             )
         if environment.problem({"path": self.folder, "packages": pins(self.request["requirements"])}) is not None:
@@ -124,7 +122,7 @@ class Environment:
             self._run(argv, "check the pins, the index and the proxy; gpusetup lock --pip shows them")
             lacking = compare(python, pins(self.request["requirements"]), self.env)
             if lacking:
-                text = "pip installed something else than asked"
+                text = "pip installed other versions than requested"
                 raise HostFailure("GS-485", text, "", "; ".join(lacking))  # noqa: TRY301 - half of it goes as well
             shutil.rmtree(self.env["TMPDIR"])
         except HostFailure:

@@ -19,14 +19,14 @@ LOCKS = "/etc/zypp/locks"
 _DONE = (0, 100, 101, 102, 103, 106)  # done, and: updates wait, a reboot or zypper itself should follow, a repository
 _LOCKED = 7  # was left out
 _MEANING = {
-    4: "the packages do not fit together",
+    4: "the packages conflict",
     5: "it may not change packages",
     6: "there are no repositories",
-    _LOCKED: "another program keeps the package manager's lock",
+    _LOCKED: "another program holds the package manager's lock",
     8: "a package could not be fetched or installed",
     104: "a package is not offered",
     105: "it was stopped by a signal",
-    107: "the script of a package failed",
+    107: "a package script failed",
 }
 _TELLING = re.compile(r"error|fail|problem|not found|no provider|locked|conflict|abort", re.IGNORECASE)
 _OURS = "# Written by gpusetup."
@@ -69,7 +69,7 @@ class Zypper(Rpm):
     def require(self) -> None:
         """Refuse a host without the program itself."""
         if process.which("zypper", self.env) is None:
-            raise HostFailure("GS-497", "this host has no zypper", hint="gpu_package_manager names another one?")
+            raise HostFailure("GS-497", "this host has no zypper", hint="is gpu_package_manager right?")
 
     # look
 
@@ -160,7 +160,7 @@ class Zypper(Rpm):
             os.unlink(path)
         answer, self.said = zypper_xml.plan(text, self.architecture()), "; ".join(zypper_xml.reasons(text))[:1500]
         if answer is None:
-            raise HostFailure("GS-463", "zypper cannot put this set of packages together", " ".join(command), self.said)
+            raise HostFailure("GS-463", "zypper cannot install this set of packages together", " ".join(command), self.said)
         return answer
 
     def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:

@@ -30,10 +30,10 @@ def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
     try:
         state = json.loads(text)
     except ValueError as error:
-        host.note("state", f"{path} is no JSON: {error}")
+        host.note("state", f"{path} is not valid JSON: {error}")
         return None
     if not isinstance(state, dict):
-        host.note("state", f"{path} is JSON of another form")
+        host.note("state", f"{path} is JSON with an unexpected structure")
         return None
     files = state.get("files")
     if isinstance(files, dict):

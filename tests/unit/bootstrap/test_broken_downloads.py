@@ -94,7 +94,7 @@ def test_another_file_that_came_whole_is_final(site: Site, tmp_path: Path) -> No
     assert first_stage(site.says("other"), tmp_path / "got", 30).startswith("GS-732 3")
     assert site.asked == 1
     assert not (tmp_path / "got.part").exists()
-    assert first_stage(site.says("chunked, other", "whole"), tmp_path / "got", 30) == "fetched", "it broke off"
+    assert first_stage(site.says("chunked, other", "whole"), tmp_path / "got", 30) == "fetched", "it stopped"
 
 
 def test_half_a_file_of_which_nobody_said_the_length_is_asked_for_again(site: Site, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (REBOOTING, 9, ["rebooting: nouveau is loaded", "reboot at 2026-01-01T00:00:00Z: nouveau is loaded"]),
         (DONE, 0, ["done since", "verification: pass"]),
         (PENDING, 9, ["pending-reboot since", "a reboot is needed: another driver is loaded"]),
-        (SEALED, 0, ["sealed since", "the image is ready", "next: switch this machine off"]),
+        (SEALED, 0, ["sealed since", "the image is ready", "next: shut this machine down"]),
         (COPY, 9, ["step 1 of 4: waiting for cloud-init to start the service"]),
         (DRIFTED, 0, ["looked again at t: drifted", "nvidia-smi: was 580, is absent", "mend"]),
         (
@@ -138,7 +138,7 @@ def test_an_ordinary_user_reads_the_status_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("trouble", "says"),
     [
-        (FileNotFoundError(2, "No such file"), "was not made for a bootstrap"),
+        (FileNotFoundError(2, "No such file"), "was not set up for a bootstrap"),
         (PermissionError(13, "Denied"), "only root"),
     ],
 )

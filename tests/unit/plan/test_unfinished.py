@@ -220,8 +220,8 @@ def test_a_record_is_given_up_only_when_nothing_of_ours_is_left(
     left = record().clean()
     assert left["ours"] == {
         "holds": ["nvidia-utils"],
-        "packages that are not back": ["old=1"],
-        "packages that gpusetup brought": ["nvidia-utils"],
+        "packages not restored": ["old=1"],
+        "packages that gpusetup installed": ["nvidia-utils"],
     }
     assert (tmp_path / "state.json").exists()
     manager.there, manager.holds = {"old": "1"}, []

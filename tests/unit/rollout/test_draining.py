@@ -68,7 +68,7 @@ def test_what_came_out_well_is_given_back(work):
     outcomes = taken.give_back({name: HostOutcome(state=state) for name, state in states.items()})
     assert sorted(scheduler.given) == ["d", "node-a"]
     assert outcomes["a"].warnings == ()
-    assert outcomes["b"].warnings == ("it stays drained: failed; give it back: resume b",)
+    assert outcomes["b"].warnings == ("it is still drained: failed; to return it to service: resume b",)
     assert outcomes["c"].warnings == ("recorded: drained by someone else: bad fan",)
     assert "slurmd does not answer" in outcomes["d"].warnings[0]
 

@@ -29,5 +29,5 @@ def test_two_names_of_one_machine_are_refused_and_copies_of_one_image_are_not() 
     }
     refused = twins(hosts)
     assert set(refused) == {"gpu01", "gpu01.example.org"}
-    assert refused["gpu01"].message == "gpu01 and gpu01.example.org are one machine"
+    assert refused["gpu01"].message == "gpu01 and gpu01.example.org are the same machine"
     assert "--limit gpu01" in refused["gpu01"].hint

@@ -110,7 +110,7 @@ def test_a_run_that_ended_before_its_first_batch_leaves_nothing(roll):
 
 def test_nothing_is_left_of_a_rollout_that_ended_well(roll):
     roll({}, batch="1,50%")
-    with pytest.raises(BadInputError, match="has stopped with hosts left"):
+    with pytest.raises(BadInputError, match="has stopped with hosts left to do"):
         stopped_rollout(roll.home, "hosts.ini")
 
 
