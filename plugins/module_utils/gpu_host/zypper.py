@@ -160,7 +160,9 @@ class Zypper(Rpm):
             os.unlink(path)
         answer, self.said = zypper_xml.plan(text, self.architecture()), "; ".join(zypper_xml.reasons(text))[:1500]
         if answer is None:
-            raise HostFailure("GS-463", "zypper cannot install this set of packages together", " ".join(command), self.said)
+            raise HostFailure(
+                "GS-463", "zypper cannot install this set of packages together", " ".join(command), self.said
+            )
         return answer
 
     def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:
