@@ -49,6 +49,17 @@ class Wanted:
         """Tell whether the component is part of the stack; None when nothing says what the stack is."""
         return self.stack.get(component) is not None if self.known else None
 
+    @property
+    def gpu_expected(self) -> str:
+        """Say what expects a GPU here; empty: nothing does."""
+        if self.gpus:
+            return f"{self.gpus} expected"
+        wanted = self._lock.get("wanted")
+        if isinstance(wanted, dict):
+            ours = any(self.packages(group) for group in ("driver", "fabric", "cuda", "cudnn", "nccl"))
+            return "what was applied here is for one" if ours or self.has("driver") else ""
+        return "the lock is for one" if self.has("driver") else ""
+
     def packages(self, group: str) -> bool:
         """Tell whether the host's record has system packages of a group (`cuda`, `containers`): not wheels."""
         wanted = self._lock.get("wanted")

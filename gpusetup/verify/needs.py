@@ -24,6 +24,13 @@ def _gpu(machine: Machine) -> Finding | None:
     return None
 
 
+def _expected(machine: Machine) -> Finding | None:
+    """A machine without a GPU passes for one that needs none, unless something says that it has them."""
+    lacking = _gpu(machine)
+    missing_one = lacking is not None and lacking.verdict == "skip" and not machine.simulated
+    return None if missing_one and machine.wanted.gpu_expected else lacking
+
+
 def _smi(machine: Machine) -> Finding | None:
     if machine.gpus:
         return None
@@ -57,6 +64,7 @@ def _pairs(machine: Machine) -> Finding | None:
 
 
 NEEDS: dict[str, tuple[str, Callable[[Machine], Finding | None]]] = {
+    "expected": ("an NVIDIA GPU, in the machine or in what it should have", _expected),
     "gpu": ("an NVIDIA GPU in the machine", _gpu),
     "smi": ("an answer from nvidia-smi", _smi),
     "python": ("the Python environment with CuPy", _python),

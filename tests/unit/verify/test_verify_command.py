@@ -38,6 +38,46 @@ def test_the_number_of_gpus_can_be_asked_for(capsys):
     assert main(["verify", "--from", str(OBSERVED / "h200-x4-full.json"), "--gpus", "8"]) == 8
 
 
+def _without_gpus(**facts):
+    document = captured("h200-x1-quick")
+    document["facts"] = {**document["facts"], "gpus": [], "driver": None, "state": None, **facts}
+    document["quick"] = {**document["quick"], "smi": {"rc": 9, "error": None, "stdout": "", "stderr": ""}}
+    return document
+
+
+RECORD = {
+    "lock": {
+        "schema": "gpusetup/host-lock/1",
+        "stack": {"driver": {"version": "595.91.07"}},
+        "wanted": {"packages": {"manager": "apt", "driver": [{"name": "nvidia-open"}]}, "manage_driver": True},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("facts", "words", "lock", "said"),
+    [
+        ({}, ["--gpus", "8"], None, "8 expected"),
+        ({}, [], {"schema": "gpusetup/lock/1", "stack": {"driver": {"version": "595.91.07"}}}, "the lock is for one"),
+        ({"state": RECORD}, [], None, "what was applied here is for one"),
+        ({}, [], None, None),
+        ({"state": {"lock": {"schema": "gpusetup/host-lock/1", "wanted": {}, "stack": {}}}}, [], None, None),
+    ],
+)
+def test_a_machine_that_lost_every_gpu_fails_where_one_is_expected(tmp_path, capsys, facts, words, lock, said):
+    seen, locked = tmp_path / "seen.json", tmp_path / "lock.json"
+    seen.write_text(json.dumps(_without_gpus(**facts)), encoding="utf-8")
+    if lock is not None:
+        locked.write_text(json.dumps(lock), encoding="utf-8")
+        words = [*words, "--lock", str(locked)]
+    code = main(["verify", "--from", str(seen), "--format", "json", *words])
+    answer = json.loads(capsys.readouterr().out)
+    failed = [result for result in answer["hosts"]["localhost"] if result["verdict"] == "fail"]
+    assert (code, answer["ok"]) == ((8, False) if said else (0, True))
+    assert [result["id"] for result in failed] == (["gpu.count"] if said else [])
+    assert said is None or said in failed[0]["text"]
+
+
 def test_a_lock_says_what_should_be_there(tmp_path):
     lock = tmp_path / "lock.json"
     lock.write_text(json.dumps({"stack": {"driver": {"version": "595.91.07"}}}), encoding="utf-8")

@@ -1,0 +1,87 @@
+"""A newer Python than the host's own comes with the stack: chosen by plan, installed by the roles, used, taken away."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import TYPE_CHECKING
+
+from tests.lab.applying import gpusetup
+from tests.lab.lifecycle import stand_ins
+from tests.lab.plays import play
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+TINY = "gpusetup_lab_tiny"
+
+
+def tiny_wheel(folder: Path) -> None:
+    """A distribution that says which Python imports it: frameworks are gigabytes."""
+    about, name = f"{TINY}-1.dist-info", TINY.replace("_", "-")
+    folder.mkdir(parents=True)
+    with zipfile.ZipFile(folder / f"{TINY}-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{TINY}.py", "import sys\nprint(sys.version_info[:2])\n")
+        wheel.writestr(f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nGenerator: lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{about}/RECORD", f"{TINY}.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
+
+
+def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    """The package is called python3.12; what it brings is Debian's own Python under that name."""
+    (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
+    epel = {
+        "name": "epel",
+        "urls": [f"{lab_repositories.rocky}/epel"],
+        "fingerprints": [lab_repositories.fingerprint],
+        "key": f"{lab_repositories.base}/lab-key.asc",
+    }
+    wish = stand_ins(lab_repositories, gpusetup_extra_sources=json.dumps([epel]))
+    inventory = lab_inventory([host], wish)
+    before = host.ssh("rpm", "-qa").stdout
+    assert host.ssh("test", "-e", "/usr/bin/python3.12", check=False).returncode == 1
+
+    words = ("-w", "python==3.12", "-w", "torch", "--format", "json")
+    plan = gpusetup(tmp_path, "plan", inventory, *words).hosts[host.name]
+    assert plan["state"] == "change", plan
+    (action,) = [action for action in plan["actions"] if action["id"] == "install-python"]
+    assert action["what"].split()[0] == "python3.12"
+    variables = plan["variables"]
+    assert variables["gpu_python_interpreter"] == "/usr/bin/python3.12"
+    nowhere = gpusetup(tmp_path, "plan", inventory, "-w", "python==3.13", "-w", "torch", "--format", "json")
+    assert nowhere.code == 5, nowhere.out
+    assert nowhere.hosts[host.name]["refusals"][0]["reference"] == "GS-334"
+
+    tiny_wheel(host.path("/srv/wheels"))
+    variables |= {"gpu_python_requirements": [f"{TINY.replace('_', '-')}==1"], "gpu_python_find_links": "/srv/wheels"}
+    done = play("apply", inventory, variables)
+    assert done.code == 0, done.text
+    assert host.ssh("rpm", "-q", "python3.12", "python3.12-pip").returncode == 0
+    made_by = host.ssh("cat", "/opt/gpusetup/pyvenv.cfg").stdout
+    assert "/usr/bin/python3.12 -m venv" in made_by
+    assert host.ssh("/opt/gpusetup/bin/python", "-c", f"import {TINY}").stdout.strip() == "(3, 11)", "it is a stand-in"
+    recorded = json.loads(host.path("/var/lib/gpusetup/state.json").read_text())
+    assert "python3.12" in recorded["brought"]
+    again = play("apply", inventory, variables)
+    assert again.changed == {host.name: 0}, again.text
+    host.ssh("rpm", "-e", "--nodeps", "python3.12")
+    drift = gpusetup(tmp_path, "drift", inventory, "--format", "json")
+    assert "python3.12" in drift.out, drift.out + drift.err
+    assert play("apply", inventory, variables).code == 0
+    assert host.ssh("/opt/gpusetup/bin/python", "-c", f"import {TINY}").returncode == 0
+
+    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    assert removed.code in {0, 9}, removed.out + removed.err
+    assert sorted(host.ssh("rpm", "-qa").stdout.split()) == sorted(before.split())
+    assert host.ssh("test", "-e", "/opt/gpusetup", check=False).returncode == 1
