@@ -78,9 +78,12 @@ def _timer(arguments: argparse.Namespace) -> Exit:
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
     from gpusetup.cli.plan_text import recorded_stack
+    from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.model.lifecycle import HostDrift
     from gpusetup.plan.drift import applied_id, differences
+    from gpusetup.plan.elsewhere import apply_refused
     from gpusetup.plan.recorded import hidden
+    from gpusetup.resolve.api import resolve
 
     if facts.state is None:
         refusal = hidden(facts)
@@ -88,6 +91,9 @@ def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
             return HostDrift(state="failed", simulated=facts.simulated, refusals=(refusal,))
         if not facts.gpus:
             return HostDrift(state="nothing-to-do", simulated=facts.simulated)
+        refusal = apply_refused(facts, load_matrix(), resolve)
+        if refusal is not None:
+            return HostDrift(state="not-applied", refusals=(refusal,))
         return HostDrift(state="not-applied", simulated=facts.simulated, mend=_command(inventory, name, "apply"))
     found = differences(facts)
     unfinished = any(item.id == "apply" for item in found)

@@ -21,7 +21,8 @@ def ending(resolution: Resolution, matrix: Matrix) -> str:
     """Return the end of a stack's text: what installs it, with root and without."""
     from gpusetup.plan.install import apply_line, pip_line
 
-    lines = [("install:", apply_line(resolution.stack, resolution.request))]
+    elsewhere = resolution.request.driver_elsewhere is not None
+    lines = [] if elsewhere else [("install:", apply_line(resolution.stack, resolution.request))]
     pip = pip_line(resolution.stack, matrix)
     if pip:
         lines.append(("without root:", pip))
@@ -38,7 +39,7 @@ def copied(install: Install, way: Way) -> str:
             f"{way} cannot install this stack",
             path=f"--install {way}",
             note=install.notes.get(way, ""),
-            hint=install.apply[0],
+            hint=next(iter(install.apply), ""),
         )
     return "\n".join(lines) + "\n"
 

@@ -186,13 +186,13 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
     for digest, names in group(facts.hosts).items():
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         host = facts.hosts[names[0]]
-        if (refusal := elsewhere(host)) is not None:
+        if wishes.driver is None and (refusal := elsewhere(host)) is not None:
             error = PreflightError(refusal.reference, refusal.message, hint=refusal.hint)
             codes.append(error.exit)
             classes[digest] = {"hosts": list(names), **error.to_document()}
             texts.append(f"{shown}\n  {error.message} [{error.reference}]\n  hint: {error.hint}\n")
             continue
-        if not host.gpus and not wishes.gpus:
+        if not host.gpus and not wishes.gpus and not host.virtualisation.wsl:
             classes[digest] = {"hosts": list(names), "ok": True, "stack": None, "warnings": [NO_GPU]}
             texts.append(f"{shown}\n  {NO_GPU}\n")
             continue
@@ -201,7 +201,8 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
         except NoStackError as misfit:
             codes.append(misfit.exit)
             classes[digest] = {"hosts": list(names), **misfit.to_document()}
-            texts.append(f"{shown}\n  no stack fits\n  {misfit.note}\n")
+            hint = f"  hint: {misfit.hint}\n" if misfit.hint else ""
+            texts.append(f"{shown}\n  no stack fits\n  {misfit.note}\n{hint}")
             continue
         classes[digest] = {"hosts": list(names), **_with_install(resolution, matrix).to_document()}
         texts.append((f"# {shown}\n" if arguments.install else f"{shown}\n") + _answer(resolution, matrix, arguments))

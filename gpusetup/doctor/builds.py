@@ -13,6 +13,7 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import HostFacts
     from gpusetup.model.release import TorchBuild
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "needs_driver",
     "of_product",
     "on_branch",
+    "refused",
     "runs",
     "tensorflow_cuda",
     "torch_build",
@@ -35,6 +37,15 @@ __all__ = [
 @cache
 def _matrix() -> Matrix:
     return matrix()
+
+
+def refused(facts: HostFacts) -> tuple[str, ...] | None:
+    """Return why apply would install no driver on a machine; None where it may."""
+    from gpusetup.plan.elsewhere import apply_refused
+    from gpusetup.resolve.api import resolve
+
+    found = apply_refused(facts, _matrix(), resolve)
+    return None if found is None else (found.note or found.message,)
 
 
 def branch_of(cuda: str) -> int | None:

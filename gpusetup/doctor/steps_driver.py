@@ -69,6 +69,9 @@ def installed(look: Look) -> Outcome:
         return fine("the driver belongs to the host of this container")
     driver = look.facts.driver
     if driver is None or (driver.version is None and driver.loaded is None):
+        if not look.facts.simulated and (refused := builds.refused(look.facts)) is not None:
+            kind = "vgpu-guest-without-driver" if look.facts.vgpu_guest else "no-driver-fits"
+            return cause(kind, "no NVIDIA driver is installed", *refused)
         if look.facts.nouveau.loaded:
             return cause(
                 "driver-not-installed", "no NVIDIA driver is installed; nouveau runs the GPU", "nouveau is loaded"

@@ -81,5 +81,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pythons: tuple[str, ...] | None = None
     """The Pythons that the host has or can get, its own first; None: whatever the matrix says of the distribution."""
     vgpu_guest: bool = False
+    driver_elsewhere: Literal["wsl", "container"] | None = None
+    """The host borrows its driver: none is installed there."""
     native: bool = False
     forward: bool = False

@@ -17,12 +17,19 @@ from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers, from_preview
 from gpusetup.plan.packages import absence, all_sources, family_for
 from gpusetup.plan.packages.containers import toolkit_patterns
-from gpusetup.plan.preflight import NO_GPU, driver_refusals, elsewhere, homeless_refusal, host_refusals
-from gpusetup.plan.python import interpreter_of, packaged_patterns, pythons_of, system_of
+from gpusetup.plan.preflight import (
+    NO_GPU,
+    driver_refusals,
+    elsewhere,
+    guest_refusal,
+    homeless_refusal,
+    host_refusals,
+)
+from gpusetup.plan.python import adoption, interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.plan.recorded import locks, unfinished
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of, unproven
-from gpusetup.plan.requests import adopted_python, request_for, working_driver
+from gpusetup.plan.requests import request_for, working_driver
 from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, wanted_of
 
@@ -78,7 +85,7 @@ class Planner:
             draft = self._from_record(base, facts, settings, recorded, key)
             if draft is not None and not _begun_only(facts, recorded, draft):
                 return draft
-        refusals = tuple(host_refusals(facts)) + _adoption(facts, settings)
+        refusals = tuple(host_refusals(facts)) + adoption(facts, settings)
         if refusals:
             return _refused(base, refusals)
         return self._look(base, facts, settings, None, key)
@@ -149,6 +156,9 @@ class Planner:
         except GpuSetupError as error:
             if offers is None and family is not None and not isinstance(error, NoStackError):
                 raise
+            kind = facts.virtualisation.driver_refused
+            if kind is not None and not facts.simulated and isinstance(error, NoStackError):
+                return _refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
             return _refused(base, (_no_stack(error, facts, candidates is not None),))
         stack = resolution.stack
         if family is None and (manages_driver(context, stack) or settings.containers):
@@ -359,28 +369,6 @@ def _unpacked(lock: dict[str, Any], settings: Settings) -> Wanted:
         interpreter=str(data.get("interpreter", settings.python_interpreter)),
         adopted=tuple(data["adopted"]),
         services=tuple(data["services"]),
-    )
-
-
-def _adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
-    python = adopted_python(facts, settings)
-    if not settings.python_adopt or (python is not None and not python.changeable):
-        return ()
-    if python is not None:
-        return (
-            Refusal(
-                reference="GS-337",
-                message=f"{settings.python_adopt} is writable by users other than root: {python.changeable}",
-                note="gpusetup runs this interpreter as root, so anyone who can change it could become root",
-                hint="give it to root (chown -R root:root, chmod -R go-w), or unset gpusetup_python_adopt",
-            ),
-        )
-    return (
-        Refusal(
-            reference="GS-330",
-            message=f"no Python at {settings.python_adopt}",
-            hint="correct gpusetup_python_adopt, or unset it: gpusetup then creates an environment in /opt/gpusetup",
-        ),
     )
 
 

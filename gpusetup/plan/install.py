@@ -32,11 +32,13 @@ def install_of(resolution: Resolution, matrix: Matrix) -> Install:
     if missing:
         pins = ()
         notes = {"pip": missing, "uv": missing, "conda": missing}
+    if request.driver_elsewhere is not None:
+        notes["apply"] = "this machine borrows its driver: apply installs none in WSL or a container"
     image, note = dockerfile(stack, request, matrix)
     if note:
         notes["docker"] = note
     return Install(
-        apply=(apply_line(stack, request),),
+        apply=() if "apply" in notes else (apply_line(stack, request),),
         pip=_pip(stack, pins),
         uv=_uv(stack, pins),
         conda=_conda(stack, pins),

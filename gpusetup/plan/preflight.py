@@ -19,12 +19,20 @@ if TYPE_CHECKING:
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
 
-__all__ = ["NO_GPU", "driver_refusals", "elsewhere", "guest_refusal", "homeless_refusal", "host_refusals"]
+__all__ = [
+    "NO_GPU",
+    "driver_refusals",
+    "elsewhere",
+    "guest_refusal",
+    "homeless_refusal",
+    "host_refusals",
+    "vgpu_refusal",
+]
 
 _DRIVER_GUESTS = {
     "wsl": (
         "this is WSL, which uses the driver of Windows",
-        "install or update NVIDIA's driver on Windows, then run this command again; gpusetup keeps a working driver",
+        "install or update NVIDIA's driver on Windows; in WSL: gpusetup resolve torch --driver VERSION --install pip",
     ),
     "container": (
         "this is a container, which uses the kernel and driver of its host",
@@ -93,15 +101,7 @@ def driver_refusals(
     if refused is not None and not facts.simulated:
         yield guest_refusal(refused)
     if facts.vgpu_guest:
-        yield Refusal(
-            reference="GS-323",
-            message="the GPU is a vGPU, a share of a host's GPU; the data-centre driver does not work on it",
-            note="a guest needs a vGPU guest driver from a branch that its host supports",
-            hint=(
-                "install the guest driver from your cloud or vGPU administrator, then run this command again; gpusetup"
-                " keeps it"
-            ),
-        )
+        yield vgpu_refusal()
     yield from _origins(facts, settings, packages)
     if not prebuilt:
         unsigned = settings.secure_boot == "refuse" and not settings.signing_key
@@ -114,6 +114,17 @@ def guest_refusal(kind: Literal["wsl", "container"]) -> Refusal:
     """Return why a guest that borrows its host's kernel gets no driver."""
     message, hint = _DRIVER_GUESTS[kind]
     return Refusal(reference="GS-322", message=f"cannot install a driver here: {message}", hint=hint)
+
+
+def vgpu_refusal() -> Refusal:
+    """Return why a vGPU guest gets no driver from a repository."""
+    return Refusal(
+        reference="GS-323",
+        message="the GPU is a vGPU, a share of a host's GPU; the data-centre driver does not work on it",
+        note="a guest needs a vGPU guest driver from a branch that its host supports",
+        hint="install the guest driver from your cloud or vGPU administrator, then run this command again; gpusetup "
+        "keeps it",
+    )
 
 
 def homeless_refusal(names: tuple[str, ...]) -> Refusal:

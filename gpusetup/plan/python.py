@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import PreflightError
-from gpusetup.model.plan import Package
+from gpusetup.model.plan import Package, Refusal
 from gpusetup.plan.requests import adopted_python
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "SYSTEM_PYTHON",
     "Interpreter",
     "adopted_requirements",
+    "adoption",
     "interpreter_of",
     "packaged_patterns",
     "python_requirements",
@@ -197,3 +198,26 @@ def _venv(facts: HostFacts) -> tuple[Package, ...]:
     if "python3-venv" in facts.packages.installed or (own is not None and own.ensurepip):
         return ()
     return (Package(name="python3-venv"),)
+
+
+def adoption(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
+    """Return why a named interpreter cannot be adopted."""
+    python = adopted_python(facts, settings)
+    if not settings.python_adopt or (python is not None and not python.changeable):
+        return ()
+    if python is not None:
+        return (
+            Refusal(
+                reference="GS-337",
+                message=f"{settings.python_adopt} is writable by users other than root: {python.changeable}",
+                note="gpusetup runs this interpreter as root, so anyone who can change it could become root",
+                hint="give it to root (chown -R root:root, chmod -R go-w), or unset gpusetup_python_adopt",
+            ),
+        )
+    return (
+        Refusal(
+            reference="GS-330",
+            message=f"no Python at {settings.python_adopt}",
+            hint="correct gpusetup_python_adopt, or unset it: gpusetup then creates an environment in /opt/gpusetup",
+        ),
+    )

@@ -53,6 +53,7 @@ def request_for(
         wheels_only=settings.source == "distro" or settings.cuda_from == "wheels",
         pythons=pythons,
         vgpu_guest=facts.vgpu_guest,
+        driver_elsewhere=None if facts.simulated else facts.virtualisation.driver_refused,
         native=settings.native,
         forward=settings.forward,
     )

@@ -122,6 +122,9 @@ def _driver(space: Space) -> None:
         space.unary(
             "repository-offers", "driver", lambda value: value.version in offered, subject=request, origin="request"
         )
+    if request.driver_elsewhere is not None:
+        there, kind = (request.driver, request.installed_driver), request.driver_elsewhere
+        space.unary("driver-elsewhere", "driver", lambda value: value.version in there, subject=kind)
     if request.vgpu_guest:
         space.unary("vgpu-guest-driver", "driver", lambda value: value.version == request.installed_driver)
 

@@ -349,10 +349,23 @@ def _ptx(context: _Context, member: Pair) -> str:
     )
 
 
+def _elsewhere(_: _Context, member: Unary) -> str:
+    if member.subject == "wsl":
+        return "this is WSL, which uses the driver of Windows: none may be installed in it"
+    return "this is a container, which uses the driver of its host: none may be installed in it"
+
+
+def _jetson(_: _Context, member: Unary) -> str:
+    gpu: GpuKind = member.subject
+    return f"{gpu.label} is a Jetson: JetPack brings its driver and CUDA, no driver branch does"
+
+
 _WRITERS: dict[str, Callable[[_Context, Any], str]] = {
     "requested": _requested,
     "installed-driver-stays": _stays,
     "repository-offers": _offers,
+    "driver-elsewhere": _elsewhere,
+    "jetson-driver-elsewhere": _jetson,
     "gpu-driver-window": _window,
     "module-flavour": _module,
     "gpu-product-floor": _product_floor,

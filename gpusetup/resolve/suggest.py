@@ -48,6 +48,7 @@ def suggestions(space: Space) -> tuple[str, ...]:
 
 def _tried(space: Space) -> Iterator[str]:
     request = space.request
+    yield from _elsewhere(space)
     for wish in request.requirements:
         if wish.specifier or wish.variant:
             yield from _loosened(space, wish)
@@ -80,6 +81,19 @@ def _other_releases(space: Space) -> Iterator[str]:
         if other != space.request.os and _fits(space, msgspec.structs.replace(space.request, os=other)):
             yield f"use {other} instead of {space.request.os}"
             return
+
+
+def _elsewhere(space: Space) -> Iterator[str]:
+    """Say where the driver comes from on machines that get none from us."""
+    request = space.request
+    if request.driver is not None or request.installed_driver is not None:
+        return
+    if request.driver_elsewhere == "wsl":
+        yield "install NVIDIA's driver on Windows; then ask with the version that nvidia-smi shows: --driver VERSION"
+    elif request.driver_elsewhere == "container":
+        yield "start the container with the GPU (docker run --gpus all), or name its host's driver: --driver VERSION"
+    if request.vgpu_guest:
+        yield "install the vGPU guest driver from your cloud or vGPU administrator; a working one is kept"
 
 
 def _loosened(space: Space, wish: Requirement) -> Iterator[str]:
@@ -136,7 +150,10 @@ def _name(component: str, value: Value) -> str:
 def _machine(space: Space) -> Iterator[str]:
     request = space.request
     if any(gpu.module == "unknown" for gpu in space.gpus) and request.driver is None:
-        yield "update the board with JetPack, then name the driver that it brought: --driver VERSION"
+        yield (
+            "install JetPack on the board (sudo apt-get install nvidia-jetpack), then name the driver that it brought: "
+            "--driver VERSION"
+        )
     if request.os is not None and "python" not in space.named:
         for version in OTHERS:
             asked = (*request.requirements, Requirement(component="python", specifier=f"=={version}"))

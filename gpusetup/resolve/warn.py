@@ -71,6 +71,9 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
     if value.ended:
         day = f" ({branch.eol})" if branch.eol != "unknown" else ""
         yield f"driver branch R{branch.branch} is past its end of life{day}; {_instead(space, value)}"
+    if space.request.driver_elsewhere is not None:
+        whose = "Windows" if space.request.driver_elsewhere == "wsl" else "the container's host"
+        yield f"the driver is that of {whose}: install only the Python packages here (--install pip)"
     for gpu in space.gpus:
         if gpu.min_driver is not None and value.number < nv(gpu.min_driver):
             yield f"{gpu.label} is listed from driver {gpu.min_driver} on; {value.version} is older"

@@ -156,7 +156,7 @@ def tools() -> list[Package]:
         _rpm("make", "4.3-8.el9"),
         _rpm("elfutils-libelf-devel", "0.192-5.el9"),
         _rpm("python3-pip", "21.3.1-1.el9"),
-        _rpm("python3.12", "3.12.9-1.el9"),
+        _rpm("python3.12", "3.12.9-1.el9", content="python"),
         _rpm("python3.12-pip", "23.2.1-4.el9"),
     ]
 

@@ -205,6 +205,11 @@ def _versionlock(_package: Package, content: Content) -> None:
     content.before_removal = f"rm -f {plugin} /etc/dnf/plugins/versionlock.conf /etc/dnf/plugins/versionlock.list\n"
 
 
+def _python(package: Package, content: Content) -> None:
+    """The root has one Python, Debian's: under another package's name it stands in for a newer one."""
+    content.links[f"usr/bin/{package.name}"] = "python3.11"
+
+
 def _dkms_tool(package: Package, content: Content) -> None:
     """DKMS itself, as EPEL carries it: the program is the one of Debian's package."""
     from tests.lab.roots import ROOTS

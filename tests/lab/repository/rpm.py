@@ -72,6 +72,7 @@ def _build_batch(packages: Iterable[Package], folder: Path, scratch: Path, vendo
             (own / path).write_bytes(data)
             (own / path).chmod(mode)
         for path, target in content.links.items():
+            (own / path).parent.mkdir(parents=True, exist_ok=True)
             (own / path).symlink_to(target)
         install.append(f"cp -a {own}/. %{{buildroot}}")
         files += [f"%files -n {package.name}", *(f"/{path}" for path in (*content.files, *content.links)), ""]
