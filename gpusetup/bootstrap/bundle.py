@@ -16,6 +16,8 @@ from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gpusetup.model.platforms import OsRelease
+
 __all__ = [
     "BESIDE",
     "MANIFEST",
@@ -25,12 +27,16 @@ __all__ = [
     "make_controller_bundle",
     "read_manifest",
     "sets_for",
+    "unusable_wheels",
 ]
 
 MANIFEST = "manifest.json"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+_ANY_GLIBC = 99
+_OLD_NAMES = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}
+"""Names of platforms from before they were numbered by their glibc."""
 BESIDE = ("3.12", "3.11")
-"""What the first stage installs beside a distribution's own Python, where dnf or zypper has it; apt has one Python."""
+"""What the first stage installs beside a distribution's own Python, where the distribution packages it."""
 
 
 def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]) -> Manifest:
@@ -69,10 +75,34 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
     return manifest
 
 
-def sets_for(python: str, family: str, arch: str) -> tuple[str, ...]:
+def sets_for(system: OsRelease, arch: str) -> tuple[str, ...]:
     """Return the sets of wheels of which a new machine can use one, the best first."""
-    others = () if family in {"debian", "ubuntu"} else BESIDE
-    return tuple(f"{one}-{arch}" for one in dict.fromkeys((python, *others)) if one in PYTHONS)
+    rows = [system.packaged(version) for version in BESIDE]
+    beside = [row.version for row in rows if row is not None and not row.prerelease]
+    return tuple(f"{one}-{arch}" for one in dict.fromkeys((system.python, *beside)) if one in PYTHONS)
+
+
+def unusable_wheels(manifest: Manifest, kind: str, glibc: str) -> list[str]:
+    """Return the wheels of a set that its Python cannot install on a system with this glibc (or an unknown one)."""
+    from packaging.tags import compatible_tags, cpython_tags
+    from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+    python, _, arch = kind.partition("-")
+    version = [int(part) for part in python.split(".")]
+    abi = "cp" + python.replace(".", "")
+    newest = int(glibc.split(".")[1]) if glibc != "unknown" else _ANY_GLIBC
+    platforms = [f"manylinux_2_{minor}_{arch}" for minor in range(newest, 4, -1)]
+    platforms += [f"{name}_{arch}" for name, minor in _OLD_NAMES.items() if minor <= newest] + [f"linux_{arch}"]
+    usable = {*cpython_tags(version, [abi], platforms), *compatible_tags(version, abi, platforms)}
+    found = []
+    for name in manifest.sets[kind]:
+        try:
+            tags = parse_wheel_filename(name.rpartition("/")[2])[3]
+        except InvalidWheelFilename:
+            continue  # not ours to judge: pip reads the name on the machine
+        if not tags & usable:
+            found.append(name.rpartition("/")[2])
+    return found
 
 
 def read_manifest(path: Path) -> tuple[Manifest, str]:

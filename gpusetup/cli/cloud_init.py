@@ -179,18 +179,27 @@ def _keeps_driver(arguments: argparse.Namespace) -> bool:
 
 
 def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
-    """A machine whose Python the bundle has no wheels for would only find out after it has booted."""
-    from gpusetup.bootstrap.bundle import sets_for
+    """A machine that cannot use the bundle's wheels would only find out after it has booted."""
+    from gpusetup.bootstrap.bundle import sets_for, unusable_wheels
     from gpusetup.matrix.gpus import find_gpu
     from gpusetup.matrix.load import matrix as load_matrix
 
     matrix = load_matrix()
     system = next((item for item in matrix.os.systems if item.id == lock.request.os), None)
-    if system is None:
+    if system is None or system.python == "unknown":
         return
     only = {find_gpu(matrix, name).only_cpu for name in lock.request.gpus} - {None}
     arch = lock.request.arch or (only.pop() if len(only) == 1 else None) or "x86_64"
-    wanted = sets_for(system.python, system.family, arch)
+    wanted = sets_for(system, arch)
+    for kind in [kind for kind in wanted if kind in manifest.sets]:
+        unusable = unusable_wheels(manifest, kind, system.glibc)
+        if unusable:
+            glibc = "" if system.glibc == "unknown" else f" with glibc {system.glibc}"
+            raise BadInputError(
+                "GS-737", f"the bundle's wheels for {kind} do not install on {system.name}{glibc}", path="--manifest",
+                context=", ".join(unusable[:4]) + (f" and {len(unusable) - 4} more" if len(unusable) > 4 else ""),
+                hint=f"gpusetup bundle --controller-only --python {kind.partition('-')[0]} --arch {arch} --out DIR",
+            )  # fmt: skip
     if not set(wanted) & set(manifest.sets):
         python = wanted[0].partition("-")[0] if wanted else system.python
         raise BadInputError(

@@ -47,19 +47,20 @@ def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(
         "fingerprints": [lab_repositories.fingerprint],
         "key": f"{lab_repositories.base}/lab-key.asc",
     }
-    wish = stand_ins(lab_repositories, gpusetup_extra_sources=json.dumps([epel]))
+    components = '["driver", "torch"]'
+    wish = stand_ins(lab_repositories, gpusetup_extra_sources=json.dumps([epel]), gpusetup_components=components)
     inventory = lab_inventory([host], wish)
     before = host.ssh("rpm", "-qa").stdout
     assert host.ssh("test", "-e", "/usr/bin/python3.12", check=False).returncode == 1
 
-    words = ("-w", "python==3.12", "-w", "torch", "--format", "json")
+    words = ("-w", "python==3.12", "--format", "json")
     plan = gpusetup(tmp_path, "plan", inventory, *words).hosts[host.name]
     assert plan["state"] == "change", plan
     (action,) = [action for action in plan["actions"] if action["id"] == "install-python"]
     assert action["what"].split()[0] == "python3.12"
     variables = plan["variables"]
     assert variables["gpu_python_interpreter"] == "/usr/bin/python3.12"
-    nowhere = gpusetup(tmp_path, "plan", inventory, "-w", "python==3.13", "-w", "torch", "--format", "json")
+    nowhere = gpusetup(tmp_path, "plan", inventory, "-w", "python==3.13", "--format", "json")
     assert nowhere.code == 5, nowhere.out
     assert nowhere.hosts[host.name]["refusals"][0]["reference"] == "GS-334"
 

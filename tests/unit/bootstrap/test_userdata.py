@@ -20,6 +20,7 @@ import yaml
 from gpusetup.bootstrap.bundle import BESIDE
 from gpusetup.bootstrap.userdata import checked_url
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import matrix
 from gpusetup.model.bundle import Manifest
 
 ROOT = Path(__file__).parents[3]
@@ -306,6 +307,45 @@ def test_a_bundle_that_the_machine_cannot_use_is_refused_on_the_desk(
         assert hint in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("wheel", "system", "refused"),
+    [
+        ("a-1-cp310-cp310-manylinux_2_34_x86_64.whl", "ubuntu22.04", False),
+        ("a-1-cp310-cp310-manylinux_2_38_x86_64.whl", "ubuntu22.04", True),
+        ("a-1-cp310-cp310-manylinux_2_17_aarch64.whl", "ubuntu22.04", True),
+        ("a-1-cp311-cp311-manylinux_2_17_x86_64.whl", "ubuntu22.04", True),
+        ("a-1-cp38-abi3-manylinux_2_28_x86_64.manylinux2014_x86_64.whl", "ubuntu22.04", False),
+        ("a-1-py3-none-any.whl", "ubuntu22.04", False),
+        ("a-1-cp312-cp312-manylinux_2_34_x86_64.whl", "rhel8", True),
+        ("a-1-cp312-cp312-manylinux_2_28_x86_64.whl", "rhel8", False),
+    ],
+)
+def test_wheels_that_do_not_install_there_are_refused_on_the_desk(
+    manifest: Path, wheel: str, system: str, refused: bool
+) -> None:
+    python = "3.12" if system == "rhel8" else "3.10"
+    sets = {f"{python}-x86_64": (f"wheels/{wheel}",)}
+    manifest.write_bytes(msgspec.json.encode(Manifest(gpusetup="1", pip="wheels/p.whl", sets=sets, files={})))
+    words = ("driver", "--gpu", "t4", "--os", system, "--source", "https://x.example", "--manifest", manifest)
+    done = cloud_init(*words)
+    assert done.returncode == (3 if refused else 0), done.stderr
+    if refused:
+        assert "[GS-737]" in done.stderr
+        assert wheel in done.stderr
+
+
+def test_the_user_data_of_an_old_distribution_carries_its_packaged_python(manifest: Path) -> None:
+    text = made(manifest, "torch", "--gpu", "a100", "--os", "rhel8")
+    lock = json.loads(files(text)["/etc/gpusetup/lock.json"]["content"])
+    assert lock["stack"]["python"]["version"] == "3.12"
+    assert int(lock["stack"]["torch"]["version"].split(".")[0]) >= 2
+    only_newer = {"3.13-x86_64": ("wheels/a.whl",)}
+    manifest.write_bytes(msgspec.json.encode(Manifest(gpusetup="1", pip="wheels/p.whl", sets=only_newer, files={})))
+    words = ("torch", "--gpu", "a100", "--source", "https://x.example", "--manifest", manifest, "--os")
+    assert "[GS-729]" in cloud_init(*words, "fedora43").stderr, "no first stage asks for that package"
+    assert cloud_init(*words, "debian13").returncode == 0
+
+
 def test_what_the_first_stage_installs_is_what_the_desk_counts_with() -> None:
     tree = ast.parse((ROOT / "gpusetup/bootstrap/instance/first-stage").read_text())
     (told,) = (
@@ -316,3 +356,5 @@ def test_what_the_first_stage_installs_is_what_the_desk_counts_with() -> None:
     names = {manager: tuple(packages) for manager, _, packages in told}
     assert names["dnf"] == tuple(f"python{version}" for version in BESIDE)
     assert names["zypper"] == tuple(f"python{version.replace('.', '')}" for version in BESIDE)
+    known = {name for system in matrix().os.systems for row in system.pythons for name in row.packages}
+    assert {*names["dnf"], *names["zypper"]} <= known
