@@ -11,8 +11,12 @@ if TYPE_CHECKING:
 __all__ = ["common", "grouped", "in_short"]
 
 Host = TypeVar("Host")
-_ADDRESS = re.compile(r"(?:(?<=host )|(?<=hostname ))[\w.:%-]+?(?= port |: )")
-"""As ssh says them."""
+_ADDRESS = re.compile(
+    r"(?:(?<=host )|(?<=hostname ))[\w.:%-]+?(?= port |: )"
+    r"|(?<=onnection to )[\w.:%-]+?(?= port )"
+    r"|(?<=host \")[\w.:%-]+(?=\")"
+)
+"""As ssh and Ansible say them."""
 _NAMED = 4
 
 

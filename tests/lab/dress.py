@@ -128,7 +128,10 @@ def _rocky_sources(root: Path) -> None:
     (root / "etc/dnf/dnf.conf").write_text(
         "[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\nbest=True\nskip_if_unavailable=False\n"
     )
-    (root / "etc/dnf/plugins/local.conf").write_text("[main]\nenabled = false\n")
+    for generation in ("plugins", "libdnf5-plugins"):
+        plugin = root / "etc/dnf" / generation / "local.conf"
+        if plugin.parent.is_dir():
+            plugin.write_text("[main]\nenabled = false\n")
     # The kernel and the shell that are there belong to packages, in rpm's database as on a real host.
     run(["chroot", root, "rpm", "--import", f"/{key}"])
     inside = []

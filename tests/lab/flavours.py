@@ -44,6 +44,29 @@ def _ubuntu(version: str, codename: str, kernel: str) -> Flavour:
     )
 
 
+def _rocky(name: str, root: str) -> Flavour:
+    return Flavour(
+        name=name,
+        root=root,
+        os_release={
+            "NAME": "Rocky Linux",
+            "VERSION": "9.6 (Blue Onyx)",
+            "ID": "rocky",
+            "ID_LIKE": "rhel centos fedora",
+            "VERSION_ID": "9.6",
+            "PLATFORM_ID": "platform:el9",
+            "PRETTY_NAME": "Rocky Linux 9.6 (Blue Onyx)",
+        },
+        files={
+            "etc/redhat-release": "Rocky Linux release 9.6 (Blue Onyx)\n",
+            "etc/rocky-release": "Rocky Linux release 9.6 (Blue Onyx)\n",
+            "etc/dnf/vars/releasever": "9\n",
+        },
+        absent=("etc/debian_version", "etc/lsb-release"),
+        archive="rocky",
+    )
+
+
 FLAVOURS = {
     flavour.name: flavour
     for flavour in (
@@ -55,25 +78,7 @@ FLAVOURS = {
         Flavour(name="debian13-bare", root="debian13-bare"),
         _ubuntu("22.04", "jammy", UBUNTU_KERNELS["jammy"]),
         _ubuntu("24.04", "noble", UBUNTU_KERNELS["noble"]),
-        Flavour(
-            name="rocky9-like",
-            root="el",
-            os_release={
-                "NAME": "Rocky Linux",
-                "VERSION": "9.6 (Blue Onyx)",
-                "ID": "rocky",
-                "ID_LIKE": "rhel centos fedora",
-                "VERSION_ID": "9.6",
-                "PLATFORM_ID": "platform:el9",
-                "PRETTY_NAME": "Rocky Linux 9.6 (Blue Onyx)",
-            },
-            files={
-                "etc/redhat-release": "Rocky Linux release 9.6 (Blue Onyx)\n",
-                "etc/rocky-release": "Rocky Linux release 9.6 (Blue Onyx)\n",
-                "etc/dnf/vars/releasever": "9\n",
-            },
-            absent=("etc/debian_version", "etc/lsb-release"),
-            archive="rocky",
-        ),
+        _rocky("rocky9-like", "el"),
+        _rocky("rocky9-dnf5-like", "el-dnf5"),
     )
 }

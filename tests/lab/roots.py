@@ -23,7 +23,8 @@ COMMON = [
     "procps", "kmod", "zstd", "linux-image-amd64",
 ]  # fmt: skip
 BUILD_TOOLS = ["dkms", "linux-headers-amd64", "python3-venv", "gnupg"]
-EL_TOOLS = ["dnf", "rpm", "dnf-plugins-core", "linux-headers-amd64", "make", "patch", "kmod", "python3-venv"]
+EL_DRESSING = "dressing/enterprise-linux.sh"
+EL_TOOLS = ["rpm", "linux-headers-amd64", "make", "patch", "kmod", "python3-venv"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +35,12 @@ class Root:
     suite: str
     packages: tuple[str, ...]
     hook: str = ""  # one more script after customize.sh
+    older: tuple[str, ...] = ()  # a suite, then source packages that come from it whatever the other one has
 
     @property
     def digest(self) -> str:
         """Changes with the packages and with everything that is put into the root."""
-        seen = hashlib.sha256(repr((self.suite, self.packages)).encode())
+        seen = hashlib.sha256(repr((self.suite, self.packages, *self.older)).encode())
         for path in sorted(HOOKS.iterdir()):
             seen.update(path.name.encode() + b"\0" + path.read_bytes())
         if self.hook:
@@ -76,13 +78,13 @@ class Root:
     def _build(self) -> None:
         self.tar.parent.mkdir(parents=True, exist_ok=True)
         part = self.tar.with_name(f"part-{os.getpid()}-{self.tar.name}")
-        sources = mirror.sources(self.suite)
+        sources = [line for suite in (self.suite, *self.older[:1]) for line in mirror.sources(suite)]
         argv = [
             "mmdebstrap", "--variant=minbase", "--components=main,non-free-firmware",
             f"--include={','.join(self.packages)}",
             f"--customize-hook={HOOKS / 'customize.sh'}",
             *([f'--customize-hook=sh {SOURCE / self.hook} "$1"'] if self.hook else []),
-            *mirror.apt_options(),
+            *mirror.apt_options(), *self._pinned(),
             self.suite, part, *(["-"] if sources else []),
         ]  # fmt: skip
         # The initramfs is made by the hook, after the pruning of modules.
@@ -95,6 +97,18 @@ class Root:
             raise LabError(reason) from None
         finally:
             part.unlink(missing_ok=True)
+
+    def _pinned(self) -> list[str]:
+        """What the older suite has to give; the newer one is a moving one, of which a mirror may be a copy of some weeks ago."""
+        if not self.older:
+            return []
+        suite, *names = self.older
+        pin = "".join(f"Package: src:{name}\\nPin: release n={suite}\\nPin-Priority: 1001\\n\\n" for name in names)
+        into = '"$1/etc/apt/preferences.d'
+        return [
+            f"--setup-hook=mkdir -p {into}\" && printf '{pin}' > {into}/lab\"",
+            '--aptopt=Acquire::Check-Valid-Until "false"',
+        ]
 
     def _unpack(self) -> None:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -114,8 +128,8 @@ class Root:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _root(name: str, suite: str, *packages: str, hook: str = "") -> Root:
-    return Root(name=name, suite=suite, packages=(*COMMON, *packages), hook=hook)
+def _root(name: str, suite: str, *packages: str, hook: str = "", older: tuple[str, ...] = ()) -> Root:
+    return Root(name=name, suite=suite, packages=(*COMMON, *packages), hook=hook, older=older)
 
 
 ROOTS = {
@@ -126,6 +140,16 @@ ROOTS = {
         _root("debian12-cloud", "bookworm", "initramfs-tools", *BUILD_TOOLS, "cloud-init"),
         _root("debian13-bare", "trixie", "initramfs-tools"),
         _root("debian13", "trixie", "initramfs-tools", *BUILD_TOOLS),
-        _root("el", "bookworm", "dracut", *EL_TOOLS, hook="dressing/enterprise-linux.sh"),
+        _root("el", "bookworm", "dracut", "dnf", "dnf-plugins-core", *EL_TOOLS, hook=EL_DRESSING),
+        # No release of Debian has dnf 5 yet; the systemd of the next one does not start where cgroups are of version 1.
+        _root(
+            "el-dnf5",
+            "forky",
+            "dracut",
+            "dnf5",
+            *EL_TOOLS,
+            hook=EL_DRESSING,
+            older=("trixie", "systemd", "linux", "linux-signed-amd64"),
+        ),
     )
 }

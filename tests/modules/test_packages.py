@@ -327,6 +327,10 @@ class TestDnf:
                 ("install", "Upgrading nv-0:2-1.el9.noarch", 60),
             ),
             ("[1/2] nv-0:2-1.el9.noarch       100% | 671.0 KiB/s |", ("download", "nv-0:2-1.el9.noarch", 50)),
+            (
+                "[ 5/10] Installing dkms-0:3.0.10-1.el9. 100% |   1.7 MiB/s |",
+                ("install", "Installing dkms-0:3.0.10-1.el9.", 50),
+            ),
         ],
     )
     def test_how_far_dnf_is(self, line: str, told: tuple[str, str, int]) -> None:
@@ -408,6 +412,18 @@ class TestLastWords:
 
     def test_where_no_line_says_why_the_end_is_told(self) -> None:
         assert transaction._last_words(["one", "two"]) == "one | two"
+
+    def test_dnf_5s_table_and_its_progress_are_no_reason(self) -> None:
+        lines = [
+            " nvidia-driver-cuda      x86_64 3:580.159.04-1.el9      nvidia-cuda     4.6 KiB",
+            *(f" nvidia-{name}     x86_64 3:580.159.04-1.el9      nvidia-cuda     4.6 KiB" for name in range(5)),
+            "[11/11] Installing nvidia-driver-cuda-3 100% |  19.0 KiB/s |   5.0 KiB |  00m00s",
+            "Createrepo_c process exited with code 255",
+        ]
+        assert transaction._last_words(lines).endswith(" | Createrepo_c process exited with code 255")
+        assert "[11/11]" not in transaction._last_words(lines)
+        unmet = " nvidia-driver : Depends: nvidia-kernel-580 but it is not installable"
+        assert transaction._last_words([unmet, *lines]) == unmet
 
     def test_the_name_of_a_distribution_is_not_a_mirror_that_moved(self) -> None:
         line = "Get:1 https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64 nvidia-smi"

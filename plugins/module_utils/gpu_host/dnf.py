@@ -208,7 +208,7 @@ class Dnf(Rpm):
                 "install", "{} {}".format(match.group(1), match.group(2) or "").strip(), 100 * done // max(1, total)
             )
             return
-        match = re.match(r"^\[(\d+)/(\d+)\] (\S.*?) +\d+% ", line)  # dnf 5 tells both in one way
+        match = re.match(r"^\[ *(\d+)/(\d+)\] (\S.*?) +\d+% ", line)  # dnf 5 tells both in one way
         if match:
             step = "install" if match.group(3).split()[0] in _STEPS else "download"
             self.tell(step, match.group(3), 100 * int(match.group(1)) // int(match.group(2)))

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import NOUVEAU_FILE
 from ..gpu_probe import initramfs, kernels
-from . import process
+from . import process, space
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
@@ -128,14 +128,13 @@ class Nouveau:
         return self.seen[path]
 
     def _rebuild(self, kernel: str, path: str) -> None:
-        space = os.statvfs(os.path.dirname(path))
-        if space.f_bavail * space.f_frsize < os.path.getsize(path) + (8 << 20):
-            free = space.f_bavail * space.f_frsize >> 20
+        (boot,) = space.rows({os.path.dirname(path): space.image_room(os.path.getsize(path))})
+        if boot["free"] < boot["needed"]:
             raise HostFailure(
                 "GS-472",
                 "/boot is too full to rebuild the initramfs",
                 path,
-                f"{free} MB free, {(os.path.getsize(path) >> 20) + 8} MB are needed",
+                "{} MB free, {} MB are needed".format(boot["free"] >> 20, boot["needed"] >> 20),
                 "remove an old kernel; the old initramfs is untouched",
             )
         self.tell("initramfs", "rebuilding the initramfs of " + kernel)

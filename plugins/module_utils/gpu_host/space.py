@@ -10,6 +10,7 @@ _DKMS_MB = 900  # the source, its build tree and the built modules of one driver
 _MODULES_MB = 150  # the modules of one kernel, in their place
 _LISTS_MB = 64  # the lists of further repositories
 _VMLINUZ_MB = 16
+_GROWTH_MB = 8
 _CACHES = {"apt": "/var/cache/apt/archives", "dnf": "/var/cache", "zypper": "/var/cache"}
 _LISTS = {"apt": "/var/lib/apt/lists", "dnf": "/var/cache", "zypper": "/var/cache"}
 
@@ -28,11 +29,16 @@ def needs(manager: str, plan: Plan, images: Iterable[int], kernels: int, builds:
     found[_LISTS[manager]] = found.get(_LISTS[manager], 0) + _LISTS_MB * _MB
     largest = max([*images, 0])
     if largest:
-        found["/boot"] = largest + largest // 8 + kernels * (largest + _VMLINUZ_MB * _MB)
+        found["/boot"] = image_room(largest) + kernels * (largest + _VMLINUZ_MB * _MB)
     if builds:
         found["/var/lib/dkms"] = _DKMS_MB * _MB
         found["/lib/modules"] = _MODULES_MB * _MB
     return found
+
+
+def image_room(size: int) -> int:
+    """Return the bytes that an initramfs needs to be made anew beside the old one, which it may outgrow."""
+    return size + max(size // 8, _GROWTH_MB * _MB)
 
 
 def rows(wanted: Dict[str, int]) -> List[Dict[str, Any]]:

@@ -7,6 +7,7 @@ itself is not believed: after every transaction the host is asked what is there.
 """
 
 import os
+import re
 import time
 from typing import Any, Dict, List, NoReturn, Optional, Sequence, Set, Tuple
 
@@ -360,15 +361,21 @@ def _named(damaged: Dict[str, str]) -> str:
     return ", ".join("{} ({})".format(*item) for item in sorted(damaged.items()))
 
 
+_UNMET = re.compile(r" \S+ : ")
+"""How apt begins what a package lacks."""
+_PROGRESS = re.compile(r"\[ *\d+/\d+\] ")
+"""How dnf 5 begins a line for each thing that it has done."""
+
+
 def _last_words(tail: List[str]) -> str:
     """Return the lines in which a package manager says why."""
     telling = [
         line
         for line in tail
-        if line.startswith(("E:", "Error", "dpkg: error", " nvidia", "Failed")) or "error" in line.lower()
+        if line.startswith(("E:", "Error", "dpkg: error", "Failed")) or _UNMET.match(line) or "error" in line.lower()
     ]
     lines: List[str] = []
-    for line in (telling or tail)[-6:]:
+    for line in (telling or [line for line in tail if not _PROGRESS.match(line)])[-6:]:
         if line not in lines:
             lines.append(line[:400])
     while len(lines) > 1 and sum(map(len, lines)) > 900:

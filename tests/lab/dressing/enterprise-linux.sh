@@ -7,10 +7,11 @@ el=5.14.0-570.12.1.el9_6.x86_64
 debian="$(basename "$root"/lib/modules/*)"
 
 mv "$root/lib/modules/$debian" "$root/lib/modules/$el"
-rm -f "$root/lib/modules/$el/build" "$root/lib/modules/$el/source"
+rm -f "$root/lib/modules/$el/build" "$root/lib/modules/$el/source" "$root/boot/initrd.img-$debian" "$root/usr/sbin/update-initramfs"
 for file in vmlinuz config System.map; do mv "$root/boot/$file-$debian" "$root/boot/$file-$el"; done
 depmod -b "$root" "$el"
 
+# Debian's name of the image: older dracuts have it in the program, newer ones in a setting.
 sed -i 's#/boot/initrd.img-${kernel}"#/boot/initramfs-${kernel}.img"#' "$root/usr/bin/dracut"
 # Few modules of dracut, so that an initramfs takes seconds; for this host, as EL's default is: with its /etc/modprobe.d.
 cat >"$root/etc/dracut.conf.d/lab.conf" <<'CONF'
@@ -18,6 +19,7 @@ add_drivers+=" nouveau "
 hostonly="yes"
 dracutmodules="base kernel-modules systemd udev-rules"
 compress="cat"
+initrdname="initramfs-${kernel}.img"
 CONF
 chroot "$root" dracut --force --quiet "/boot/initramfs-$el.img" "$el"
 
@@ -32,11 +34,15 @@ ENTRY
 # There the plugin that holds packages is a package of its own, which a minimal host does not have: the lab's repository offers
 # python3-dnf-plugin-versionlock, and what it installs is Debian's plugin, laid aside here.
 aside="$root/usr/share/gpusetup-lab/versionlock"
-for file in usr/lib/python3/dist-packages/dnf-plugins/versionlock.py etc/dnf/plugins/versionlock.conf etc/dnf/plugins/versionlock.list; do
-  mkdir -p "$aside/$(dirname "$file")"
-  mv "$root/$file" "$aside/$file"
-done
-rm -f "$root"/usr/lib/python3/dist-packages/dnf-plugins/__pycache__/versionlock.*
+if [ -e "$root/usr/bin/dnf5" ]; then # it can hold packages by itself, and goes by the name of dnf
+  ln -s dnf5 "$root/usr/bin/dnf"
+else
+  for file in usr/lib/python3/dist-packages/dnf-plugins/versionlock.py etc/dnf/plugins/versionlock.conf etc/dnf/plugins/versionlock.list; do
+    mkdir -p "$aside/$(dirname "$file")"
+    mv "$root/$file" "$aside/$file"
+  done
+  rm -f "$root"/usr/lib/python3/dist-packages/dnf-plugins/__pycache__/versionlock.*
+fi
 
 echo '%_dbpath /var/lib/rpm' >"$root/etc/rpm/macros"
 rm -rf "$root/root/.rpmdb"

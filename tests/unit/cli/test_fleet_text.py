@@ -48,6 +48,15 @@ def test_so_does_a_plan():
     assert "gpu10, gpu11, gpu12, gpu13 and 186 more (190 hosts)" in text
 
 
+def test_every_way_to_say_an_address_is_told_alike():
+    for told in (
+        "Connection timed out during banner exchange\nConnection to {} port 22 timed out",
+        'Data could not be sent to remote host "{}". Make sure this host can be reached over ssh: ',
+        "ssh: Could not resolve hostname {}: Name or service not known",
+    ):
+        assert common(told.format("10.77.251.9")) == common(told.format("gpu-2.example")) == told.format("HOST")
+
+
 def test_one_host_is_told_in_its_own_words():
     outcome = HostOutcome(state="unreachable", refusals=(dead("gpu7", 7),))
     text = applied_text(Applied(ok=False, run="1", log="l", seconds={}, matrix=STAMP, hosts={"gpu7": outcome}))
