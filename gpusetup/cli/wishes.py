@@ -18,6 +18,7 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--want", "-w", action="append", default=[], metavar="REQ", help="torch==2.6.*, 'cuda>=12.4', …")
     group.add_argument("--source", metavar="WHERE", help="nvidia, distro, the URL of a mirror or the path of a bundle")
     add_reboot(group)
+    group.add_argument("--upgrade", action="store_true", help="choose anew: what is on record need not stay")
     group.add_argument("--replace", action="store_true", help="remove a driver of another origin, .run included")
 
 
@@ -40,4 +41,5 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         source=arguments.source,
         reboot=arguments.reboot,
         replace=arguments.replace,
+        upgrade=arguments.upgrade,
     )

@@ -72,6 +72,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     installed_driver: str | None = None
     """This driver is installed and works: kept when it satisfies, replaced when not."""
     installed_module: ModuleFlavour | None = None
+    recorded: tuple[Requirement, ...] = ()
+    """What was applied last: each stays as long as it satisfies."""
     driver_candidates: tuple[DriverCandidate, ...] | None = None
     """The only drivers that can be had; None: whatever NVIDIA published."""
     library_candidates: tuple[LibraryCandidates, ...] = ()

@@ -54,6 +54,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     containers: tuple[str, ...] = ()
     persistence: bool = True
     hold_kernel: bool = False
+    dev: bool = False
+    """Headers and static libraries of cuDNN and NCCL too; the toolkit has its own."""
+    upgrade: bool = False
+    """Choose anew: what is on record counts no more."""
     driver_options: dict[str, Any] = {}
     proxy: bool = False
     """A proxy is set in the inventory; its address stays there."""

@@ -80,7 +80,8 @@ class Planner:
             return Draft(plan=_replace(base, reasons=(), warnings=(NO_GPU,)))
         key = self.key(facts, settings)
         for recorded in locks(facts):
-            if recorded.get("schema") != LOCK_SCHEMA or recorded.get("key") != key:
+            anew = settings.upgrade and unfinished(facts) is None  # an upgrade that was cut goes on
+            if anew or recorded.get("schema") != LOCK_SCHEMA or recorded.get("key") != key:
                 continue
             draft = self._from_record(base, facts, settings, recorded, key)
             if draft is not None and not _begun_only(facts, recorded, draft):
@@ -258,7 +259,7 @@ class Planner:
     def key(self, facts: HostFacts, settings: Settings) -> str:
         """Return a digest over all that decides a stack, but not over what an apply changes."""
         what = {
-            "settings": msgspec.structs.replace(settings, reboot=None),  # who may reboot decides no stack
+            "settings": msgspec.structs.replace(settings, reboot=None, upgrade=False),  # of when and how, not of what
             "matrix": self.matrix.digest,
             "os": facts.os.label,
             "arch": facts.arch,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.install import Install
 from gpusetup.plan.container import dockerfile
-from gpusetup.plan.lock import exact_requirements
+from gpusetup.plan.exact import exact_requirements
 from gpusetup.plan.python import python_requirements
 from gpusetup.versions import cuda_minor as _minor
 

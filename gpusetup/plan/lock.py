@@ -9,7 +9,6 @@ import msgspec
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.lock import SCHEMA, Lock, PipHashes, PipRequirements
-from gpusetup.model.request import COMPONENTS, Requirement
 from gpusetup.model.settings import HashedLines
 from gpusetup.plan.python import python_requirements
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.stack import Resolution, Stack
 
-__all__ = ["exact_requirements", "hashed_lines", "lock_of", "read_lock", "with_hashes"]
+__all__ = ["hashed_lines", "lock_of", "read_lock", "with_hashes"]
 
 
 def lock_of(resolution: Resolution, matrix: Matrix) -> Lock:
@@ -74,18 +73,6 @@ def read_lock(raw: bytes, path: str) -> Lock:
             hint="make a new one with the versions you want: gpusetup lock 'torch==2.6.*' --out FILE",
         )
     return lock
-
-
-def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
-    """Return requirements that only this stack satisfies."""
-    requirements = []
-    for name in COMPONENTS:
-        chosen = getattr(stack, name)
-        if chosen is None or not chosen.version:
-            continue
-        variant = chosen.variant if name == "torch" else ""
-        requirements.append(Requirement(component=name, specifier=f"=={chosen.version}", variant=variant))
-    return tuple(requirements)
 
 
 def _digest(stack: Stack, pip: PipRequirements, hashes: PipHashes | None) -> str:

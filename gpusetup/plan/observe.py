@@ -187,14 +187,19 @@ def _python_reason(stack: Stack, interpreter: str) -> str:
 
 def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     installed, held = facts.packages.installed, set(facts.packages.held)
+    libraries = {package.name for package in (*packages.cuda, *packages.cudnn, *packages.nccl)}
     named = {package.name for package in (*packages.driver, *packages.fabric)}
+    named |= {name for name in libraries if versions.matches(name, packages.hold)}
     recorded = {name for name in (facts.state or {}).get("holds") or () if name in installed}
     wanted = {package.name for package in packages.wanted()}
     obsolete = {name for name in recorded - wanted if not versions.matches(name, packages.hold)}
     kernel = {name for name in installed if _is_kernel(name) and versions.matches(name, packages.hold)}
     why = "an unattended upgrade must not move libraries under a loaded module"
     if (named | recorded) - obsolete - kernel - held:
-        yield _action("hold", "driver", "the driver and everything that belongs to it", why)
+        if packages.driver:
+            yield _action("hold", "driver", "the driver and everything that belongs to it", why)
+        else:
+            yield _action("hold", "libraries", " ".join(sorted(libraries)), "an unattended upgrade must not move them")
     if kernel - held:
         yield _action(
             "hold", "kernel", "the kernel and the package that updates it", "gpusetup_hold_kernel asks for it"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
+from gpusetup.model.stack import Stack
+from gpusetup.plan.exact import exact_requirements
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts, Python
@@ -35,7 +39,7 @@ def request_for(
     pythons: tuple[str, ...] | None = None,
 ) -> Request:
     """Return the question; two hosts with equal questions get the same answer."""
-    driver = working_driver(facts)
+    driver = None if settings.upgrade and _brought_driver(facts) else working_driver(facts)
     adopted = adopted_python(facts, settings)
     arch: Literal["x86_64", "aarch64"] | None = (
         "aarch64" if facts.arch == "aarch64" else "x86_64" if facts.arch == "x86_64" else None
@@ -48,6 +52,7 @@ def request_for(
         arch=arch,
         installed_driver=driver,
         installed_module=facts.driver.flavour if driver and facts.driver else None,
+        recorded=() if settings.upgrade else on_record(facts),
         driver_candidates=candidates,
         library_candidates=libraries,
         wheels_only=settings.source == "distro" or settings.cuda_from == "wheels",
@@ -57,6 +62,26 @@ def request_for(
         native=settings.native,
         forward=settings.forward,
     )
+
+
+def on_record(facts: HostFacts) -> tuple[Requirement, ...]:
+    """Return what the last apply that finished brought; the driver is judged by what works, not by the record."""
+    stack = _recorded(facts).get("stack")
+    try:
+        wanted = exact_requirements(msgspec.convert(stack, Stack)) if isinstance(stack, dict) else ()
+    except msgspec.ValidationError:
+        return ()  # another version of gpusetup wrote it
+    return tuple(item for item in wanted if item.component != "driver")
+
+
+def _recorded(facts: HostFacts) -> dict[str, Any]:
+    lock = (facts.state or {}).get("lock")
+    return lock if isinstance(lock, dict) else {}
+
+
+def _brought_driver(facts: HostFacts) -> bool:
+    wanted = _recorded(facts).get("wanted")
+    return isinstance(wanted, dict) and bool(wanted.get("manage_driver"))
 
 
 def working_driver(facts: HostFacts) -> str | None:

@@ -124,7 +124,7 @@ def _short(value: object) -> str:
 
 
 def _requirement(component: str, value: Any, label: str) -> Requirement | None:
-    """Read a version, a specifier, `latest` or `true` (any version), `none` or `false` (not this one)."""
+    """Read a version, a specifier, `latest`, `true` (whatever fits best), `none` or `false` (not this one)."""
     if isinstance(value, bool) or value is None:
         return Requirement(component=component) if value else None
     if isinstance(value, float) and str(value).rpartition(".")[2] in {"1", "2"}:
@@ -136,7 +136,9 @@ def _requirement(component: str, value: Any, label: str) -> Requirement | None:
             hint=f'write it in quotes within quotes where Ansible reads INI: {label.rpartition(" ")[2]}="=={text}.*"',
         )
     text = str(value).strip()
-    if text.lower() in {"", "latest", "any", "true", "yes"}:
+    if text.lower() == "latest":
+        return Requirement(component=component, latest=True)
+    if text.lower() in {"", "any", "true", "yes"}:
         return Requirement(component=component)
     if text.lower() in {"none", "false", "no"}:
         return None
@@ -276,6 +278,8 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "containers": _runtimes,
     "persistence": _yes,
     "hold_kernel": _yes,
+    "dev": _yes,
+    "upgrade": _yes,
     "driver_options": _options,
 }
 """Settings beside the components' versions, and how each is read."""

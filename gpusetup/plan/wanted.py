@@ -122,6 +122,10 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     requirements = _requirements(context, stack, matrix, wheels, interpreter)
     if family is not None:
         fields["python"] = interpreter.packages
+    if family is not None and not managed:
+        # A driver that was there before us is its owner's to hold; what we bring beside it is ours.
+        names = [package.name for name in LIBRARIES for package in fields.get(name) or ()]
+        fields["hold"] = (*names, *(KERNEL_PACKAGES[family.manager] if settings.hold_kernel else ()))
     packages = None
     if family is not None and any(fields.get(name) for name in _GROUPS):
         packages = PackageSet(manager=family.manager, **_sources(context, family, applied), **fields)

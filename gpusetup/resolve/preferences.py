@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from gpusetup.model.release import DriverBranch
+    from gpusetup.model.request import Requirement
     from gpusetup.resolve.space import Space
 
 __all__ = ["Ranked", "Related", "best", "build_rank", "criteria", "short_lived", "uncovered_libraries"]
@@ -183,15 +184,18 @@ def criteria(space: Space) -> list[Criterion]:
                 lambda value: 0 if (value.version == kept[0] and kept[1] in (None, value.module)) else 1,
             )
         )
+    found += [_as_recorded(item) for item in request.recorded if item.component in space.values]
     found.append(Ranked("supported-branch", "driver", lambda value: value.ended))
     for component in named:
-        # Of drivers and toolkits the long-lived one is wanted, not the newest: what is named only sets limits.
-        if component not in ("driver", "cuda"):
+        # Of drivers and toolkits the long-lived one is wanted, not the newest; libraries follow what they stand on.
+        if component in (*FRAMEWORKS, "cupy"):
             found += _release(space, component)
     found += [_native_first(space, consumer) for consumer in _asked_runtimes(space)]
     found.append(Ranked("year-to-live", "driver", lambda value: short_lived(value.branch, space.matrix.date)))
     found += [_native_first(space, consumer) for consumer in (*FRAMEWORKS, "cuda")]
     for component in named:
+        if component in ("cudnn", "nccl"):
+            found += _release(space, component)
         found += _build(space, component)
     found += [
         Ranked("long-lived-branch", "driver", lambda value: (value.ended, *_branch_rank(value))),
@@ -221,6 +225,14 @@ def criteria(space: Space) -> list[Criterion]:
             found += (*_release(space, component), *_build(space, component))
     found.append(Ranked("distribution-python", "python", python_rank(space)))
     return [item for item in found if _applies(item, space)]
+
+
+def _as_recorded(item: Requirement) -> Criterion:
+    def differs(value: Value) -> bool:
+        other = isinstance(value, TorchValue) and item.variant not in ("", value.build.variant)
+        return other or item.specifier != f"=={value.version}"
+
+    return Ranked("stays-on-record", item.component, differs)
 
 
 def _asked_runtimes(space: Space) -> Iterable[str]:

@@ -147,6 +147,10 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
     source = cite(space.matrix, component, _record(value))
     wish = space.named.get(component)
     asked = f" that {wish} names and everything else allows" if wish is not None and str(wish) != component else ""
+    if any(item.component == component and item.specifier == f"=={value.version}" for item in space.request.recorded):
+        text = f"{name} is on record and satisfies everything asked for; --upgrade chooses anew"
+        yield Reason(component=component, rule="stays-on-record", text=text, source="")
+        return
     confidence = value.release.confidence if isinstance(value, TorchValue) else value.confidence
     sure = "vendor-confirmed release" if confidence == "vendor" else "release"
     yield Reason(

@@ -177,7 +177,8 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
 
 
 def _locked(settings: Settings, lock: Lock) -> Settings:
-    from gpusetup.plan.lock import exact_requirements, hashed_lines
+    from gpusetup.plan.exact import exact_requirements
+    from gpusetup.plan.lock import hashed_lines
 
     requirements = exact_requirements(lock.stack)
     # The Python of a lock that nobody asked for is the one of the distribution that it was made for.

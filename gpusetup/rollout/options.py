@@ -26,6 +26,7 @@ class Wishes:
     source: str | None = None
     reboot: RebootPolicy | None = None
     replace: bool = False
+    upgrade: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

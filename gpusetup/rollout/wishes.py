@@ -23,7 +23,7 @@ FILE_NAME = "gpusetup.toml"
 
 def settings_of_hosts(wishes: Wishes, inventory: str | None, track: Track) -> dict[str, Settings]:
     """Return every host's wishes; a wrong or unknown setting is bad input before anything is done."""
-    said = {"source": wishes.source, "reboot": wishes.reboot, "replace": wishes.replace}
+    said = {"source": wishes.source, "reboot": wishes.reboot, "replace": wishes.replace, "upgrade": wishes.upgrade}
     line = read_level({name: value for name, value in said.items() if value}, "command line")
     file = _file_level(inventory)
     settings = {}

@@ -19,7 +19,7 @@ import msgspec
 
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import Matrix
-from gpusetup.model.request import COMPONENTS, Request, Requirement
+from gpusetup.model.request import COMPONENTS, DEFAULT_COMPONENTS, Request, Requirement
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.domains import matches
 from gpusetup.resolve.lookup import LEADS, lookup
@@ -238,6 +238,42 @@ def native_where_one_exists(request: Request) -> Iterator[str]:
                 yield f"torch {chosen.version}+{chosen.variant} is {chosen.relation}, {build.variant} would be native"
 
 
+def what_is_on_record_stays(request: Request) -> Iterator[str]:
+    """A release on record stays as long as a stack with it satisfies what is asked."""
+    found = answer(request)
+    if found is None:
+        return
+    asked = {item.component for item in request.requirements}
+    default = DEFAULT_COMPONENTS if not asked - {"python"} else ()
+    wishes = (*request.requirements, *(Requirement(component=name) for name in default))
+    kept = Request(requirements=wishes, gpus=request.gpus, os=request.os, arch=request.arch)
+    for item in random.Random(str(request)).sample(_published(), k=3):
+        if getattr(found.stack, item.component) is None:
+            continue
+        fits = answer(asking(kept, item)) if _allows(request, item) else None
+        again = answer(change(kept, recorded=(item,)))
+        if fits is not None and again is not None:
+            version = getattr(again.stack, item.component).version
+            if item.specifier != f"=={version}":
+                yield f"{item} is on record and fits, {version} is given"
+
+
+def _allows(request: Request, item: Requirement) -> bool:
+    """Tell whether the wish for a component names the version of another requirement."""
+    wish = next((wish for wish in request.requirements if wish.component == item.component), None)
+    version = item.specifier.removeprefix("==")
+    return wish is None or not wish.specifier or version in matches(wish, [version])
+
+
+@cache
+def _published() -> list[Requirement]:
+    """Return every release that a record can name; of the driver counts what works."""
+    found = [("torch", item.version) for item in MATRIX.torch.builds if item.code]
+    for name in ("cuda", "cudnn", "nccl", "cupy", "jax", "tensorflow"):
+        found += [(name, item.version) for item in getattr(MATRIX, name).releases if not getattr(item, "excluded", "")]
+    return [Requirement(component=name, specifier=f"=={version}") for name, version in dict.fromkeys(found)]
+
+
 def newest_by_name_alone_is_stable(request: Request) -> Iterator[str]:
     """A new-feature branch is never taken unless it, or something that only it has, was asked for."""
     found = answer(change(request, requirements=(Requirement(component="cuda"),)))
@@ -261,6 +297,7 @@ LAWS: tuple[Callable[[Request], Iterator[str]], ...] = (
     long_lived_branch,
     native_where_one_exists,
     newest_by_name_alone_is_stable,
+    what_is_on_record_stays,
 )
 
 

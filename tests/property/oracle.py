@@ -427,8 +427,10 @@ class Oracle:
                     or request.installed_module not in (None, a["driver"].module)
                 )
             )
+        for item in request.recorded:
+            yield self.as_recorded(item)
         yield best_by(lambda a: a["driver"].ended)
-        for name in ("torch", "tensorflow", "jax", "cupy", "cudnn", "nccl"):
+        for name in (*FRAMEWORKS, "cupy"):
             if name in self.wishes:
                 yield self.release(name, self.confirmed(name))
                 yield self.covered(name)
@@ -442,6 +444,8 @@ class Oracle:
             yield self.native(name)
         for name in ("torch", "tensorflow", "jax", "cupy", "cudnn", "nccl", "driver"):
             if name in self.wishes:
+                if name in ("cudnn", "nccl"):
+                    yield self.release(name, self.confirmed(name))
                 yield from self.best_build(name)
         yield best_by(
             lambda a: {"LTSB": 0, "PB": 1}.get(a["driver"].branch.kind, 2) if a["driver"].branch.eol != "unknown" else 2
@@ -463,6 +467,14 @@ class Oracle:
         known = self.pythons()
         yield best_by(lambda a: known.index(a["python"].version) if a["python"].version in known else len(known))
         yield best_by(lambda a: [-part for part in num(a["python"].version)])
+
+    def as_recorded(self, item: Any) -> Callable[[list[Assignment]], list[Assignment]]:
+        return best_by(
+            lambda a: (
+                item.specifier != f"=={a[item.component].version}"
+                or (item.component == "torch" and item.variant not in ("", a["torch"].variant))
+            )
+        )
 
     def confirmed(self, name: str) -> Callable[[Candidate], Any]:
         """Return what a component's candidates are ranked by: confirmed by its publisher, then newest."""

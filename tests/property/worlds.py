@@ -162,7 +162,9 @@ def requests(draw: Any, matrix: Matrix) -> Request:
             specifier = draw(st.sampled_from(("==", ">=", ">=", "<=", "!="))) + version
         if component == "torch" and draw(st.integers(0, 5)) == 0:
             variant = draw(st.sampled_from([item.variant for item in matrix.torch.builds]))
-        requirements.append(Requirement(component=component, specifier=specifier, variant=variant))
+        plain = not specifier and not variant and component != "python"
+        latest = plain and draw(st.integers(0, 7)) == 0
+        requirements.append(Requirement(component=component, specifier=specifier, variant=variant, latest=latest))
     if not set(asked) - {"python"}:
         requirements.append(Requirement(component=draw(st.sampled_from(("cuda", "cudnn", "nccl", "torch")))))
     drivers = [*published(matrix, "driver"), "550.144.03", "590.48.01", "999.1", "470.999"]
@@ -188,10 +190,22 @@ def requests(draw: Any, matrix: Matrix) -> Request:
         installed_driver=installed,
         installed_module=draw(st.sampled_from((None, "open", "proprietary"))),
         driver_candidates=offered,
+        recorded=tuple(on_record(draw, matrix)) if draw(st.integers(0, 3)) == 0 else (),
         vgpu_guest=draw(st.integers(0, 29)) == 0,
         native=draw(st.integers(0, 3)) == 0,
         forward=draw(st.integers(0, 3)) == 0,
     )
+
+
+def on_record(draw: Any, matrix: SmallMatrix) -> Any:
+    """Draw what an earlier apply brought: some releases of this matrix."""
+    builds = draw(st.sampled_from(matrix.torch.builds))
+    if draw(st.booleans()):
+        yield Requirement(component="torch", specifier=f"=={builds.version}", variant=builds.variant)
+    for name in ("jax", "tensorflow", "cupy", "cuda", "cudnn", "nccl"):
+        if draw(st.booleans()):
+            version = draw(st.sampled_from(getattr(matrix, name).releases)).version
+            yield Requirement(component=name, specifier=f"=={version}")
 
 
 @st.composite

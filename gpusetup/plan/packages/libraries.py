@@ -95,7 +95,7 @@ def _spelt(template: str) -> str:
 
 
 def _packages(context: Context, form: Format, component: Component, version: str, cuda: str) -> tuple[Package, ...]:
-    """Return the package in this version and built for this CUDA, and its headers where they are installed."""
+    """Return the package in this version and built for this CUDA; its headers where they are there or wanted."""
     number = nv(version)
     row = next(
         row
@@ -106,9 +106,8 @@ def _packages(context: Context, form: Format, component: Component, version: str
     dotted = cuda_minor(cuda)
     texts = {"version": version, "dotted": dotted, "minor": dotted.replace(".", "-"), "major": dotted.partition(".")[0]}
     names = [named(name, **texts) for name in row.packages]
-    names += [
-        name for name in (named(item, **texts) for item in row.dev_packages) if name in context.facts.packages.installed
-    ]
+    headers = [named(item, **texts) for item in row.dev_packages]
+    names += [name for name in headers if context.settings.dev or name in context.facts.packages.installed]
     return tuple(_package(context, name, row.pin, texts) for name in names)
 
 

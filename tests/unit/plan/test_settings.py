@@ -23,7 +23,7 @@ def texts(settings):
 @pytest.mark.parametrize(
     ("value", "text"),
     [("2.6.*", "torch==2.6.*"), ("2.6", "torch==2.6.*"), ("2.6.0", "torch==2.6.0"), (">=2.4,<2.7", "torch<2.7,>=2.4"),
-     ("2.7.1+cu128", "torch==2.7.1+cu128"), ("latest", "torch"), (True, "torch"), (2.6, "torch==2.6.*")],
+     ("2.7.1+cu128", "torch==2.7.1+cu128"), ("latest", "torch==latest"), (True, "torch"), (2.6, "torch==2.6.*")],
 )  # fmt: skip
 def test_versions_as_people_write_them(value, text):
     assert texts(wishes(level(torch=value))) == [text]
