@@ -3,76 +3,42 @@
 examples:
   gpusetup matrix                                    an overview
   gpusetup matrix 'torch==2.6.*' --gpu v100          which builds of torch 2.6 run on a V100
-  gpusetup matrix --driver 535.154.05                what runs on this driver
+  gpusetup matrix --driver 535.154.05                what runs on this driver, and its newest CUDA
+  gpusetup matrix driver '580.*'                     the releases of a driver branch
+  gpusetup matrix gpu h100                           a GPU: drivers, memory, bandwidth, power, rates
+  gpusetup matrix cudnn --gpu v100                   also: nccl, os, vgpu, python
   gpusetup matrix tensorflow --os ubuntu22.04 --format csv
 """
 
 from __future__ import annotations
 
-import textwrap
+import re
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli.options import add_output, add_request, add_requirements
-from gpusetup.cli.output import csv_text, json_text, markdown_table, table, warn, write_answer
-from gpusetup.cli.requests import age_warning, request_about
+from gpusetup.cli.output import json_text, warn, write_answer
+from gpusetup.cli.requests import age_warning, gpus_taken_for, gpus_text, request_about
 from gpusetup.errors import Exit
 from gpusetup.matrix.load import NAMES
 from gpusetup.matrix.load import matrix as load_matrix
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.request import Request
 
 __all__ = ["add_arguments", "run"]
 
-_COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
-    "torch": (
-        ("torch", "torch"),
-        ("build", "build"),
-        ("cudnn", "cuDNN"),
-        ("driver_min", "driver ≥"),
-        ("driver_native", "native ≥"),
-        ("python", "Python"),
-        ("archs", "GPUs"),
-    ),
-    "tensorflow": (
-        ("tensorflow", "TensorFlow"),
-        ("cuda", "CUDA"),
-        ("cudnn", "cuDNN"),
-        ("driver_min", "driver ≥"),
-        ("driver_native", "native ≥"),
-        ("python", "Python"),
-        ("archs", "GPUs"),
-    ),
-    "jax": (
-        ("jax", "JAX"),
-        ("extra", "extra"),
-        ("cuda", "CUDA ≥"),
-        ("driver_min", "driver ≥"),
-        ("python", "Python"),
-        ("archs", "GPUs"),
-    ),
-    "cupy": (
-        ("cupy", "CuPy"),
-        ("package", "package"),
-        ("cuda", "CUDA"),
-        ("driver_min", "driver ≥"),
-        ("python", "Python"),
-        ("archs", "GPUs"),
-    ),
-    "cuda": (
-        ("cuda", "CUDA"),
-        ("label", "release"),
-        ("driver_min", "driver ≥"),
-        ("driver_native", "native ≥"),
-        ("archs", "GPUs"),
-        ("gcc_max", "gcc ≤"),
-        ("ptx", "PTX"),
-    ),
+_TABLES = {
+    "driver": ("driver", "nvidia-driver", "r(?=[0-9])"),
+    "python": ("python",),
+    "gpu": ("gpus", "gpu"),
+    "os": ("os",),
+    "vgpu": ("vgpu", "grid"),
 }
+"""Tables that are looked up without the resolver, and the words that name them."""
+_ALSO_REQUIREMENTS = ("driver", "python")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,16 +51,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Look up and print."""
-    from gpusetup.resolve.lookup import lead_of, lookup
-
     matrix = load_matrix()
     if arguments.data:
         write_answer("\n".join(matrix.path(name) for name in NAMES), arguments.out)
         return Exit.DONE
+    name, wanted = _table(arguments)
     request = request_about(arguments, matrix)
-    lead = lead_of(request)
-    rows = lookup(request, matrix)
-    beside = _beside(request, matrix) if lead == "cuda" and request.driver is not None else {}
+    conclusion = ""
+    if name:
+        from gpusetup.resolve.tables import table_rows
+
+        rows = table_rows(name, wanted, request, matrix)
+        beside: dict[str, list[str]] = {}
+    else:
+        from gpusetup.resolve.lookup import lead_of, lookup, newest_for_driver
+
+        name = lead_of(request)
+        rows = lookup(request, matrix)
+        by_driver = name == "cuda" and request.driver is not None
+        beside = _beside(request, matrix) if by_driver else {}
+        conclusion = newest_for_driver(request, matrix) if by_driver else ""
     warnings = _warnings(request, matrix)
     if arguments.format == "json":
         document: dict[str, Any] = {
@@ -104,20 +80,44 @@ def run(arguments: argparse.Namespace) -> Exit:
             "rows": rows,
             "warnings": warnings,
         }
-        if beside:
-            document["fits"] = beside
+        document |= {"fits": beside, "conclusion": conclusion} if beside else {}
+        document |= {"gpus": gpus_taken_for(request, matrix)} if request.gpus else {}
         write_answer(json_text(document), arguments.out)
         return Exit.DONE
     for warning in warnings:
         warn(warning)
-    overview = arguments.format == "text" and lead == "cuda" and not _asked(request)
-    if overview:
+    if arguments.format == "text" and name == "cuda" and not _asked(request):
         from gpusetup.cli.matrix_overview import overview_text
 
         write_answer(overview_text(matrix), arguments.out)
         return Exit.DONE
-    write_answer(_printed(lead, rows, arguments.format, beside), arguments.out)
+    from gpusetup.cli.matrix_text import answer_text, printed
+
+    if arguments.format != "text":
+        write_answer(printed(name, rows, arguments.format), arguments.out)
+        return Exit.DONE
+    taken = gpus_text(request, matrix) if name != "gpu" else ""
+    whole = bool(arguments.requirements)
+    write_answer(answer_text(name, rows, beside, conclusion, taken, whole=whole), arguments.out)
     return Exit.DONE
+
+
+def _table(arguments: argparse.Namespace) -> tuple[str, str]:
+    """Return the table that the first word names and what narrows it; nothing where the resolver finds the rows."""
+    from gpusetup.resolve.requests import joined_words, parse_requirement
+
+    words = joined_words(arguments.requirements)
+    first = words[0].lower() if words else ""
+    for name, spellings in _TABLES.items():
+        head = next((word for word in spellings if re.fullmatch(rf"{word}(?![a-z-]).*", first)), "")
+        if not head or (name in _ALSO_REQUIREMENTS and len(words) > 1):
+            continue
+        said = " ".join(arguments.requirements)
+        arguments.requirements = []
+        if name in _ALSO_REQUIREMENTS:
+            return name, parse_requirement(words[0]).specifier
+        return name, re.sub(rf"^{head}[\s=]*", "", said, flags=re.IGNORECASE).strip()
+    return "", ""
 
 
 def _warnings(request: Request, matrix: Matrix) -> list[str]:
@@ -152,37 +152,3 @@ def _beside(request: Request, matrix: Matrix) -> dict[str, list[str]]:
 
 def _short(name: str, row: dict[str, Any]) -> str:
     return f"{row[name]}+{row['variant']}" if name == "torch" else str(row[name])
-
-
-def _cell(name: str, row: dict[str, Any]) -> str:
-    value = row.get(name)
-    if name == "build":
-        return str(row["variant"]) + (" (PyPI)" if row["default"] else "")
-    if value is None or value == "":
-        return "?" if name == "cudnn" else ""
-    if name == "python":
-        plain = [text for text in value if not text.endswith("t")]
-        return f"{plain[0]}-{plain[-1].partition('.')[2]}" if plain else "none"
-    if name in ("archs", "cuda") and isinstance(value, list):
-        if name == "archs" and len(value) == 1:
-            return f"from {value[0]}"  # the upper end is open, or nobody measured it
-        return f"{value[0]} - {value[-1]}" if len(value) > 1 else "".join(value)
-    return str(value)
-
-
-def _printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str, beside: dict[str, list[str]]) -> str:
-    if output_format == "csv":
-        flat = [
-            [" ".join(map(str, value)) if isinstance(value, list) else value for value in row.values()] for row in rows
-        ]
-        return csv_text(list(rows[0]), flat)
-    columns = _COLUMNS[lead]
-    names = [shown for _, shown in columns]
-    cells = [[_cell(key, row) for key, _ in columns] for row in rows]
-    if output_format == "md":
-        return markdown_table(names, cells)
-    text = table(names, cells)
-    for name, versions in beside.items():
-        shown = ", ".join(versions[:6]) + (f" and {len(versions) - 6} older" if len(versions) > 6 else "")
-        text += "\n" + textwrap.fill(f"{name:<10}  {shown or 'none'}", 80, subsequent_indent=" " * 12)
-    return text + ("\n" if beside else "")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["about_host", "age_warning", "check_driver", "request_about", "request_of"]
+__all__ = ["about_host", "age_warning", "check_driver", "gpus_taken_for", "gpus_text", "request_about", "request_of"]
 
 _OLD_AFTER_DAYS = 90
 
@@ -26,6 +26,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     """Return the request that the shared arguments spell."""
     if arguments.driver is not None:
         check_driver(arguments.driver, matrix)
+        arguments.driver = _whole_driver(arguments.driver, matrix)
     python = [f"python=={arguments.python}"] if arguments.python is not None else []
     return Request(
         requirements=parse_requirements([*arguments.requirements, *python]),
@@ -84,6 +85,33 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
     )
 
 
+def gpus_taken_for(request: Request, matrix: Matrix) -> list[dict[str, object]]:
+    """Return what each GPU's name was taken for, as records."""
+    from gpusetup.matrix.gpus import find_gpu
+
+    kinds = {name: find_gpu(matrix, name) for name in dict.fromkeys(request.gpus)}
+    return [
+        {"asked": name, "architecture": kind.arch, "compute_capability": kind.cc, "products": list(kind.names)}
+        for name, kind in kinds.items()
+    ]
+
+
+def gpus_text(request: Request, matrix: Matrix) -> str:
+    """Return a line for each GPU's name that is no product's own; empty when all are."""
+    import textwrap
+
+    from gpusetup.matrix.gpus import find_gpu, taken_for
+
+    lines = []
+    for name in dict.fromkeys(request.gpus):
+        kind = find_gpu(matrix, name)
+        if kind.names != (name,):
+            lines += textwrap.wrap(
+                f"GPU {name}: {taken_for(kind, name)}", 80, subsequent_indent="  ", break_on_hyphens=False
+            )
+    return "".join(line + "\n" for line in lines)
+
+
 def check_driver(version: str, matrix: Matrix) -> None:
     """Refuse what is no Linux driver version."""
     try:
@@ -107,6 +135,19 @@ def check_driver(version: str, matrix: Matrix) -> None:
             if version in numbers
             else "ask the Linux host: cat /sys/module/nvidia/version",
         )
+
+
+def _whole_driver(version: str, matrix: Matrix) -> str:
+    """Return the first release that a driver's beginning can mean (550.54: 550.54.14); a whole number as it is."""
+    known = [item.version for item in matrix.driver.versions if item.platform == "linux" and not item.beta]
+    meant = [item for item in known if item.startswith(f"{version}.")]
+    if version in known or not meant:
+        return version
+    first = min(meant, key=nv)
+    from gpusetup.cli.output import warn
+
+    warn(f"driver {version} is taken for {first}, the first release with that number")
+    return first
 
 
 def age_warning(matrix: Matrix) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.cli.install_text import WAYS, copied, ending
 from gpusetup.cli.options import add_output, add_request, add_requirements
 from gpusetup.cli.output import json_text, table, warn, write_answer
-from gpusetup.cli.requests import about_host, age_warning, request_of
+from gpusetup.cli.requests import about_host, age_warning, gpus_taken_for, gpus_text, request_of
 from gpusetup.errors import Exit
 from gpusetup.matrix.load import matrix as load_matrix
 
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         write_lock(resolution, matrix, arguments.lock)
     if arguments.format == "json":
-        document = _with_install(resolution, matrix).to_document()
+        document = _document(resolution, matrix)
         if age:
             document["warnings"] = [*document["warnings"], age]
         write_answer(json_text(document), arguments.out)
@@ -67,12 +67,15 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def _with_install(resolution: Resolution, matrix: Matrix) -> Resolution:
+def _document(resolution: Resolution, matrix: Matrix) -> dict[str, Any]:
     from msgspec.structs import replace
 
     from gpusetup.plan.install import install_of
 
-    return replace(resolution, install=install_of(resolution, matrix))
+    document = replace(resolution, install=install_of(resolution, matrix)).to_document()
+    if resolution.request.gpus:
+        document["gpus"] = gpus_taken_for(resolution.request, matrix)
+    return document
 
 
 def _answer(resolution: Resolution, matrix: Matrix, arguments: argparse.Namespace) -> str:
@@ -153,7 +156,14 @@ def stack_text(resolution: Resolution, matrix: Matrix, output_format: str) -> st
         from gpusetup.cli.output import markdown_table
 
         return markdown_table(columns, rows)
-    return table(columns, rows) + "\n" + _reasons_text(resolution) + "\n" + ending(resolution, matrix)
+    return (
+        gpus_text(resolution.request, matrix)
+        + table(columns, rows)
+        + "\n"
+        + _reasons_text(resolution)
+        + "\n"
+        + ending(resolution, matrix)
+    )
 
 
 def _reasons_text(resolution: Resolution) -> str:
@@ -204,7 +214,7 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
             hint = f"  hint: {misfit.hint}\n" if misfit.hint else ""
             texts.append(f"{shown}\n  no stack fits\n  {misfit.note}\n{hint}")
             continue
-        classes[digest] = {"hosts": list(names), **_with_install(resolution, matrix).to_document()}
+        classes[digest] = {"hosts": list(names), **_document(resolution, matrix)}
         texts.append((f"# {shown}\n" if arguments.install else f"{shown}\n") + _answer(resolution, matrix, arguments))
         texts += [f"warning: {text}\n" for text in resolution.warnings]
     if arguments.format == "json":

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from gpusetup.model.platforms import Gpu
     from gpusetup.model.release import Architecture
 
-__all__ = ["GpuKind", "find_gpu", "gpu_by_id", "kind_of"]
+__all__ = ["GpuKind", "find_gpu", "gpu_by_id", "gpus_named", "kind_of", "taken_for"]
 
 _PCI_ID = re.compile(r"(?:0x)?10de:(?:0x)?([0-9a-f]{4})", re.IGNORECASE)
 _CAPABILITY = re.compile(r"(?:sm|compute|cc)[ _-]?([0-9]{1,2})[._]?([0-9])[af]?", re.IGNORECASE)
 _TOKEN = re.compile(r"[a-z0-9]+")
 _LETTERS_DIGITS = re.compile(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])")
 _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
+_ARCHITECTURE_SUFFIXES = ("", " architecture", " generation", " lovelace")
+_TELLS_A_PRODUCT = re.compile(r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}")
+_UNITS = re.compile(r"[0-9]*gb")
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
 
@@ -101,11 +104,26 @@ def _normal(name: str) -> str:
     return " ".join(token for token in _TOKEN.findall(name.lower()) if token not in _FILLER)
 
 
+def _of_architecture(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
+    """Return the products of an architecture that is named alone; boards that stand apart are named by themselves."""
+    lowered = text.strip().lower()
+    return [
+        gpu
+        for gpu in gpus
+        if lowered in {gpu.arch.lower() + suffix for suffix in _ARCHITECTURE_SUFFIXES}
+        and gpu.kind not in ("jetson", "workstation-soc")
+    ]
+
+
 def _matches(gpus: tuple[Gpu, ...], text: str) -> list[Gpu]:
+    if found := _of_architecture(gpus, text):
+        return found
     wanted = _normal(text)
     exact = [gpu for gpu in gpus if wanted in {_normal(name) for name in (gpu.name, *gpu.aliases)}]
     if exact:
         return exact
+    if not any(_TELLS_A_PRODUCT.fullmatch(token) and not _UNITS.fullmatch(token) for token in _tokens(text)):
+        return []  # `gb`, `ti` or `3` alone are in many names and mean none of them
     for tokens in (_tokens(text), _tokens(_LETTERS_DIGITS.sub(" ", text.lower()))):
         found = [gpu for gpu in gpus if any(tokens <= _tokens(name) for name in (gpu.name, *gpu.aliases))]
         if tokens and found:
@@ -148,6 +166,31 @@ def gpu_by_id(matrix: Matrix, pci_id: str, subsystem: str = "") -> tuple[Gpu, ..
     return exact or found
 
 
+def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
+    """Return every product that a text names; a name that no product has is bad input with what is near."""
+    text = text.strip()
+    pci, capability = _PCI_ID.fullmatch(text), _CAPABILITY.fullmatch(text)
+    if capability is not None:
+        found = [gpu for gpu in matrix.gpus.gpus if gpu.cc == f"{capability[1]}.{capability[2]}"]
+    elif pci is not None:
+        found = list(gpu_by_id(matrix, f"10de:{pci[1].lower()}"))
+    else:
+        found = _matches(matrix.gpus.gpus, text)
+    if found:
+        return found
+    names = {_normal(name): name for gpu in matrix.gpus.gpus for name in (gpu.name, *gpu.aliases)}
+    import difflib
+
+    close = [names[key] for key in difflib.get_close_matches(_normal(text), names, n=4, cutoff=0.5)]
+    raise BadInputError(
+        "GS-120",
+        f"unknown GPU {text!r}",
+        path=f"--gpu {text!r}",
+        hint=("did you mean " + ", ".join(close) + "? " if close else "")
+        + "A PCI id (lspci -nn -d 10de:) or sm_NN works for every GPU; `gpusetup matrix gpu` lists their names.",
+    )
+
+
 @lru_cache(maxsize=512)
 def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     """Return the kind of GPU that the text names; unknown or ambiguous names are bad input with candidates."""
@@ -155,29 +198,40 @@ def find_gpu(matrix: Matrix, text: str) -> GpuKind:
     capability = _CAPABILITY.fullmatch(text)
     if capability is not None:
         return _by_capability(matrix, f"{capability[1]}.{capability[2]}", text)
-    pci = _PCI_ID.fullmatch(text)
-    found = list(gpu_by_id(matrix, f"10de:{pci[1].lower()}")) if pci else _matches(matrix.gpus.gpus, text)
-    if not found:
-        names = {_normal(name): name for gpu in matrix.gpus.gpus for name in (gpu.name, *gpu.aliases)}
-        import difflib
-
-        close = [names[key] for key in difflib.get_close_matches(_normal(text), names, n=4, cutoff=0.5)]
-        raise BadInputError(
-            "GS-120",
-            f"unknown GPU {text!r}",
-            path=f"--gpu {text!r}",
-            hint=("did you mean " + ", ".join(close) + "? " if close else "")
-            + "A PCI id (lspci -nn -d 10de:) or sm_NN works for every GPU.",
-        )
+    found = gpus_named(matrix, text)
+    if _of_architecture(matrix.gpus.gpus, text):
+        found = [gpu for gpu in found if gpu.only_cpu is None] or found
     if len({_agreement(gpu) for gpu in found}) > 1:
-        listed = sorted({gpu.name for gpu in found})
-        shown = ", ".join(listed[:12]) + (f" and {len(listed) - 12} more" if len(listed) > 12 else "")
-        raise BadInputError(
-            "GS-122",
-            f"{text!r} names {len(listed)} products that differ in what the rules ask",
-            path=f"--gpu {text!r}",
-            note=f"candidates: {shown}",
-            hint="name one of them, or a PCI id, or sm_NN",
-        )
-    label = found[0].name if len(found) == 1 or pci else text
+        raise _ambiguous(text, found)
+    label = found[0].name if len(found) == 1 or _PCI_ID.fullmatch(text) else text
     return kind_of(matrix, found, label)
+
+
+def _ambiguous(text: str, found: list[Gpu]) -> BadInputError:
+    by_capability: dict[str, list[str]] = {}
+    for gpu in sorted(found, key=lambda gpu: nv(gpu.cc)):
+        by_capability.setdefault(gpu.cc, []).append(gpu.name)
+    if len(by_capability) > 1:
+        told = "; ".join(f"{_listed(names)} ({cc})" for cc, names in by_capability.items())
+        ways = " or ".join(f"--gpu sm_{cc.replace('.', '')}" for cc in by_capability)
+        note, hint = f"candidates: {told}", f"name one of them, or a PCI id, or {ways}"
+    else:
+        note, hint = f"candidates: {_listed([gpu.name for gpu in found])}", "name one of them, or a PCI id, or sm_NN"
+    return BadInputError(
+        "GS-122",
+        f"{text!r} names {len({gpu.name for gpu in found})} products that differ in what the rules ask",
+        path=f"--gpu {text!r}",
+        note=note,
+        hint=hint,
+    )
+
+
+def _listed(names: Iterable[str], most: int = 6) -> str:
+    unique = sorted(set(names))
+    return ", ".join(unique[:most]) + (f" and {len(unique) - most} more" if len(unique) > most else "")
+
+
+def taken_for(kind: GpuKind, name: str) -> str:
+    """Return in words what a name was taken for: `Hopper, compute capability 9.0 (H100 PCIe, …)`."""
+    products = "" if kind.names == (name,) else f" ({_listed(kind.names)})"
+    return f"{kind.arch}, compute capability {kind.cc}{products}"

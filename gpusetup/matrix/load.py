@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from gpusetup.model.figures import GpuFiguresFile
     from gpusetup.model.images import ImagesFile
     from gpusetup.model.kernels import KernelPairsFile
     from gpusetup.model.repos import ReposFile
@@ -39,8 +40,8 @@ FILES: dict[str, type[record.MatrixFile]] = {
     "forward_compat": release.ForwardFile,
     "vgpu": platforms.VgpuFile,
 }
-NAMES = (*FILES, "repos", "kernel_pairs", "images")
-"""Every component; the last three are apart because a lookup never reads them."""
+NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures")
+"""Every component; the last four are apart because the resolver never reads them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
 
@@ -59,6 +60,10 @@ def struct_of(name: str) -> type[record.MatrixFile]:
         from gpusetup.model.images import ImagesFile
 
         return ImagesFile
+    if name == "gpu_figures":
+        from gpusetup.model.figures import GpuFiguresFile
+
+        return GpuFiguresFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it
 
     return ReposFile
@@ -222,6 +227,11 @@ class Matrix:
     def images(self) -> ImagesFile:
         """Container images that a Dockerfile can start from."""
         return self._load("images", cast("type[ImagesFile]", struct_of("images")))
+
+    @cached_property
+    def gpu_figures(self) -> GpuFiguresFile:
+        """Memory, power and rates of GPU products."""
+        return self._load("gpu_figures", cast("type[GpuFiguresFile]", struct_of("gpu_figures")))
 
     def files(self) -> Iterator[tuple[str, record.MatrixFile]]:
         """Load and return every component's file."""

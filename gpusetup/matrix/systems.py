@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.platforms import OsRelease
 
-__all__ = ["find_system"]
+__all__ = ["find_system", "systems_named"]
 
 _TOKEN = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
 _CODENAME = re.compile(r"\(([a-z]+)\)$")
@@ -71,6 +71,14 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
         path=f"--os {text!r}",
         hint=elsewhere or f"{near}`gpusetup matrix os` lists those that are known",
     )
+
+
+def systems_named(matrix: Matrix, text: str) -> list[OsRelease]:
+    """Return the distributions that a text names: one, or every release of a family (`ubuntu`)."""
+    lowered = text.strip().lower()
+    family = _SAID_AS.get(lowered, lowered)
+    releases = [system for system in matrix.os.systems if re.fullmatch(re.escape(family) + r"[0-9.]+", system.id)]
+    return releases or [find_system(matrix, text)]
 
 
 def _named(systems: tuple[OsRelease, ...], text: str) -> Iterator[OsRelease]:

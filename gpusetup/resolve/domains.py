@@ -46,6 +46,8 @@ __all__ = [
     "Value",
     "branch_of",
     "domain",
+    "flavours_of",
+    "has_ended",
     "matches",
     "number",
     "parsed",
@@ -171,7 +173,8 @@ def branch_of(matrix: Matrix, version: str) -> DriverBranch | None:
     return max(below, key=lambda branch: branch.branch, default=None)
 
 
-def _flavours(branch: int) -> tuple[ModuleFlavour, ...]:
+def flavours_of(branch: int) -> tuple[ModuleFlavour, ...]:
+    """Return the flavours in which a branch has its kernel module."""
     if branch < OPEN_MODULES_FROM:
         return ("proprietary",)
     return ("open",) if branch >= OPEN_ONLY_FROM else ("open", "proprietary")
@@ -249,7 +252,7 @@ def _drivers_for(
             asked = [item for item in versions if item.version in hits]
             wanted += _worth_keeping([item for item in asked if not item.beta] or asked) if asked else []
         for item in wanted:
-            chosen[item.version] = (branch, item.confidence, _flavours(number_), True)
+            chosen[item.version] = (branch, item.confidence, flavours_of(number_), True)
     listed = {item.version: item for versions in _published(matrix).values() for item in versions}
     offered = {item.version: item.modules for item in candidates}
     for version in (stays, installed, *offered):
@@ -259,7 +262,7 @@ def _drivers_for(
         if judge is None:
             continue
         record = listed.get(version)
-        flavours = offered.get(version) or _flavours(nv(version).major)
+        flavours = offered.get(version) or flavours_of(nv(version).major)
         chosen[version] = (judge, record.confidence if record else "observed", flavours, record is not None)
     return [
         DriverValue(version, nv(version), branch, module, confidence, has_ended(branch, matrix.date), known)

@@ -11,7 +11,18 @@ from gpusetup.model.request import Request, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.constraints import build
-from gpusetup.resolve.domains import CudaValue, CupyValue, JaxValue, TensorflowValue, TorchValue, Value, parsed
+from gpusetup.resolve.domains import (
+    CudaValue,
+    CudnnValue,
+    CupyValue,
+    DriverValue,
+    JaxValue,
+    NcclValue,
+    TensorflowValue,
+    TorchValue,
+    Value,
+    parsed,
+)
 from gpusetup.resolve.explain import conflict as conflict_of
 from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.preferences import best
@@ -26,10 +37,11 @@ if TYPE_CHECKING:
     from gpusetup.model.release import Toolchain
     from gpusetup.resolve.space import Space
 
-__all__ = ["LEADS", "Row", "fitting", "lookup"]
+__all__ = ["LEADS", "Row", "fitting", "lead_of", "lookup", "newest_for_driver"]
 
 LEADS = ("torch", "tensorflow", "jax", "cupy")
-"""What rows can be about; CUDA releases when none of these is asked for."""
+"""The frameworks that rows can be about."""
+_LIBRARIES = ("cuda", "cudnn", "nccl")
 
 Row = dict[str, Any]
 
@@ -56,10 +68,32 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
     return rows
 
 
+def newest_for_driver(request: Request, matrix: Matrix) -> str:
+    """Return in a sentence which CUDA a driver brings and up to which one it runs."""
+    wish = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component="cuda")))
+    space = build(matrix, wish)
+    driver = next(value for value in space.values["driver"] if value.version == request.driver)
+    driver = cast("DriverValue", driver)
+    ways = [(value.version, space.relation(driver, value)) for value in fitting(space, "cuda")]
+    own = next((version for version, way in ways if way in ("native", "backward")), "")
+    last, way = ways[0]
+    text = f"Driver {request.driver} (R{driver.branch.branch}): "
+    if not own:
+        return f"{text}CUDA {last} is the newest that runs, by {_WAYS[str(way)]}."
+    text += f"CUDA {own} is the newest that it supports itself"
+    return f"{text}; up to CUDA {last} runs by {_WAYS[str(way)]}." if way not in ("native", "backward") else f"{text}."
+
+
+_WAYS = {
+    "minor-version": "minor-version compatibility (programs that hand newer PTX to the driver fail)",
+    "forward": "forward compatibility (a cuda-compat package)",
+}
+
+
 def lead_of(request: Request) -> str:
     """Return the component that the rows of a request are about."""
     named = {item.component for item in request.requirements}
-    return next((name for name in LEADS if name in named), "cuda")
+    return next((name for name in (*LEADS, *_LIBRARIES) if name in named), "cuda")
 
 
 def fitting(space: Space, component: str) -> list[Value]:
@@ -99,9 +133,16 @@ def _span_of(toolchain: Toolchain | None) -> list[str]:
 
 def _row(space: Space, lead: str, value: Value) -> Row:
     matrix = space.matrix
-    record = value.build if isinstance(value, TorchValue) else cast("Any", value).release
     row: Row = {lead: value.version, **_particulars(space, value)}
-    row |= dict(_drivers(space, value))
+    if isinstance(value, CudnnValue):
+        return row | {
+            "confidence": value.confidence,
+            "sources": [cite(matrix, lead, value.row)],
+            "note": value.row.note,
+        }
+    record = value.build if isinstance(value, TorchValue) else cast("Any", value).release
+    if not isinstance(value, NcclValue):
+        row |= dict(_drivers(space, value))
     return row | {"confidence": record.confidence, "sources": [cite(matrix, lead, record)], "note": record.note}
 
 
@@ -156,6 +197,25 @@ def _particulars(space: Space, value: Value) -> Row:
             "cuda": list(wheel.cuda),
             "python": list(wheel.pythons.get(cast("Any", space.arch), ())),
             "archs": [cc for cc in (wheel.cc_min, wheel.cc_max) if cc],
+        }
+    if isinstance(value, CudnnValue):
+        support = value.row
+        return {
+            "cuda_majors": list(value.cuda_majors),
+            "cuda": list(support.cuda),
+            "driver_min": support.min_driver,
+            "archs": [cc for cc in (support.cc_min, support.cc_max) if cc],
+            "as_in": support.version if value.leaning else None,
+        }
+    if isinstance(value, NcclValue):
+        build_ = value.build
+        return {
+            "cuda": build_.cuda,
+            "kind": build_.kind,
+            "package": build_.version,
+            "date": value.release.date,
+            "archs": list(build_.targets),
+            "ptx": list(build_.ptx),
         }
     if isinstance(value, CudaValue):
         toolchain = next((item for item in space.matrix.cuda.toolchains if item.minor == value.release.minor), None)

@@ -16,7 +16,7 @@ KEYS = {
     "repos.libraries": ("component", "format", "min_version", "max_version"),
     "repos.distro_drivers": ("systems", "module", "series"), "repos.kernels": ("systems", "release", "arch"),
     "repos.stack_names": ("source", "families"),
-    "images.images": ("cuda",),
+    "images.images": ("cuda",), "gpu_figures.gpus": ("names",),
     "kernel_pairs.pairs": ("driver", "module", "systems", "kernel_from"),
 }  # fmt: skip
 

@@ -1,0 +1,218 @@
+"""Rows of the matrix as people read them: which columns a table has, and what stands in its cells."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli.output import csv_text, markdown_table, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["answer_text", "printed"]
+
+_COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
+    "torch": (
+        ("torch", "torch"),
+        ("build", "build"),
+        ("cudnn", "cuDNN"),
+        ("driver_min", "driver ≥"),
+        ("driver_native", "native ≥"),
+        ("python", "Python"),
+        ("archs", "GPUs"),
+    ),
+    "tensorflow": (
+        ("tensorflow", "TensorFlow"),
+        ("cuda", "CUDA"),
+        ("cudnn", "cuDNN"),
+        ("driver_min", "driver ≥"),
+        ("driver_native", "native ≥"),
+        ("python", "Python"),
+        ("archs", "GPUs"),
+    ),
+    "jax": (
+        ("jax", "JAX"),
+        ("extra", "extra"),
+        ("cuda", "CUDA ≥"),
+        ("driver_min", "driver ≥"),
+        ("python", "Python"),
+        ("archs", "GPUs"),
+    ),
+    "cupy": (
+        ("cupy", "CuPy"),
+        ("package", "package"),
+        ("cuda", "CUDA"),
+        ("driver_min", "driver ≥"),
+        ("python", "Python"),
+        ("archs", "GPUs"),
+    ),
+    "cuda": (
+        ("cuda", "CUDA"),
+        ("label", "release"),
+        ("driver_min", "driver ≥"),
+        ("driver_native", "native ≥"),
+        ("archs", "GPUs"),
+        ("gcc_max", "gcc ≤"),
+        ("ptx", "PTX"),
+    ),
+    "cudnn": (
+        ("cudnn", "cuDNN"),
+        ("cuda_majors", "for CUDA"),
+        ("cuda", "tested with"),
+        ("driver_min", "driver ≥"),
+        ("archs", "GPUs"),
+    ),
+    "nccl": (
+        ("nccl", "NCCL"),
+        ("cuda", "CUDA"),
+        ("kind", "as"),
+        ("package", "its version"),
+        ("date", "date"),
+        ("archs", "GPUs"),
+    ),
+    "driver": (
+        ("driver", "driver"),
+        ("branch", "branch"),
+        ("kind", "kind"),
+        ("date", "date"),
+        ("until", "until"),
+        ("cuda", "CUDA"),
+        ("gpus", "GPUs"),
+    ),
+    "gpu": (
+        ("gpu", "GPU"),
+        ("cc", "cc"),
+        ("driver_first", "driver ≥"),
+        ("driver_last", "≤"),
+        ("memory_gb", "GB"),
+        ("bandwidth_gbs", "GB/s"),
+        ("power_w", "W"),
+        ("fp16", "FP16"),
+        ("fp8", "FP8"),
+    ),
+    "os": (
+        ("os", "--os"),
+        ("arches", "CPUs"),
+        ("python", "Python"),
+        ("pythons", "also"),
+        ("glibc", "glibc"),
+        ("cuda_min", "CUDA ≥"),
+        ("cuda_max", "≤"),
+    ),
+    "python": (
+        ("python", "Python"),
+        ("base_of", "is python3 in"),
+        ("packaged_by", "packaged in"),
+        ("torch", "torch"),
+        ("tensorflow", "tensorflow"),
+        ("jax", "jax"),
+        ("cupy", "cupy"),
+    ),
+    "vgpu": (
+        ("vgpu", "vGPU"),
+        ("branch", "branch"),
+        ("guest", "guest driver"),
+        ("host", "host driver"),
+        ("date", "date"),
+    ),
+}
+"""What a table shows of its rows, and under which heading."""
+_KINDS = {"LTSB": "long-term", "PB": "production", "NFB": "new features"}
+_RATES = ("fp16", "bf16", "fp8")
+_NOTES = {"gpu": "\nrates: TFLOP/s, dense; ?: not known; one GPU by its whole name has more\n"}
+_FIGURES = frozenset({"memory_gb", "bandwidth_gbs", "power_w", "nvlink_gbs", "fp16", "bf16", "fp8"})
+
+
+def _cell(name: str, row: dict[str, Any]) -> str:
+    value = row.get(name)
+    if name in _FIGURES:
+        return "?" if value is None else f"{value:,g}" if value else "no"
+    if name == "build":
+        return str(row["variant"]) + (" (PyPI)" if row["default"] else "")
+    if value is None or value == "":
+        return "?" if name == "cudnn" else ""
+    if name == "kind":
+        return _KINDS.get(value, str(value))
+    if name == "python" and isinstance(value, list):
+        plain = [text for text in value if not text.endswith("t")]
+        return f"{plain[0]}-{plain[-1].partition('.')[2]}" if plain else "none"
+    if name in ("archs", "cuda", "gpus") and isinstance(value, list):
+        if name == "archs" and len(value) == 1:
+            return f"from {value[0]}"  # the upper end is open, or nobody measured it
+        return f"{value[0]} - {value[-1]}" if len(value) > 1 else "".join(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str) -> str:
+    """Return rows as a table, CSV or Markdown."""
+    if output_format == "csv":
+        flat = [
+            [" ".join(map(str, value)) if isinstance(value, list) else value for value in row.values()] for row in rows
+        ]
+        return csv_text(list(rows[0]), flat)
+    columns = _COLUMNS[lead]
+    names = [shown for _, shown in columns]
+    cells = [[_cell(key, row) for key, _ in columns] for row in rows]
+    return markdown_table(names, cells) if output_format == "md" else table(names, cells)
+
+
+def answer_text(
+    lead: str,
+    rows: Sequence[dict[str, Any]],
+    beside: dict[str, list[str]],
+    conclusion: str,
+    taken: str,
+    *,
+    whole: bool,
+) -> str:
+    """Return the whole answer: what names were taken for, the rows, what fits beside them, and what follows."""
+    if lead == "gpu" and len(rows) == 1:
+        return _one_gpu(rows[0])
+    shown = rows if whole or not conclusion else [row for row in rows if row in _newest_minors(rows)]
+    text = (taken + "\n" if taken else "") + (_filled("", conclusion) + "\n\n" if conclusion else "")
+    text += printed(lead, shown, "text")
+    for name, versions in beside.items():
+        listed = ", ".join(versions[:6]) + (f" and {len(versions) - 6} older" if len(versions) > 6 else "")
+        text += "\n" + _filled(f"{name:<12}", listed or "none")
+    if len(shown) < len(rows):
+        text += "\n\n" + _filled("", "The newest release of each CUDA minor; `gpusetup matrix cuda` with it lists all.")
+    return text + ("\n" if beside else "") + (_NOTES.get(lead, ""))
+
+
+def _newest_minors(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the newest release of each CUDA minor."""
+    newest: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        newest.setdefault(".".join(row["cuda"].split(".")[:2]), row)
+    return list(newest.values())
+
+
+def _filled(head: str, text: str) -> str:
+    return textwrap.fill(head + text, 80, subsequent_indent=" " * len(head), break_on_hyphens=False)
+
+
+def _one_gpu(row: dict[str, Any]) -> str:
+    """Return all that is known of one product, a line each."""
+    lines = [
+        ("GPU", row["gpu"]),
+        ("architecture", f"{row['architecture']}, compute capability {row['cc']}"),
+        ("PCI ids", ", ".join(row["pci_ids"]) or "?"),
+        (
+            "drivers",
+            f"from {row['driver_first'] or '?'}" + (f", last {row['driver_last']}" if row["driver_last"] else ""),
+        ),
+        ("open modules", row["open_module"]),
+        ("MIG", f"from driver {row['mig_driver']}" if row["mig_driver"] else ""),
+        ("only beside", row["only_cpu"] or ""),
+        ("memory", f"{_cell('memory_gb', row)} GB {row['memory_type'] or ''}".rstrip()),
+        ("bandwidth", f"{_cell('bandwidth_gbs', row)} GB/s"),
+        ("power", f"{_cell('power_w', row)} W"),
+        ("NVLink", f"{_cell('nvlink_gbs', row)} GB/s" if row["nvlink_gbs"] else _cell("nvlink_gbs", row)),
+        *((name.upper(), f"{_cell(name, row)} TFLOP/s dense" if row[name] else _cell(name, row)) for name in _RATES),
+        ("note", row["note"]),
+        *(("source", source) for source in (*row["sources"], *row["figures_sources"]) if source),
+    ]
+    return "\n".join(_filled(f"{name:<14}", text) for name, text in lines if text) + "\n"

@@ -1,0 +1,278 @@
+"""Lookups that ask no resolver: drivers, GPUs, distributions, vGPU releases and Pythons as plain records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from gpusetup.errors import BadInputError, NoStackError
+from gpusetup.matrix.gpus import find_gpu, gpus_named, kind_of
+from gpusetup.matrix.systems import find_system, systems_named
+from gpusetup.model.request import Requirement
+from gpusetup.resolve import rules
+from gpusetup.resolve.domains import DriverValue, flavours_of, has_ended, matches, parsed
+from gpusetup.resolve.sources import cite
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from gpusetup.matrix.gpus import GpuKind
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.figures import GpuFigures
+    from gpusetup.model.platforms import Gpu, OsRelease, VgpuRelease
+    from gpusetup.model.record import Record
+    from gpusetup.model.release import DriverBranch, DriverVersion
+    from gpusetup.model.request import Request
+
+__all__ = ["TABLES", "table_rows"]
+
+Row = dict[str, Any]
+
+_FILTERS = {
+    "driver": {"--gpu", "--driver"},
+    "gpu": {"--gpu", "--arch", "--driver"},
+    "os": {"--os", "--arch"},
+    "python": {"--os", "--arch"},
+    "vgpu": {"--driver"},
+}
+"""Which questions about a machine narrow a table."""
+TABLES = tuple(_FILTERS)
+
+
+def table_rows(name: str, wanted: str, request: Request, matrix: Matrix) -> list[Row]:
+    """Return the rows of a table; `wanted` is what its rows are narrowed to (580.*, h100, ubuntu, 17)."""
+    _check_filters(name, request)
+    found = list(_ROWS[name](wanted.strip(), request, matrix))
+    if not found:
+        raise _nothing(name, wanted, request)
+    return found
+
+
+def _check_filters(name: str, request: Request) -> None:
+    given = {
+        "--gpu": bool(request.gpus),
+        "--os": request.os is not None,
+        "--arch": request.arch is not None,
+        "--driver": request.driver is not None,
+        "--native": request.native,
+        "--forward": request.forward,
+    }
+    for option, used in given.items():
+        if used and option not in _FILTERS[name]:
+            raise BadInputError(
+                "GS-135",
+                f"the table of `matrix {name}` has nothing to do with {option}",
+                path=option,
+                hint=f"leave it away; what narrows this table: {', '.join(sorted(_FILTERS[name]))}",
+            )
+
+
+def _nothing(name: str, wanted: str, request: Request) -> NoStackError:
+    asked = [text for text in (wanted, *request.gpus, request.os, request.arch) if text]
+    asked += [f"driver {request.driver}"] if request.driver else []
+    text = f"no row of `matrix {name}` fits {' with '.join(asked)}"
+    conflict = [{"rule": "requested", "text": text, "source": ""}]
+    document = {"schema": "gpusetup/matrix/1", "ok": False, "rows": [], "conflict": conflict, "suggestions": []}
+    return NoStackError("GS-211", text, document=document, hint=f"`gpusetup matrix {name}` lists them all")
+
+
+def _told(matrix: Matrix, component: str, record: Record) -> Row:
+    return {"confidence": record.confidence, "sources": [cite(matrix, component, record)], "note": record.note}
+
+
+# --- drivers ----------------------------------------------------------------------------------------------------------
+
+
+def _drivers(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
+    """One row per release where releases are asked for, else the newest of each branch."""
+    branches = {branch.branch: branch for branch in matrix.driver.branches}
+    kinds = [find_gpu(matrix, name) for name in request.gpus]
+    releases = [item for item in matrix.driver.versions if item.platform == "linux" and item.branch in branches]
+    hits = matches(Requirement(component="driver", specifier=wanted), [item.version for item in releases])
+    newest: dict[int, str] = {}
+    for item in sorted(releases, key=lambda item: nv(item.version), reverse=True):
+        branch = branches[item.branch]
+        if item.version not in hits or (request.driver is not None and not _same_driver(item.version, request.driver)):
+            continue
+        if not wanted and request.driver is None and (newest.setdefault(item.branch, item.version) != item.version):
+            continue
+        modules = [flavour for flavour in flavours_of(item.branch) if _drives(matrix, item, branch, flavour, kinds)]
+        if modules:
+            yield {
+                "driver": item.version,
+                "branch": f"R{item.branch}",
+                "kind": branch.kind,
+                "date": item.date,
+                "until": branch.eol,
+                "supported": not has_ended(branch, matrix.date),
+                "cuda": branch.cuda,
+                "gpus": list(branch.architectures),
+                "modules": modules,
+                **_told(matrix, "driver", item),
+            }
+
+
+def _same_driver(version: str, asked: str) -> bool:
+    return version == asked or version.startswith(f"{asked}.")
+
+
+def _drives(matrix: Matrix, item: DriverVersion, branch: DriverBranch, flavour: str, kinds: list[GpuKind]) -> bool:
+    value = DriverValue(
+        item.version, nv(item.version), branch, cast("Any", flavour), item.confidence, has_ended(branch, matrix.date)
+    )
+    return all(
+        kind.module != "unknown"
+        and rules.window_fits(value, kind)
+        and rules.module_fits(value, kind)
+        and (kind.min_driver is None or value.number >= nv(kind.min_driver))
+        for kind in kinds
+    )
+
+
+# --- GPUs -------------------------------------------------------------------------------------------------------------
+
+
+def _gpus(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
+    """One row per product."""
+    named = [gpus_named(matrix, name) for name in (wanted, *request.gpus) if name]
+    products = [gpu for found in named for gpu in found] if named else list(matrix.gpus.gpus)
+    for gpu in dict.fromkeys(products):
+        kind = kind_of(matrix, [gpu], gpu.name)
+        if request.arch is not None and gpu.only_cpu not in (None, request.arch):
+            continue
+        if request.driver is not None and not _driven_by(request.driver, kind):
+            continue
+        yield _gpu_row(gpu, kind, matrix)
+
+
+def _driven_by(driver: str, kind: GpuKind) -> bool:
+    branch = nv(driver).major
+    if kind.module == "unknown" or (kind.min_driver is not None and nv(driver) < nv(kind.min_driver)):
+        return False
+    return (kind.min_branch or 0) <= branch and (kind.last_branch is None or branch <= kind.last_branch)
+
+
+def _gpu_row(gpu: Gpu, kind: GpuKind, matrix: Matrix) -> Row:
+    figures = next((item for item in matrix.gpu_figures.gpus if gpu.name in item.names), None)
+    return {
+        "gpu": gpu.name,
+        "architecture": gpu.arch,
+        "cc": gpu.cc,
+        "kind": gpu.kind,
+        "pci_ids": list(gpu.ids),
+        "only_cpu": gpu.only_cpu,
+        "driver_first": gpu.min_driver or (f"R{kind.min_branch}" if kind.min_branch else None),
+        "driver_last": f"R{kind.last_branch}" if kind.last_branch else None,
+        "open_module": kind.module,
+        "mig_driver": gpu.mig_min_driver,
+        **_figures_row(figures),
+        **_told(matrix, "gpus", gpu),
+        "figures_sources": [matrix.gpu_figures.sources[key].url for key in figures.sources] if figures else [],
+    }
+
+
+def _figures_row(figures: GpuFigures | None) -> Row:
+    names = ("memory_gb", "memory_type", "bandwidth_gbs", "power_w", "nvlink_gbs", "fp16", "bf16", "fp8")
+    return {name: getattr(figures, name) if figures is not None else None for name in names}
+
+
+# --- distributions ----------------------------------------------------------------------------------------------------
+
+
+def _systems(wanted: str, request: Request, matrix: Matrix) -> list[OsRelease]:
+    systems = systems_named(matrix, wanted) if wanted else list(matrix.os.systems)
+    if request.os is not None:
+        systems = [system for system in systems if system == find_system(matrix, request.os or "")]
+    return [system for system in systems if request.arch is None or request.arch in system.arches]
+
+
+def _os(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
+    """One row per distribution."""
+    for system in _systems(wanted, request, matrix):
+        yield {
+            "os": system.id,
+            "name": system.name,
+            "family": system.family,
+            "arches": list(system.arches),
+            "python": system.python,
+            "pythons": [item.version for item in system.pythons],
+            "glibc": system.glibc,
+            "repository": system.repo,
+            "cuda_min": system.cuda_min,
+            "cuda_max": system.cuda_max,
+            **_told(matrix, "os", system),
+        }
+
+
+def _pythons(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
+    """One row per Python: who has it, and the newest release of each framework that has wheels for it."""
+    arch = request.arch or "x86_64"
+    systems = _systems("", request, matrix)
+    base = {system.id: system.python for system in systems}
+    packaged = {system.id: {item.version for item in system.pythons} for system in systems}
+    wheels = {name: _wheels(matrix, name, arch) for name in ("torch", "tensorflow", "jax", "cupy")}
+    known = {*base.values(), *(text for found in packaged.values() for text in found)} - {"unknown"}
+    if request.os is None:
+        known |= {text for found in wheels.values() for text in found}
+    hits = matches(Requirement(component="python", specifier=wanted), known)
+    for version in sorted(hits, key=nv, reverse=True):
+        yield {
+            "python": version,
+            "base_of": [name for name, own in base.items() if own == version],
+            "packaged_by": [name for name, found in packaged.items() if version in found],
+            **{name: found.get(version) for name, found in wheels.items()},
+            "confidence": "inferred",
+            "sources": sorted({cite(matrix, "os", system) for system in systems if _carries(system, version)}),
+            "note": "",
+        }
+
+
+def _carries(system: OsRelease, version: str) -> bool:
+    return version == system.python or any(item.version == version for item in system.pythons)
+
+
+def _wheels(matrix: Matrix, name: str, arch: str) -> dict[str, str]:
+    """Return, for each Python, the newest release of a framework that has wheels for it on this CPU."""
+    newest: dict[str, str] = {}
+    for release in getattr(matrix, name).releases:
+        pythons = release.pythons.get(arch, ()) if isinstance(release.pythons, dict) else release.pythons
+        if getattr(release, "excluded", ""):
+            continue
+        for python in pythons:
+            if not python.endswith("t") and parsed(release.version) >= parsed(newest.get(python, "0")):
+                newest[python] = release.version
+    return newest
+
+
+# --- vGPU -------------------------------------------------------------------------------------------------------------
+
+
+def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
+    """One row per release of vGPU software, newest first."""
+    branches = {item.vgpu: item.branch for item in matrix.vgpu.branches}
+
+    def fits(item: VgpuRelease) -> bool:
+        drivers = [version for version in (item.guest, item.host) if version]
+        return (not wanted or item.vgpu == wanted or item.vgpu.startswith(f"{wanted}.")) and (
+            request.driver is None or any(_same_driver(version, request.driver) for version in drivers)
+        )
+
+    wanted = wanted.lstrip("=").removesuffix(".*")
+    for item in sorted(filter(fits, matrix.vgpu.releases), key=lambda item: nv(item.vgpu), reverse=True):
+        yield {
+            "vgpu": item.vgpu,
+            "branch": f"R{branches.get(item.vgpu.partition('.')[0], nv(item.guest).major)}",
+            "guest": item.guest,
+            "host": item.host,
+            "date": item.date,
+            **_told(matrix, "vgpu", item),
+        }
+
+
+_ROWS: dict[str, Callable[[str, Request, Matrix], Iterable[Row]]] = {
+    "driver": _drivers,
+    "gpu": _gpus,
+    "os": _os,
+    "python": _pythons,
+    "vgpu": _vgpu,
+}

@@ -1,0 +1,182 @@
+"""Tables of everything the data knows: drivers, libraries, GPUs, distributions, Pythons, vGPU."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.matrix.load import Matrix
+
+SHIPPED = Matrix()
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*words: str) -> tuple[int, str, str]:
+        code = main(["matrix", *words])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return run
+
+
+@pytest.fixture
+def rows(ask: Any) -> Any:
+    def found(*words: str) -> list[dict[str, Any]]:
+        code, out, _ = ask(*words, "--format", "json")
+        document = json.loads(out)
+        assert (code, document["ok"], document["schema"]) == (0, True, "gpusetup/matrix/1")
+        return list(document["rows"])
+
+    return found
+
+
+@pytest.mark.parametrize("name", ["driver", "cudnn", "nccl", "gpu", "os", "python", "vgpu"])
+def test_each_table_is_about_what_was_asked(rows: Any, ask: Any, name: str) -> None:
+    found = rows(name)
+    assert all(row[name] for row in found)
+    assert all(row["sources"] or name == "python" for row in found)
+    assert not any("ptx" in row and "gcc_max" in row for row in found), "that is CUDA's table"
+    assert len(list(csv.DictReader(io.StringIO(ask(name, "--format", "csv")[1])))) == len(found)
+    assert len(ask(name, "--format", "md")[1].splitlines()) == len(found) + 2
+    assert max(len(line) for line in ask(name)[1].splitlines()) <= 80
+
+
+def test_drivers_are_the_newest_of_each_branch_or_the_releases_of_one(rows: Any) -> None:
+    newest = rows("driver")
+    assert len({row["branch"] for row in newest}) == len(newest)
+    branch = {item.branch: item for item in SHIPPED.driver.branches}[580]
+    for words in (("driver", "580.*"), ("driver==580.*",), ("driver", "580"), ("R580",)):
+        found = rows(*words)
+        assert {row["branch"] for row in found} == {"R580"}
+        assert found[0]["driver"] == branch.latest
+        assert len(found) == sum(item.branch == 580 and item.platform == "linux" for item in SHIPPED.driver.versions)
+
+
+def test_drivers_for_a_gpu(rows: Any) -> None:
+    branches = [int(row["branch"][1:]) for row in rows("driver", "--gpu", "v100")]
+    assert max(branches) == 580
+    assert all("open" not in row["modules"] for row in rows("driver", "--gpu", "v100"))
+    assert min(int(row["branch"][1:]) for row in rows("driver", "--gpu", "b200")) >= 570
+    assert all(row["modules"] == ["open"] for row in rows("driver", "--gpu", "b200"))
+
+
+def test_libraries_are_filtered_by_the_rules(rows: Any) -> None:
+    assert (
+        max(int(row["cudnn"].split(".")[1]) for row in rows("cudnn", "--gpu", "v100") if row["cudnn"][0] == "9") == 10
+    )
+    assert all(row["cuda"].split(".")[0] == "12" for row in rows("nccl", "cuda==12.*"))
+    for row in rows("nccl", "--gpu", "h100"):
+        assert "9.0" in row["archs"] or row["ptx"] or row["kind"] == "package"
+
+
+def test_a_gpu_with_all_that_is_known(rows: Any, ask: Any) -> None:
+    (row,) = rows("gpu", "H200 SXM")
+    assert (row["architecture"], row["cc"], row["memory_gb"], row["bandwidth_gbs"]) == ("Hopper", "9.0", 141, 4800)
+    assert all(source.startswith("https://") for source in row["figures_sources"])
+    _, text, _ = ask("gpu", "h200", "sxm")
+    assert "4,800 GB/s" in text
+    assert "FP8           1,979 TFLOP/s dense" in text
+    (old,) = rows("gpu", "Tesla P4")
+    assert (old["driver_last"], old["fp8"], old["power_w"]) == ("R580", 0, None)
+    assert "?" in ask("gpu", "Tesla P4")[1]
+
+
+def test_gpus_by_architecture_capability_and_driver(rows: Any) -> None:
+    assert {row["architecture"] for row in rows("gpu", "hopper")} == {"Hopper"}
+    assert {row["cc"] for row in rows("gpu", "sm_103")} == {"10.3"}
+    names = {row["gpu"] for row in rows("gpu", "blackwell")}
+    assert {"B200", "GeForce RTX 5090"} <= names
+    assert {row["architecture"] for row in rows("gpu", "--driver", "470.256.02")}.isdisjoint(
+        {"Ada", "Hopper", "Blackwell"}
+    )
+    assert all(row["only_cpu"] != "aarch64" for row in rows("gpu", "hopper", "--arch", "amd64"))
+
+
+def test_distributions_pythons_and_vgpu(rows: Any) -> None:
+    assert {row["os"] for row in rows("os", "ubuntu")} == {
+        item.id for item in SHIPPED.os.systems if item.family == "ubuntu"
+    }
+    assert [row["os"] for row in rows("os", "jammy")] == ["ubuntu22.04"]
+    (system,) = [item for item in SHIPPED.os.systems if item.id == "rhel8"]
+    own = {row["python"]: row for row in rows("python", "--os", "RHEL 8")}
+    assert set(own) == {system.python, *(item.version for item in system.pythons)}
+    assert own[system.python]["base_of"] == ["rhel8"]
+    (row,) = rows("python", "3.12")
+    assert (row["python"], row["torch"]) == ("3.12", max(SHIPPED.torch.releases, key=lambda item: item.date).version)
+    assert {row["branch"] for row in rows("vgpu", "17")} == {"R550"}
+    assert all("535.129.03" in (row["guest"], row["host"]) for row in rows("vgpu", "--driver", "535.129.03"))
+
+
+@pytest.mark.parametrize(
+    ("words", "option"), [(("os", "--gpu", "h100"), "--gpu"), (("vgpu", "--os", "jammy"), "--os"), (("gpu", "--native"), "--native")]
+)  # fmt: skip
+def test_an_option_that_a_table_has_nothing_to_do_with_is_refused(
+    ask: Any, words: tuple[str, ...], option: str
+) -> None:
+    code, out, err = ask(*words)
+    assert (code, out) == (3, "")
+    assert f"has nothing to do with {option} [GS-135]" in err
+
+
+def test_no_row_is_exit_4(ask: Any) -> None:
+    code, out, _ = ask("driver", "123.*", "--format", "json")
+    assert (code, json.loads(out)["ok"]) == (4, False)
+    assert json.loads(out)["conflict"]
+    assert ask("gpu", "rtx 4090", "--driver", "470.256.02")[0] == 4
+    assert ask("gpu", "gb")[0] == 3
+
+
+def test_the_newest_cuda_for_a_driver_is_a_sentence(ask: Any) -> None:
+    code, out, err = ask("--driver", "550.54")
+    assert code == 0
+    assert "driver 550.54 is taken for 550.54.14" in err
+    told = " ".join(out.split("\n\n")[0].split())
+    assert told.startswith(
+        "Driver 550.54.14 (R550): CUDA 12.4.0 is the newest that it supports itself; up to CUDA 12.9.2 runs"
+    )
+    document = json.loads(ask("--driver", "550.54.15", "--format", "json")[1])
+    assert document["conclusion"].startswith("Driver 550.54.15 (R550): CUDA 12.4.1 is the newest")
+    assert len(document["rows"]) > len(out.splitlines()), "the text has one release of each minor, JSON has all"
+    whole = ask("cuda", "--driver", "535.154.05")[1]
+    assert "CUDA 12.2.2 is the newest that it supports itself" in whole
+    assert "12.9.1" in whole, "who asks for CUDA by name sees every release"
+    assert ask("cuda", "--driver", "580.178.04", "--native")[1].split("itself")[1][0] == "."
+
+
+# --- what a name was taken for ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "cc", "product"),
+    [
+        ("hopper", "Hopper", "9.0", "H100 PCIe"),
+        ("ada lovelace", "Ada", "8.9", "L4"),
+        ("gb200", "Blackwell", "10.0", "GB200"),
+        ("A100 80GB", "Ampere", "8.0", "A100 SXM4 80GB"),
+        ("10de:2330", "Hopper", "9.0", "H100 SXM5 80GB"),
+    ],
+)
+def test_the_answer_says_what_a_name_was_taken_for(
+    capsys: pytest.CaptureFixture[str], name: str, arch: str, cc: str, product: str
+) -> None:
+    for command in ("matrix", "resolve"):
+        assert main([command, "torch", "--gpu", name, "--format", "json"]) == 0
+        (taken,) = json.loads(capsys.readouterr().out)["gpus"]
+        assert (taken["asked"], taken["architecture"], taken["compute_capability"]) == (name, arch, cc)
+        assert product in taken["products"]
+        assert main([command, "torch", "--gpu", name]) == 0
+        assert f"GPU {name}: {arch}, compute capability {cc}" in capsys.readouterr().out
+
+
+def test_a_name_that_differs_in_what_the_rules_ask_is_refused_by_capability(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["resolve", "torch", "--gpu", "blackwell"]) == 3
+    told = capsys.readouterr().err
+    assert "B200 (10.0)" in told
+    assert "--gpu sm_120" in told
+    assert main(["resolve", "torch", "--gpu", "gb"]) == 3
