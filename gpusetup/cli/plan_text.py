@@ -99,6 +99,8 @@ def stack_line(stack: Stack) -> str:
         if chosen is not None:
             variant = f"+{chosen.variant}" if name == "torch" else ""
             parts.append(f"{name} {chosen.version}{variant}")
+    if stack.python is not None and stack.python.version:
+        parts.append(f"Python {stack.python.version}")
     return ", ".join(parts)
 
 

@@ -7,7 +7,7 @@ from os.path import basename
 from typing import TYPE_CHECKING, Protocol
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.platforms import GpuFile
+from gpusetup.model.platforms import GpuFile, OsRelease
 from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.release import CudaFile, DriverFile, TorchFile
 
@@ -57,7 +57,11 @@ def _records(file: MatrixFile) -> Iterator[tuple[str, Record]]:
         if isinstance(value, Record):
             yield field, value
         elif isinstance(value, tuple):
-            yield from ((f"{field}[{i}]", item) for i, item in enumerate(value) if isinstance(item, Record))
+            for index, item in enumerate(value):
+                if isinstance(item, Record):
+                    yield f"{field}[{index}]", item
+                for row, python in enumerate(item.pythons if isinstance(item, OsRelease) else ()):
+                    yield f"{field}[{index}].pythons[{row}]", python
 
 
 def _sources(file: MatrixFile) -> Iterator[Dangling]:

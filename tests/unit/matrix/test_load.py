@@ -142,6 +142,11 @@ def test_printing_and_reading_are_inverse(name: str) -> None:
     ("name", "change", "where"),
     [
         ("os", lambda d: d["systems"][2].update(sources=["gone"]), "$.systems[2].sources[0]"),
+        (
+            "os",
+            lambda d: next(row for row in d["systems"] if row["id"] == "rhel9")["pythons"][0].update(sources=["gone"]),
+            "$.systems[8].pythons[0].sources[0]",
+        ),
         ("os", lambda d: d["rules"][0]["sources"].append("gone"), "$.rules[0].sources[2]"),
         ("driver", lambda d: d["versions"][0].update(branch=411), "$.versions[0].branch"),
         ("cuda", lambda d: d["releases"][1].update(driver_branch=599), "$.releases[1].driver_branch"),
