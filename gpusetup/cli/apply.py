@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import signal
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from gpusetup.cli import options, output
 from gpusetup.cli.wishes import add_wishes, wishes_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.playbook import Session
     from gpusetup.matrix.load import Matrix
+    from gpusetup.model.applied import Applied as HostLock
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.run import Applied
     from gpusetup.rollout.options import Applying
@@ -157,9 +158,12 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
     return carry_out(how, plan_hosts(planning, session, matrix, Telling()))
 
 
-def _last_lock(name: str, facts: HostFacts) -> dict[str, Any]:
-    lock = (facts.state or {}).get("lock")
-    if not isinstance(lock, dict) or not lock:
+def _last_lock(name: str, facts: HostFacts) -> HostLock:
+    from gpusetup.model.applied import NO_LOCK
+    from gpusetup.plan.recorded import record_of
+
+    lock = record_of(facts).lock
+    if lock == NO_LOCK:
         raise PreflightError("GS-804", f"nothing that gpusetup applied is on record on {name}", hint="gpusetup apply")
     return lock
 

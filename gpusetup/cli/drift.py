@@ -97,12 +97,12 @@ def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
         return HostDrift(state="not-applied", simulated=facts.simulated, mend=_command(inventory, name, "apply"))
     found = differences(facts)
     unfinished = any(item.id == "apply" for item in found)
-    command = "apply --recorded" if (facts.state.get("lock") or {}).get("stack") and not unfinished else "apply"
+    command = "apply --recorded" if facts.state.lock.repeatable and not unfinished else "apply"
     return HostDrift(
         state="drifted" if found else "same",
         simulated=facts.simulated,
         applied=applied_id(facts),
-        stack=recorded_stack(facts.state.get("lock")),
+        stack=recorded_stack(facts.state.lock),
         differences=found,
         mend=_command(inventory, name, command, found) if found else "",
     )

@@ -10,6 +10,7 @@ import msgspec
 from gpusetup.drive.causes import common, grouped, in_short
 
 if TYPE_CHECKING:
+    from gpusetup.model.applied import Applied
     from gpusetup.model.plan import HostPlan, Plan, Refusal
     from gpusetup.model.stack import Stack
 
@@ -104,14 +105,9 @@ def stack_line(stack: Stack) -> str:
     return ", ".join(parts)
 
 
-def recorded_stack(lock: object) -> str:
+def recorded_stack(lock: Applied) -> str:
     """Return the stack in a host's record on one line, nothing when there is none."""
-    from gpusetup.model.stack import Stack
-
-    try:
-        return stack_line(msgspec.convert(lock["stack"], Stack)) if isinstance(lock, dict) else ""
-    except (KeyError, msgspec.ValidationError):
-        return ""
+    return stack_line(lock.stack) if lock.stack is not None else ""
 
 
 def size_text(size: int | None) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import argparse
 
     from gpusetup.drive.playbook import PlaybookRun, Session
+    from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lifecycle import History, HostHistory, Past
 
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         if arguments.list:
             return _list(arguments, read)
 
-        def recorded(name: str, _facts: HostFacts) -> dict[str, Any]:
+        def recorded(name: str, _facts: HostFacts) -> Applied:
             from gpusetup.plan.rollback import choose
 
             current, history = past_of(read.data(name, "gpu_state") or {}, name)
@@ -92,9 +93,11 @@ def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
 
     from gpusetup.errors import BadInputError
     from gpusetup.model.lifecycle import Past
+    from gpusetup.plan.record import read_applied
 
     try:
-        history = msgspec.convert(answer.get("history") or [], tuple[Past, ...])
+        told = msgspec.convert(answer.get("history") or [], list[dict[str, Any]])
+        history = msgspec.convert([{**past, "lock": {}} for past in told], tuple[Past, ...])
     except msgspec.ValidationError as error:
         raise BadInputError(
             "GS-805",
@@ -102,6 +105,8 @@ def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
             path=name,
             hint="bring that record in /var/lib/gpusetup/history back from a backup, or move it away",
         ) from error
+    locks = [read_applied(past.get("lock")) for past in told]
+    history = tuple(msgspec.structs.replace(past, lock=lock) for past, lock in zip(history, locks, strict=True))
     return str(answer.get("current") or ""), history
 
 

@@ -21,6 +21,7 @@ from gpusetup.errors import BadInputError, Exit, gravest
 if TYPE_CHECKING:
     import argparse
 
+    from gpusetup.model.applied import Applied
     from gpusetup.report.model import Report
     from gpusetup.verify.machine import Wanted
     from gpusetup.verify.request import Ask
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 LOCAL_NAME = "localhost"
+ANSWER = "gpusetup/stack/1"
+_WRITE = "write one with: gpusetup lock --out gpu.lock.json; a host keeps its own in /var/lib/gpusetup/lock.json"
 LEVELS = ("quick", "smoke", "full", "stress")
 
 
@@ -182,19 +185,43 @@ def _write_observations(path: Path, documents: dict[str, dict[str, Any]]) -> Non
     output.write_answer(text, str(path))
 
 
-def _lock(path: str | None) -> dict[str, Any] | None:
+def _lock(path: str | None) -> Applied:
+    """Read what the hosts should have: a lock, an answer of resolve, or the lock that a host keeps."""
+    import msgspec
+
+    from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
+    from gpusetup.model.lock import SCHEMA as LOCK
+    from gpusetup.model.stack import Stack
+    from gpusetup.plan.lock import read_lock
+    from gpusetup.plan.record import read_applied
+
     if path is None:
-        return None
+        return NO_LOCK
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadInputError("GS-510", f"cannot read the lock {path}: {error}", path=path) from error
-    if not isinstance(found, dict):
-        raise BadInputError("GS-510", f"{path} is no lock", path=path, hint="`gpusetup resolve --lock FILE` writes one")
-    return found
+        raw = Path(path).read_bytes()
+        found = json.loads(raw)
+    except OSError as error:
+        raise BadInputError("GS-510", f"cannot read the lock {path}: {error.strerror}", path=path) from error
+    except ValueError as error:
+        raise BadInputError("GS-510", f"the lock {path} is no JSON: {error}", path=path) from error
+    schema = found.get("schema") if isinstance(found, dict) else None
+    try:
+        if schema == LOCK:
+            return Applied(stack=read_lock(raw, path).stack)
+        if schema == ANSWER and "stack" in found:
+            return Applied(stack=msgspec.convert(found["stack"], Stack))
+    except msgspec.ValidationError as error:
+        raise BadInputError("GS-510", f"the lock {path} cannot be used: {error}", path=path, hint=_WRITE) from error
+    lock = read_applied(found) if schema == SCHEMA else NO_LOCK
+    if lock.unread or lock.stack is None:
+        why = lock.unread or f"its schema is {schema!r}" if isinstance(found, dict) else "it is JSON of another form"
+        raise BadInputError(
+            "GS-510", f"{path} is no lock that says what hosts should have: {why}", path=path, hint=_WRITE
+        )
+    return lock
 
 
-def _wanted(arguments: argparse.Namespace, lock: dict[str, Any] | None, own: Any, hosts: int) -> Wanted:
+def _wanted(arguments: argparse.Namespace, lock: Applied, own: Any, hosts: int) -> Wanted:
     from gpusetup.verify.machine import Wanted
 
     return Wanted(lock, gpus=arguments.gpus or (own.gpus if own else None), hosts=hosts)

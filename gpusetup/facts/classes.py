@@ -51,17 +51,11 @@ def _what_matters(host: HostFacts) -> dict[str, Any]:
     told["room"] = {
         place: [sum(disk.free >= step for step in _ROOM_STEPS), disk.writable] for place, disk in host.disks.items()
     }
-    told["state"] = _recorded(host.state)
+    # What was applied, not when or in which run.
+    told["state"] = None if host.state is None else [host.state.schema, host.state.lock]
     return told
 
 
 def _fabric(host: HostFacts, index: int) -> str:
     fabric = host.gpus[index].fabric
     return f"{fabric.state}/{fabric.status}" if fabric else ""
-
-
-def _recorded(state: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Keep of a recorded state what was applied, not when or in which run."""
-    if state is None:
-        return None
-    return {key: state[key] for key in ("schema", "lock") if key in state}

@@ -9,7 +9,8 @@ import msgspec
 from gpusetup.errors import BadInputError
 from gpusetup.facts import probe
 from gpusetup.facts.products import name_gpus
-from gpusetup.model.facts import SCHEMA, Boot, Facts, HostFacts
+from gpusetup.model.facts import SCHEMA, Boot, Facts, HostFacts, Unreadable
+from gpusetup.plan.record import read_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 LOCAL_NAME = "localhost"
+STATE_FILE = "/var/lib/gpusetup/state.json"
 
 
 def this_machine(lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
@@ -111,7 +113,7 @@ def _refuse_occupied(folder: Path) -> None:
 def from_probe(answer: object, name: str, lookup: Lookup | None = None) -> HostFacts:
     """Read a probe's answer and add what the matrix knows of its GPUs."""
     try:
-        host = msgspec.convert(answer, HostFacts)
+        host = _with_record(answer)
     except msgspec.ValidationError as error:
         message, path = _split(str(error))
         raise BadInputError(
@@ -140,7 +142,7 @@ def read_facts(path: Path) -> Facts:
                 path=f"{path}:$.schema",
                 hint=f"write one with: gpusetup facts --format json --out {path.name}",
             )
-        return msgspec.convert(document, Facts)
+        return _with_records(document)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         message, where = _split(str(error))
         raise BadInputError(
@@ -149,6 +151,26 @@ def read_facts(path: Path) -> Facts:
             path=f"{path}:{where}",
             hint=f"write them again with: gpusetup facts --format json --out {path.name}",
         ) from error
+
+
+def _with_record(answer: object) -> HostFacts:
+    """Read one host; its record was written by whatever version of gpusetup was there last."""
+    if not isinstance(answer, dict) or answer.get("state") is None:
+        return msgspec.convert(answer, HostFacts)
+    state, reason = read_record(answer["state"])
+    host = msgspec.convert({**answer, "state": None}, HostFacts)
+    unreadable = (*host.unreadable, *([Unreadable(field="state", reason=f"{STATE_FILE}: {reason}")] if reason else []))
+    return msgspec.structs.replace(host, state=state, unreadable=unreadable)
+
+
+def _with_records(document: Any) -> Facts:
+    """Read a document of hosts; a field that does not fit is named by its path in the document."""
+    hosts = document.get("hosts") if isinstance(document, dict) else None
+    if not isinstance(hosts, dict):
+        return msgspec.convert(document, Facts)
+    without = {name: {**host, "state": None} if isinstance(host, dict) else host for name, host in hosts.items()}
+    facts = msgspec.convert({**document, "hosts": without}, Facts)
+    return msgspec.structs.replace(facts, hosts={name: _with_record(host) for name, host in hosts.items()})
 
 
 def _split(message: str) -> tuple[str, str]:

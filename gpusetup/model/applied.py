@@ -1,10 +1,65 @@
-"""What a host's record says of an apply: written here once it is verified, and read back from the host."""
+"""What a host's record says of applies, as the controller reads it: written by hosts of this and of other versions.
+
+`gpusetup.plan.record` reads it part by part: what does not fit is told, and spoils nothing else.
+"""
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-__all__ = ["Verified"]
+from gpusetup.model.package import PackageSet
+from gpusetup.model.stack import MatrixStamp, Stack
+
+__all__ = [
+    "NO_LOCK",
+    "SCHEMA",
+    "Applied",
+    "AppliedWanted",
+    "Apply",
+    "Expected",
+    "HostRecord",
+    "KeptFile",
+    "Lost",
+    "RecordedFile",
+    "RecordedPython",
+    "RecordedService",
+    "Verified",
+]
+
+SCHEMA = "gpusetup/host-lock/1"
+
+
+class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What brought the stack to a host: enough to bring it again without asking a repository what it has today."""
+
+    packages: PackageSet | None
+    manage_driver: bool
+    requirements: tuple[str, ...]
+    interpreter: str | UnsetType = UNSET
+    """With what the environment is made; older records do not say it."""
+    adopted: tuple[str, ...]
+    services: tuple[str, ...]
+
+
+class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a host was to become: its lock. Nothing of it is set where nothing is on record."""
+
+    schema: str = ""
+    key: str = ""
+    """What was asked for, on what host and matrix."""
+    matrix: MatrixStamp | None = None
+    stack: Stack | None = None
+    wanted: AppliedWanted | None = None
+    unread: str = ""
+    """Why it cannot be planned from, for what was recorded by the roles alone or by another version."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a host can be planned by it alone."""
+        return bool(self.key) and self.stack is not None and self.wanted is not None and not self.unread
+
+
+NO_LOCK = Applied()
 
 
 class Verified(Struct, frozen=True, kw_only=True):
@@ -24,3 +79,94 @@ class Verified(Struct, frozen=True, kw_only=True):
     def passed(self) -> bool:
         """Whether all is well, as far as there was a GPU to ask."""
         return self.verdict in {"pass", "warn"} or (self.verdict == "skip" and self.simulated)
+
+
+class Apply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The apply under way, or the last one that finished; `last` is the one before an apply under way."""
+
+    id: str = ""
+    digest: str = ""
+    started: str | None = None
+    finished: str | None = None
+    last: Apply | None = None
+    lock: Applied = NO_LOCK
+
+
+class KeptFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file's content that was there before."""
+
+    sha256: str
+    mode: int | None = None
+    owner: tuple[int, ...] = ()
+    link: str = ""
+
+
+class RecordedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A file that gpusetup wrote or took away; `now` is what the probe found, where it looked."""
+
+    sha256: str | None = None
+    present: bool = True
+    mode: int | None = None
+    folder: bool = False
+    apply: str | None = None
+    original: KeptFile | None = None
+    previous: KeptFile | None = None
+    now: str | UnsetType | None = UNSET
+
+
+class RecordedService(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A unit that gpusetup enabled, and what it was before."""
+
+    enabled: bool = False
+    was_enabled: bool = False
+    was_active: bool = False
+    link: str = ""
+
+
+class RecordedPython(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The Python environment as it was left; `now` is what the probe finds wrong with it."""
+
+    path: str | None = None
+    packages: dict[str, str] = {}
+    adopted: bool = False
+    now: str | None = None
+
+
+class Expected(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What has to run since the last apply that finished."""
+
+    digest: str = ""
+    driver_version: str | None = None
+    driver_module: str | None = None
+    kernels: tuple[str, ...] = ()
+    python: RecordedPython | None = None
+
+
+class Lost(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record that was damaged or gone when this one began."""
+
+    time: str = ""
+    why: str = ""
+    kept: str = ""
+
+
+class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that gpusetup did to a host: `/var/lib/gpusetup/state.json`."""
+
+    schema: str = ""
+    apply: Apply = Apply()
+    lock: Applied = NO_LOCK
+    verified: Verified | None = None
+    lost: Lost = Lost()
+    expect: Expected = Expected()
+    packages: dict[str, str] = {}
+    """What was asked for, in the versions that came."""
+    brought: dict[str, str] = {}
+    moved: dict[str, str] = {}
+    taken: dict[str, str] = {}
+    holds: tuple[str, ...] = ()
+    files: dict[str, RecordedFile] = {}
+    links: dict[str, str | None] = {}
+    services: dict[str, RecordedService] = {}
+    streams: dict[str, str | None] = {}
+    arguments: tuple[str, ...] = ()

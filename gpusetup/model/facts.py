@@ -6,10 +6,11 @@ from the matrix. None means "could not be told"; `unreadable` then says why.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
+from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts_machine import (
     Boot,
     Disk,
@@ -135,7 +136,8 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pythons: tuple[Python, ...] = ()
     interpreter: Interpreter | None = None
     disks: dict[str, Disk] = {}
-    state: dict[str, Any] | None = None
+    state: HostRecord | None = None
+    """What gpusetup did here before, None when it did nothing or its record cannot be read."""
     unreadable: tuple[Unreadable, ...] = ()
 
     @property

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from gpusetup.model.applied import Verified
+from gpusetup.model.applied import NO_LOCK, Applied, Verified
 from gpusetup.model.plan import Refusal
 
 __all__ = [
@@ -113,7 +113,7 @@ class Past(Struct, frozen=True, kw_only=True):
 
     id: str
     finished: str = ""
-    lock: dict[str, Any] = {}
+    lock: Applied = NO_LOCK
     packages: dict[str, str] = {}
     """The wanted packages in the versions that this apply left."""
     verified: Verified | None = None

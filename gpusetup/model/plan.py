@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct, field
 
-from gpusetup.model.package import Manager, Package
+from gpusetup.model.applied import NO_LOCK, Applied
+from gpusetup.model.package import Package, PackageSet
 from gpusetup.model.stack import MatrixStamp, Reason, Stack
 from gpusetup.model.variables import NOTHING, RoleVariables
 
@@ -18,38 +19,6 @@ ActionKind = Literal[
     "repository", "remove", "install", "upgrade", "downgrade", "hold", "nouveau", "module", "service", "file", "python",
     "container", "reboot", "verify", "record",
 ]  # fmt: skip
-
-
-class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Everything that package managers are told about one host."""
-
-    manager: Manager
-    sources: tuple[dict[str, Any], ...] = ()
-    enable: tuple[str, ...] = ()
-    replace: tuple[str, ...] = ()
-    pins: tuple[dict[str, Any], ...] = ()
-    streams: tuple[dict[str, str], ...] = ()
-    prerequisites: tuple[Package, ...] = ()
-    driver: tuple[Package, ...] = ()
-    fabric: tuple[Package, ...] = ()
-    cuda: tuple[Package, ...] = ()
-    cudnn: tuple[Package, ...] = ()
-    nccl: tuple[Package, ...] = ()
-    containers: tuple[Package, ...] = ()
-    python: tuple[Package, ...] = ()
-    """What an environment is made with: venv, or a newer Python than the distribution's own."""
-    remove: tuple[str, ...] = ()
-    may_remove: tuple[str, ...] = ()
-    hold: tuple[str, ...] = ()
-    cuda_roots: tuple[dict[str, str], ...] = ()
-    cuda_default: str = ""
-
-    def wanted(self) -> tuple[Package, ...]:
-        """Return every package by name."""
-        return (
-            *self.prerequisites, *self.driver, *self.fabric, *self.cuda, *self.cudnn, *self.nccl, *self.containers,
-            *self.python,
-        )  # fmt: skip
 
 
 class Action(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,8 +62,8 @@ class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     simulated: bool = False
     variables: RoleVariables = NOTHING
     """What the roles are told; empty when there is nothing to do."""
-    lock: dict[str, Any] = {}
-    """What the host will record of this apply."""
+    lock: Applied = NO_LOCK
+    """What the host will record of this apply; empty where nothing is planned."""
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,15 +9,39 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gpusetup.model.applied import Applied, Verified
 from gpusetup.model.package import Manager, Package
 from gpusetup.model.settings import RebootPolicy
 from gpusetup.model.verdict import Level
 
-__all__ = ["NOTHING", "RoleVariables"]
+__all__ = ["NOTHING", "Owner", "Part", "RoleVariables"]
 
 Texts = tuple[str, ...]
 Packages = tuple[Package, ...]
 Mappings = tuple[dict[str, Any], ...]
+
+
+class Owner(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who changes a host: which run, of whom, and which other runs of the same home go on."""
+
+    controller: str
+    user: str
+    run: str
+    home: str
+    alive: tuple[str, ...]
+
+
+class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One host's part in a measurement over several: where all meet, and which of the world's GPUs are here."""
+
+    address: str
+    port: int
+    number: int
+    hosts: int
+    local: int
+    first: int
+    world: int
+    sizes: tuple[int, ...]
 
 
 class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,9 +97,9 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_reboot_local: bool | UnsetType = UNSET
 
     gpu_state_id: str | UnsetType = UNSET
-    gpu_state_owner: dict[str, Any] | UnsetType = UNSET
-    gpu_state_lock: dict[str, Any] | UnsetType = UNSET
-    gpu_state_verified: dict[str, Any] | UnsetType = UNSET
+    gpu_state_owner: Owner | UnsetType = UNSET
+    gpu_state_lock: Applied | UnsetType = UNSET
+    gpu_state_verified: Verified | UnsetType = UNSET
 
     gpu_verify_level: Level | UnsetType = UNSET
     gpu_verify_python: str | UnsetType = UNSET
@@ -88,7 +112,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     gpu_busy_retries: int | UnsetType = UNSET
     gpu_busy_delay: int | UnsetType = UNSET
-    gpu_verify_plans: dict[str, dict[str, Any]] | UnsetType = UNSET
+    gpu_verify_plans: dict[str, Part] | UnsetType = UNSET
     gpusetup_verify_group: Texts | UnsetType = UNSET
     gpusetup_candidates: bool | UnsetType = UNSET
     gpusetup_record: bool | UnsetType = UNSET

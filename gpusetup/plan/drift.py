@@ -8,6 +8,7 @@ import msgspec
 
 from gpusetup.model.lifecycle import Difference
 from gpusetup.plan import judge
+from gpusetup.plan.recorded import record_of
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
@@ -17,11 +18,10 @@ __all__ = ["applied_id", "differences"]
 
 def applied_id(facts: HostFacts) -> str:
     """Return the id of the apply on record, nothing when there is none."""
-    apply = (facts.state or {}).get("apply")
-    return str(apply.get("id") or "") if isinstance(apply, dict) else ""
+    return record_of(facts).apply.id
 
 
 def differences(facts: HostFacts) -> tuple[Difference, ...]:
     """Return everything that is no longer as the last apply left it."""
-    found = judge.drift.differences(judge.probed(facts), facts.state or {})
+    found = judge.drift.differences(judge.probed(facts), judge.record(facts))
     return tuple(msgspec.convert(item._asdict(), Difference) for item in found)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
-from gpusetup.model.plan import Action, HostPlan, PackageSet, Refusal
-from gpusetup.model.stack import Resolution, Stack
+from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
+from gpusetup.model.plan import Action, HostPlan, Refusal
 from gpusetup.model.variables import NOTHING
 from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers, from_preview
@@ -26,12 +26,12 @@ from gpusetup.plan.preflight import (
     host_refusals,
 )
 from gpusetup.plan.python import adoption, interpreter_of, packaged_patterns, pythons_of, system_of
-from gpusetup.plan.recorded import locks, unfinished
+from gpusetup.plan.recorded import begun, record_of, unfinished, unread
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of, unproven
 from gpusetup.plan.requests import request_for, working_driver
 from gpusetup.plan.variables import question_variables, role_variables
-from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, wanted_of
+from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, unpacked, wanted_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.request import DriverCandidate, Request
     from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import Resolution
     from gpusetup.model.variables import RoleVariables
     from gpusetup.plan.packages.base import Context, Family
 
 __all__ = ["Draft", "Planner"]
 
-LOCK_SCHEMA = "gpusetup/host-lock/1"
 _TELLING = ("reboot", "module-load")
 """Actions that say best why a host boots."""
 Stage = Literal["offers", "transaction", "final"]
@@ -79,33 +79,32 @@ class Planner:
         if not facts.gpus:
             return Draft(plan=_replace(base, reasons=(), warnings=(NO_GPU,)))
         key = self.key(facts, settings)
-        for recorded in locks(facts):
+        for lock, cut in ((begun(facts), True), (record_of(facts).lock, False)):
             anew = settings.upgrade and unfinished(facts) is None  # an upgrade that was cut goes on
-            if anew or recorded.get("schema") != LOCK_SCHEMA or recorded.get("key") != key:
+            if anew or not lock.repeatable or lock.key != key:
                 continue
-            draft = self._from_record(base, facts, settings, recorded, key)
-            if draft is not None and not _begun_only(facts, recorded, draft):
+            draft = _from_record(base, facts, settings, lock)
+            if not (cut and _lacks_packages(facts, draft)):
                 return draft
         refusals = tuple(host_refusals(facts)) + adoption(facts, settings)
         if refusals:
             return _refused(base, refusals)
         return self._look(base, facts, settings, None, key)
 
-    def recorded(self, facts: HostFacts, settings: Settings, lock: dict[str, Any]) -> Draft:
+    def recorded(self, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
         """Plan a host to what a record says, whatever would be chosen today."""
         base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
-        draft = None
-        if lock.get("schema") == LOCK_SCHEMA and lock.get("key"):
-            draft = self._from_record(base, facts, settings, lock, str(lock["key"]))
-        if draft is None:
+        if not lock.repeatable:
             raise PreflightError(
                 "GS-804",
-                "the last apply cannot be planned again from its record",
+                f"the last apply cannot be planned again from its record: {lock.unread or 'there is none'}",
                 note="it was made by the roles without gpusetup, or by another version",
                 hint="run it again the way it was run then",
             )
-        driver = draft.plan.stack.driver if draft.plan.stack is not None else None
-        if driver is not None and not lock["wanted"]["manage_driver"] and working_driver(facts) != driver.version:
+        draft = _from_record(base, facts, settings, lock)
+        driver = lock.stack.driver if lock.stack is not None else None
+        kept = lock.wanted is not None and not lock.wanted.manage_driver
+        if driver is not None and kept and working_driver(facts) != driver.version:
             raise PreflightError(
                 "GS-815",
                 f"that apply kept driver {driver.version}, which gpusetup did not install; it is gone",
@@ -213,30 +212,10 @@ class Planner:
             )
             if refusals:
                 return _refused(_replace(base, stack=stack), refusals)
-        lock = {
-            "schema": LOCK_SCHEMA,
-            "key": key,
-            "matrix": msgspec.to_builtins(resolution.matrix),
-            "stack": msgspec.to_builtins(stack),
-            "wanted": packed(wanted),
-        }
-        plan = _planned(base, facts, wanted, lock, self.matrix)
-        plan = _replace(
-            plan, reasons=resolution.reasons, warnings=(*plan.warnings, *wanted.notes, *resolution.warnings)
-        )
-        return _draft(plan, wanted)
-
-    def _from_record(
-        self, base: HostPlan, facts: HostFacts, settings: Settings, recorded: dict[str, Any], key: str
-    ) -> Draft | None:
-        """Plan by what was applied last: the same wish on the same matrix is the same stack."""
-        try:
-            wanted = _unpacked(recorded, settings)
-        except (msgspec.ValidationError, KeyError, TypeError):
-            return None
-        lock = {**recorded, "key": key}
-        plan = _planned(base, facts, wanted, lock, self.matrix)
-        return _draft(plan, wanted)
+        lock = Applied(schema=SCHEMA, key=key, matrix=resolution.matrix, stack=stack, wanted=packed(wanted))
+        plan = _planned(base, facts, wanted, lock)
+        warnings = (*plan.warnings, *_not_understood(facts), *wanted.notes, *resolution.warnings)
+        return _draft(_replace(plan, reasons=resolution.reasons, warnings=warnings), wanted)
 
     def _question(self, context: Context, family: Family) -> RoleVariables:
         pythons = packaged_patterns(system_of(self.matrix, context.facts))
@@ -306,8 +285,20 @@ def _warnings(answer: dict[str, Any] | None) -> list[str]:
     return [str(item.get("text", "")) for item in (answer or {}).get("findings", ()) if item.get("level") == "warn"]
 
 
-def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: dict[str, Any], matrix: Matrix) -> HostPlan:
-    del matrix
+def _from_record(base: HostPlan, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
+    """Plan by what was applied last: the same wish on the same matrix is the same stack."""
+    wanted = unpacked(lock, settings)
+    return _draft(_planned(base, facts, wanted, lock), wanted)
+
+
+def _not_understood(facts: HostFacts) -> tuple[str, ...]:
+    """Say that a record of another version is replaced."""
+    reason = unread(facts)
+    text = f"another version of gpusetup recorded the last apply ({reason}): the stack is chosen anew"
+    return (text,) if reason else ()
+
+
+def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied) -> HostPlan:
     todo = tuple(actions(facts, wanted))
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
@@ -324,7 +315,7 @@ def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: dict[str, A
         reboot_why=reboots[0].why if reboots else "",
         variables=variables,
         lock=lock,
-        kind=lock["key"][:12],
+        kind=lock.key[:12],
         warnings=_display_warnings(facts, wanted) if todo else (),
     )
 
@@ -350,27 +341,10 @@ def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _begun_only(facts: HostFacts, lock: dict[str, Any], draft: Draft) -> bool:
+def _lacks_packages(facts: HostFacts, draft: Draft) -> bool:
     """Tell whether an apply was cut before its packages came: what the repositories have today is chosen from anew."""
-    begun = unfinished(facts)
-    if begun is None or begun.get("lock") is not lock or draft.wanted is None or draft.wanted.packages is None:
-        return False
-    return bool(missing(draft.wanted.packages, facts.packages.installed))
-
-
-def _unpacked(lock: dict[str, Any], settings: Settings) -> Wanted:
-    data = lock["wanted"]
-    packages = data["packages"]
-    return Wanted(
-        stack=msgspec.convert(lock["stack"], Stack),
-        packages=msgspec.convert(packages, PackageSet) if packages is not None else None,
-        settings=settings,
-        manage_driver=bool(data["manage_driver"]),
-        requirements=tuple(data["requirements"]),
-        interpreter=str(data.get("interpreter", settings.python_interpreter)),
-        adopted=tuple(data["adopted"]),
-        services=tuple(data["services"]),
-    )
+    packages = draft.wanted.packages if draft.wanted is not None else None
+    return packages is not None and bool(missing(packages, facts.packages.installed))
 
 
 def _no_stack(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:
@@ -380,7 +354,7 @@ def _no_stack(error: GpuSetupError, facts: HostFacts, offered: bool) -> Refusal:
 
 
 def _refused(base: HostPlan, refusals: tuple[Refusal, ...]) -> Draft:
-    plan = _replace(base, state="refused", refusals=refusals, actions=(), reboot=False, variables=NOTHING, lock={})
+    plan = _replace(base, state="refused", refusals=refusals, actions=(), reboot=False, variables=NOTHING, lock=NO_LOCK)
     return Draft(plan=plan)
 
 

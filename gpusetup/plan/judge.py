@@ -26,13 +26,19 @@ else:
     )
     firmware = host_code("gpu_probe.firmware")
 
-__all__ = ["drift", "driver", "firmware", "names", "nouveau", "probed", "versions", "wish"]
+__all__ = ["drift", "driver", "firmware", "names", "nouveau", "probed", "record", "versions", "wish"]
 
 
 def probed(facts: HostFacts) -> dict[str, Any]:
     """Return facts as the probe told them, without what a host could install: nothing here is judged by that."""
     packages = msgspec.structs.replace(facts.packages, candidates=None)
     document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(facts, packages=packages))
+    return document
+
+
+def record(facts: HostFacts) -> dict[str, Any]:
+    """Return what is on record as the host wrote it; an empty record where there is none."""
+    document: dict[str, Any] = msgspec.to_builtins(facts.state) if facts.state is not None else {}
     return document
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.model.plan import Action, ActionKind, Package
 from gpusetup.plan import judge
 from gpusetup.plan.judge import versions
-from gpusetup.plan.recorded import lost, unfinished
+from gpusetup.plan.recorded import lost, record_of, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -155,7 +155,7 @@ def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterato
 def _lost(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     """What belongs to the packages on record and was taken away since; a driver that moves brings its own."""
     wishes = {package.name: package.version for package in packages.wanted()}
-    lost = judge.drift.missing(facts.packages.installed, facts.state or {}, wishes)
+    lost = judge.drift.missing(facts.packages.installed, judge.record(facts), wishes)
     if lost:
         what = " ".join(f"{name}={version}" for name, version in lost.items())
         yield _action("install", "lost", what, "it came with the driver and has been removed")
@@ -190,7 +190,7 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     libraries = {package.name for package in (*packages.cuda, *packages.cudnn, *packages.nccl)}
     named = {package.name for package in (*packages.driver, *packages.fabric)}
     named |= {name for name in libraries if versions.matches(name, packages.hold)}
-    recorded = {name for name in (facts.state or {}).get("holds") or () if name in installed}
+    recorded = {name for name in record_of(facts).holds if name in installed}
     wanted = {package.name for package in packages.wanted()}
     obsolete = {name for name in recorded - wanted if not versions.matches(name, packages.hold)}
     kernel = {name for name in installed if _is_kernel(name) and versions.matches(name, packages.hold)}
@@ -284,6 +284,6 @@ def _record(facts: HostFacts) -> Iterator[Action]:
     begun = unfinished(facts)
     if begun is not None:
         what = "finish the interrupted apply, verify it and record it"
-        yield _action("record", "unfinished", what, f"apply {begun.get('id')} began and has not finished")
+        yield _action("record", "unfinished", what, f"apply {begun.id} began and has not finished")
     elif reason := lost(facts):
         yield _action("record", "lost", "begin a new record of what gpusetup does here", reason)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from gpusetup.errors import Exit
 from gpusetup.model.plan import Refusal
 from gpusetup.plan import judge
+from gpusetup.plan.recorded import record_of
 from gpusetup.versions import nv, prefix_of
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iter
     ours = "distribution" if settings.source == "distro" else "nvidia"
     wanted = {package.name for package in packages.driver}
     # What gpusetup brought itself it may exchange: the record says how to bring it back.
-    wanted |= set((facts.state or {}).get("brought") or ())
+    wanted |= set(record_of(facts).brought)
     for install in installs:
         if install.origin == "runfile" and not settings.replace:
             yield Refusal(

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.errors import Exit
+from gpusetup.model.applied import NO_LOCK, SCHEMA, HostRecord
 from gpusetup.model.plan import Refusal
 
 if TYPE_CHECKING:
+    from gpusetup.model.applied import Applied, Apply
     from gpusetup.model.facts import HostFacts
 
-__all__ = ["forgotten", "hidden", "locks", "lost", "unfinished"]
+__all__ = ["begun", "forgotten", "hidden", "locks", "lost", "record_of", "unfinished", "unread"]
+
+_NOTHING = HostRecord()
+_OF_APPLIES = SCHEMA.rpartition("/")[0] + "/"
 
 
-def unfinished(facts: HostFacts) -> dict[str, Any] | None:
+def record_of(facts: HostFacts) -> HostRecord:
+    """Return what is on record; an empty record where there is none."""
+    return facts.state or _NOTHING
+
+
+def unfinished(facts: HostFacts) -> Apply | None:
     """Return the apply that began and has not written down its end, None when there is none."""
-    apply = (facts.state or {}).get("apply")
-    return apply if isinstance(apply, dict) and apply and not apply.get("finished") else None
+    apply = record_of(facts).apply
+    return apply if apply != _NOTHING.apply and not apply.finished else None
 
 
-def locks(facts: HostFacts) -> tuple[dict[str, Any], ...]:
+def begun(facts: HostFacts) -> Applied:
+    """Return what the apply under way is to make of the host; an empty lock where none is under way."""
+    apply = unfinished(facts)
+    return apply.lock if apply is not None else NO_LOCK
+
+
+def locks(facts: HostFacts) -> tuple[Applied, ...]:
     """Return what the host was to become, the latest first: by the apply under way, by the last one that finished."""
-    found = ((unfinished(facts) or {}).get("lock"), (facts.state or {}).get("lock"))
-    return tuple(lock for lock in found if isinstance(lock, dict) and lock)
+    return tuple(lock for lock in (begun(facts), record_of(facts).lock) if lock != NO_LOCK)
+
+
+def unread(facts: HostFacts) -> str:
+    """Say what of the last lock another version wrote and this one does not know, nothing when all is well."""
+    lock = next(iter(locks(facts)), NO_LOCK)
+    return lock.unread if lock.schema.startswith(_OF_APPLIES) else ""
 
 
 def lost(facts: HostFacts) -> str:
@@ -45,12 +66,12 @@ def hidden(facts: HostFacts) -> Refusal | None:
 
 def forgotten(facts: HostFacts) -> str:
     """Say what a record cannot know because an earlier one was lost."""
-    past = (facts.state or {}).get("lost")
-    if not isinstance(past, dict) or not past:
+    past = record_of(facts).lost
+    if not past.why:
         return ""
-    kept = f"; what was left of it: {past['kept']}" if past.get("kept") else ""
-    since = f"changes that gpusetup made before {past.get('time')} are unknown"
-    return f"an earlier record was lost ({past.get('why')}){kept}: {since}"
+    kept = f"; what was left of it: {past.kept}" if past.kept else ""
+    since = f"changes that gpusetup made before {past.time} are unknown"
+    return f"an earlier record was lost ({past.why}){kept}: {since}"
 
 
 def _reason(facts: HostFacts) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.model.lifecycle import Removal
 
@@ -18,21 +18,20 @@ def removal_of(facts: HostFacts) -> Removal | None:
     if state is None:
         return None
     installed = facts.packages.installed
-    back = _part(state, "taken") | {name: old for name, old in _part(state, "moved").items() if name in installed}
-    files = {path: entry for path, entry in _part(state, "files").items() if isinstance(entry, dict)}
-    python = _part(_part(state, "expect"), "python")
-    deleted = tuple(sorted(path for path, entry in files.items() if entry.get("original") is None))
+    back = state.taken | {name: old for name, old in state.moved.items() if name in installed}
+    deleted = tuple(sorted(path for path, entry in state.files.items() if entry.original is None))
+    python = state.expect.python
     return Removal(
-        packages=tuple(sorted(name for name in _part(state, "brought") if name in installed)),
+        packages=tuple(sorted(name for name in state.brought if name in installed)),
         restored=tuple(f"{name}={back[name]}" for name in sorted(back)),
         files_deleted=deleted,
-        files_restored=tuple(sorted(path for path in files if path not in deleted)),
-        links=tuple(sorted(_part(state, "links"))),
-        holds=tuple(state.get("holds") or ()),
-        services=tuple(sorted(_part(state, "services"))),
-        arguments=tuple(state.get("arguments") or ()),
-        initramfs=any("nouveau" in path for path in files),
-        python="" if python.get("adopted") else str(python.get("path") or ""),
+        files_restored=tuple(sorted(path for path in state.files if path not in deleted)),
+        links=tuple(sorted(state.links)),
+        holds=state.holds,
+        services=tuple(sorted(state.services)),
+        arguments=state.arguments,
+        initramfs=any("nouveau" in path for path in state.files),
+        python=python.path or "" if python is not None and not python.adopted else "",
         history="/var/lib/gpusetup",
     )
 
@@ -43,8 +42,3 @@ def pending_reboot(facts: HostFacts, removal: Removal) -> str:
     if loaded is not None and (removal.packages or removal.restored):
         return f"nvidia {loaded.version} stays loaded until the host reboots"
     return ""
-
-
-def _part(record: dict[str, Any], name: str) -> dict[str, Any]:
-    value = record.get(name)
-    return value if isinstance(value, dict) else {}

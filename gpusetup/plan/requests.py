@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Literal
 
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
-from gpusetup.model.stack import Stack
 from gpusetup.plan.exact import exact_requirements
+from gpusetup.plan.recorded import record_of
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts, Python
@@ -66,22 +64,14 @@ def request_for(
 
 def on_record(facts: HostFacts) -> tuple[Requirement, ...]:
     """Return what the last apply that finished brought; the driver is judged by what works, not by the record."""
-    stack = _recorded(facts).get("stack")
-    try:
-        wanted = exact_requirements(msgspec.convert(stack, Stack)) if isinstance(stack, dict) else ()
-    except msgspec.ValidationError:
-        return ()  # another version of gpusetup wrote it
+    lock = record_of(facts).lock
+    wanted = exact_requirements(lock.stack) if lock.stack is not None and not lock.unread else ()
     return tuple(item for item in wanted if item.component != "driver")
 
 
-def _recorded(facts: HostFacts) -> dict[str, Any]:
-    lock = (facts.state or {}).get("lock")
-    return lock if isinstance(lock, dict) else {}
-
-
 def _brought_driver(facts: HostFacts) -> bool:
-    wanted = _recorded(facts).get("wanted")
-    return isinstance(wanted, dict) and bool(wanted.get("manage_driver"))
+    wanted = record_of(facts).lock.wanted
+    return wanted is not None and wanted.manage_driver
 
 
 def working_driver(facts: HostFacts) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.model.applied import NO_LOCK
 
 if TYPE_CHECKING:
     from gpusetup.model.lifecycle import Past
@@ -25,8 +26,9 @@ def choose(history: tuple[Past, ...], current: str, wanted: str = "") -> Past:
     if wanted:
         return _named(history, wanted)
     now = next((past for past in history if past.id == current), None)
+    stands = now if now is not None and is_verified(now) else None
     for past in reversed(history):
-        if is_verified(past) and past.lock and not (now is not None and is_verified(now) and _same(past, now)):
+        if is_verified(past) and past.lock != NO_LOCK and not (stands is not None and _same(past, stands)):
             return past
     raise PreflightError(
         "GS-802",
@@ -50,4 +52,4 @@ def _named(history: tuple[Past, ...], wanted: str) -> Past:
 
 
 def _same(left: Past, right: Past) -> bool:
-    return (left.lock.get("stack"), left.packages) == (right.lock.get("stack"), right.packages)
+    return (left.lock.stack, left.packages) == (right.lock.stack, right.packages)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec import UNSET
 
 from gpusetup.errors import PreflightError
+from gpusetup.model.applied import AppliedWanted
 from gpusetup.model.plan import Package, PackageSet
+from gpusetup.model.stack import Stack
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
@@ -25,10 +27,12 @@ from gpusetup.plan.requests import working_driver
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.stack import DriverChoice, Stack
+    from gpusetup.model.applied import Applied
+    from gpusetup.model.settings import Settings
+    from gpusetup.model.stack import DriverChoice
     from gpusetup.plan.packages.base import Context, Family
 
-__all__ = ["has_python", "manages_driver", "needs_packages", "wanted_of"]
+__all__ = ["has_python", "manages_driver", "needs_packages", "packed", "unpacked", "wanted_of"]
 
 KERNEL_PACKAGES = {
     "apt": (
@@ -59,13 +63,11 @@ def applied_driver(context: Context, stack: Stack) -> PackageSet | None:
     return next((packages for packages in found if packages is not None), None)
 
 
-def _packages_of(lock: dict[str, Any], driver: str) -> PackageSet | None:
+def _packages_of(lock: Applied, driver: str) -> PackageSet | None:
     """Return the packages that a lock has for this very driver, None when it brought none."""
-    try:
-        ours = lock["wanted"]["manage_driver"] and lock["stack"]["driver"]["version"] == driver
-        return msgspec.convert(lock["wanted"]["packages"], PackageSet) if ours else None
-    except (KeyError, TypeError, msgspec.ValidationError):
-        return None
+    choice = lock.stack.driver if lock.stack is not None else None
+    ours = lock.wanted is not None and lock.wanted.manage_driver and choice is not None and choice.version == driver
+    return lock.wanted.packages if lock.wanted is not None and ours else None
 
 
 def _kept(context: Context, stack: Stack) -> bool:
@@ -239,13 +241,14 @@ def _services(
     return tuple(services)
 
 
-def packed(wanted: Wanted) -> dict[str, Any]:
+def packed(wanted: Wanted) -> AppliedWanted:
     """Return what a host's record keeps of it."""
-    return {
-        "packages": msgspec.to_builtins(wanted.packages) if wanted.packages is not None else None,
-        "manage_driver": wanted.manage_driver,
-        "requirements": list(wanted.requirements),
-        "interpreter": wanted.interpreter,
-        "adopted": list(wanted.adopted),
-        "services": list(wanted.services),
-    }
+    return AppliedWanted(**{name: getattr(wanted, name) for name in AppliedWanted.__struct_fields__})
+
+
+def unpacked(lock: Applied, settings: Settings) -> Wanted:
+    """Return what a repeatable lock wants of its host."""
+    kept = {name: getattr(lock.wanted, name) for name in AppliedWanted.__struct_fields__}
+    if kept["interpreter"] is UNSET:
+        kept["interpreter"] = settings.python_interpreter
+    return Wanted(stack=lock.stack or Stack(), settings=settings, **kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.refusals import refusal_not_seen, refusal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from gpusetup.matrix.load import Matrix
@@ -122,7 +122,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
                 name: _with_own_driver(planner, facts, rollout.settings[name]) for name, facts in rollout.facts.items()
             }
         drafts = {
-            name: _safely(lambda n=name: _first(planner, rollout, n, how), rollout, name)
+            name: _safely(partial(_first, planner, rollout, name, how), rollout, name)
             for name in rollout.facts
             if name not in double
         }
@@ -166,7 +166,7 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
             path=name,
             hint="make a new plan, or exclude the host with --limit",
         )
-    if before.lock.get("key") != planner.key(facts, settings):
+    if before.lock.key != planner.key(facts, settings):
         raise BadInputError(
             "GS-411",
             f"{name} has changed since the plan was made: its kernel, GPUs, system or settings differ",
@@ -236,7 +236,7 @@ def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: 
         return Draft(plan=_failed_look(draft.plan, run, name, rollout.session.run.log))
     facts = rollout.facts[name]
     if draft.stage == "offers":
-        return _safely(lambda: planner.second(facts, rollout.settings[name], answer), rollout, name)
+        return _safely(partial(planner.second, facts, rollout.settings[name], answer), rollout, name)
     return Draft(plan=planner.third(draft, facts, answer), wanted=draft.wanted)
 
 
@@ -250,7 +250,7 @@ def _preview(rollout: Rollout, asked: dict[str, RoleVariables], about: str) -> P
     return run
 
 
-def _safely(look: Any, rollout: Rollout, name: str) -> Draft:
+def _safely(look: Callable[[], Draft], rollout: Rollout, name: str) -> Draft:
     """One host's bad input must not stop the others."""
     from gpusetup.plan.host import Draft, describe
 
@@ -258,7 +258,7 @@ def _safely(look: Any, rollout: Rollout, name: str) -> Draft:
         refusal = Refusal(reference="GS-404", message=f"unsupported host name {name!r}", note=problem, exit=3)
         return Draft(plan=HostPlan(state="refused", refusals=(refusal,)))
     try:
-        draft: Draft = look()
+        return look()
     except GpuSetupError as error:
         facts = rollout.facts[name]
         return Draft(
@@ -266,7 +266,6 @@ def _safely(look: Any, rollout: Rollout, name: str) -> Draft:
                 state="refused", now=describe(facts), refusals=(refusal_of(error),), simulated=facts.simulated
             )
         )
-    return draft
 
 
 def _not_seen(failure: Failure) -> HostPlan:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lock import Lock
     from gpusetup.model.plan import Plan
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Applying", "Freeing", "Planning", "Wishes"]
 
-Recorded = Callable[[str, "HostFacts"], dict[str, Any]]
+Recorded = Callable[[str, "HostFacts"], "Applied"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,11 @@ import getpass
 import hashlib
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.drive.rundir import live_runs, state_home
 from gpusetup.model.plan import Refusal
+from gpusetup.model.variables import Owner
 
 if TYPE_CHECKING:
     from gpusetup.drive.playbook import Session
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["owner_of", "twins"]
 
 
-def owner_of(session: Session) -> dict[str, Any]:
+def owner_of(session: Session) -> Owner:
     """Return who this run is: a host that it finds owned by a run of the same home which is over is free at once."""
     home = state_home(session.environment)
     try:
@@ -29,13 +30,13 @@ def owner_of(session: Session) -> dict[str, Any]:
         machine = Path("/etc/machine-id").read_text(encoding="ascii")
     except (OSError, ValueError):
         machine = platform.node()
-    return {
-        "controller": platform.node(),
-        "user": user,
-        "run": session.run.id,
-        "home": hashlib.sha256(f"{machine.strip()}:{home.resolve()}".encode()).hexdigest()[:16],
-        "alive": live_runs(home),
-    }
+    return Owner(
+        controller=platform.node(),
+        user=user,
+        run=session.run.id,
+        home=hashlib.sha256(f"{machine.strip()}:{home.resolve()}".encode()).hexdigest()[:16],
+        alive=tuple(live_runs(home)),
+    )
 
 
 def twins(hosts: dict[str, HostFacts]) -> dict[str, Refusal]:

@@ -13,6 +13,7 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.applied import Verified
 from gpusetup.model.run import VERIFICATION
 from gpusetup.model.variables import RoleVariables
+from gpusetup.plan.recorded import record_of
 from gpusetup.plan.variables import for_manager
 from gpusetup.rollout.looks import Rollout, phase
 
@@ -55,11 +56,8 @@ def verify_hosts(rollout: Rollout, outcomes: dict[str, HostOutcome], *, always: 
 
 def _on_record(rollout: Rollout, name: str) -> str:
     """Return when this very stack was verified on this host, or nothing."""
-    try:
-        kept = msgspec.convert((rollout.facts[name].state or {}).get("verified"), Verified | None)
-    except msgspec.ValidationError:  # of another form: it is verified anew, and written down anew
-        return ""
-    if kept is None or not kept.passed or kept.key != rollout.plans[name].lock.get("key"):
+    kept = record_of(rollout.facts[name]).verified
+    if kept is None or not kept.passed or kept.key != rollout.plans[name].lock.key:
         return ""
     if kept.driver != _loaded(rollout.facts[name]):
         return ""
@@ -112,8 +110,8 @@ def _asked(rollout: Rollout, name: str) -> RoleVariables:
 
 
 def _has_python(rollout: Rollout, name: str) -> bool:
-    wanted = rollout.plans[name].lock.get("wanted") or {}
-    return bool(wanted.get("requirements"))
+    wanted = rollout.plans[name].lock.wanted
+    return wanted is not None and bool(wanted.requirements)
 
 
 def _document(done: PlaybookRun, name: str) -> dict[str, Any] | None:
@@ -145,15 +143,13 @@ def _record(rollout: Rollout, reports: dict[str, HostReport]) -> None:
         name: msgspec.structs.replace(
             for_manager(rollout.facts[name]),
             gpu_state_lock=rollout.plans[name].lock,
-            gpu_state_verified=msgspec.to_builtins(
-                Verified(
-                    key=rollout.plans[name].lock.get("key"),
-                    level=LEVEL,
-                    verdict=report.verdict,
-                    simulated=report.simulated,
-                    driver=_driver(rollout, name),
-                    run=rollout.session.run.id,
-                )
+            gpu_state_verified=Verified(
+                key=rollout.plans[name].lock.key,
+                level=LEVEL,
+                verdict=report.verdict,
+                simulated=report.simulated,
+                driver=_driver(rollout, name),
+                run=rollout.session.run.id,
             ),
         )
         for name, report in reports.items()

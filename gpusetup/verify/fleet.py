@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, structs
 
 from gpusetup.drive.playbook import run_playbook
-from gpusetup.model.variables import RoleVariables
+from gpusetup.model.variables import Part, RoleVariables
 from gpusetup.verify.request import deadline
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _observed(host: HostProgress) -> Observed:
     return Observed(None, "the probe did not answer")
 
 
-def hosts_plan(observed: dict[str, Observed], connections: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def hosts_plan(observed: dict[str, Observed], connections: dict[str, dict[str, Any]]) -> dict[str, Part]:
     """Return each GPU host's part in a measurement over all of them; empty with fewer than two."""
     able = {}
     for name, host in sorted(observed.items()):
@@ -91,21 +91,21 @@ def hosts_plan(observed: dict[str, Observed], connections: dict[str, dict[str, A
     port = secrets.choice(_PORTS)
     plan, rank = {}, 0
     for number, (name, local) in enumerate(able.items()):
-        plan[name] = {
-            "address": address,
-            "port": port,
-            "number": number,
-            "hosts": len(able),
-            "local": local,
-            "first": rank,
-            "world": sum(able.values()),
-            "sizes": list(SIZES),
-        }
+        plan[name] = Part(
+            address=address,
+            port=port,
+            number=number,
+            hosts=len(able),
+            local=local,
+            first=rank,
+            world=sum(able.values()),
+            sizes=SIZES,
+        )
         rank += local
     return plan
 
 
-def _between_hosts(session: Session, ask: Ask, plan: dict[str, dict[str, Any]], observed: dict[str, Observed]) -> None:
+def _between_hosts(session: Session, ask: Ask, plan: dict[str, Part], observed: dict[str, Observed]) -> None:
     """Run the measurement on all hosts at the same moment and put each one's part into its document."""
     forks = max(session.reach.forks or 0, len(plan))
     together = replace(session, reach=replace(session.reach, forks=forks))

@@ -7,10 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
+from gpusetup.model.applied import NO_LOCK
+from gpusetup.model.stack import Stack
+from gpusetup.plan.record import read_applied
 from gpusetup.verify import smi
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
+    from gpusetup.model.applied import Applied
     from gpusetup.model.verdict import Level
 
 __all__ = ["OBSERVATIONS", "Machine", "Wanted"]
@@ -23,31 +27,26 @@ Document = dict[str, Any]
 class Wanted:
     """What the host should have: from the lock that was applied, or what the caller says."""
 
-    def __init__(self, lock: Document | None = None, *, gpus: int | None = None, hosts: int = 1) -> None:
-        self._lock = lock or {}
-        self.known = bool(lock)
+    def __init__(self, lock: Applied = NO_LOCK, *, gpus: int | None = None, hosts: int = 1) -> None:
+        self._lock = lock
+        self._stack = lock.stack or Stack()
+        self.known = lock.stack is not None
         self.gpus = gpus
         self.hosts = hosts
 
     @property
-    def stack(self) -> Document:
-        """The lock's stack; empty when there is no lock."""
-        stack = self._lock.get("stack", self._lock)
-        return stack if isinstance(stack, dict) else {}
+    def flavour(self) -> str | None:
+        """The flavour of the kernel module that is wanted."""
+        return self._stack.driver.module if self._stack.driver is not None else None
 
     def version(self, component: str) -> str | None:
         """The version that is wanted of a component."""
-        found = self.stack.get(component)
-        return found.get("version") if isinstance(found, dict) else None
-
-    def field(self, component: str, name: str) -> Any:
-        """Another field of a component, such as the driver's module flavour."""
-        found = self.stack.get(component)
-        return found.get(name) if isinstance(found, dict) else None
+        chosen = getattr(self._stack, component)
+        return chosen.version if chosen is not None else None
 
     def has(self, component: str) -> bool | None:
         """Tell whether the component is part of the stack; None when nothing says what the stack is."""
-        return self.stack.get(component) is not None if self.known else None
+        return getattr(self._stack, component) is not None if self.known else None
 
     @property
     def gpu_expected(self) -> str:
@@ -62,9 +61,8 @@ class Wanted:
 
     def packages(self, group: str) -> bool:
         """Tell whether the host's record has system packages of a group (`cuda`, `containers`): not wheels."""
-        wanted = self._lock.get("wanted")
-        packages = wanted.get("packages") if isinstance(wanted, dict) else None
-        return bool(packages.get(group)) if isinstance(packages, dict) else False
+        packages = self._lock.wanted.packages if self._lock.wanted is not None else None
+        return packages is not None and bool(getattr(packages, group))
 
 
 class Machine:
@@ -99,10 +97,10 @@ class Machine:
             )
         )
 
-    def _recorded_lock(self) -> Document | None:
+    def _recorded_lock(self) -> Applied:
         """What apply recorded on the machine."""
-        found = (self.facts.get("state") or {}).get("lock")
-        return found if isinstance(found, dict) else None
+        state = self.facts.get("state")
+        return read_applied(state.get("lock")) if isinstance(state, dict) else NO_LOCK
 
     # --- commands and collectors ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.errors import PreflightError
 from gpusetup.model.plan import Package
 from gpusetup.plan.judge import versions
+from gpusetup.plan.recorded import record_of
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def toolkit_sources(context: Context, manager: str) -> tuple[dict[str, Any], ...
 
 
 def _gpusetups(context: Context, file: str, name: str) -> bool:
-    return name in file and file in ((context.facts.state or {}).get("files") or {})
+    return name in file and file in record_of(context.facts).files
 
 
 def toolkit_patterns(context: Context) -> tuple[str, ...]:

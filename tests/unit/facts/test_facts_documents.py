@@ -13,7 +13,9 @@ from gpusetup.facts.collect import captured, from_probe, read_facts, this_machin
 from gpusetup.facts.products import Product, matrix_lookup
 from gpusetup.facts.text import describe
 from gpusetup.matrix.load import matrix
+from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import Facts, Failure
+from tests.records import lock_of
 
 HOSTS = Path(__file__).parents[2] / "hosts"
 
@@ -187,7 +189,7 @@ def test_hosts_that_differ_in_nothing_that_matters_share_a_class():
         lambda h: replace(h, packages=replace(h.packages, held=("nvidia-open-580",))),
         lambda h: replace(h, packages=replace(h.packages, installed={**h.packages.installed, "gcc-13": "13.3"})),
         lambda h: replace(h, disks={place: replace(disk, free=100 << 20) for place, disk in h.disks.items()}),
-        lambda h: replace(h, state={"stack": {"driver": "580"}}),
+        lambda h: replace(h, state=HostRecord(lock=lock_of(driver="580"))),
         lambda h: replace(h, gpus=tuple(replace(item, vgpu=True) for item in h.gpus)),
     ],
 )

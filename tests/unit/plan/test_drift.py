@@ -8,6 +8,7 @@ import pytest
 from gpusetup.model.facts import Initramfs, LoadedModule, ModuleFile, Service
 from gpusetup.plan.drift import applied_id, differences
 from gpusetup.plan.removal import pending_reboot, removal_of
+from tests.records import record
 
 VERSION = "580.95.05"
 NOUVEAU = "/etc/modprobe.d/gpusetup-nouveau.conf"
@@ -33,6 +34,9 @@ RECORD: dict[str, Any] = {
 
 
 def changed(facts, **parts):
+    """Return facts of which parts differ; a record is one as a host tells it."""
+    if parts.get("state") is not None:
+        parts["state"] = record(parts["state"])
     return msgspec.structs.replace(facts, **parts)
 
 
@@ -72,13 +76,13 @@ def applied(host):
 
 
 def test_headers_of_a_second_kernel_beside_the_recorded_ones_are_no_difference(applied):
-    record = RECORD | {"packages": {"kernel-devel": "0:5.14.0-1.el9"}}
+    newest = RECORD | {"packages": {"kernel-devel": "0:5.14.0-1.el9"}}
     both = {f"kernel-devel-{version}": version for version in ("5.14.0-1.el9", "5.14.0-2.el9")}
     newer = {"kernel-devel": "5.14.0-2.el9"}
     told = []
     for more in (both, newer):
         installed = applied.packages.installed | more
-        facts = changed(applied, state=record, packages=changed(applied.packages, installed=installed))
+        facts = changed(applied, state=newest, packages=changed(applied.packages, installed=installed))
         told.append([(item.id, item.now) for item in differences(facts)])
     assert told == [[], [("package-kernel-devel", "5.14.0-2.el9")]]
 
@@ -103,10 +107,10 @@ def test_packages_of_the_closure_count_and_others_do_not(applied):
 
 
 def test_rpms_epoch_of_nothing_is_no_difference(applied):
-    packages = {**applied.state["packages"], "kernel-devel": "0:5.14.0-570.12.1.el9_6"}
+    packages = {**RECORD["packages"], "kernel-devel": "0:5.14.0-570.12.1.el9_6"}
     installed = {**applied.packages.installed, "kernel-devel": "5.14.0-570.12.1.el9_6"}
     here = changed(
-        applied, state={**applied.state, "packages": packages}, packages=changed(applied.packages, installed=installed)
+        applied, state={**RECORD, "packages": packages}, packages=changed(applied.packages, installed=installed)
     )
     assert differences(here) == ()
 

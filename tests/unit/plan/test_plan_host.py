@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import Python, Service, Source
 from gpusetup.model.plan import Package
 from gpusetup.model.request import Requirement
@@ -305,7 +306,7 @@ def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps(planner, host
 def test_a_record_of_the_same_wish_is_kept_without_asking(planner, host, debian12_archive):
     facts = host("debian12-t4-open", driver=None)
     plan = planned(planner, facts, DISTRO, debian12_archive)
-    recorded = msgspec.structs.replace(facts, state={"lock": plan.lock})
+    recorded = msgspec.structs.replace(facts, state=HostRecord(lock=plan.lock))
     again = planner.first(recorded, DISTRO)
     assert again.stage == "transaction"
     assert again.plan.stack == plan.stack
@@ -389,7 +390,7 @@ def test_the_kernel_is_held_on_request_and_freed_again(planner, host, debian12_a
     without = planned(planner, facts, DISTRO, debian12_archive)
     assert "hold-kernel" not in [action.id for action in without.actions]
     held = msgspec.structs.replace(there, held=tuple(kernel))
-    facts = msgspec.structs.replace(facts, packages=held, state={"holds": sorted(kernel)})
+    facts = msgspec.structs.replace(facts, packages=held, state=HostRecord(holds=tuple(sorted(kernel))))
     freed = next(
         item for item in planned(planner, facts, DISTRO, debian12_archive).actions if item.id == "hold-release"
     )
@@ -406,7 +407,7 @@ def test_a_driver_of_ours_stays_held_when_something_else_is_asked_too(planner, h
     packages = msgspec.structs.replace(keep.packages, installed=keep.packages.installed | there, held=tuple(there))
     loaded = msgspec.structs.replace(keep.driver.loaded, version=version)
     driver = msgspec.structs.replace(keep.driver, version=version, loaded=loaded, library=version, module=version)
-    state = {"lock": first.lock, "holds": sorted(there)}
+    state = HostRecord(lock=first.lock, holds=tuple(sorted(there)))
     applied = msgspec.structs.replace(keep, packages=packages, driver=driver, state=state)
     more = Settings(requirements=(parse_requirement("driver"), parse_requirement("torch")))
     second = planned(planner, applied, more, nvidia_ubuntu)

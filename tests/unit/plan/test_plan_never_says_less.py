@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import LoadedModule, ModuleUse
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.stack import DriverChoice
@@ -77,7 +78,7 @@ def test_the_other_flavour_in_the_kernel_is_a_reboot_as_it_is_for_the_roles(work
 
 def test_a_package_that_came_with_the_driver_and_is_gone_is_work(works: HostFacts) -> None:
     installed = {"nvidia-driver": "580.1-1", "nvidia-smi": "580.1-1"}
-    record = {"packages": {"nvidia-driver": "580.1-1"}, "brought": installed, "holds": list(installed)}
+    record = HostRecord(packages={"nvidia-driver": "580.1-1"}, brought=installed, holds=tuple(installed))
     packages = PackageSet(manager="apt", driver=(Package(name="nvidia-driver", version="580.1-1"),))
     for there, ids in ((installed, []), ({"nvidia-driver": "580.1-1"}, ["install-lost"])):
         facts = replace(works, state=record, packages=replace(works.packages, installed=there))

@@ -7,14 +7,13 @@ from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import Verified
 from gpusetup.model.lifecycle import Past
 from gpusetup.plan.rollback import choose
+from tests.records import lock_of
 
 
 def past(identity: str, version: str, verdict: str | None = "pass", **more: object) -> Past:
     simulated = bool(more.get("simulated"))
     verified = None if verdict is None else Verified(verdict=verdict, simulated=simulated)
-    return Past(
-        id=identity, lock={"stack": {"driver": version}}, packages={"nvidia": version}, verified=verified, **more
-    )
+    return Past(id=identity, lock=lock_of(driver=version), packages={"nvidia": version}, verified=verified, **more)
 
 
 def test_the_last_that_verified_and_is_another_one():
@@ -38,7 +37,7 @@ def test_a_skip_counts_for_a_simulated_gpu_alone():
 
 def test_by_id_or_its_beginning():
     history = (past("20261120T1", "570", "fail"), past("20261121T2", "580"))
-    assert choose(history, "20261121T2", "20261120").lock["stack"]["driver"] == "570"
+    assert choose(history, "20261121T2", "20261120").lock == lock_of(driver="570")
     for unclear in ("2026112", "nonsense"):
         with pytest.raises(BadInputError) as stopped:
             choose(history, "", unclear)

@@ -12,10 +12,12 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fil
 
 from gpusetup.content import content_path
 from gpusetup.errors import PreflightError
+from gpusetup.model.applied import Apply, HostRecord
 from gpusetup.model.facts import LoadedModule, ModuleFile, Service, Source, Unreadable
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.drift import differences
+from gpusetup.plan.record import read_record
 from gpusetup.plan.recorded import hidden
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def first(planner: Any, host: Any, nvidia_ubuntu: Any) -> Any:
 def rebooted(host: Any, first: Any) -> Any:
     """The host after the apply's reboot: everything is there, and the driver runs."""
     keep = host("ubuntu24.04-h200-keep")
-    version, packages = first.stack.driver.version, first.lock["wanted"]["packages"]
+    version, packages = first.stack.driver.version, msgspec.to_builtins(first.lock.wanted.packages)
     there = {item["name"]: item["version"].rstrip("*") for group in ("driver", "fabric", "prerequisites")
              for item in ({"version": "", **one} for one in packages.get(group, ()))}  # fmt: skip
     flavour, change = first.stack.driver.module, msgspec.structs.replace
@@ -61,7 +63,7 @@ def rebooted(host: Any, first: Any) -> Any:
     )
     module = ModuleFile(path="/x/nvidia.ko", version=version, flavour=flavour)
     kernels = tuple(change(kernel, nvidia=module) for kernel in keep.kernel.installed)
-    sources = tuple(Source(file="/x", uri=uri) for source in first.lock["wanted"]["packages"]["sources"]
+    sources = tuple(Source(file="/x", uri=uri) for source in first.lock.wanted.packages.sources
                     for uri in source["uris"])  # fmt: skip
     installed = {**keep.packages.installed, **there}
     return change(
@@ -74,7 +76,7 @@ def rebooted(host: Any, first: Any) -> Any:
         nouveau=change(keep.nouveau, blacklisted=True, loaded=False, in_initramfs=False, initramfs=()),
         services={
             name: Service(unit=f"{name}.service", active="active", enabled="enabled")
-            for name in first.lock["wanted"]["services"]
+            for name in first.lock.wanted.services
         },
     )
 
@@ -87,7 +89,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: Any) -> Any:
     def opened(**more: Any) -> lifecycle.Lifecycle:
         request = {
             "state_dir": str(tmp_path), "simulated_root": "", "wanted": {"driver": first.stack.driver.version},
-            "manager": "apt", "network": {}, "lock": first.lock, "id": "", "keep": 10, "python": None, "remove": [],
+            "manager": "apt", "network": {}, "lock": msgspec.to_builtins(first.lock), "id": "", "keep": 10, "python": None, "remove": [],
             "driver_version": "", "driver_module": "", "kernels": [], "verified": {}, **more,
         }  # fmt: skip
         return lifecycle.Lifecycle(request)
@@ -112,7 +114,7 @@ def test_the_same_command_finishes_it(
             ledger.Ledger(str(tmp_path)).write(str(ours), "blacklist nouveau\n")
         elif step == "finish":
             record(id="run-1").finish()
-    facts = msgspec.structs.replace(rebooted, state=state_of(tmp_path))
+    facts = msgspec.structs.replace(rebooted, state=read_record(state_of(tmp_path))[0])
     plan = planner.first(facts, DRIVER).plan
     finished = "finish" in STEPS[:steps]
     if steps == 0:
@@ -124,22 +126,22 @@ def test_the_same_command_finishes_it(
     assert plan.variables.gpu_packages_hold == first.variables.gpu_packages_hold
     assert [item.id for item in differences(facts)] == ["apply"] or finished
 
-    again = record(id="run-2", lock=plan.lock).begin()
+    again = record(id="run-2", lock=msgspec.to_builtins(plan.lock)).begin()
     assert (again["converged"], again.get("resumed", False)) == (finished, not finished)
     if not finished:
-        record(id="run-2", lock=plan.lock).finish()
+        record(id="run-2", lock=msgspec.to_builtins(plan.lock)).finish()
     state = state_of(tmp_path)
     assert state is not None
     assert (state["apply"]["id"], bool(state["apply"]["finished"])) == ("run-1", True)
-    assert state["lock"]["key"] == first.lock["key"]
+    assert state["lock"]["key"] == first.lock.key
     assert [item["id"] for item in record().history()["history"]] == ["run-1"]
-    after = planner.first(msgspec.structs.replace(rebooted, state=state), DRIVER).plan
+    after = planner.first(msgspec.structs.replace(rebooted, state=read_record(state)[0]), DRIVER).plan
     assert (after.state, after.actions) == ("unchanged", ())
 
 
 def test_what_was_cut_before_its_packages_came_is_chosen_anew(planner: Any, host: Any, first: Any) -> None:
     """A version may have left the repository since: repeating the old choice would fail for ever."""
-    begun = {"apply": {"id": "run-1", "finished": None, "lock": first.lock}}
+    begun = HostRecord(apply=Apply(id="run-1", lock=first.lock))
     facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None, state=begun)
     assert planner.first(facts, DRIVER).stage == "offers"
 
@@ -181,8 +183,10 @@ def test_a_state_whose_driver_was_somebody_elses_is_not_called_gone_back_to(
     planner: Any, rebooted: Any, first: Any
 ) -> None:
     """Its record has no packages of the driver: nothing would move, and that is no way back."""
-    kept = {**first.lock, "wanted": {**first.lock["wanted"], "packages": None, "manage_driver": False}}
-    kept["stack"] = {**kept["stack"], "driver": {**kept["stack"]["driver"], "version": "570.1", "installed": True}}
+    change = msgspec.structs.replace
+    driver = change(first.stack.driver, version="570.1", installed=True)
+    wanted = change(first.lock.wanted, packages=None, manage_driver=False)
+    kept = change(first.lock, wanted=wanted, stack=change(first.stack, driver=driver))
     with pytest.raises(PreflightError, match="kept driver 570") as caught:
         planner.recorded(rebooted, DRIVER, kept)
     assert caught.value.reference == "GS-815"

@@ -34,6 +34,8 @@ def told(hint: Any) -> tuple[str, Any, tuple[str, ...]]:
     )
     if "Literal" in str(kind):
         return "str", None, get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return "dict", None, ()
     name = getattr(kind, "__origin__", kind).__name__
     return name, get_args(kind)[0] if name == "tuple" else None, ()
 

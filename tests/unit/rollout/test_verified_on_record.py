@@ -5,16 +5,17 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from gpusetup.model.applied import Verified
+from gpusetup.model.applied import Applied, Verified
 from gpusetup.rollout.verification import _on_record
+from tests.records import record
 
 KEPT = {"key": "k", "driver": "580", "verdict": "pass", "simulated": False, "time": "noon", "newer": 1}
 
 
 def on_record(kept):
     loaded = SimpleNamespace(loaded=SimpleNamespace(version="580"))
-    facts = SimpleNamespace(state={"verified": kept}, driver=loaded)
-    return _on_record(SimpleNamespace(facts={"a": facts}, plans={"a": SimpleNamespace(lock={"key": "k"})}), "a")
+    facts = SimpleNamespace(state=record({"verified": kept}), driver=loaded)
+    return _on_record(SimpleNamespace(facts={"a": facts}, plans={"a": SimpleNamespace(lock=Applied(key="k"))}), "a")
 
 
 def test_what_was_verified_is_not_measured_again():

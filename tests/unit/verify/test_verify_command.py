@@ -10,9 +10,11 @@ import sys
 import pytest
 
 from gpusetup.cli.main import main
+from tests.records import stack_document
 from tests.unit.verify.verify_documents import FIXTURES, captured, drop_gpu
 
 OBSERVED = FIXTURES / "observations"
+NOTHING_BROUGHT = {"packages": None, "manage_driver": True, "requirements": [], "adopted": [], "services": []}
 
 
 def test_a_good_machine_is_exit_0(capsys):
@@ -80,7 +82,9 @@ def test_a_machine_that_lost_every_gpu_fails_where_one_is_expected(tmp_path, cap
 
 def test_a_lock_says_what_should_be_there(tmp_path):
     lock = tmp_path / "lock.json"
-    lock.write_text(json.dumps({"stack": {"driver": {"version": "595.91.07"}}}), encoding="utf-8")
+    lock.write_text(
+        json.dumps({"schema": "gpusetup/stack/1", "stack": stack_document(driver="595.91.07")}), encoding="utf-8"
+    )
     assert main(["verify", "--from", str(OBSERVED / "h200-x1-quick.json"), "--lock", str(lock)]) == 8
 
 
@@ -189,3 +193,36 @@ def test_help_imports_no_heavy_module():
         [sys.executable, "-c", program], capture_output=True, text=True, env=dict(os.environ), timeout=60, check=False
     )
     assert finished.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is no JSON"),
+        ("[]", "JSON of another form"),
+        ("7", "JSON of another form"),
+        ("{}", "its schema is None"),
+        ('{"schema": "gpusetup/plan/1", "hosts": {}}', "its schema is 'gpusetup/plan/1'"),
+        ('{"schema": "gpusetup/stack/1", "ok": false}', "its schema is 'gpusetup/stack/1'"),
+        ('{"schema": "gpusetup/stack/1", "stack": {"driver": {"version": 7}}}', "`$.driver.version`"),
+        ('{"schema": "gpusetup/host-lock/1", "stack": []}', "`$.stack`"),
+        ('{"schema": "gpusetup/lock/1", "stack": {}}', "[GS-341]"),
+    ],
+)
+def test_a_file_that_is_no_lock_is_refused_with_what_it_is(tmp_path, text, says, capsys):
+    lock = tmp_path / "lock.json"
+    lock.write_text(text, encoding="utf-8")
+    assert main(["verify", "--from", str(OBSERVED / "h200-x1-quick.json"), "--lock", str(lock)]) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert says in " ".join(said.err.split())
+    assert "gpusetup lock" in said.err or "make it again" in said.err
+
+
+def test_the_lock_that_a_host_keeps_and_an_answer_of_resolve_are_locks(tmp_path, capsys):
+    lock = tmp_path / "lock.json"
+    for schema, more in (("gpusetup/stack/1", {}), ("gpusetup/host-lock/1", {"key": "k", "wanted": NOTHING_BROUGHT})):
+        for version, code in (("580.159.04", 0), ("595.91.07", 8)):
+            told = {"schema": schema, "stack": stack_document(driver=version), **more}
+            lock.write_text(json.dumps(told), encoding="utf-8")
+            assert main(["verify", "--from", str(OBSERVED / "h200-x1-quick.json"), "--lock", str(lock)]) == code, schema

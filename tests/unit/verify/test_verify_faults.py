@@ -7,9 +7,10 @@ import re
 import pytest
 
 from gpusetup.verify.machine import Wanted
+from tests.records import lock_of, stack_document
 from tests.unit.verify.verify_documents import captured, differences, drop_gpu, results, set_smi, smi_says, verdicts
 
-LOCK = {"stack": {"driver": {"version": "580.159.04", "module": "open"}, "cupy": {"version": "14.2.0"}}}
+LOCK = lock_of(driver="580.159.04", cupy="14.2.0")
 
 
 @pytest.mark.parametrize("name", ["h200-x1-quick", "h200-x2-quick", "h200-x8-quick"])
@@ -147,7 +148,7 @@ def test_libraries_were_upgraded_under_the_module():
 
 def test_the_lock_names_another_driver():
     document = captured("h200-x1-quick")
-    assert verdicts(document, Wanted({"stack": {"driver": {"version": "580.178.04"}}}))["driver.version"] == "fail"
+    assert verdicts(document, Wanted(lock_of(driver="580.178.04")))["driver.version"] == "fail"
 
 
 def test_the_next_boot_loads_another_module():
@@ -377,10 +378,10 @@ def test_a_host_probe_that_failed_passes_nothing():
 def test_the_lock_that_apply_recorded_is_what_is_wanted():
     """Nobody has to name it: the host's own record says which driver it should have."""
     document = captured("h200-x1-quick")
-    document["facts"]["state"] = {"lock": {"stack": {"driver": {"version": "580.178.04"}}, "wanted": {}}}
+    document["facts"]["state"] = {"lock": {"stack": stack_document(driver="580.178.04"), "wanted": {}}}
     found = results(document)["driver.version"]
     assert (found.verdict, found.expected) == ("fail", "580.178.04")
-    assert verdicts(document, Wanted({"stack": {"driver": {"version": "580.159.04"}}}))["driver.version"] == "pass"
+    assert verdicts(document, Wanted(lock_of(driver="580.159.04")))["driver.version"] == "pass"
 
 
 def test_nvidia_smi_that_hangs_is_killed_and_the_deadline_is_named():

@@ -21,6 +21,7 @@ import msgspec
 import pytest
 
 from gpusetup.model.facts import HostFacts
+from gpusetup.plan.record import read_record
 
 FILES = Path(__file__).resolve().parents[3] / "plugins/module_utils/gpu_measure"
 
@@ -323,7 +324,10 @@ def test_the_facts_are_those_of_the_host_probe(probe):
     fields = {item.encode_name: item.type for item in msgspec.structs.fields(HostFacts)}
     assert set(facts) <= set(fields)
     for name, value in facts.items():
-        msgspec.convert(value, fields[name])
+        if name == "state":
+            assert read_record(value)[1] == ""
+        else:
+            msgspec.convert(value, fields[name])
 
 
 def test_a_simulated_machine_is_read_from_its_folder(probe, tmp_path):

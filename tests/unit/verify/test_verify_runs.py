@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpusetup.model.package import Package, PackageSet
 from gpusetup.verify.checks.smoke.torch_build import served
 from gpusetup.verify.machine import Wanted
+from tests.records import lock_of
 from tests.unit.verify.verify_documents import captured, differences, results, verdicts
 
 
@@ -71,7 +73,7 @@ def test_no_interpreter_is_a_failure_unless_cupy_is_not_wanted():
     }
     assert verdicts(document)["python.environment"] == "fail"
     assert verdicts(document)["cupy.kernel"] == "skip"
-    assert verdicts(document, Wanted({"stack": {"driver": {"version": "580.159.04"}}}))["python.environment"] == "skip"
+    assert verdicts(document, Wanted(lock_of(driver="580.159.04")))["python.environment"] == "skip"
 
 
 def test_a_wrong_element():
@@ -189,7 +191,7 @@ def test_torch_that_is_a_cpu_build_or_missing():
     assert "without CUDA" in results(document)["torch.cuda"].text
     del document["sections"]["torch"]
     assert verdicts(document)["torch.cuda"] == "skip"
-    assert verdicts(document, Wanted({"stack": {"torch": {"version": "2.11.0"}}}))["torch.cuda"] == "fail"
+    assert verdicts(document, Wanted(lock_of(torch="2.11.0")))["torch.cuda"] == "fail"
 
 
 def test_tensorflow_that_computes_on_the_processor():
@@ -414,23 +416,13 @@ def test_what_the_lock_installs_as_packages_must_be_there():
     """A toolkit that comes as wheels brings no nvcc; one that comes as packages does."""
     document = captured("h200-x1-smoke")
     del document["sections"]["nvcc"]
-    stack = {"cuda": {"version": "13.0.2"}, "torch": None}
-    assert verdicts(document, Wanted({"stack": stack}))["nvcc.program"] == "skip"
-    packaged = Wanted(
-        {
-            "stack": stack,
-            "wanted": {
-                "packages": {
-                    "cuda": [{"name": "cuda-toolkit-13-0"}],
-                    "containers": [{"name": "nvidia-container-toolkit"}],
-                }
-            },
-        }
-    )
+    assert verdicts(document, Wanted(lock_of(cuda="13.0.2")))["nvcc.program"] == "skip"
+    cuda, toolkit = (Package(name=name) for name in ("cuda-toolkit-13-0", "nvidia-container-toolkit"))
+    packaged = Wanted(lock_of(PackageSet(manager="apt", cuda=(cuda,), containers=(toolkit,)), cuda="13.0.2"))
     assert verdicts(document, packaged)["nvcc.program"] == "fail"
     assert verdicts(document, packaged)["container.toolkit"] == "fail"
     del document["sections"]["torch"]
-    assert verdicts(document, Wanted({"stack": stack}))["torch.cuda"] == "skip", "null in a lock means not part of it"
+    assert verdicts(document, Wanted(lock_of(cuda="13.0.2")))["torch.cuda"] == "skip", "it is not part of it"
 
 
 def test_every_numa_node_is_shown_and_the_best_is_judged():
@@ -450,7 +442,7 @@ def test_an_adopted_python_without_cupy_when_cupy_is_not_wanted():
     for name in ("open", "smoke"):
         worker.pop(name)
     assert verdicts(document)["python.environment"] == "fail"
-    found = verdicts(document, Wanted({"stack": {"torch": {"version": "2.11.0"}}}))
+    found = verdicts(document, Wanted(lock_of(torch="2.11.0")))
     assert found["python.environment"] == "skip"
     assert found["cupy.kernel"] == found["cuda.context"] == "skip"
     assert found["torch.cuda"] == "pass"

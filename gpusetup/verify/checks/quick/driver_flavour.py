@@ -26,7 +26,7 @@ def judge(machine: Machine) -> Finding:
     flavour = machine.module_flavour
     if flavour is None:
         return Finding("skip", "not checked: no module is loaded (see driver.version)")
-    wanted = machine.wanted.field("driver", "module")
+    wanted = machine.wanted.flavour
     for device in machine.pci_gpus:
         known = product(device["pci_id"].partition(":")[2])
         if known is None:

@@ -1,0 +1,214 @@
+"""Records of this and of other versions: what is understood is used, what is not is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpusetup.errors import PreflightError
+from gpusetup.facts.collect import from_probe, read_facts
+from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, Apply, HostRecord, Verified
+from gpusetup.model.facts import Facts
+from gpusetup.model.plan import HostPlan
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.plan.record import read_applied, read_record
+from gpusetup.plan.recorded import forgotten, hidden, locks
+from tests.records import record
+
+DRIVER = Settings(requirements=(Requirement(component="driver"),))
+# As gpusetup 0.1 wrote it.
+LOCK: dict[str, Any] = {
+    "schema": SCHEMA,
+    "key": "0123456789abcdef",
+    "matrix": {"date": "2026-11-20", "digest": "aa"},
+    "stack": {
+        "driver": {"version": "580.95.05", "branch": "580", "module": "open", "relation": "native", "installed": False}
+    },
+    "wanted": {
+        "packages": {
+            "manager": "apt",
+            "sources": [{"name": "cuda", "uris": ["https://example.com/"], "key": {"fingerprints": ["AA"]}}],
+            "driver": [{"name": "nvidia-open-580", "version": "580.95.05-1"}],
+            "hold": ["nvidia-*"],
+        },
+        "manage_driver": True,
+        "requirements": ["torch==2.9.0"],
+        "adopted": [],
+        "services": ["nvidia-persistenced"],
+    },
+}
+RECORD: dict[str, Any] = {
+    "schema": "gpusetup/state/1",
+    "apply": {"id": "a2", "digest": "d", "started": "1", "finished": None, "lock": LOCK,
+              "last": {"id": "a1", "digest": "c", "started": "0", "finished": "0", "last": None}},
+    "files": {
+        "/etc/a": {"original": {"sha256": "cc", "mode": 420, "owner": [0, 0]}, "apply": "a2", "previous": None,
+                   "sha256": None, "present": False, "now": None},
+        "/etc/b": {"original": None, "apply": "a1", "sha256": "bb", "mode": 384, "present": True, "folder": True},
+    },
+    "holds": ["nvidia-open-580"],
+    "services": {"nvidia-persistenced.service": {"was_enabled": False, "was_active": True, "enabled": True, "link": ""}},
+    "packages": {"nvidia-open-580": "580.95.05-1"}, "streams": {"nvidia-driver": None}, "links": {"/usr/local/cuda": None},
+    "brought": {"nvidia-open-580": "580.95.05-1"}, "moved": {}, "taken": {}, "arguments": ["rd.driver.blacklist=nouveau"],
+    "expect": {"digest": "c", "driver_version": "580.95.05", "driver_module": "open", "kernels": [],
+               "python": {"path": "/opt/gpusetup", "packages": {"torch": "2.9.0"}, "adopted": False, "now": None}},
+    "lock": {}, "lost": {}, "verified": None,
+}  # fmt: skip
+
+
+def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    copy = json.loads(json.dumps(document))
+    *parents, last = path.split(".")
+    place = copy
+    for name in parents:
+        place = place[name]
+    place[last] = value
+    return copy  # type: ignore[no-any-return]
+
+
+def test_a_lock_of_an_earlier_version_is_read_and_written_as_it_was() -> None:
+    lock = read_applied(LOCK)
+    assert lock.repeatable
+    assert json.loads(msgspec.json.encode(lock)) == LOCK
+
+
+def test_no_lock_is_empty_outward() -> None:
+    assert json.loads(msgspec.json.encode(HostPlan(state="unchanged")))["lock"] == {}
+    assert read_applied({}) is read_applied(None) is NO_LOCK
+    assert not NO_LOCK.repeatable
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("newer", [1], "`$.newer`"),
+        ("stack.newer", {"version": "1"}, "`$.stack.newer`"),
+        ("stack.driver.newer", "x", "`$.stack.driver`"),
+        ("wanted.newer", "x", "`$.wanted`"),
+        ("wanted.requirements", "torch", "`$.wanted.requirements`"),
+        ("wanted.adopted", [1], "`$.wanted.adopted[0]`"),
+        ("wanted.services", None, "`$.wanted.services`"),
+        ("wanted.packages.newer", [], "`$.wanted.packages`"),
+        ("schema", "gpusetup/host-lock/2", "gpusetup/host-lock/2"),
+    ],
+)
+def test_a_field_that_another_version_wrote_is_named(
+    planner: Any, host: Any, nvidia_ubuntu: Any, path: str, value: Any, named: str
+) -> None:
+    told = changed(LOCK, path, value)
+    lock = read_applied(told)
+    assert named in lock.unread
+    facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None, state=record({"lock": told}))
+    with pytest.raises(PreflightError) as caught:
+        planner.recorded(facts, DRIVER, lock)
+    assert caught.value.reference == "GS-804"
+    assert named in caught.value.message
+    plan = planner.second(facts, DRIVER, nvidia_ubuntu).plan
+    assert plan.state == "change"
+    assert [text for text in plan.warnings if named in text and "chosen anew" in text], plan.warnings
+    assert plan.lock.repeatable, "the next record is one that this version understands"
+
+
+def test_the_rest_of_a_stack_is_still_known() -> None:
+    lock = read_applied(changed(LOCK, "stack.newer", {"version": "1"}))
+    assert lock.stack is not None
+    assert lock.stack.driver is not None
+    assert lock.stack.driver.version == "580.95.05"
+    assert not lock.repeatable
+
+
+def test_what_the_roles_alone_recorded_is_no_other_version(planner: Any, host: Any, nvidia_ubuntu: Any) -> None:
+    for told in ({"site": "ours"}, ["x"], "x"):
+        assert not read_applied(told).repeatable
+        facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None, state=record({"lock": told}))
+        assert not [text for text in planner.second(facts, DRIVER, nvidia_ubuntu).plan.warnings if "anew" in text]
+
+
+def test_a_whole_record_is_read() -> None:
+    read = record(RECORD)
+    assert (read.apply.id, read.apply.lock, read.lock) == ("a2", read_applied(LOCK), NO_LOCK)
+    assert read.apply.last is not None
+    assert read.apply.last.id == "a1"
+    assert (read.files["/etc/a"].now, read.files["/etc/b"].now) == (None, msgspec.UNSET)
+    told = msgspec.to_builtins(read)
+    assert told["apply"]["lock"] == LOCK
+    assert record(told) == read
+    empty = {"apply": {}, "files": {}, "holds": [], "expect": {}, "lock": {}, "lost": {}, "verified": None}
+    assert record(empty) == HostRecord()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("newer", {}), ("verified", {"verdict": 7}), ("verified", "yes"), ("lost", ["?"]), ("lock", changed(LOCK, "new", 1))],
+)  # fmt: skip
+def test_what_is_only_told_spoils_nothing(path: str, value: Any) -> None:
+    read = record(changed(RECORD, path, value))
+    assert read.brought == RECORD["brought"]
+    assert read.verified is None
+    assert forgotten_nothing(read)
+
+
+def forgotten_nothing(read: HostRecord) -> bool:
+    return read.lost.why == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("brought", ["nvidia"], "`$.brought`"),
+        ("holds", [7], "`$.holds[0]`"),
+        ("files", {"/etc/a": {"original": {"mode": 7}}}, "`$.files[...].original`"),
+        ("expect.python.packages", {"torch": 2}, "`$.expect.python.packages[...]`"),
+    ],
+)
+def test_a_part_that_removal_stands_on_makes_the_record_unreadable(
+    host: Any, path: str, value: Any, named: str, tmp_path: Any
+) -> None:
+    told = changed(RECORD, path, value)
+    assert read_record(told)[0] is None
+    probe = json.loads(msgspec.json.encode(host("ubuntu24.04-h200-keep"))) | {"state": told}
+    document = tmp_path / "facts.json"
+    document.write_text(json.dumps({"schema": "gpusetup/facts/1", "hosts": {"a": probe}}))
+    for facts in (from_probe(probe, "a"), read_facts(document).hosts["a"]):
+        assert facts.state is None
+        refusal = hidden(facts)
+        assert refusal is not None
+        assert (refusal.reference, named in refusal.message) == ("GS-801", True), refusal.message
+
+
+def test_a_document_of_facts_is_read_back_as_it_was(host: Any, tmp_path: Any) -> None:
+    facts = Facts(hosts={"a": msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=record(RECORD))})
+    path = tmp_path / "facts.json"
+    path.write_bytes(msgspec.json.encode(facts))
+    assert read_facts(path) == facts
+
+
+def test_the_same_lock_begun_again_after_its_packages_went_is_planned_by_the_one_that_finished(
+    planner: Any, host: Any, nvidia_ubuntu: Any
+) -> None:
+    """An apply under way is chosen anew while its packages lack; one that finished is brought back as it was."""
+    keep = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), driver=None)
+    lock = planner.second(keep, DRIVER, nvidia_ubuntu).plan.lock
+    cut = Apply(id="a2", lock=lock)
+    for state, stage in (
+        (HostRecord(apply=cut), "offers"),
+        (HostRecord(apply=cut, lock=lock), "transaction"),
+        (HostRecord(apply=Apply(id="a2", lock=NO_LOCK), lock=lock), "transaction"),
+    ):
+        facts = msgspec.structs.replace(keep, state=state)
+        assert lock in locks(facts)
+        assert planner.first(facts, DRIVER).stage == stage
+
+
+def test_an_earlier_record_that_was_lost_is_told(host: Any) -> None:
+    lost = {"time": "noon", "why": "it is no JSON", "kept": "/x"}
+    facts = msgspec.structs.replace(host("ubuntu24.04-h200-keep"), state=record({"lost": lost, "verified": {}}))
+    assert forgotten(facts) == (
+        "an earlier record was lost (it is no JSON); what was left of it: /x: changes that gpusetup made before noon are unknown"
+    )
+    assert record({"verified": {"verdict": "pass", "newer": 1}}).verified == Verified(verdict="pass")
+    assert Applied(key="k").repeatable is False
