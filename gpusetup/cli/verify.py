@@ -203,7 +203,7 @@ def _lock(path: str | None) -> Applied:
     except OSError as error:
         raise BadInputError("GS-510", f"cannot read the lock {path}: {error.strerror}", path=path) from error
     except ValueError as error:
-        raise BadInputError("GS-510", f"the lock {path} is no JSON: {error}", path=path) from error
+        raise BadInputError("GS-510", f"the lock {path} is no JSON: {error}", path=path, hint=_WRITE) from error
     schema = found.get("schema") if isinstance(found, dict) else None
     try:
         if schema == LOCK:

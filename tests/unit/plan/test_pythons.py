@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,7 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.imagined import imagined_host
 from gpusetup.plan.offers import Offer, Offers
 from gpusetup.plan.python import interpreter_of, packaged_patterns, pythons_of, system_of
+from gpusetup.plan.record import read_applied
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
@@ -79,7 +81,7 @@ def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment(
     assert "python3.12" in action.what
     assert "base Python is too old" in action.why
     assert any("base Python is 3.9" in reason.text for reason in plan.reasons)
-    assert plan.lock["wanted"]["interpreter"] == "/usr/bin/python3.12"
+    assert plan.lock.wanted.interpreter == "/usr/bin/python3.12"
     assert "python3.12" in str(plan.lock["wanted"]["packages"]["python"])
 
 
@@ -87,7 +89,10 @@ def test_what_was_applied_is_planned_from_its_record_with_its_python(planner: Pl
     lock = planner.second(rocky, wishes("torch"), offered(rocky, planner, "3.12")).plan.lock
     again = planner.recorded(rocky, wishes("torch"), lock).plan
     assert again.variables.gpu_python_interpreter == "/usr/bin/python3.12"
-    older = {**lock, "wanted": {key: value for key, value in lock["wanted"].items() if key != "interpreter"}}
+    told = json.loads(msgspec.json.encode(lock))
+    del told["wanted"]["interpreter"]
+    older = read_applied(told)
+    assert json.loads(msgspec.json.encode(older)) == told, "it is recorded as it was"
     assert planner.recorded(rocky, wishes("torch"), older).plan.variables.gpu_python_interpreter == ""
 
 
