@@ -53,8 +53,7 @@ class Wanted:
         """Say what expects a GPU here; empty: nothing does."""
         if self.gpus:
             return f"{self.gpus} expected"
-        wanted = self._lock.get("wanted")
-        if isinstance(wanted, dict):
+        if self._lock.wanted is not None:
             ours = any(self.packages(group) for group in ("driver", "fabric", "cuda", "cudnn", "nccl"))
             return "what was applied here is for one" if ours or self.has("driver") else ""
         return "the lock is for one" if self.has("driver") else ""

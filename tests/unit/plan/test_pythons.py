@@ -81,8 +81,10 @@ def test_a_newer_python_comes_in_the_same_transaction_and_makes_the_environment(
     assert "python3.12" in action.what
     assert "base Python is too old" in action.why
     assert any("base Python is 3.9" in reason.text for reason in plan.reasons)
+    assert plan.lock.wanted is not None
+    assert plan.lock.wanted.packages is not None
     assert plan.lock.wanted.interpreter == "/usr/bin/python3.12"
-    assert "python3.12" in str(plan.lock["wanted"]["packages"]["python"])
+    assert "python3.12" in str(plan.lock.wanted.packages.python)
 
 
 def test_what_was_applied_is_planned_from_its_record_with_its_python(planner: Planner, rocky: HostFacts) -> None:

@@ -50,8 +50,8 @@ def _without_gpus(**facts):
 RECORD = {
     "lock": {
         "schema": "gpusetup/host-lock/1",
-        "stack": {"driver": {"version": "595.91.07"}},
-        "wanted": {"packages": {"manager": "apt", "driver": [{"name": "nvidia-open"}]}, "manage_driver": True},
+        "stack": stack_document(driver="595.91.07"),
+        "wanted": {**NOTHING_BROUGHT, "packages": {"manager": "apt", "driver": [{"name": "nvidia-open"}]}},
     }
 }
 
@@ -60,7 +60,7 @@ RECORD = {
     ("facts", "words", "lock", "said"),
     [
         ({}, ["--gpus", "8"], None, "8 expected"),
-        ({}, [], {"schema": "gpusetup/lock/1", "stack": {"driver": {"version": "595.91.07"}}}, "the lock is for one"),
+        ({}, [], {"schema": "gpusetup/stack/1", "stack": stack_document(driver="595.91.07")}, "the lock is for one"),
         ({"state": RECORD}, [], None, "what was applied here is for one"),
         ({}, [], None, None),
         ({"state": {"lock": {"schema": "gpusetup/host-lock/1", "wanted": {}, "stack": {}}}}, [], None, None),
