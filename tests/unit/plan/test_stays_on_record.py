@@ -7,20 +7,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpusetup.model.applied import SCHEMA, HostRecord
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.host import LOCK_SCHEMA
 from gpusetup.plan.requests import request_for
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.resolve.api import resolve
+from tests.records import record
 
 CUDA = (Requirement(component="cuda"), Requirement(component="cudnn"), Requirement(component="nccl"))
 
 
-def applied(stack: dict[str, Any], *, manages: bool = True) -> dict[str, Any]:
+def applied(stack: dict[str, Any], *, manages: bool = True) -> HostRecord:
     """A record of an apply that finished."""
     wanted = {"manage_driver": manages, "packages": None, "requirements": [], "adopted": [], "services": []}
-    return {"lock": {"schema": LOCK_SCHEMA, "key": "another matrix", "stack": stack, "wanted": wanted}}
+    return record({"lock": {"schema": SCHEMA, "key": "another matrix", "stack": stack, "wanted": wanted}})
 
 
 STACK = {
@@ -79,7 +80,7 @@ def test_latest_in_an_inventory_means_latest() -> None:
 def test_libraries_are_held_beside_a_driver_that_was_there(host: Any, planner: Any, nvidia_ubuntu: Any) -> None:
     facts, settings = host("ubuntu24.04-h200-keep"), Settings(requirements=CUDA)
     plan = planner.second(facts, settings, nvidia_ubuntu).plan
-    assert plan.lock["wanted"]["manage_driver"] is False
+    assert plan.lock.wanted.manage_driver is False
     names = {package.name for package in plan.variables.gpu_cuda_packages}
     assert {name.partition("-")[0] for name in names} >= {"cuda", "libcudnn9", "libnccl2"}
     assert set(plan.holds) == names
