@@ -1,8 +1,9 @@
-"""Checks beside the CuPy workers: PyTorch, TensorFlow, JAX and nvcc, each a process with its deadline, all at once."""
+"""Checks beside the CuPy workers: frameworks, nvcc, the host's cuDNN, each a process with its deadline, all at once."""
 
 import glob
 import json
 import os
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple, cast
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FRAMEWORKS = ("torch", "tensorflow", "jax")
-DEADLINES = {"torch": 120, "tensorflow": 180, "jax": 180, "nvcc": 90}
+DEADLINES = {"torch": 120, "tensorflow": 180, "jax": 180, "nvcc": 90, "cudnn": 60}
+LDCONFIG = "/sbin/ldconfig"
 SYSTEM_NVCC, SYSTEM_HOST_COMPILER = "/usr/bin/nvcc", "/usr/bin/cuda-g++"
 """A distribution's own toolkit, and the older g++ that it brings along because it does not know the system's."""
 
@@ -60,6 +62,8 @@ def start(python: str, request: Dict[str, Any], scratch: str, collection: "Colle
     compiler = _nvcc(request)
     if compiler:
         work.add("nvcc", _compile_and_run, compiler, scratch, collection)
+    if _has_cudnn():
+        work.add("cudnn", _python_script, sys.executable, "cudnn", scratch)
     return work
 
 
@@ -71,6 +75,11 @@ def _installed(python: str) -> Set[str]:
         for name in FRAMEWORKS
         if glob.glob(os.path.join(root, "lib*", "python3*", "*-packages", name, "__init__.py"))
     }
+
+
+def _has_cudnn() -> bool:
+    """Whether the loader knows a cuDNN of the host's own: wheels are not in its cache."""
+    return "libcudnn.so." in child.run([LDCONFIG, "-p"], 10)["stdout"]
 
 
 def _python_script(python: str, name: str, scratch: str) -> Dict[str, Any]:

@@ -9,6 +9,7 @@ import ast
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -429,3 +430,43 @@ def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(p
 
     preferred = str(_program(tmp_path / "cuda-12.6/bin/nvcc"))
     assert probe.frameworks._nvcc(named) == [preferred]
+
+
+def test_the_hosts_own_cudnn_is_one_that_the_loader_knows(probe, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", "echo '\tlibc.so.6 => /lib'"))
+    )
+    assert not probe.frameworks._has_cudnn()
+    known = "echo '\tlibcudnn.so.9 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcudnn.so.9'"
+    monkeypatch.setattr(probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", known)))
+    assert probe.frameworks._has_cudnn()
+
+
+CUDNN = """
+#include <stddef.h>
+size_t cudnnGetVersion(void) { return 92800; }
+int cudnnCreate(void **handle) { *handle = (void *)1; return STATUS; }
+int cudnnDestroy(void *handle) { return 0; }
+const char *cudnnGetErrorString(int status) { return "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler makes the stand-in for cuDNN")
+@pytest.mark.parametrize(("status", "error"), [(0, None), (1002, "open")])
+def test_a_cudnn_is_loaded_and_opened(tmp_path, status, error):
+    source = tmp_path / "cudnn.c"
+    source.write_text(CUDNN.replace("STATUS;", f"{status};"), encoding="ascii")
+    library = tmp_path / "libcudnn.so.9"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    script = Path(__file__).parents[3] / "plugins/module_utils/gpu_measure/cudnn_smoke.py"
+    ran = subprocess.run(
+        [sys.executable, str(script)],
+        env={"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer = json.loads(ran.stdout.splitlines()[-1])
+    assert (answer["version"], answer["status"], answer.get("error")) == (92800, status, error)
+    assert answer["loaded"]["libcudnn"] == [str(library)]
+    assert (answer.get("message") or "").endswith("MISMATCH") == bool(status)

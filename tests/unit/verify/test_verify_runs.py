@@ -446,3 +446,41 @@ def test_an_adopted_python_without_cupy_when_cupy_is_not_wanted():
     assert found["python.environment"] == "skip"
     assert found["cupy.kernel"] == found["cuda.context"] == "skip"
     assert found["torch.cuda"] == "pass"
+
+
+# --- the host's own cuDNN ---------------------------------------------------------------------------------------------
+
+PACKAGED_CUDNN = Wanted(
+    {
+        "stack": {"cudnn": {"version": "9.28.0.42"}},
+        "wanted": {"packages": {"cudnn": [{"name": "libcudnn9-cuda-13"}]}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted", "verdict", "said"),
+    [
+        (None, None, "skip", "no cuDNN"),
+        (None, PACKAGED_CUDNN, "fail", "finds no libcudnn"),
+        ({"version": 92800, "status": 0}, PACKAGED_CUDNN, "pass", "9.28.0"),
+        ({"version": 8907, "status": 0}, None, "pass", "8.9.7"),
+        ({"version": 91002, "status": 0}, PACKAGED_CUDNN, "fail", "9.10.2 is loaded, 9.28.0.42 is on record"),
+        (
+            {"version": 92800, "status": 1002, "error": "open", "message": "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"},
+            None,
+            "fail",
+            "MISMATCH",
+        ),
+        ({"error": "load", "message": "libcudnn.so.9: file too short"}, None, "fail", "file too short"),
+        ({"error": "timeout", "deadline": 60}, None, "fail", "no answer within 60 s"),
+    ],
+)
+def test_the_hosts_own_cudnn(answer, wanted, verdict, said):
+    document = captured("h200-x1-smoke")
+    document["sections"].pop("cudnn", None)
+    if answer is not None:
+        document["sections"]["cudnn"] = answer
+    found = results(document, wanted)["cudnn.library"]
+    assert found.verdict == verdict
+    assert said in found.text

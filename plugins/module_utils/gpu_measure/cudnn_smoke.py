@@ -1,0 +1,58 @@
+"""The host's own cuDNN: what the loader finds is loaded, asked for its version, and opened on the GPU.
+
+Its own process: libraries that go wrong end it. Standard library only; prints one JSON document.
+"""
+
+import ctypes
+import json
+import os
+import sys
+import time
+from typing import Any, Dict
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import environment
+
+SONAMES = ("libcudnn.so.9", "libcudnn.so.8")
+
+
+def look() -> Dict[str, Any]:
+    """Load the newest one that the loader finds."""
+    failures = []
+    for soname in SONAMES:
+        try:
+            library = ctypes.CDLL(soname)
+        except OSError as failure:
+            failures.append(str(failure)[:300])
+            continue
+        return dict(opened(library), soname=soname)
+    return {"error": "load", "message": "; ".join(failures)}
+
+
+def opened(library: Any) -> Dict[str, Any]:
+    """Ask a loaded cuDNN what it is, and make it open the GPU: that loads the libraries that it consists of."""
+    library.cudnnGetVersion.restype = ctypes.c_size_t
+    library.cudnnGetErrorString.restype = ctypes.c_char_p
+    handle = ctypes.c_void_p()
+    answer = {"version": int(library.cudnnGetVersion()), "status": int(library.cudnnCreate(ctypes.byref(handle)))}
+    if answer["status"]:
+        words = library.cudnnGetErrorString(ctypes.c_int(answer["status"])) or b""
+        return dict(answer, error="open", message=words.decode("ascii", "replace"))
+    library.cudnnDestroy(handle)
+    return answer
+
+
+def main() -> None:
+    """Print the answer as the last line, whatever happens."""
+    started = time.time()
+    try:
+        answer = look()
+    except Exception as failure:
+        answer = {"error": "failed", "message": f"{type(failure).__name__}: {str(failure)[:1000]}"}
+    answer["loaded"] = environment.loaded_libraries()
+    answer["seconds"] = round(time.time() - started, 3)
+    sys.stdout.write("\n" + json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main()
