@@ -89,7 +89,11 @@ def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
     from gpusetup.cli.apply_text import applied_text
     from gpusetup.rollout.outcome import exit_of
 
-    text = output.json_text(applied) if arguments.format == "json" else applied_text(applied)
+    text = (
+        output.json_text(applied)
+        if arguments.format == "json"
+        else output.painted(applied_text(applied), arguments.out)
+    )
     output.write_answer(text, arguments.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
 

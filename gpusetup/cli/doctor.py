@@ -115,7 +115,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
             document["send"] = NOT_RECOGNISED
         output.write_answer(output.json_text(document), arguments.out)
     else:
-        output.write_answer(messages(found), arguments.out)
+        output.write_answer(output.painted(messages(found), arguments.out), arguments.out)
     if not found:
         return Exit.BAD_INPUT
     return Exit.DONE if all(finding.kind == "notice" for finding in found) else Exit.VERIFY_FAILED
@@ -163,7 +163,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
         }
         text = output.json_text(document)
     else:
-        text = diagnoses(hosts, failures)
+        text = output.painted(diagnoses(hosts, failures), arguments.out)
     output.write_answer(text, arguments.out)
     if arguments.bundle:
         _bundle(Path(arguments.bundle), arguments.root, looks[LOCAL_NAME], hosts[LOCAL_NAME])

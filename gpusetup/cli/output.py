@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import sys
 from typing import IO, TYPE_CHECKING, Any
 
@@ -15,10 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "aside",
+    "coloured",
     "csv_text",
     "json_line",
     "json_text",
     "markdown_table",
+    "painted",
     "print_error",
     "say",
     "set_quiet",
@@ -26,6 +30,11 @@ __all__ = [
     "warn",
     "write_answer",
 ]
+
+
+_NARROW = 60
+_GRAVE = re.compile(r"\b(?:FAILED|FAIL|CAUSE|WARN)\b|^  refused\b", re.MULTILINE)
+"""What a person looks for first in a text."""
 
 
 class _Nowhere(io.TextIOBase):
@@ -92,8 +101,6 @@ def _print(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        import os
-
         # What is still in the buffer would fail once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise BadInputError(
@@ -106,7 +113,7 @@ def _print(text: str) -> None:
 
 def warn(text: str) -> None:
     """Say something beside the answer."""
-    say(f"warning: {text}")
+    say(("\x1b[33mwarning:\x1b[0m " if coloured(sys.stderr) else "warning: ") + text)
 
 
 def print_error(error: GpuSetupError, output_format: str) -> None:
@@ -123,18 +130,58 @@ def print_error(error: GpuSetupError, output_format: str) -> None:
         lines += ["", f"hint: {error.hint}"]
     if error.link:
         lines.append(f"more: {error.link}")
+    if coloured(sys.stderr):
+        lines[0] = f"\x1b[1;31merror:\x1b[0m{lines[0].removeprefix('error:')}"
     print("\n".join(lines), file=sys.stderr)
 
 
+def coloured(stream: IO[str]) -> bool:
+    """Tell whether what goes to a stream has colours: FORCE_COLOR and NO_COLOR win over what the stream is."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (stream.isatty() and os.environ.get("TERM") != "dumb")
+
+
+def painted(text: str, out: str | None = None) -> str:
+    """Return a text with what is grave in colour, where standard output shows colours."""
+    if out is not None or not coloured(sys.stdout):
+        return text
+    return _GRAVE.sub(lambda match: f"\x1b[{'33' if match[0] == 'WARN' else '1;31'}m{match[0]}\x1b[0m", text)
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> str:
-    """Return a table that fits the terminal (80 columns when nobody watches)."""
+    """Return a table that fits the terminal (80 columns when nobody watches); a narrow one gets a block per row."""
+    import shutil
+
+    rows = [tuple(row) for row in rows]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
+    if width < _NARROW and width < sum(max(map(len, column)) + 2 for column in zip(columns, *rows, strict=True)):
+        return _blocks(columns, rows, width, title)
+    return _grid(columns, rows, title)
+
+
+def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, title: str) -> str:
+    import textwrap
+
+    lines = [title] if title else []
+    for row in rows:
+        lines.append(f"{columns[0]} {row[0]}".strip())
+        for name, cell in zip(columns[1:], row[1:], strict=True):
+            lines += (
+                textwrap.wrap(f"{name}: {cell}", width - 2, initial_indent="  ", subsequent_indent="    ")
+                if cell
+                else []
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str) -> str:
     from io import StringIO
 
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    watched = sys.stdout.isatty()
     grid = Table(
         *columns,
         box=box.SIMPLE_HEAD,
@@ -150,8 +197,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str =
     target = StringIO()
     console = Console(
         file=target,
-        width=None if watched else 80,
-        force_terminal=watched,
+        width=None if sys.stdout.isatty() else 80,
+        force_terminal=coloured(sys.stdout),
         highlight=False,
         markup=False,
         soft_wrap=False,

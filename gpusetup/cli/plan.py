@@ -48,7 +48,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     how = Planning(wishes=wishes_of(arguments), to_apply=False)
     rollout = plan_hosts(how, open_session(arguments), matrix(), Telling())
     plan = rollout.document()
-    text = output.json_text(plan) if arguments.format == "json" else plan_text(plan, verbose=arguments.verbose)
+    told = output.painted(plan_text(plan, verbose=arguments.verbose), arguments.out)
+    text = output.json_text(plan) if arguments.format == "json" else told
     output.write_answer(text, arguments.out)
     return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
 

@@ -80,13 +80,16 @@ def run(arguments: argparse.Namespace) -> Exit:
     level, documents, problems, unreachable = _observe(arguments)
     if arguments.observations:
         _write_observations(Path(arguments.observations), documents)
+    seconds = time.monotonic() - clock
+    if arguments.source:
+        started, seconds = _observed_then(documents, started)
     lock = _lock(arguments.lock)
     wanted = {name: _wanted(arguments, lock, before and before.hosts.get(name), len(documents)) for name in documents}
     report = verification_report(
         documents,
         level=cast("Any", level),
         started=started,
-        seconds=time.monotonic() - clock,
+        seconds=seconds,
         wanted=wanted,
         problems=problems,
         baseline=before,
@@ -94,13 +97,20 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.baseline and before is not None:
         _keep(arguments, before, report)
     output.write_answer(
-        render(report, arguments.format, watched=arguments.out is None and sys.stdout.isatty()), arguments.out
+        render(report, arguments.format, watched=arguments.out is None and output.coloured(sys.stdout)), arguments.out
     )
     if arguments.out is not None:
         _tell(report, arguments.out)
     codes = [Exit.VERIFY_FAILED for host in report.hosts if host.verdict == "fail" and not host.problem]
     codes += [Exit.UNREACHABLE if name in unreachable else Exit.VERIFY_FAILED for name in problems]
     return gravest(codes)
+
+
+def _observed_then(documents: dict[str, dict[str, Any]], now: datetime) -> tuple[datetime, float]:
+    """Return when observations that were written before were made, and how long they took."""
+    begun = [float(item["started"]) for item in documents.values() if isinstance(item.get("started"), int | float)]
+    took = [float(item["seconds"]) for item in documents.values() if isinstance(item.get("seconds"), int | float)]
+    return datetime.fromtimestamp(min(begun), timezone.utc) if begun else now, max(took, default=0.0)
 
 
 def _ask(arguments: argparse.Namespace) -> Ask:

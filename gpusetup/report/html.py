@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from gpusetup.report.model import Report
 
 __all__ = ["to_html"]
+
+_CODE = re.compile(r"`([^`]+)`")
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 
 
 @cache
@@ -47,8 +52,45 @@ def _ordered(results: tuple[Result, ...]) -> list[Result]:
     return sorted(results, key=lambda result: GRAVITY.index(result.verdict))
 
 
+def _pages(report: Report) -> dict[str, str]:
+    """Return the page of every check that failed or warns, by the check's name."""
+    from markupsafe import Markup
+
+    from gpusetup.verify.pages import page
+    from gpusetup.verify.registry import checks
+
+    grave = {result.id for host in report.hosts for result in host.results if result.verdict in ("fail", "warn")}
+    return {check.id: Markup(_markup(page(check))) for check in checks() if check.id in grave}  # noqa: S704 - escaped
+
+
+def _markup(text: str) -> str:
+    """Return a check's page, which is Markdown with paragraphs and tables alone, as HTML."""
+    title, *parts = [part for part in text.split("\n\n") if part.strip()]
+    return f"<h3>{_inline(title.removeprefix('# '))}</h3>" + "".join(map(_part, parts))
+
+
+def _part(text: str) -> str:
+    if not text.startswith("|"):
+        return f"<p>{_inline(text)}</p>"
+    rows = [line.strip("| ").split(" | ") for line in text.strip().splitlines() if set(line) - set("|-")]
+    cells = ["".join(f"<td>{_inline(cell)}</td>" for cell in row) for row in rows]
+    return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
+
+
+def _inline(text: str) -> str:
+    escaped = escape(text.strip(), quote=False)
+    return _CODE.sub(r"<code>\1</code>", _LINK.sub(r"\1", escaped))
+
+
 def to_html(report: Report) -> str:
     """Return the page."""
     return _template().render(
-        report=report, words=WORDS, counted=counted, duration=duration, figure=figure, drawn=_drawn, ordered=_ordered
+        report=report,
+        words=WORDS,
+        counted=counted,
+        duration=duration,
+        figure=figure,
+        drawn=_drawn,
+        ordered=_ordered,
+        pages=_pages(report),
     )

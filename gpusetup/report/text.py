@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Result, Verdict
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["to_text"]
+__all__ = ["NARROW", "to_text"]
 
 WORDS: dict[Verdict, str] = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip", "unsupported": "n/a"}
+NARROW = 60
+"""Columns below which rows stand one below the other instead of in a table."""
 _COLOURS: dict[Verdict, str] = {
     "pass": "green",
     "warn": "yellow",
@@ -77,7 +79,12 @@ def _host(console: Console, host: HostReport, *, everything: bool) -> None:
         for result in host.results
         if result.verdict in ("fail", "warn") or (everything and result.verdict == "pass")
     ]
-    if shown:
+    if shown and console.width < NARROW:
+        console.print()
+        for result in _grave_first(shown):
+            console.print(Text(f"{WORDS[result.verdict]} {result.id}", style=_COLOURS[result.verdict]))
+            console.print(Padding(Text(_said(result)), (0, 0, 0, 2)))
+    elif shown:
         console.print()
         table = _table("", "check", "what was found", widths=(4, 20, None))
         for result in _grave_first(shown):
@@ -121,13 +128,18 @@ def _fleet(console: Console, report: Report) -> None:
 
     table = _table("host", "", "machine", "checks", widths=(20, 4, 30, None))
     for host in report.hosts:
+        if console.width < NARROW:
+            console.print(Text(f"{WORDS[host.verdict]} {host.name}", style=_COLOURS[host.verdict]))
+            console.print(Text(f"  {host.problem or host.summary}\n  {counted(host)}".rstrip()))
+            continue
         table.add_row(
             host.name,
             Text(WORDS[host.verdict], style=_COLOURS[host.verdict]),
             Text(host.problem or host.summary),
             counted(host),
         )
-    console.print(table)
+    if table.row_count:
+        console.print(table)
     failed = sum(1 for host in report.hosts if host.verdict == "fail")
     console.print()
     console.print(Text(f"{len(report.hosts)} hosts, {failed} failed, in {duration(report.seconds)}"))

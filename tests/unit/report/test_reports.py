@@ -219,3 +219,40 @@ def test_chromium_draws_the_page(fleet, tmp_path):
         check=True,
     )
     assert (tmp_path / "page.png").stat().st_size > 50_000
+
+
+def test_a_narrow_terminal_has_no_table(fleet):
+    from gpusetup.report.text import to_text
+
+    text = to_text(fleet, width=40)
+    assert max(map(len, text.splitlines())) <= 40
+    assert "FAIL p2p.read" in text
+    assert "FAIL gpu-c1" in text
+    assert "─" not in text
+
+
+def test_a_failed_check_is_linked_to_its_page_in_the_same_file(fleet):
+    page = render(fleet, "html")
+    assert '<a href="#check-p2p.read"><code>p2p.read</code></a>' in page
+    assert '<section id="check-p2p.read"><h3>' in page
+    assert "To do:" in page.partition('id="check-p2p.read"')[2]
+    assert 'id="check-gpu.ecc"' not in page, "who passed needs no page"
+    linked = set(re.findall(r'href="#(check-[^"]+)"', page))
+    assert linked == set(re.findall(r'id="(check-[^"]+)"', page))
+
+
+def test_a_page_with_a_table_is_a_table_in_html():
+    from gpusetup.report.html import _markup
+    from gpusetup.verify.pages import page
+    from gpusetup.verify.registry import checks
+
+    text = _markup(page(next(check for check in checks() if check.id == "driver.responds")))
+    assert "<td>Driver/library version mismatch</td>" in text
+    assert "|" not in text
+
+
+def test_the_page_is_for_narrow_and_dark_screens_too(fleet):
+    page = render(fleet, "html")
+    assert "@media (prefers-color-scheme: dark)" in page
+    assert "@media (max-width: 640px)" in page
+    assert 'name="viewport"' in page
