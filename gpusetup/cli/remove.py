@@ -125,7 +125,7 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
     from gpusetup.plan.variables import for_manager
     from gpusetup.rollout.owner import owner_of
 
-    owner = owner_of(session)
+    owner = owner_of(session, len(names))
     variables = {name: replace(for_manager(facts.hosts[name]), gpu_state_owner=owner) for name in names}
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()

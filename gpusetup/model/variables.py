@@ -29,6 +29,8 @@ class Owner(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     run: str
     home: str
     alive: tuple[str, ...]
+    turns: int
+    """In how many the run goes through its hosts: with few forks each of them hears from it seldom."""
 
 
 class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["owner_of", "twins"]
 
 
-def owner_of(session: Session) -> Owner:
-    """Return who this run is: a host that it finds owned by a run of the same home which is over is free at once."""
+_FEW_FORKS = 5
+"""What Ansible has where nobody sets it; a configuration of the user's own may say so too."""
+
+
+def owner_of(session: Session, hosts: int) -> Owner:
+    """Return who this run is: a host that it finds owned by a run of the same home which is over is free at once.
+
+    `hosts` are worked on together: with many more than forks each of them hears from the run seldom.
+    """
     home = state_home(session.environment)
     try:
         user = getpass.getuser()
@@ -36,6 +43,7 @@ def owner_of(session: Session) -> Owner:
         run=session.run.id,
         home=hashlib.sha256(f"{machine.strip()}:{home.resolve()}".encode()).hexdigest()[:16],
         alive=tuple(live_runs(home)),
+        turns=-(-hosts // (session.reach.forks or _FEW_FORKS)),
     )
 
 

@@ -146,7 +146,7 @@ class _Waves:
 
 def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> dict[str, HostOutcome]:
     session = rollout.session
-    owner = owner_of(session)
+    owner = owner_of(session, len(changes))
     variables = {
         name: replace(_as_now(rollout, name, plan.variables), gpu_state_owner=owner) for name, plan in changes.items()
     }

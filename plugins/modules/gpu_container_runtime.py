@@ -187,7 +187,7 @@ def main() -> None:
         ledger = Ledger(request["state_dir"], module.check_mode)
         result = configure(module.params, ledger, process.environment(), module.check_mode)
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop)
+        params.end(module, stop)
     module.exit_json(diff=ledger.diffs, **result)
 
 

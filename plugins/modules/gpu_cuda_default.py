@@ -127,7 +127,7 @@ def main() -> None:
         if (libraries or changed) and not module.check_mode:
             process.output(["ldconfig"], env)
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop)
+        params.end(module, stop)
     module.exit_json(changed=bool(changed or libraries), path=root["path"] if root else "", diff=ledger.diffs)
 
 

@@ -109,7 +109,7 @@ def main() -> None:
                     obstacle = loader.load() or ""
                     reasons = driver.reboot_reasons(machine.facts(), wish)
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop)
+        params.end(module, stop)
     module.exit_json(changed=changed, reboot_reasons=reasons, obstacle=obstacle, diff=ledger.diffs)
 
 

@@ -88,10 +88,10 @@ def main() -> None:
     try:
         status = job.start_or_join(work, wait)
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop, finished=True, progress={})
+        params.end(module, stop, finished=True, progress={})
     progress = {key: status.get(key) for key in ("step", "message", "percent")}
     if status["state"] == "failed":
-        failure.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
+        params.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
     result = dict(status.get("result") or {"changed": False})
     result.pop("warnings", None)
     module.exit_json(finished=status["state"] == "done", progress=progress, **result)

@@ -131,10 +131,10 @@ def main() -> None:
         job = jobs.Job(request["state_dir"], "packages", request)
         status = job.start_or_join(lambda running: transaction.Transaction(running, request, fetched).run(), wait)
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop, finished=True, progress={})
+        params.end(module, stop, finished=True, progress={})
     progress = {key: status.get(key) for key in ("step", "message", "percent")}
     if status["state"] == "failed":
-        failure.end(module, status["failure"], finished=True, progress=progress, log=job.log_path, **status["result"])
+        params.end(module, status["failure"], finished=True, progress=progress, log=job.log_path, **status["result"])
     result = status.get("result") or {"changed": False}
     module.exit_json(finished=status["state"] == "done", progress=progress, log=job.log_path, **result)
 

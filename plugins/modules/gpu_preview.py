@@ -129,7 +129,7 @@ def main() -> None:
             refused[0]["reference"] or "GS-474", "refused before any change: " + text, hint=hints
         )
         answer.pop("candidates")
-        failure.end(module, stop, changed=False, **answer)
+        params.end(module, stop, changed=False, **answer)
     module.exit_json(changed=False, **answer)
 
 

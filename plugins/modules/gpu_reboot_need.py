@@ -60,7 +60,7 @@ processes:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure, end
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
 
@@ -83,7 +83,7 @@ def main() -> None:
         facts, driver.Wish(module.params["version"], module.params["flavour"], tuple(kernels))
     )
     if reasons and after and not module.check_mode:
-        end(
+        params.end(
             module,
             HostFailure(
                 "GS-496",

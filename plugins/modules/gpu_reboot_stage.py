@@ -105,7 +105,7 @@ def main() -> None:
             if code:
                 raise HostFailure("GS-491", "the reboot could not be scheduled", when, error.strip())
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop)
+        params.end(module, stop)
     module.exit_json(changed=True, when=when)
 
 

@@ -125,7 +125,7 @@ def main() -> None:
                 written.append(path)
         written += [path for path in obsolete(ledger, wanted) if ledger.restore(path)]
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop)
+        params.end(module, stop)
     module.exit_json(changed=bool(written), written=written, diff=ledger.diffs)
 
 

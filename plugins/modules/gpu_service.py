@@ -56,7 +56,7 @@ def main() -> None:
         ledger.save()
         units = services.look([services.full_name(name) for name in module.params["names"]], env)
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop)
+        params.end(module, stop)
     module.exit_json(changed=changed, units=units)
 
 

@@ -81,7 +81,7 @@ def main() -> None:
         enrolment = signing.Enrolment(Machine(request["simulated_root"]), process.environment(), module.check_mode)
         changed, state = enrolment.stage()
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop)
+        params.end(module, stop)
     module.exit_json(changed=changed, state=state)
 
 

@@ -68,9 +68,9 @@ options:
     default: []
   owner:
     description:
-      - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are) and C(alive)
-        (its runs that go on). C(begin) and C(removal) take the host for them, and answer with the token that the later
-        steps carry.
+      - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are), C(alive)
+        (its runs that go on) and C(turns) (in how many it goes through its hosts).
+      - C(begin) and C(removal) take the host for them, and answer with the token that the later steps carry.
     type: dict
     default: {}
 extends_documentation_fragment:
@@ -189,7 +189,7 @@ def main() -> None:
             state.hold()
         result = act(state, module.params["mode"])
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop)
+        params.end(module, stop)
     module.exit_json(diff=state.ledger.diffs, **result)
 
 

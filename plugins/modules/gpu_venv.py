@@ -133,10 +133,10 @@ def main() -> None:
             module.exit_json(changed=not ready, finished=True, progress={}, **described(environment))
         status = job.start_or_join(lambda running: build(request, running), wait)
     except (failure.HostFailure, OSError) as stop:
-        failure.end(module, stop, finished=True, progress={})
+        params.end(module, stop, finished=True, progress={})
     progress = {key: status.get(key) for key in ("step", "message", "percent")}
     if status["state"] == "failed":
-        failure.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
+        params.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
     module.exit_json(
         finished=status["state"] == "done", progress=progress, **(status.get("result") or {"changed": False})
     )

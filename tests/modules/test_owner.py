@@ -83,6 +83,16 @@ def test_an_owner_that_died_gives_way_to_others_after_a_while(clock: Any, folder
     assert owner.PATIENCE < clock.now - 1000.0 <= owner.PATIENCE + 2
 
 
+def test_an_owner_with_many_hosts_may_be_silent_for_longer_and_nobody_waits_that_long(clock: Any, folder: str) -> None:
+    owner.take(folder, {**ANNA, "turns": 200}, "580")
+    with pytest.raises(HostFailure, match="another gpusetup") as caught:
+        owner.take(folder, BERT, "590")
+    assert clock.now - 1000.0 <= owner.PATIENCE + 3
+    assert "free 2110 s after" in caught.value.fields["hint"]
+    clock.sleep(2000.0)
+    owner.take(folder, BERT, "590")
+
+
 def test_an_owner_whose_host_reboots_has_that_time_again(clock: Any, folder: str) -> None:
     token = owner.take(folder, ANNA, "580")
     clock.boots()
@@ -109,6 +119,23 @@ def test_a_step_of_another_one_changes_nothing(run_module: Any, clock: Any, fold
     failed, result = run_module(gpu_service, names=["x"], host={"state_dir": folder, "owner": "another"})
     assert (failed, result["gpu_failure"]["reference"]) == (True, "GS-452")
     assert clock.now == 1000.0
+
+
+@pytest.mark.parametrize(("who", "stays"), [(ANNA, True), ({}, False)], ids=["gpusetup goes on", "the roles alone"])
+def test_a_step_that_fails_lets_go_when_nothing_follows(
+    clock: Any, folder: str, run_module: Any, monkeypatch: pytest.MonkeyPatch, who: dict[str, Any], stays: bool
+) -> None:
+    def fails(*_words: Any) -> None:
+        raise HostFailure("GS-487", "no such unit")
+
+    monkeypatch.setattr(gpu_service.services, "bring_up", fails)
+    token = owner.take(folder, who, "580")
+    failed, result = run_module(gpu_service, names=["x"], host={"state_dir": folder, "owner": token})
+    assert (failed, result["gpu_failure"]["reference"]) == (True, "GS-487")
+    assert (owner._read(folder) is not None) == stays
+    if not stays:
+        owner.take(folder, BERT, "590")
+        assert clock.now == 1000.0, "nobody waits"
 
 
 def test_a_record_that_changed_meanwhile_is_not_overwritten(folder: str) -> None:

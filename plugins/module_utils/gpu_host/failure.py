@@ -1,7 +1,7 @@
 """Failures that speak to a person: what happened, why, what to do."""
 
 import errno
-from typing import Any, Dict, NoReturn, Union
+from typing import Any, Dict
 
 
 class HostFailure(Exception):  # noqa: N818 - it is the host that failed
@@ -39,13 +39,3 @@ def of_system(error: OSError) -> HostFailure:
         return HostFailure("GS-472", "the disk is full", where, said, hint)
     hint = "run the same command again; if it fails, check that the path exists and root may write to it"
     return HostFailure("GS-498", "a file could not be read or written", where, said, hint)
-
-
-def end(module: Any, failure: Union[HostFailure, OSError, Dict[str, str]], **result: Any) -> NoReturn:
-    """Let an Ansible module fail with a failure, with its plain data, or with what the system said."""
-    if isinstance(failure, OSError):
-        failure = of_system(failure)
-    if isinstance(failure, dict):
-        failure = HostFailure(**failure)
-    module.fail_json(msg=failure.text(), gpu_failure=failure.as_dict(), **result)
-    raise AssertionError("fail_json came back")

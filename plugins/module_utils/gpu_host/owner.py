@@ -14,7 +14,9 @@ from . import files
 from .failure import HostFailure
 
 PATIENCE = 120.0
-"""Seconds without a sign of life after which an owner counts as dead."""
+"""Seconds without a sign of life after which an owner counts as dead, and the longest wait for that."""
+_TURN = 10.0
+"""Seconds more for each turn in which its controller goes through more hosts than it can talk to at once."""
 _POLL = 1.0
 _BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 
@@ -24,25 +26,29 @@ def take(folder: str, who: Dict[str, Any], digest: str) -> str:
     some.
     """
     first: Optional[Dict[str, Any]] = None
+    waited = 0.0
     while True:
         with files.locked(_lock(folder)):
             owner = _read(folder)
-            if owner is None or _is_over(owner, who, digest) or _age(owner) > PATIENCE:
+            if owner is None or _is_over(owner, who, digest) or _is_dead(owner):
                 token = files.digest(os.urandom(16))[:16]
                 named = {key: str(who.get(key) or "") for key in ("controller", "user", "run", "home")}
-                _write(folder, dict(named, token=token, digest=digest, since=time.time()))
+                patience = PATIENCE + _TURN * (max(1, int(who.get("turns") or 1)) - 1)
+                _write(folder, dict(named, token=token, digest=digest, since=time.time(), patience=patience))
                 return token
         first = first or owner
-        if owner["seen"] != first["seen"] or owner["token"] != first["token"] or _lives_here(owner, who):
+        lives = owner["seen"] != first["seen"] or owner["token"] != first["token"] or _lives_here(owner, who)
+        if lives or waited > PATIENCE:
             raise _refusal(owner)
         time.sleep(_POLL)
+        waited += _POLL
 
 
 def hold(folder: str, token: str) -> None:
     """Show a sign of life; refuse when this host belongs to somebody else."""
     with files.locked(_lock(folder)):
         owner = _read(folder)
-        if owner is None or (not token and _age(owner) > PATIENCE):
+        if owner is None or (not token and _is_dead(owner)):
             return
         if owner["token"] != token:
             raise _refusal(owner)
@@ -51,9 +57,18 @@ def hold(folder: str, token: str) -> None:
 
 def release(folder: str, token: str) -> None:
     """Own it no longer."""
+    _release(folder, token, even_if_it_goes_on=True)
+
+
+def give_up(folder: str, token: str) -> None:
+    """After a failure: of the roles alone nothing follows; a run of gpusetup goes on, if only to tidy up."""
+    _release(folder, token, even_if_it_goes_on=False)
+
+
+def _release(folder: str, token: str, *, even_if_it_goes_on: bool) -> None:
     with files.locked(_lock(folder)):
         owner = _read(folder)
-        if owner is not None and owner["token"] == token:
+        if owner is not None and owner["token"] == token and (even_if_it_goes_on or not owner["home"]):
             os.unlink(_path(folder))
 
 
@@ -77,8 +92,16 @@ def _refusal(owner: Dict[str, Any]) -> HostFailure:
         "GS-452",
         "another gpusetup is changing this host",
         f"{by}, since {since}" + (", run {}".format(owner["run"]) if owner["run"] else ""),
-        hint=f"wait until it ends; after a crash the host is free {PATIENCE:.0f} s after its last step",
+        hint=f"wait until it ends; after a crash the host is free {_patience(owner):.0f} s after its last step",
     )
+
+
+def _is_dead(owner: Dict[str, Any]) -> bool:
+    return _age(owner) > _patience(owner)
+
+
+def _patience(owner: Dict[str, Any]) -> float:
+    return float(owner.get("patience") or PATIENCE)
 
 
 def _age(owner: Dict[str, Any]) -> float:

@@ -1,7 +1,8 @@
 """Argument specifications that several modules share, and their translation into plain parameters."""
 
+import contextlib
 import re
-from typing import Any, Dict
+from typing import Any, Dict, NoReturn, Union
 
 from . import failure, owner
 
@@ -144,5 +145,19 @@ def owned(module: Any) -> Dict[str, Any]:
         try:
             owner.hold(params["state_dir"], module.params["host"]["owner"])
         except (failure.HostFailure, OSError) as stop:
-            failure.end(module, stop)
+            end(module, stop)
     return params
+
+
+def end(module: Any, stop: Union[failure.HostFailure, OSError, Dict[str, str]], **result: Any) -> NoReturn:
+    """Let a module fail with a failure, with its plain data, or with what the system said."""
+    if isinstance(stop, OSError):
+        stop = failure.of_system(stop)
+    if isinstance(stop, dict):
+        stop = failure.HostFailure(**stop)
+    host = module.params["host"]
+    if host["owner"] and not module.check_mode:
+        with contextlib.suppress(OSError):  # the failure is what counts; an owner that stays gives way by itself
+            owner.give_up(host["state_dir"], host["owner"])
+    module.fail_json(msg=stop.text(), gpu_failure=stop.as_dict(), **result)
+    raise AssertionError("fail_json came back")
