@@ -40,20 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_wishes(parser)
     group = parser.add_argument_group("apply")
     exact = group.add_mutually_exclusive_group()
-    exact.add_argument("--plan", metavar="FILE", help="carry out this plan, refused where a host has changed since")
-    exact.add_argument("--lock", metavar="FILE", help="apply exactly what this lock says")
-    exact.add_argument("--recorded", action="store_true", help="bring each host back to what was applied to it last")
+    exact.add_argument("--plan", metavar="FILE", help="carry out this plan; refuse hosts that have changed since")
+    exact.add_argument("--lock", metavar="FILE", help="apply exactly this lock")
+    exact.add_argument("--recorded", action="store_true", help="restore what was last applied to each host")
     group.add_argument(
-        "--keep-driver", action="store_true", help="with --lock: a working driver that fits all the rest of it stays"
+        "--keep-driver", action="store_true", help="with --lock: keep a working driver that fits the rest of the lock"
     )
     group.add_argument(
         "--stage", choices=("image",),
-        help="with --lock: prepare an image; its GPUs are the lock's, nothing is verified, nothing reboots",
+        help="with --lock: prepare an image for the GPUs of the lock; no verification, no reboot",
     )  # fmt: skip
-    group.add_argument("--check", action="store_true", help="try it without changing anything")
+    group.add_argument("--check", action="store_true", help="show what would be done; change nothing")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
     add_batches(parser).add_argument(
-        "--resume", action="store_true", help="go on with the last rollout that stopped: its batches, the hosts it left"
+        "--resume", action="store_true", help="continue the last stopped rollout with the hosts that are left"
     )
     options.add_draining(parser)
     options.add_output(parser)
@@ -66,10 +66,10 @@ def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--batch",
         metavar="SIZES",
         default="",
-        help="so many hosts at a time, each batch verified before the next begins: 1,10%%,50%%; the last size goes on",
+        help="hosts per batch, each verified before the next: 1,10%%,50%%; the last size repeats",
     )
     group.add_argument(
-        "--max-fail", type=int, metavar="N", default=0, help="go on with the next batch after up to N failed hosts"
+        "--max-fail", type=int, metavar="N", default=0, help="continue with the next batch after up to N failed hosts"
     )
     return group
 
@@ -146,7 +146,7 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
         option = "--stage image" if planning.image else "--keep-driver"
         raise BadInputError(
             "GS-346",
-            f"{option} is about what a lock says, and there is no --lock",
+            f"{option} needs --lock",
             path=option,
             hint="make one: gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json",
         )
@@ -158,7 +158,7 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
     if arguments.resume:
         left = stopped_rollout(state_home(session.environment), arguments.inventory)
         planning, how = replace(planning, only=left.hosts), replace(how, batch=how.batch or left.batch)
-        output.say(f"going on with {left.run}: {len(left.hosts)} host(s) left")
+        output.say(f"continuing with {left.run}: {len(left.hosts)} host(s) left")
     return carry_out(how, plan_hosts(planning, session, matrix, Telling()))
 
 
@@ -168,7 +168,7 @@ def _last_lock(name: str, facts: HostFacts) -> HostLock:
 
     lock = record_of(facts).lock
     if lock == NO_LOCK:
-        raise PreflightError("GS-804", f"nothing that gpusetup applied is on record on {name}", hint="gpusetup apply")
+        raise PreflightError("GS-804", f"no apply on record on {name}", hint="gpusetup apply")
     return lock
 
 

@@ -29,8 +29,8 @@ _WORDS = {
     "failed": "FAILED part-way",
     "verify-failed": "installed, but verification FAILED",
     "interrupted": "stopped",
-    "postponed": "postponed, it is at work; nothing was changed",
-    "not-started": "not started: too many failed before it; the same command goes on here",
+    "postponed": "postponed, it is busy; nothing was changed",
+    "not-started": "not started: too many failed before it; run the same command to continue here",
 }
 
 
@@ -78,12 +78,12 @@ def _host(outcome: HostOutcome) -> str:
         names = " ".join(outcome.restarts)
         lines += _wrap(
             f"restart pending: {names}. Containers get the GPU after `systemctl restart {names}`, "
-            "which may stop those that run"
+            "which may stop running containers"
         )
     if outcome.state == "pending-reboot":
         lines += _wrap("next: reboot the host, then run the same command again; or give --reboot when-needed")
     if outcome.state == "postponed":
-        lines += _wrap("next: the same command again; --drain-wait and --busy-wait say how long it waits")
+        lines += _wrap("next: run the same command again; --drain-wait and --busy-wait set how long it waits")
     lines += _checks(outcome)
     if outcome.state == "nothing-to-do" or (outcome.state != "unchanged" and outcome.warnings):
         for text in outcome.warnings:
@@ -93,11 +93,11 @@ def _host(outcome: HostOutcome) -> str:
 
 def _failure(outcome: HostOutcome) -> list[str]:
     if outcome.state == "interrupted" and outcome.failed_at == VERIFICATION:
-        return _wrap("in: verification. What was done before it stays; the same command verifies it")
+        return _wrap("in: verification. The changes before it stay; run the same command to verify them")
     if outcome.state == "interrupted":
         return _wrap(
-            f"in: {outcome.failed_at}. A package transaction that had begun goes on by itself on the host; "
-            "the same command joins it and goes on from there"
+            f"in: {outcome.failed_at}. A package transaction continues by itself on the host; "
+            "run the same command to follow it and continue"
         )
     if outcome.failure is None:
         return []
@@ -109,7 +109,7 @@ def _failure(outcome: HostOutcome) -> list[str]:
     for slot in ("context", "note"):
         for line in str(failure.get(slot) or "").splitlines()[:12]:
             lines += _wrap(line)
-    hint = failure.get("hint") or "the same command resumes; the full log says more"
+    hint = failure.get("hint") or "run the same command to resume; see the full log"
     return lines + _wrap(f"hint: {hint}")
 
 

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--controller-only", action="store_true", help="gpusetup and what it runs on")
-    what.add_argument("--check", metavar="DIR", help="compare a bundle with its manifest")
-    parser.add_argument("--out", metavar="DIR", help="the folder to make; one that is a bundle already is replaced")
+    what.add_argument("--check", metavar="DIR", help="check a bundle against its manifest")
+    parser.add_argument("--out", metavar="DIR", help="the folder to make; replaces an existing bundle")
     parser.add_argument(
         "--python", action="append", metavar="X.Y", help="only for this Python, repeatable; default: 3.10 to 3.14"
     )
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> Exit:
                 hint="one of " + ", ".join(PYTHONS),
             )
         if not arguments.out:
-            raise BadInputError("GS-720", "where shall the bundle go", path="--out", hint="--out gpusetup-bundle")
+            raise BadInputError("GS-720", "no folder for the bundle", path="--out", hint="--out gpusetup-bundle")
         folder = Path(arguments.out)
         make_controller_bundle(folder, pythons=pythons, archs=tuple(dict.fromkeys(arguments.arch or ("x86_64",))))
     manifest, digest = read_manifest(folder / MANIFEST)

@@ -41,33 +41,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_requirements(parser)
     options.add_request(parser)
     where = parser.add_argument_group("where gpusetup comes from")
-    where.add_argument("--source", metavar="URL", help="where the bundle's folder is served")
+    where.add_argument("--source", metavar="URL", help="URL of the served bundle folder")
     where.add_argument("--manifest", metavar="FILE", help="that bundle's manifest.json, whose digest is pinned")
     what = parser.add_argument_group("what is applied")
     what.add_argument("--lock", metavar="FILE", help="exactly this lock instead of a request")
-    what.add_argument("--lock-url", metavar="URL", help="the machine fetches its lock from here")
-    what.add_argument("--lock-digest", metavar="SHA256", help="of the file at --lock-url; anything else is refused")
+    what.add_argument("--lock-url", metavar="URL", help="the machine fetches its lock from this URL")
+    what.add_argument("--lock-digest", metavar="SHA256", help="SHA-256 of the file at --lock-url; refuse anything else")
     what.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
         help="a gpusetup_ variable, as in an inventory: gpusetup_source=https://mirror.example/nvidia",
     )  # fmt: skip
     what.add_argument(
         "--keep-driver", action=argparse.BooleanOptionalAction,
-        help="a working driver in the image stays where it goes with all the rest; default: where none is asked for",
+        help="keep a working driver of the image if it fits; default: when no driver is requested",
     )  # fmt: skip
     how = parser.add_argument_group("how")
-    how.add_argument("--reboots", type=int, default=2, metavar="N", help="at most so many; default: %(default)s")
+    how.add_argument("--reboots", type=int, default=2, metavar="N", help="maximum number; default: %(default)s")
     how.add_argument(
-        "--stage", choices=("image",), help="make an image: install what can be without a GPU, clean up; copies verify"
+        "--stage", choices=("image",), help="make an image: install what needs no GPU, clean up; copies verify"
     )
     how.add_argument(
-        "--recheck", metavar="TIME", help="look again every 6h, 1d, …: tell what differs, apply a newly pinned lock"
+        "--recheck", metavar="TIME", help="check every 6h, 1d, …: report changes, apply a newly pinned lock"
     )
-    how.add_argument("--splay", type=int, default=0, metavar="SECONDS", help="each machine waits up to so long first")
-    how.add_argument("--proxy", metavar="URL", help="proxy for everything that is fetched")
-    how.add_argument("--no-proxy", default="", metavar="LIST", help="hosts reached without it")
-    how.add_argument("--ca", metavar="FILE", help="certificate authority (PEM) that the machine shall trust")
-    how.add_argument("--callback", metavar="URL", help="gets the status document by POST at every change")
+    how.add_argument("--splay", type=int, default=0, metavar="SECONDS", help="each machine first waits up to this long")
+    how.add_argument("--proxy", metavar="URL", help="proxy for all downloads")
+    how.add_argument("--no-proxy", default="", metavar="LIST", help="hosts that bypass the proxy")
+    how.add_argument("--ca", metavar="FILE", help="certificate authority (PEM) for the machine to trust")
+    how.add_argument("--callback", metavar="URL", help="URL that gets the status document by POST at every change")
     how.add_argument("--token-file", metavar="FILE", help="bearer token for --callback; readable in the user-data")
     shape = parser.add_argument_group("shape")
     shape.add_argument(
@@ -86,9 +86,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     if not arguments.source or not arguments.manifest:
         raise BadInputError(
             "GS-701",
-            "the machine has nowhere to get gpusetup from",
+            "the machine has no source for gpusetup",
             context=f"{'--manifest' if arguments.source else '--source'} is missing",
-            note="gpusetup is on no public index, and a name that others could register is never written",
+            note="gpusetup is not on a public index, where others could register its name",
             hint="gpusetup bundle --controller-only --out gpusetup-bundle; serve that folder; then "
             "--source URL --manifest gpusetup-bundle/manifest.json",
         )  # fmt: skip
@@ -129,9 +129,9 @@ def _data(arguments: argparse.Namespace) -> UserData:
         if arguments.no_proxy:
             variables.setdefault("gpusetup_no_proxy", arguments.no_proxy)
     if arguments.reboots < 0 or arguments.splay < 0:
-        raise BadInputError("GS-704", "--reboots and --splay are numbers from 0 on")
+        raise BadInputError("GS-704", "--reboots and --splay must be 0 or more")
     if arguments.token_file and not arguments.callback:
-        raise BadInputError("GS-705", "a token without --callback would lie around for nothing", path="--token-file")
+        raise BadInputError("GS-705", "--token without --callback has no use", path="--token-file")
     config = Config(
         source=checked_url(arguments.source, "--source").rstrip("/"),
         manifest_sha256=digest,
@@ -164,7 +164,7 @@ def _seconds(text: str) -> int:
 
     found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     if found is None:
-        raise BadInputError("GS-728", f"{text!r} is no time", path="--recheck", hint="write 30m, 6h or 1d")
+        raise BadInputError("GS-728", f"{text!r} is not a duration", path="--recheck", hint="write 30m, 6h or 1d")
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found[2]]
 
 
@@ -218,12 +218,14 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
     asked = [name for name, given in (("--lock", arguments.lock), ("--lock-url", arguments.lock_url),
              ("a request", arguments.requirements or arguments.gpu or arguments.os)) if given]  # fmt: skip
     if len(asked) > 1:
-        raise BadInputError("GS-706", f"{asked[0]} says all that {asked[1]} would say again", hint="give one of them")
+        raise BadInputError("GS-706", f"{asked[0]} already says what {asked[1]} says", hint="give one of them")
     if bool(arguments.lock_url) != bool(arguments.lock_digest):
-        raise BadInputError("GS-707", "--lock-url and --lock-digest belong together", hint="sha256sum gpu.lock.json")
+        raise BadInputError(
+            "GS-707", "--lock-url and --lock-digest must be used together", hint="sha256sum gpu.lock.json"
+        )
     if arguments.lock_url:
         if not re.fullmatch(r"(sha256:)?[0-9a-f]{64}", arguments.lock_digest):
-            raise BadInputError("GS-708", "--lock-digest is no SHA-256", path="--lock-digest", hint="sha256sum FILE")
+            raise BadInputError("GS-708", "--lock-digest is not a SHA-256", path="--lock-digest", hint="sha256sum FILE")
         return None, (f"the lock at {arguments.lock_url}",)
     from gpusetup.cli.plan_text import stack_line
 
@@ -238,7 +240,7 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
         if not arguments.gpu or not arguments.os:
             raise BadInputError(
                 "GS-709", "exact versions depend on GPU and distribution", path="--os" if arguments.gpu else "--gpu",
-                hint="name both: --gpu h100 --os ubuntu22.04; or give a --lock",
+                hint="give both: --gpu h100 --os ubuntu22.04; or a --lock",
             )  # fmt: skip
         matrix = load_matrix()
         resolution = resolve(request_of(arguments, matrix), matrix)
@@ -280,9 +282,9 @@ def _part(path: str) -> tuple[str, str]:
             return kind, text
     raise BadInputError(
         "GS-725",
-        f"{path} does not begin as user-data does",
+        f"{path} does not start like user-data",
         path=path,
-        hint="its first line is #cloud-config or #!/bin/sh",
+        hint="the first line must be #cloud-config or #!/bin/sh",
     )
 
 

@@ -26,24 +26,24 @@ class Command(Protocol):
 
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "matrix": ("matrix", "look the compatibility matrix up"),
+    "matrix": ("matrix", "look up the compatibility matrix"),
     "resolve": ("resolve", "one complete stack, with the reason for every choice"),
     "why": ("why", "why a component or version is chosen"),
     "why-not": ("why_not", "which rules forbid a version"),
-    "facts": ("facts", "what hosts are: GPUs, driver, kernel, nouveau, packages"),
-    "plan": ("plan", "what apply would do, per host; changes nothing"),
+    "facts": ("facts", "show hosts: GPUs, driver, kernel, nouveau, packages"),
+    "plan": ("plan", "show what apply would do, per host; changes nothing"),
     "apply": ("apply", "bring hosts to one proven stack; safe to repeat"),
     "verify": ("verify", "prove on the GPU that the stack works"),
-    "rollback": ("rollback", "back to the last state that was verified"),
-    "remove": ("remove", "bring hosts back to what they were before the first apply"),
-    "drift": ("drift", "what differs from what was applied, and what mends it"),
+    "rollback": ("rollback", "go back to the last verified state"),
+    "remove": ("remove", "restore hosts to the state before the first apply"),
+    "drift": ("drift", "what changed since the last apply, and how to fix it"),
     "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),
-    "doctor": ("doctor", "from an error message or a sick host to the cause and the fix"),
+    "doctor": ("doctor", "find the cause and the fix for an error message or a sick host"),
     "bundle": ("bundle", "a folder with gpusetup and its wheels, every file by its digest"),
-    "cloud-init": ("cloud_init", "user-data for a new machine that sets itself up"),
-    "bootstrap": ("bootstrap", "what such a machine runs by itself, from boot to boot"),
-    "status": ("status", "how far the bootstrap of this machine is"),
-    "content": ("content", "where the playbooks and roles are"),
+    "cloud-init": ("cloud_init", "user-data for a machine that sets itself up"),
+    "bootstrap": ("bootstrap", "what such a machine runs by itself at each boot"),
+    "status": ("status", "show the bootstrap progress of this machine"),
+    "content": ("content", "show where the playbooks and roles are"),
 }
 
 

@@ -36,15 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if action.dest == "inventory":
             action.nargs, action.metavar = "*", "MESSAGE|INVENTORY"
             action.help = "a message in quotes, or anything that ansible-playbook -i takes; without it: this machine"
-    group = parser.add_argument_group("what to look at")
+    group = parser.add_argument_group("what to examine")
     group.add_argument("--text", metavar="FILE", help="a log instead of a message; - reads standard input")
-    group.add_argument("--root", metavar="DIR", help="a captured machine instead of a living one")
+    group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")
+    group.add_argument("--bundle", metavar="FILE", help="also write a support bundle: a tar.gz without secrets")
+    group.add_argument("--explain", metavar="CAUSE", help="explain a cause: what it is, how to confirm and fix it")
     group.add_argument(
-        "--bundle", metavar="FILE", help="also write what somebody needs to help: a tar.gz without secrets"
-    )
-    group.add_argument("--explain", metavar="CAUSE", help="only say what a cause is, how to confirm it and what helps")
-    group.add_argument(
-        "--watch", action="store_true", help="follow the kernel log and the GPUs until stopped; a line per finding"
+        "--watch", action="store_true", help="watch the kernel log and the GPUs until stopped; a line per finding"
     )
     options.add_output(parser)
 
@@ -66,17 +64,19 @@ def run(arguments: argparse.Namespace) -> Exit:
         if given
     ]
     if len(chosen) > 1:
-        raise BadInputError("GS-604", f"{' and '.join(chosen)} do not go together", hint="leave one of them out")
+        raise BadInputError("GS-604", f"{' and '.join(chosen)} cannot be used together", hint="use only one of them")
     if arguments.bundle and chosen and not arguments.root:
         raise BadInputError(
             "GS-604",
-            f"--bundle is about a machine and does not go with {chosen[0]}",
+            f"--bundle needs a machine and cannot be used with {chosen[0]}",
             path="--bundle",
-            hint="leave one of them out",
+            hint="use only one of them",
         )
     if arguments.watch and arguments.out:
         raise BadInputError(
-            "GS-604", "--watch tells findings as they come; it does not go with --out", hint="send its output to a file"
+            "GS-604",
+            "--watch prints findings as they come and cannot be used with --out",
+            hint="redirect its output to a file",
         )
     if arguments.explain is not None:
         from gpusetup.cli.explained import explain
@@ -96,11 +96,13 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
         return "", None
     given, words = arguments.inventory[0], " ".join([*arguments.inventory, *arguments.ansible_arguments])
     if not words.strip():
-        raise BadInputError("GS-602", "the message is empty", hint="without a message it looks at this machine")
+        raise BadInputError(
+            "GS-602", "the message is empty", hint="without a message, the doctor examines this machine"
+        )
     if len(arguments.inventory) == 1 and (given.endswith(",") or os.path.exists(given)):  # noqa: PTH110 - takes names of any length
         return "", given
     if "/" in given and " " not in words and given.endswith((".ini", ".yml", ".yaml", ".toml")):
-        raise BadInputError("GS-602", f"inventory not found: at {given}", path=given, hint="name a file that exists")
+        raise BadInputError("GS-602", f"inventory not found: at {given}", path=given, hint="give a file that exists")
     return words, None
 
 
@@ -133,7 +135,7 @@ def _chunks(name: str) -> Iterator[bytes]:
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise BadInputError(
-            "GS-602", f"cannot read {name}: {reason}", path=name, hint="name a log, or - for standard input"
+            "GS-602", f"cannot read {name}: {reason}", path=name, hint="give a log file, or - for standard input"
         ) from error
 
 
@@ -210,12 +212,12 @@ def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> N
         taken.update(bundle.bug_report(Path.cwd(), redact))
     for line in [
         "",
-        f"written to {path}, passwords, tokens, addresses and names taken out:",
+        f"written to {path}, without passwords, tokens, addresses and names:",
         *bundle.write(path, taken),
     ]:
         print(line, file=sys.stderr)
     if root is None and "nvidia-bug-report.log" not in taken and Path("/usr/bin/nvidia-bug-report.sh").exists():
-        print("NVIDIA's own report is not in it: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)
+        print("NVIDIA's own report is not included: run `sudo nvidia-bug-report.sh` and bundle again", file=sys.stderr)
 
 
 def _watch(*, as_json: bool) -> Exit:
@@ -238,12 +240,12 @@ def _watch(*, as_json: bool) -> Exit:
         messages = kernel_messages()
         first = next(messages)
     except PermissionError:
-        output.warn("the kernel's messages are kept from this user (root reads them); watching the GPUs only")
+        output.warn("only root may read the kernel's messages; watching the GPUs only")
         messages, first = _ticks(), ""
     except OSError as error:
         output.warn(f"the kernel's messages cannot be read: {error.strerror}; watching the GPUs only")
         messages, first = _ticks(), ""
-    print("watching; Ctrl-C stops it", file=sys.stderr)
+    print("watching; press Ctrl-C to stop", file=sys.stderr)
 
     def all_messages() -> Iterator[str]:
         yield first

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timer",
         metavar="WHEN",
-        help="ask so from now on, by a systemd timer (daily, hourly, 'Mon..Fri 06:30'); never: no longer",
+        help="check regularly with a systemd timer (daily, hourly, 'Mon..Fri 06:30'); never: remove the timer",
     )
     options.add_output(parser)
 
@@ -67,7 +67,7 @@ def _timer(arguments: argparse.Namespace) -> Exit:
 
     if arguments.timer == drift_timer.OFF:
         name = drift_timer.remove(arguments, os.environ)
-        output.write_answer(f"removed {name}.timer\n" if name else "there is no such timer\n", arguments.out)
+        output.write_answer(f"removed {name}.timer\n" if name else "no such timer\n", arguments.out)
         return Exit.DONE
     name = drift_timer.install(arguments, os.environ)
     user = "" if os.geteuid() == 0 else "--user "

@@ -14,9 +14,9 @@ __all__ = ["drift_text"]
 
 _WIDTH = 80
 _WORDS = {
-    "same": "as it was applied",
+    "same": "as applied",
     "drifted": "DRIFTED",
-    "not-applied": "nothing was ever applied here",
+    "not-applied": "nothing was applied here",
     "nothing-to-do": "no NVIDIA GPU",
     "unreachable": "could not be reached",
     "failed": "could not be compared",
@@ -50,13 +50,13 @@ def _block(name: str, host: HostDrift) -> str:
     simulated = " (simulated GPU)" if host.simulated else ""
     lines = [f"{name}: {_WORDS[host.state]}{simulated}"]
     if host.applied:
-        lines += _wrap(f"applied  {host.applied}: {host.stack or 'by the roles alone'}", "  ", " " * 11)
+        lines += _wrap(f"applied  {host.applied}: {host.stack or 'by the roles without gpusetup'}", "  ", " " * 11)
     for item in host.differences:
         lines += _wrap(f"- {item.what}: was {item.was}, now {item.now}", "  ", " " * 4)
     for refusal in host.refusals:
         lines += refusal_lines(refusal)
     if host.mend:
-        lines.append(f"  mend it with: {host.mend}")
+        lines.append(f"  fix:  {host.mend}")
     return "\n".join(lines) + "\n"
 
 

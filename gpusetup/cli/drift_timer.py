@@ -55,9 +55,9 @@ def command_of(arguments: argparse.Namespace) -> list[str]:
     if asked:
         raise BadInputError(
             "GS-807",
-            f"a timer has nobody to ask: {', '.join(asked)}",
+            f"a timer cannot ask for input: {', '.join(asked)}",
             path=asked[0],
-            hint="let the user become root without a password, or name --vault-password-file",
+            hint="allow passwordless sudo, or use --vault-password-file",
         )
     words = [sys.executable, "-m", "gpusetup", "drift"]
     for option, value in (
@@ -74,7 +74,7 @@ def command_of(arguments: argparse.Namespace) -> list[str]:
         if not item.startswith("@"):
             raise BadInputError(
                 "GS-807",
-                "a timer's unit can be read by everybody on this machine, so no value of --extra-vars goes into it",
+                "everyone on this machine can read a timer's unit, so it must not contain values of --extra-vars",
                 path="--extra-vars",
                 hint="keep it in the inventory or a vault, or name a file: --extra-vars @FILE",
             )
@@ -142,7 +142,7 @@ def install(arguments: argparse.Namespace, environment: Mapping[str, str]) -> st
     if re.search(r"[\x00-\x1f\x7f]", calendar) or _run(("systemd-analyze", "calendar", "--", calendar), environment):
         raise BadInputError(
             "GS-807",
-            f"{calendar!r} is no time that systemd understands",
+            f"{calendar!r} is not a time that systemd understands",
             path="--timer",
             hint="daily, hourly, or such as 'Mon..Fri 06:30'; man 7 systemd.time",
         )
@@ -179,7 +179,7 @@ def _systemctl(words: Sequence[str], environment: Mapping[str, str]) -> None:
     if problem:
         raise PreflightError(
             "GS-808",
-            f"systemd did not take the timer: systemctl {' '.join((*scope, *words))}",
+            f"systemd rejected the timer: systemctl {' '.join((*scope, *words))}",
             note=problem,
             hint="is systemd running here? cron can run the same command: gpusetup drift",
         )

@@ -35,7 +35,7 @@ def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
         raise BadInputError(
             "GS-304",
             f"the symptoms of {name} cannot be used: {error}",
-            hint="the host ran another version of the probe: ask again",
+            hint="the host ran a different version of the probe; run the command again",
         ) from error
 
 

@@ -19,7 +19,7 @@ def explain(arguments: argparse.Namespace, pages: Mapping[str, Callable[[], str]
     """Print the page that was asked for; a name that nothing has is refused with those that are near."""
     name = arguments.explain
     if arguments.format != "text":
-        raise BadInputError(reference, f"--explain is text, not {arguments.format}", path="--format")
+        raise BadInputError(reference, f"--explain has only text output, not {arguments.format}", path="--format")
     if name not in pages:
         close = difflib.get_close_matches(name.lower(), pages, n=3, cutoff=0.4)
         raise BadInputError(

@@ -24,14 +24,12 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    group = parser.add_argument_group("what to look at")
-    group.add_argument("--root", metavar="DIR", help="a captured machine instead of a living one")
+    group = parser.add_argument_group("what to examine")
+    group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")
     group.add_argument(
         "--capture", metavar="DIR", help="also write a redacted miniature root, for a bug report or a test"
     )
-    group.add_argument(
-        "--no-candidates", action="store_true", help="do not look up what the package repositories offer (faster)"
-    )
+    group.add_argument("--no-candidates", action="store_true", help="skip the package repositories (faster)")
     options.add_output(parser)
 
 
@@ -58,9 +56,9 @@ def _collect(arguments: argparse.Namespace) -> Facts:
             other = "an inventory" if arguments.inventory else "--capture"
             raise BadInputError(
                 "GS-307",
-                f"--root looks at a folder and cannot go with {other}",
+                f"--root examines a folder and cannot be used with {other}",
                 path="--root",
-                hint="leave one of them out",
+                hint="use only one of them",
             )
         return Facts(hosts={collect.LOCAL_NAME: collect.captured(Path(arguments.root), lookup)})
     if arguments.inventory:

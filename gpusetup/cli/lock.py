@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     if arguments.facts is not None:
         raise BadInputError(
-            "GS-343", "a lock is made of a request, not of facts", path="--from", hint="gpusetup plan plans hosts"
+            "GS-343", "a lock needs a request, not facts", path="--from", hint="use gpusetup plan for hosts"
         )
     matrix = load_matrix()
     request = request_of(arguments, matrix)
@@ -112,8 +112,8 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> Lock:
     python = (lock.stack.python and lock.stack.python.version) or system
     if not python:
         raise BadInputError(
-            "GS-349", "hashes are of wheels for one Python", path="--hashes",
-            hint="name the distribution (--os ubuntu22.04) or the Python: 'python==3.12'",
+            "GS-349", "hashes need one Python version", path="--hashes",
+            hint="give the distribution (--os ubuntu22.04) or the Python: 'python==3.12'",
         )  # fmt: skip
     python = ".".join(python.split(".")[:2])
     return with_hashes(lock, hashes_of(lock.pip, python=python, arch=lock.request.arch or "x86_64"))
@@ -148,7 +148,10 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     context = context_of(matrix.repos, facts, settings, Offers(None))
     doubt = unproven(context)
     if doubt is not None:
-        output.warn(f"{doubt.message}: {doubt.note}; the roles refuse it until gpu_repo_sources has its fingerprint")
+        output.warn(
+            f"{doubt.message}: {doubt.note}; the roles refuse it without a fingerprint in gpu_repo_sources has its"
+            " fingerprint"
+        )
     wanted = wanted_of(context, family, resolution.stack, matrix)
     variables = role_variables(facts, wanted)
     packages = (*wanted.packages.prerequisites, *wanted.packages.python) if wanted.packages is not None else ()

@@ -110,10 +110,10 @@ def _disk_trouble(error: OSError) -> GpuSetupError | None:
     where = str(error.filename or "")
     return PreflightError(
         "GS-414",
-        f"this machine cannot keep its files: {error.strerror}" + (f" ({where})" if where else ""),
+        f"cannot write files on this machine: {error.strerror}" + (f" ({where})" if where else ""),
         path=where,
-        note="what was running was stopped; hosts go on with a step they had begun, and keep its outcome",
-        hint="make room (df -h), or set GPUSETUP_STATE to a folder elsewhere; then the same command goes on",
+        note="the run was stopped; hosts finish the current step and record its result",
+        hint="free some space (df -h), or set GPUSETUP_STATE to another folder; then run the same command again",
     )
 
 

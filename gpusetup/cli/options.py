@@ -50,9 +50,9 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--os", metavar="ID", help="distribution: ubuntu24.04, 'RHEL 9', bookworm, amzn2023, …")
     group.add_argument("--arch", type=arch_name, choices=ARCHES, help="CPU architecture")
-    group.add_argument("--driver", metavar="VERSION", help="this driver is installed and stays")
+    group.add_argument("--driver", metavar="VERSION", help="the installed driver; it is kept")
     group.add_argument("--python", metavar="X.Y", help="for this Python; the same as python==X.Y")
-    group.add_argument("--from", dest="facts", metavar="FILE", help="facts of hosts, as `gpusetup facts` writes them")
+    group.add_argument("--from", dest="facts", metavar="FILE", help="facts of hosts, as written by `gpusetup facts`")
     rules = parser.add_argument_group("compatibility")
     rules.add_argument("--native", action="store_true", help="no minor-version compatibility")
     rules.add_argument("--forward", action="store_true", help="allow forward compatibility (cuda-compat packages)")
@@ -66,9 +66,9 @@ def add_inventory(parser: argparse.ArgumentParser) -> None:
         metavar="INVENTORY",
         help="anything that ansible-playbook -i takes; without it: this machine",
     )
-    group = parser.add_argument_group("hosts (passed to Ansible; -- ARGS at the end hands on anything else)")
+    group = parser.add_argument_group("hosts (passed to Ansible; -- ARGS at the end passes on anything else)")
     group.add_argument("--limit", "-l", metavar="PATTERN", help="only these hosts or groups")
-    group.add_argument("--forks", "-f", type=int, metavar="N", help="hosts worked on at once")
+    group.add_argument("--forks", "-f", type=int, metavar="N", help="number of hosts to work on at once")
     group.add_argument("--user", "-u", metavar="NAME", help="log in as this user")
     group.add_argument("--private-key", metavar="FILE", help="key to log in with")
     group.add_argument("--ask-become-pass", "-K", action="store_true", help="ask for the sudo password")
@@ -80,7 +80,7 @@ def add_inventory(parser: argparse.ArgumentParser) -> None:
 
 def add_draining(parser: argparse.ArgumentParser) -> None:
     """Add how hosts are freed before they change."""
-    group = parser.add_argument_group("work on the hosts (waited for, never ended)")
+    group = parser.add_argument_group("running work on the hosts (gpusetup waits for it, never stops it)")
     group.add_argument(
         "--drain",
         metavar="HOW",
@@ -88,16 +88,19 @@ def add_draining(parser: argparse.ArgumentParser) -> None:
         help="slurm, kubernetes, or a command with {node} in it: exit 0 done, 75 busy",
     )
     group.add_argument(
-        "--undrain", metavar="COMMAND", default="", help="with a command as --drain: what gives {node} back"
+        "--undrain",
+        metavar="COMMAND",
+        default="",
+        help="with a command as --drain: the command that returns {node} to service",
     )
     group.add_argument(
-        "--drain-via", metavar="WORDS", default="", help="what comes before the scheduler's commands: 'ssh head'"
+        "--drain-via", metavar="WORDS", default="", help="prefix for the scheduler's commands: 'ssh head'"
     )
     group.add_argument(
         "--drain-wait", metavar="MINUTES", type=float, default=60.0,
-        help="so long running jobs are waited for, then the host stays as it is (default: %(default)g)",
+        help="wait this long for running jobs, then leave the host unchanged (default: %(default)g)",
     )  # fmt: skip
     group.add_argument(
         "--busy-wait", metavar="MINUTES", type=float, default=0.0,
-        help="so long programs on a GPU whose driver moves are waited for (default: %(default)g)",
+        help="wait this long for programs on a GPU whose driver changes (default: %(default)g)",
     )  # fmt: skip

@@ -90,7 +90,7 @@ def write_answer(text: str, out: str | None) -> None:
         Path(out).write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInputError(
-            "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="name another file with --out"
+            "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="give another file with --out"
         ) from error
 
 
@@ -107,7 +107,7 @@ def _print(text: str) -> None:
             "GS-103",
             f"cannot write the answer: {error.strerror}",
             path="standard output",
-            hint="name a file with --out",
+            hint="give a file with --out",
         ) from error
 
 

@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
     add_wishes(parser)
-    parser.add_argument("--exit-code", action="store_true", help="exit 9 when something would change")
+    parser.add_argument("--exit-code", action="store_true", help="exit with 9 when something would change")
     parser.add_argument(
-        "--verbose", "-v", action="store_true", help="every host by itself, and the reasons for each component"
+        "--verbose", "-v", action="store_true", help="list every host, and the reasons for each component"
     )
     options.add_output(parser)
 

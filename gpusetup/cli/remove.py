@@ -38,7 +38,9 @@ _EXITS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    parser.add_argument("--yes", "-y", action="store_true", help="do it; without it and without a terminal: only show")
+    parser.add_argument(
+        "--yes", "-y", action="store_true", help="do it; without a terminal and without this option, only show"
+    )
     options.add_output(parser)
 
 
@@ -64,7 +66,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     text = output.json_text(removed) if arguments.format == "json" else removal_text(removed)
     output.write_answer(text, arguments.out)
     if wanted and not done:
-        print("nothing was changed; the same command with --yes does it", file=sys.stderr)
+        print("nothing was changed; run it with --yes to do it", file=sys.stderr)
     return gravest([_exit_of(host) for host in hosts.values()])
 
 

@@ -14,15 +14,15 @@ __all__ = ["removal_text"]
 
 _WIDTH = 80
 _WORDS = {
-    "planned": "would be brought back to what it was before the first apply",
-    "done": "as it was before the first apply",
-    "unchanged": "nothing of gpusetup is here",
-    "pending-reboot": "as it was before the first apply; a reboot is pending",
+    "planned": "would return to the state before the first apply",
+    "done": "restored to the state before the first apply",
+    "unchanged": "nothing of gpusetup is installed",
+    "pending-reboot": "restored to the state before the first apply; a reboot is pending",
     "refused": "refused; nothing was changed",
     "unreachable": "could not be reached",
     "failed": "FAILED part-way",
     "interrupted": "stopped",
-    "left-over": "NOT as it was before the first apply: some of it could not be undone",
+    "left-over": "NOT restored completely: some changes could not be undone",
 }
 
 
@@ -45,17 +45,17 @@ def _block(name: str, host: HostRemoval) -> str:
     if host.failure is not None:
         reference = f" [{host.failure['reference']}]" if host.failure.get("reference") else ""
         lines += _wrap(f"because  {host.failure.get('message', '')}{reference}")
-        lines += _wrap(f"hint     {host.failure.get('hint') or 'the same command goes on; the full log says more'}")
+        lines += _wrap(f"hint     {host.failure.get('hint') or 'run the same command to continue; see the full log'}")
     for text in host.pending:
         lines += _wrap(f"pending  reboot: {text}")
     for kind, names in sorted(host.ours.items()):
         lines += _wrap(f"left     {kind}: {', '.join(names)}")
     if host.ours:
-        lines += _wrap("hint     undo these by hand, or make the packages available; then the same command ends it")
+        lines += _wrap("hint     undo these by hand, or make the packages available; then run the same command again")
     for text in host.warnings:
         lines += _wrap(f"warning  {text}")
     for kind, names in sorted(host.left_over.items()):
-        lines += _wrap(f"differs  {kind} since then, not by gpusetup: {', '.join(sorted(names))}")
+        lines += _wrap(f"differs  {kind} since then by something else: {', '.join(sorted(names))}")
     return "\n".join(lines)
 
 

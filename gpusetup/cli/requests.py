@@ -55,7 +55,7 @@ def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     if len(classes) != 1:
         raise BadInputError(
             "GS-127",
-            f"{arguments.facts} holds {len(classes)} kinds of hosts; this question is about one",
+            f"{arguments.facts} holds {len(classes)} kinds of hosts; this command needs one kind",
             path=arguments.facts,
             hint="`gpusetup resolve --from` answers for each kind of host",
         )
@@ -133,7 +133,7 @@ def check_driver(version: str, matrix: Matrix) -> None:
             path=f"--driver {version}",
             hint=f"--driver {numbers[version]}"
             if version in numbers
-            else "ask the Linux host: cat /sys/module/nvidia/version",
+            else "run on the Linux host: cat /sys/module/nvidia/version",
         )
 
 
@@ -156,4 +156,4 @@ def age_warning(matrix: Matrix) -> str | None:
     age = (today - dt.date.fromisoformat(matrix.date)).days
     if age <= _OLD_AFTER_DAYS:
         return None
-    return f"the matrix is {age} days old ({matrix.date}); newer releases are not in it: update gpusetup"
+    return f"the matrix is {age} days old ({matrix.date}); it lacks newer releases: update gpusetup"

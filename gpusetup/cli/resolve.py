@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_requirements(parser)
     add_request(parser)
-    parser.add_argument("--lock", metavar="FILE", help="also write the lock that all later stages use")
+    parser.add_argument("--lock", metavar="FILE", help="also write a lock for plan and apply")
     parser.add_argument(
         "--install",
         choices=WAYS,
@@ -139,7 +139,7 @@ def _companions(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, 
     torch = resolution.stack.torch
     where = "" if torch is None or torch.on_pypi else ", from the same index"
     return [
-        (name, version, "comes with torch" if name == "triton" else f"goes with this torch{where}")
+        (name, version, "comes with torch" if name == "triton" else f"matches this torch{where}")
         for name, version in companions_of(resolution.stack, matrix).items()
     ]
 

@@ -1,4 +1,4 @@
-"""Bring hosts back to the last state that was verified, from the history that each host keeps; or to any earlier apply.
+"""Bring hosts go back to the last verified state, from the history that each host keeps; or to any earlier apply.
 
 Packages, holds and settings become those of that apply, in one transaction, and the host is verified again. What was
 asked for stays in the inventory: the next plain apply goes forward again.
@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_inventory(parser)
     group = parser.add_argument_group("rollback")
     group.add_argument("--list", action="store_true", help="show what is on record; change nothing")
-    group.add_argument("--to", metavar="ID", default="", help="this apply; its beginning is enough")
-    group.add_argument("--check", action="store_true", help="try it without changing anything")
+    group.add_argument("--to", metavar="ID", default="", help="the apply to return to; the start of its ID is enough")
+    group.add_argument("--check", action="store_true", help="show what would be done; change nothing")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
     add_reboot(group)
     add_batches(parser)
@@ -103,7 +103,7 @@ def past_of(answer: dict[str, Any], name: str) -> tuple[str, tuple[Past, ...]]:
             "GS-805",
             f"the history of {name} cannot be used: {error}",
             path=name,
-            hint="bring that record in /var/lib/gpusetup/history back from a backup, or move it away",
+            hint="restore that record in /var/lib/gpusetup/history from a backup, or move it away",
         ) from error
     locks = [read_applied(past.get("lock")) for past in told]
     history = tuple(msgspec.structs.replace(past, lock=lock) for past, lock in zip(history, locks, strict=True))
@@ -159,7 +159,7 @@ def _text(history: History) -> str:
         for past in host.applies:
             verdict = (past.verified.verdict if past.verified is not None else "") or "not verified"
             mark = "now" if past.id == host.current else "   "
-            lines.append(f"  {mark} {past.id}  {verdict:<12}  {past.stack or 'by the roles alone'}")
+            lines.append(f"  {mark} {past.id}  {verdict:<12}  {past.stack or 'by the roles without gpusetup'}")
         for refusal in host.refusals:
             lines += refusal_lines(refusal)
     return "\n".join(lines) + "\n"

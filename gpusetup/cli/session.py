@@ -49,9 +49,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
 def _ask(prompt: str) -> str:
     """Ask on the terminal, or take a line from standard input when a script gives one."""
     if sys.stdin is None or sys.stdin.closed:
-        raise BadInputError(
-            "GS-104", f"there is nobody to ask for the {prompt.rstrip(': ')}", hint="run it in a terminal"
-        )
+        raise BadInputError("GS-104", f"cannot ask for the {prompt.rstrip(': ')}", hint="run the command in a terminal")
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\n")
     import getpass

@@ -21,7 +21,7 @@ __all__ = ["greet", "greeting"]
 _WIDTH = 80
 _WITH_GPU = (
     ("gpusetup plan", "what would change here; changes nothing"),
-    ("gpusetup resolve torch --from facts.json", "a stack for hosts that `gpusetup facts` looked at"),
+    ("gpusetup resolve torch --from facts.json", "a stack for hosts, from their facts"),
     ("gpusetup doctor 'CUDA error: …'", "from an error message to its cause and the fix"),
 )
 _WITHOUT_GPU = (

@@ -29,7 +29,7 @@ _TICK = 1.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("--wait", action="store_true", help="until done or failed")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="with --wait: for so long at most")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="with --wait: the longest time to wait")
     parser.add_argument("--file", default=STATUS_FILE, metavar="FILE", help="default: %(default)s")
     options.add_output(parser)
 
@@ -69,7 +69,7 @@ def status_text(status: Status) -> str:
         lines += [f"  {status.last_error.hint}"] if status.last_error.hint else []
     lines += [f"reboot at {reboot.time}: {reboot.reason}" for reboot in status.reboots]
     if status.recheck is not None:
-        lines.append(f"looked again at {status.recheck.time}: {status.recheck.state}")
+        lines.append(f"checked again at {status.recheck.time}: {status.recheck.state}")
         lines += [f"  {text}" for text in status.recheck.differences]
         lines += [f"  {status.recheck.mend}"] if status.recheck.mend else []
     lines += [f"next: {status.next}"] if status.next else []
@@ -86,13 +86,13 @@ def _read(path: str) -> Status:
     except FileNotFoundError as error:
         raise BadInputError(
             "GS-760", "no bootstrap has run on this machine", path=path,
-            hint="new machines get one from the user-data that `gpusetup cloud-init` writes",
+            hint="`gpusetup cloud-init` writes the user-data that sets one up",
         ) from error  # fmt: skip
     except OSError as error:
-        hint = "ask as root: sudo gpusetup status" if isinstance(error, PermissionError) else ""
+        hint = "run it as root: sudo gpusetup status" if isinstance(error, PermissionError) else ""
         raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path, hint=hint) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInputError("GS-762", f"the status cannot be read: {error}", path=path) from error
+        raise BadInputError("GS-762", f"cannot read the status: {error}", path=path) from error
     if status.state == "sealed" and status.boot != _boot_id():
         # What the image was sealed with: this copy of it has yet to begin.
         return replace(status, state="preparing", step=1, doing="waiting for cloud-init to start the service", next="")

@@ -33,7 +33,7 @@ class Telling:
         removals = sorted({name for plan in changes.values() for name in plan.removals})
         gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
         size = size_text(max(sizes))
-        self.say(f"{len(changes)} host(s) change, {reboots} may reboot, {size} to download per host at most{gone}")
+        self.say(f"{len(changes)} host(s) to change, {reboots} may reboot, {size} to download per host at most{gone}")
         for name, plan in changes.items():
             for action in plan.actions:
                 if action.id == "remove-runfile":

@@ -38,28 +38,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
     group = parser.add_argument_group("checks")
-    group.add_argument("--level", choices=LEVELS, default="smoke", help="how deep to look; default: %(default)s")
-    group.add_argument("--python", metavar="FILE", help="the Python that holds CuPy; default: the one that apply made")
+    group.add_argument("--level", choices=LEVELS, default="smoke", help="how thorough; default: %(default)s")
+    group.add_argument("--python", metavar="FILE", help="the Python with CuPy; default: the one that apply made")
     group.add_argument("--cuda-home", metavar="DIR", help="the CUDA toolkit; default: /usr/local/cuda")
     group.add_argument("--only", metavar="N[,N…]", help="run on these GPUs only, by nvidia-smi's index")
     group.add_argument("--gpus", type=int, metavar="N", help="how many GPUs each host should have")
     group.add_argument(
-        "--minutes", type=float, default=5.0, metavar="N", help="how long stress works; default: %(default)g"
+        "--minutes", type=float, default=5.0, metavar="N", help="duration of stress; default: %(default)g"
     )
     group.add_argument(
         "--lock", metavar="FILE", help="what the hosts should have; default: what apply recorded on them"
     )
     group.add_argument("--baseline", metavar="FILE", help="compare with each host's own last good run, kept in FILE")
-    group.add_argument(
-        "--update-baseline", action="store_true", help="take this run as the new good one, if it is good"
-    )
+    group.add_argument("--update-baseline", action="store_true", help="use this run as the new baseline, if it is good")
     group = parser.add_argument_group("observations")
-    group.add_argument("--observations", metavar="FILE", help="also write what was observed, for a bug report")
-    group.add_argument("--from", dest="source", metavar="FILE", help="judge observations that were written before")
+    group.add_argument("--observations", metavar="FILE", help="also write the observations, for a bug report")
+    group.add_argument("--from", dest="source", metavar="FILE", help="judge saved observations")
     group.add_argument(
         "--explain",
         metavar="CHECK",
-        help="only say what a check (or a level, `expectations`, `xid`) looks at, how it is judged and what to do",
+        help="explain a check (or a level, `expectations`, `xid`): what it measures, how it is judged and what to do",
     )
     options.add_output(parser, formats=("text", "json", "junit", "html", "prometheus"))
 
@@ -127,7 +125,7 @@ def _ask(arguments: argparse.Namespace) -> Ask:
             "GS-507",
             f"--python takes an absolute path, not {arguments.python!r}",
             path="--python",
-            hint="what PATH finds differs between a login and a service",
+            hint="PATH differs between a login and a service",
         )
     if arguments.minutes <= 0:
         raise BadInputError("GS-508", f"--minutes must be more than 0, not {arguments.minutes:g}", path="--minutes")
@@ -156,7 +154,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
         from gpusetup.verify.local import observe_here
 
         if output.aside().isatty():
-            output.say(f"looking at this machine, level {ask.level} …")
+            output.say(f"checking this machine, level {ask.level} …")
         return ask.level, {LOCAL_NAME: observe_here(ask, os.environ)}, {}, set()
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
@@ -183,7 +181,7 @@ def _read_observations(path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(hosts, dict) or not all(isinstance(document, dict) for document in hosts.values()):
         raise BadInputError(
             "GS-509",
-            f"{path} holds no observations",
+            f"{path} contains no observations",
             path=str(path),
             hint="`gpusetup verify --observations FILE` writes them",
         )
@@ -213,7 +211,7 @@ def _lock(path: str | None) -> Applied:
     except OSError as error:
         raise BadInputError("GS-510", f"cannot read the lock {path}: {error.strerror}", path=path) from error
     except ValueError as error:
-        raise BadInputError("GS-510", f"the lock {path} is no JSON: {error}", path=path, hint=_WRITE) from error
+        raise BadInputError("GS-510", f"the lock {path} is not valid JSON: {error}", path=path, hint=_WRITE) from error
     schema = found.get("schema") if isinstance(found, dict) else None
     try:
         if schema == LOCK:
@@ -224,7 +222,11 @@ def _lock(path: str | None) -> Applied:
         raise BadInputError("GS-510", f"the lock {path} cannot be used: {error}", path=path, hint=_WRITE) from error
     lock = read_applied(found) if schema == SCHEMA else NO_LOCK
     if lock.unread or lock.stack is None:
-        why = lock.unread or f"its schema is {schema!r}" if isinstance(found, dict) else "it is JSON of another form"
+        why = (
+            lock.unread or f"its schema is {schema!r}"
+            if isinstance(found, dict)
+            else "it is JSON with an unexpected structure"
+        )
         raise BadInputError(
             "GS-510", f"{path} is no lock that says what hosts should have: {why}", path=path, hint=_WRITE
         )

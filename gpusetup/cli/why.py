@@ -30,9 +30,7 @@ __all__ = ["add_arguments", "add_subject", "run", "split_subject"]
 def add_subject(parser: argparse.ArgumentParser, metavar: str) -> None:
     """Add the arguments that why and why-not share."""
     parser.add_argument("subject", metavar=metavar, help="a component, or a component and its version: cuda=13.1")
-    parser.add_argument(
-        "requirements", nargs="*", metavar="REQ", help="what else is asked for, as in `gpusetup resolve`"
-    )
+    parser.add_argument("requirements", nargs="*", metavar="REQ", help="other requirements, as in `gpusetup resolve`")
     add_request(parser)
     add_output(parser)
 
@@ -80,7 +78,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             text += f"\n{wish} does not fit:\n  {error.note}\n"
         else:
             document["asked"] = {"version": str(wish), "fits": True}
-            text += f"\n{wish} would fit as well: ask for it by name, gpusetup resolve '{wish}'\n"
+            text += f"\n{wish} fits too; to choose it: gpusetup resolve '{wish}'\n"
     age = age_warning(matrix)
     if age:
         warn(age)

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if not wish.specifier:
         raise BadInputError(
             "GS-129",
-            f"why-not asks about a version of {wish.component}, and none was given",
+            f"why-not needs a version of {wish.component}",
             path=arguments.subject,
             hint=f"gpusetup why-not {wish.component}=VERSION",
         )

@@ -14,12 +14,12 @@ __all__ = ["add_reboot", "add_wishes", "wishes_of"]
 
 def add_wishes(parser: argparse.ArgumentParser) -> None:
     """Add what is said for all hosts on the command line; inventory and gpusetup.toml win over it."""
-    group = parser.add_argument_group("what is wanted (an inventory's gpusetup_ variables and gpusetup.toml win)")
+    group = parser.add_argument_group("requirements (an inventory's gpusetup_ variables and gpusetup.toml win)")
     group.add_argument("--want", "-w", action="append", default=[], metavar="REQ", help="torch==2.6.*, 'cuda>=12.4', …")
     group.add_argument("--source", metavar="WHERE", help="nvidia, distro, the URL of a mirror or the path of a bundle")
     add_reboot(group)
     group.add_argument("--upgrade", action="store_true", help="choose anew: what is on record need not stay")
-    group.add_argument("--replace", action="store_true", help="remove a driver of another origin, .run included")
+    group.add_argument("--replace", action="store_true", help="remove a driver from another source, .run included")
 
 
 def add_reboot(group: argparse._ArgumentGroup) -> None:
@@ -27,7 +27,10 @@ def add_reboot(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--reboot",
         choices=("never", "when-needed", "schedule"),
-        help="never beats what the inventory says, the more careful of the two counts; this machine: never by itself",
+        help=(
+            "never overrides the inventory; otherwise the more careful of the two wins; this machine never reboots by"
+            " default"
+        ),
     )
 
 

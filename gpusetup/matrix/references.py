@@ -38,9 +38,9 @@ def check_references(known: Known, file: MatrixFile, path: str) -> None:
     for field, what in (*_day(file), *_sources(file), *_inside(file), *_across(known, file)):
         raise BadInputError(
             "GS-206",
-            f"the matrix file {basename(path)} names {what}, which is not there",  # noqa: PTH119 - as in load.py
+            f"the matrix file {basename(path)} names {what}, which does not exist",  # noqa: PTH119 - as in load.py
             path=f"{path}:$.{field}",
-            hint="add what is named, or correct the name",
+            hint="add it, or correct the name",
         )
 
 

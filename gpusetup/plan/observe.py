@@ -286,4 +286,4 @@ def _record(facts: HostFacts) -> Iterator[Action]:
         what = "finish the interrupted apply, verify it and record it"
         yield _action("record", "unfinished", what, f"apply {begun.id} began and has not finished")
     elif reason := lost(facts):
-        yield _action("record", "lost", "begin a new record of what gpusetup does here", reason)
+        yield _action("record", "lost", "start a new record of what gpusetup does here", reason)

@@ -78,7 +78,7 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
                 reference="GS-332",
                 message=f"{place} is full: {disk.free >> 20} MB are free",
                 note="not even the package lists fit; nothing was changed",
-                hint="make room, for example: apt-get clean; journalctl --vacuum-size=100M",
+                hint="free some space, for example: apt-get clean; journalctl --vacuum-size=100M",
             )
             return
 

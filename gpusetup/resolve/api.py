@@ -52,7 +52,7 @@ def _no_stack(space: Space) -> NoStackError:
     }
     return NoStackError(
         "GS-210",
-        "no stack fits: these cannot hold together",
+        "no stack fits: these requirements conflict",
         document=document,
         note="\n  ".join(f"- {item['text']}" for item in conflict),
         hint="; or ".join(ways_out),

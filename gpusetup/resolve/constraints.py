@@ -47,7 +47,7 @@ def build(matrix: Matrix, request: Request) -> Space:
         if not space.values[name]:
             raise BadInputError(
                 "GS-208",
-                f"the matrix in force has no {name} release that can be judged",
+                f"this matrix has no {name} release that can be judged",
                 path=matrix.path(name),
                 hint="unset GPUSETUP_MATRIX, or complete its files",
             )

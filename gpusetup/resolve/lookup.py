@@ -60,10 +60,10 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
         conflict = conflict_of(space, minimal_conflict(space.problem()))
         raise NoStackError(
             "GS-211",
-            "no row of the matrix fits",
+            "nothing in the matrix matches",
             document={"schema": "gpusetup/matrix/1", "ok": False, "rows": [], "conflict": conflict, "suggestions": []},
             note="\n  ".join(f"- {item['text']}" for item in conflict),
-            hint="`gpusetup resolve` with the same arguments suggests the nearest change",
+            hint="`gpusetup resolve` with the same arguments suggests a change that works",
         )
     return rows
 

@@ -38,8 +38,8 @@ _HOUSEKEEPING = ("cuda-system-package", "release-excluded", "torch-code-known")
 _RELATION = {
     "native": "is the driver's own CUDA (native)",
     "backward": "is older than the driver's own CUDA (backward compatible, as good as native)",
-    "minor-version": "stands on it by minor-version compatibility",
-    "forward": "stands on it by forward compatibility",
+    "minor-version": "runs on it by minor-version compatibility",
+    "forward": "runs on it by forward compatibility",
 }
 
 
@@ -65,7 +65,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
     if value.version == space.request.driver:
         yield Reason(component="driver", rule="installed-driver-stays", text=f"driver {value.version} stays", source="")
     elif value.version == space.request.installed_driver:
-        text = f"driver {value.version} is installed, works and satisfies everything asked for"
+        text = f"driver {value.version} is installed, works and fits the request"
         yield Reason(component="driver", rule="keep-installed-driver", text=text, source="")
     text = f"R{branch.branch} is {_KINDS[branch.kind]}, {_support(value)}"
     yield Reason(component="driver", rule="long-lived-branch", text=text, source=source)
@@ -111,7 +111,7 @@ def _not_newer_branch(space: Space, value: DriverValue) -> Iterator[Reason]:
 def _support(value: DriverValue) -> str:
     until = value.branch.eol
     if until == "unknown":
-        return "no longer supported" if value.ended else "supported until a day that NVIDIA has not published"
+        return "no longer supported" if value.ended else "end of support not published"
     return f"supported until {until}" if not value.ended else f"unsupported since {until}"
 
 
@@ -146,7 +146,7 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
     name = label(component, value)
     source = cite(space.matrix, component, _record(value))
     wish = space.named.get(component)
-    asked = f" that {wish} names and everything else allows" if wish is not None and str(wish) != component else ""
+    asked = f" {wish}" if wish is not None and str(wish) != component else ""
     if any(item.component == component and item.specifier == f"=={value.version}" for item in space.request.recorded):
         text = f"{name} is on record and satisfies everything asked for; --upgrade chooses anew"
         yield Reason(component=component, rule="stays-on-record", text=text, source="")

@@ -123,9 +123,9 @@ def parse_requirement(text: str) -> Requirement:
     if match is None:
         raise BadInputError(
             "GS-111",
-            f"cannot read the requirement {text!r}",
+            f"invalid requirement {text!r}",
             path=f"REQ {text!r}",
-            hint="write a name, or a name and a version: torch, torch==2.6.*, 'cuda>=12.4'",
+            hint="give a name, or a name and a version: torch, torch==2.6.*, 'cuda>=12.4'",
         )
     component = _component(match["name"], text)
     if _LATEST.fullmatch(match["specifier"] or ""):
@@ -139,7 +139,7 @@ def parse_requirement(text: str) -> Requirement:
                 "GS-112",
                 f"only torch has builds named +cuNNN, {component} has not",
                 path=f"REQ {text!r}",
-                hint=f"leave the +{variant} away",
+                hint=f"drop the +{variant}",
             )
         specifier = specifier[: build.start()] + specifier[build.end() :]
     try:
@@ -147,7 +147,7 @@ def parse_requirement(text: str) -> Requirement:
     except (InvalidSpecifier, InvalidVersion):
         raise BadInputError(
             "GS-111",
-            f"cannot read the version specifier {specifier!r} of {component}",
+            f"invalid version specifier {specifier!r} of {component}",
             path=f"REQ {text!r}",
             hint=f"write it as in pip: {component}==1.2.*, '{component}>=1.2', {component}~=1.2",
         ) from None
@@ -170,7 +170,7 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
                 "GS-113",
                 f"{new.component} cannot be both the {old.variant} and the {new.variant} build",
                 path=f"REQ {text!r}",
-                hint="name one build",
+                hint="choose one build",
             )
         both = ",".join(part for part in (old.specifier, new.specifier) if part)
         joined[new.component] = Requirement(

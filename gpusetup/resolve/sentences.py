@@ -58,7 +58,7 @@ def _requested(context: _Context, member: Unary) -> str:
     if member.allowed:
         return f"{wish} was asked for"
     matrix = context.space.matrix
-    text = f"nobody published {wish}"
+    text = f"there is no {wish}"
     bounds = [part.version.removesuffix(".*") for part in sorted(SpecifierSet(wish.specifier), key=str)]
     for release, _, suffix in (bound.partition("+") for bound in bounds):
         if suffix and (builds := _builds_of(context, release)):
@@ -69,7 +69,7 @@ def _requested(context: _Context, member: Unary) -> str:
         if bound in windows:
             text += f"; {bound} is the Windows number of Linux driver {windows[bound]}"
     if wish.variant and bounds and (builds := _builds_of(context, bounds[0])):
-        return f"nobody published {wish}; torch {bounds[0]} has the builds {', '.join(builds)}"
+        return f"there is no {wish}; torch {bounds[0]} has the builds {', '.join(builds)}"
     published = published_versions(context.space, wish.component)
     near = nearest(published, bounds[0]) if bounds else published[-3:]
     return text + f"; the nearest are {', '.join(near)}"
@@ -113,7 +113,7 @@ def _module(_: _Context, member: Unary) -> str:
 
 def _product_floor(_: _Context, member: Unary) -> str:
     gpu: GpuKind = member.subject
-    return f"{gpu.label} is listed from driver {gpu.min_driver} on"
+    return f"NVIDIA lists {gpu.label} from driver {gpu.min_driver}"
 
 
 def _gpu_span(context: _Context, member: Unary) -> str:
@@ -152,7 +152,7 @@ def _code(context: _Context, component: str, gpu: GpuKind) -> str:
         elif isinstance(value, TorchValue) and value.build.code:
             parts.append(f"{name} has no CUDA wheel for {space.arch}")
         else:
-            parts.append(f"nobody published which GPUs {name} has code for")
+            parts.append(f"it is not published which GPUs {name} has code for")
     told = "; ".join(parts)
     if context.candidate:
         return f"{told}, not for compute capability {gpu.cc} ({gpu.label})" if " has code " in told else told
@@ -345,7 +345,7 @@ def _ptx(context: _Context, member: Pair) -> str:
     name = "it" if context.candidate else title(member.scope[1])
     return (
         f"{name} reaches {gpu.label} through PTX only, which the driver must compile: "
-        "the driver has to be as new as the build's CUDA"
+        "the driver must be as new as the build's CUDA"
     )
 
 

@@ -55,21 +55,21 @@ def _tried(space: Space) -> Iterator[str]:
     if request.driver is not None:
         solution = _would(space, msgspec.structs.replace(request, driver=None))
         if solution is not None:
-            yield f"leave --driver away: driver {solution['driver'].version} would fit"
+            yield f"without --driver: driver {solution['driver'].version} would fit"
     if request.driver_candidates is not None:
         solution = _would(space, msgspec.structs.replace(request, driver_candidates=None))
         if solution is not None:
-            yield f"take the driver from another repository: {solution['driver'].version} would fit"
+            yield f"use another repository for the driver: {solution['driver'].version} would fit"
     if request.os is not None and not request.library_candidates and not request.wheels_only:
         if _fits(space, msgspec.structs.replace(request, wheels_only=True)):
-            yield "take the CUDA libraries as wheels: gpusetup_cuda_from=wheels"
+            yield "install the CUDA libraries as wheels: gpusetup_cuda_from=wheels"
         yield from _other_releases(space)
     if request.library_candidates and _fits(space, msgspec.structs.replace(request, library_candidates=())):
-        yield "take the CUDA libraries as wheels (gpusetup_cuda_from=wheels), or from another repository"
+        yield "install the CUDA libraries as wheels (gpusetup_cuda_from=wheels), or from another repository"
     if request.native and _fits(space, msgspec.structs.replace(request, native=False)):
-        yield "leave --native away: it would fit by minor-version compatibility"
+        yield "without --native it fits by minor-version compatibility"
     if not request.forward and _fits(space, msgspec.structs.replace(request, forward=True)):
-        yield "add --forward: a cuda-compat package would let it run on this driver (data-centre GPUs only)"
+        yield "add --forward: with a cuda-compat package it runs on this driver (data-centre GPUs only)"
     yield from _machine(space)
 
 
@@ -151,8 +151,7 @@ def _machine(space: Space) -> Iterator[str]:
     request = space.request
     if any(gpu.module == "unknown" for gpu in space.gpus) and request.driver is None:
         yield (
-            "install JetPack on the board (sudo apt-get install nvidia-jetpack), then name the driver that it brought: "
-            "--driver VERSION"
+            "install JetPack on the board (sudo apt-get install nvidia-jetpack), then give its driver: --driver VERSION"
         )
     if request.os is not None and "python" not in space.named:
         for version in OTHERS:

@@ -76,7 +76,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
         yield f"the driver is that of {whose}: install only the Python packages here (--install pip)"
     for gpu in space.gpus:
         if gpu.min_driver is not None and value.number < nv(gpu.min_driver):
-            yield f"{gpu.label} is listed from driver {gpu.min_driver} on; {value.version} is older"
+            yield f"NVIDIA lists {gpu.label} from driver {gpu.min_driver}; {value.version} is older"
 
 
 def _instead(space: Space, value: DriverValue) -> str:
@@ -102,7 +102,7 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
         what = f"CUDA {minor}" + ("" if name == "cuda" else f" inside {name}")
         if relation == "minor-version":
             yield (
-                f"{what} stands on R{driver.branch.branch} by minor-version compatibility: code compiled at run "
+                f"{what} runs on R{driver.branch.branch} by minor-version compatibility: code compiled at run "
                 f"time to PTX newer than the driver (Triton, Numba, NVRTC to PTX) fails with error 222"
             )
         elif relation == "forward":
@@ -111,7 +111,7 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
                 f"driver is upgraded, or CUDA fails with error 803"
             )
             if any(gpu.forward_compatible is None for gpu in space.gpus) or not space.gpus:
-                yield "forward compatibility works on data-centre GPUs only; nothing is known about this host's GPU"
+                yield "forward compatibility works only on data-centre GPUs; this host's GPU is unknown"
 
 
 def _cupy(cupy: CupyValue, cuda: CudaValue) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _cupy(cupy: CupyValue, cuda: CudaValue) -> Iterator[str]:
 
 def _cudnn(value: CudnnValue) -> Iterator[str]:
     if value.leaning:
-        yield f"cuDNN {value.version} has no support row of its own; it is judged by that of {value.row.version}"
+        yield f"cuDNN {value.version} is not in NVIDIA's support matrix; judged by the row of {value.row.version}"
     elif value.row.confidence == "inferred":
         yield f"cuDNN {value.version}: which GPUs it supports is known from secondary sources only"
 
@@ -134,16 +134,16 @@ def _nccl(space: Space, value: NcclValue) -> Iterator[str]:
 
 def _torch(space: Space, value: TorchValue) -> Iterator[str]:
     for library in uncovered_libraries(space, value):
-        yield f"torch {value.version}+{value.build.variant} brings a library without support: {library}"
+        yield f"torch {value.version}+{value.build.variant} includes a library that does not support the GPU: {library}"
     if value.build.status in ("experimental", "unlisted") and not space.on_pypi(value):
         kind = "calls this build experimental" if value.build.status == "experimental" else "does not list this build"
-        yield f"torch {value.version}+{value.build.variant}: PyTorch {kind}; ask the index before relying on it"
+        yield f"torch {value.version}+{value.build.variant}: PyTorch {kind}; check the index before you rely on it"
 
 
 def _tensorflow(value: TensorflowValue) -> Iterator[str]:
     if not value.release.pins:
         yield (
-            f"TensorFlow {value.version} brings no CUDA of its own: it wants CUDA {value.release.cuda} and cuDNN "
+            f"TensorFlow {value.version} does not include CUDA: it needs CUDA {value.release.cuda} and cuDNN "
             f"{value.release.cudnn} on the system"
         )
 

@@ -73,7 +73,7 @@ def index() -> str:
     lines = [
         "# Checks",
         "",
-        "What `gpusetup verify` looks at. Each level includes those before it. A check that not run is skipped",
+        "What `gpusetup verify` looks at. Each level includes those before it. A check that could not run is skipped",
         "with the reason, never passed; `unsupported` means that this machine has no such part.",
         "",
     ]

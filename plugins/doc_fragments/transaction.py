@@ -35,7 +35,7 @@ options:
     elements: str
     default: []
   may_remove:
-    description: Patterns of packages that the transaction may take away as a consequence.
+    description: Patterns of packages that the transaction may remove as a consequence.
     type: list
     elements: str
     default: []
@@ -65,7 +65,7 @@ options:
         type: str
         required: true
   replace_runfile:
-    description: Let the uninstaller of a .run installation remove it before the transaction; that step has no way back.
+    description: Let the uninstaller of a .run installation remove it before the transaction; this cannot be undone.
     type: bool
     default: false
   optional:

@@ -48,7 +48,7 @@ reasons:
   type: list
   elements: str
 console:
-  description: Whether somebody must be at the console when it boots (the enrolment of a key is to be confirmed there).
+  description: Whether someone must be at the console when it boots (the enrolment of a key is to be confirmed there).
   returned: always
   type: bool
 processes:

@@ -22,7 +22,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 written:
-  description: Files that were written or taken away.
+  description: Files that were written or removed.
   returned: always
   type: list
   elements: str

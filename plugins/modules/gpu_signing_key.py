@@ -9,7 +9,7 @@ description:
   - C(enroll) stages the enrolment of the key that DKMS signs with, when Secure Boot is on and the firmware does not
     know it. Somebody at the console confirms it at the next boot by a one-time password, which is kept in a file for
     root alone, never printed or logged. An enrolment that was not confirmed is gone after that boot; the next call
-    stages it anew.
+    stages it again.
 options:
   mode:
     description: What to do.

@@ -112,7 +112,7 @@ history:
   type: list
   elements: dict
 current:
-  description: The apply that the host stands on; empty when there is none, or when one has not finished.
+  description: The apply that made the present state; empty when there is none, or when one has not finished.
   returned: for history
   type: str
 known:

@@ -229,7 +229,7 @@ def native_where_one_exists(request: Request) -> Iterator[str]:
                 other is not None
                 and other.stack.torch.relation in ("native", "backward")
                 and other.stack.driver.version == found.stack.driver.version
-                and not any("without support" in text for text in other.warnings)
+                and not any("does not support the GPU" in text for text in other.warnings)
                 and all(
                     getattr(other.stack, name).version == getattr(found.stack, name).version
                     for name in {item.component for item in request.requirements} & {"tensorflow", "jax", "cupy"}

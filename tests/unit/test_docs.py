@@ -81,7 +81,7 @@ def test_the_program_prints_its_pages(words, said, capsys):
         (("verify", "--explain", "nvlink.link"), "nvlink.links"),
         (("doctor", "--explain", "out-of-memry"), "out-of-memory"),
         (("doctor", "--explain", "out-of-memory", "--format", "json"), "text"),
-        (("doctor", "--explain", "out-of-memory", "a message"), "do not go together"),
+        (("doctor", "--explain", "out-of-memory", "a message"), "cannot be used together"),
     ],
 )
 def test_a_name_that_nothing_has_is_refused_with_what_is_near(words, near, capsys):

@@ -87,7 +87,9 @@ def _lives_here(owner: Dict[str, Any], who: Dict[str, Any]) -> bool:
 
 def _refusal(owner: Dict[str, Any]) -> HostFailure:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(owner["since"]))
-    by = "{} on {}".format(owner["user"] or "somebody", owner["controller"] or "a controller that runs the roles alone")
+    by = "{} on {}".format(
+        owner["user"] or "unknown user", owner["controller"] or "a controller that runs the roles alone"
+    )
     return HostFailure(
         "GS-452",
         "another gpusetup is changing this host",

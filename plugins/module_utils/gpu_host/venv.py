@@ -136,7 +136,7 @@ class Environment:
         if code:
             telling = [line for line in tail if line.startswith(("ERROR", "Error"))] or tail[-4:]
             if any("No space left on device" in line for line in telling):
-                hint = f"make room where {self.path} is; CuPy with its CUDA libraries needs some 8 GB while it is made"
+                hint = f"free some space for {self.path}; installing CuPy with its CUDA libraries takes about 8 GB"
             raise HostFailure(
                 "GS-486", "the Python environment could not be made", self.path, " | ".join(telling)[-900:], hint
             )

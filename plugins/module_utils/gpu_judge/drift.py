@@ -39,7 +39,7 @@ def files(_facts: Facts, record: Record) -> Iterator[Difference]:
         if now == wanted:
             continue
         became = "missing" if now is None else "changed" if wanted is not None else "there again"
-        yield Difference("file-" + path, path, "taken away" if wanted is None else "as gpusetup wrote it", became)
+        yield Difference("file-" + path, path, "removed" if wanted is None else "as gpusetup wrote it", became)
 
 
 def closure(record: Record) -> Dict[str, str]:

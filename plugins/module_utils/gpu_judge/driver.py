@@ -131,10 +131,7 @@ def unsigned_reason(facts: Facts) -> Optional[str]:
     found = module_of(facts, facts["kernel"]["next"])
     if found is None or not _BUILT_HERE.search(found.get("path") or "") or not key_unknown(facts):
         return None
-    text = (
-        "Secure Boot: the key that signs the module is not enrolled; "
-        "reboot with somebody at the console, who chooses Enroll MOK"
-    )
+    text = "Secure Boot: the key that signs the module is not enrolled; reboot and choose Enroll MOK at the console"
     password = facts["firmware"].get("password")
     return text + (f" and types the one-time password that `cat {password}` shows root" if password else "")
 

@@ -41,7 +41,7 @@ def gpu_processes(host: LiveHost) -> List[Dict[str, Any]]:
     seen: Tuple[List[Dict[str, Any]], int] = host.observe("gpu_processes", _scan) or ([], 0)
     found, hidden = seen
     if hidden:
-        host.note("processes", f"{hidden} processes of other users could not be looked at (needs root)")
+        host.note("processes", f"{hidden} processes of other users could not be read (needs root)")
     return found
 
 

@@ -61,7 +61,7 @@ def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (PENDING, 9, ["pending-reboot since", "a reboot is needed: another driver is loaded"]),
         (SEALED, 0, ["sealed since", "the image is ready", "next: shut this machine down"]),
         (COPY, 9, ["step 1 of 4: waiting for cloud-init to start the service"]),
-        (DRIFTED, 0, ["looked again at t: drifted", "nvidia-smi: was 580, is absent", "mend"]),
+        (DRIFTED, 0, ["checked again at t: drifted", "nvidia-smi: was 580, is absent", "mend"]),
         (
             FAILED,
             5,

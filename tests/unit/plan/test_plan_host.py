@@ -316,7 +316,13 @@ def test_a_record_of_the_same_wish_is_kept_without_asking(planner, host, debian1
 
 
 def test_the_previews_refusals_are_the_hosts(planner, host):
-    finding = {"level": "refuse", "id": "space", "text": "/ has 1 MB free", "hint": "make room", "reference": "GS-472"}
+    finding = {
+        "level": "refuse",
+        "id": "space",
+        "text": "/ has 1 MB free",
+        "hint": "free some space",
+        "reference": "GS-472",
+    }
     plan = planner.second(host("debian12-t4-open", driver=None), DISTRO, {"findings": [finding]}).plan
     assert (plan.state, plan.refusals[0].reference, plan.refusals[0].exit) == ("refused", "GS-472", 5)
 

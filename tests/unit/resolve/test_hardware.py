@@ -167,7 +167,7 @@ def test_a_products_first_driver_only_warns_when_the_driver_is_there_or_named(as
         ask("cuda==12.2.*", gpu=["h200"], installed_driver="535.154.05"),
     ):
         assert resolution.stack.driver.version == "535.154.05"
-        assert any("is listed from driver 550.90.07 on" in text for text in resolution.warnings)
+        assert any("lists h200 from driver 550.90.07" in text for text in resolution.warnings)
 
 
 def test_nccl_code_is_a_must_with_more_than_one_gpu(ask: Any, refused: Any) -> None:

@@ -47,13 +47,13 @@ def test_relations(ask: Any, driver: str, cuda: str, relation: str) -> None:
 def test_below_the_floor_of_a_major_nothing_runs(refused: Any, driver: str, cuda: str) -> None:
     document = refused(f"cuda=={cuda}", driver=driver)
     assert document["rules"] == {"requested", "installed-driver-stays", "driver-runs-cuda"}
-    assert any(text.startswith("leave --driver away") for text in document["suggestions"])
+    assert any(text.startswith("without --driver") for text in document["suggestions"])
 
 
 def test_native_leaves_minor_version_compatibility_out(ask: Any, refused: Any) -> None:
     assert ask("cuda==12.6.*", driver="550.54.14").stack.cuda.relation == "minor-version"
     document = refused("cuda==12.6.*", driver="550.54.14", native=True)
-    assert "leave --native away: it would fit by minor-version compatibility" in document["suggestions"]
+    assert "without --native it fits by minor-version compatibility" in document["suggestions"]
     assert ask("cuda", driver="550.144.03", native=True).stack.cuda.relation in ("native", "backward")
 
 
@@ -78,7 +78,7 @@ def test_forward_is_chosen_only_when_asked_and_only_on_its_bases(ask: Any, refus
 def test_forward_is_for_data_centre_gpus(ask: Any, refused: Any) -> None:
     assert "driver-runs-cuda" in refused("cuda==13.4.*", gpu=["rtx 4090"], driver="570.211.01", forward=True)["rules"]
     open_question = ask("cuda==13.4.*", driver="570.211.01", forward=True)
-    assert any("data-centre GPUs only" in text for text in open_question.warnings)
+    assert any("only on data-centre GPUs" in text for text in open_question.warnings)
 
 
 def test_forward_is_not_preferred(ask: Any) -> None:
@@ -104,7 +104,7 @@ def test_a_driver_older_than_every_branch_is_bad_input(ask: Any) -> None:
 def test_a_driver_nobody_published_names_the_nearest(refused: Any) -> None:
     document = refused("driver==535.154.02")
     (item,) = document["conflict"]
-    assert "nobody published driver==535.154.02" in item["text"]
+    assert "there is no driver==535.154.02" in item["text"]
     assert "535.154.05" in item["text"]
 
 
@@ -152,7 +152,7 @@ def test_what_repositories_offer_restricts_version_and_flavour(ask: Any, refused
     assert stack.driver.relation in ("backward", "native", "minor-version")
     document = refused("torch", gpu=["rtx 5090"], driver_candidates=debian)
     assert "repository-offers" in document["rules"]
-    assert any(text.startswith("take the driver from another repository") for text in document["suggestions"])
+    assert any(text.startswith("use another repository for the driver") for text in document["suggestions"])
     assert refused("cuda", driver_candidates=())["rules"] == {"repository-offers"}
 
 
@@ -306,14 +306,14 @@ def test_torch_decides_the_cudnn(ask: Any, refused: Any) -> None:
 
 def test_cudnn_without_a_row_of_its_own_leans_and_says_so(ask: Any) -> None:
     resolution = ask("cudnn==9.6.*", "cuda==12.6.*")
-    assert any("has no support row of its own; it is judged by that of 9.5" in text for text in resolution.warnings)
+    assert any("is not in NVIDIA's support matrix; judged by the row of 9.5" in text for text in resolution.warnings)
 
 
 def test_rows_of_one_new_platform_are_never_leaned_on(shipped: Matrix, ask: Any) -> None:
     special = {row.version for row in shipped.cudnn.support if not row.general}
     assert special
     newest = ask("cudnn").warnings
-    assert not any(f"judged by that of {version}" in text for version in special for text in newest)
+    assert not any(f"judged by the row of {version}" in text for version in special for text in newest)
 
 
 def test_cupy_package_follows_the_major(ask: Any, refused: Any) -> None:
@@ -351,7 +351,7 @@ def test_a_build_nobody_looked_into_is_never_chosen(shipped: Matrix, refused: An
 
 @pytest.mark.parametrize("cuda", ["13.5", "12.7"])
 def test_what_was_never_released_is_not_offered(refused: Any, cuda: str) -> None:
-    assert "nobody published" in refused(f"cuda=={cuda}.*")["conflict"][0]["text"]
+    assert "there is no" in refused(f"cuda=={cuda}.*")["conflict"][0]["text"]
 
 
 def test_distribution_without_old_toolkits(refused: Any, shipped: Matrix) -> None:

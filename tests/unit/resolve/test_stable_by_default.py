@@ -95,7 +95,7 @@ def test_the_nearest_change_comes_first(refused: Any) -> None:
 
 
 def test_the_build_on_pypi_is_not_doubted(ask: Any) -> None:
-    assert not [text for text in ask("torch==1.13.1", gpu=["a100"]).warnings if "ask the index" in text]
+    assert not [text for text in ask("torch==1.13.1", gpu=["a100"]).warnings if "check the index" in text]
 
 
 def test_jetson_thor_gets_no_driver_from_the_branches_either(refused: Any) -> None:

@@ -34,5 +34,5 @@ def test_a_person_who_stops_the_verification_keeps_the_report_of_what_was_done(r
     assert exit_of(told) is Exit.INTERRUPTED
     applied = Applied(ok=False, run="1", log="l", seconds={}, matrix=MatrixStamp(date="", digest=""), hosts={"a": told})
     text = " ".join(applied_text(applied).split())
-    assert "What was done before it stays; the same command verifies it" in text
+    assert "The changes before it stay; run the same command to verify them" in text
     assert "package transaction" not in text

@@ -63,7 +63,7 @@ def test_a_context_that_cannot_be_made(status, words):
     changed = differences(healthy, broken)
     assert changed.pop("cuda.context") == "fail"
     assert words in results(broken)["cuda.context"].text
-    assert set(changed.values()) == {"skip"}, "nothing that not run is a pass"
+    assert set(changed.values()) == {"skip"}, "nothing that could not run is a pass"
 
 
 def test_no_interpreter_is_a_failure_unless_cupy_is_not_wanted():
