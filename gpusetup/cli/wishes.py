@@ -18,7 +18,7 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--want", "-w", action="append", default=[], metavar="REQ", help="torch==2.6.*, 'cuda>=12.4', …")
     group.add_argument("--source", metavar="WHERE", help="nvidia, distro, the URL of a mirror or the path of a bundle")
     add_reboot(group)
-    group.add_argument("--upgrade", action="store_true", help="choose anew: what is on record need not stay")
+    group.add_argument("--upgrade", action="store_true", help="choose new versions; do not keep the recorded ones")
     group.add_argument("--replace", action="store_true", help="remove a driver from another source, .run included")
 
 

@@ -148,7 +148,7 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
     wish = space.named.get(component)
     asked = f" {wish}" if wish is not None and str(wish) != component else ""
     if any(item.component == component and item.specifier == f"=={value.version}" for item in space.request.recorded):
-        text = f"{name} is on record and satisfies everything asked for; --upgrade chooses anew"
+        text = f"{name} is on record and fits the request; --upgrade chooses again"
         yield Reason(component=component, rule="stays-on-record", text=text, source="")
         return
     confidence = value.release.confidence if isinstance(value, TorchValue) else value.confidence
