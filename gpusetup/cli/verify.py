@@ -228,7 +228,7 @@ def _lock(path: str | None) -> Applied:
             else "it is JSON with an unexpected structure"
         )
         raise BadInputError(
-            "GS-510", f"{path} is no lock that says what hosts should have: {why}", path=path, hint=_WRITE
+            "GS-510", f"{path} is not a lock that says what hosts should have: {why}", path=path, hint=_WRITE
         )
     return lock
 

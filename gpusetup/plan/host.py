@@ -294,7 +294,7 @@ def _from_record(base: HostPlan, facts: HostFacts, settings: Settings, lock: App
 def _not_understood(facts: HostFacts) -> tuple[str, ...]:
     """Say that a record of another version is replaced."""
     reason = unread(facts)
-    text = f"another version of gpusetup recorded the last apply ({reason}): the stack is chosen anew"
+    text = f"another version of gpusetup recorded the last apply ({reason}): gpusetup chooses the stack again"
     return (text,) if reason else ()
 
 

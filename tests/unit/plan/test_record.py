@@ -109,7 +109,7 @@ def test_a_field_that_another_version_wrote_is_named(
     assert named in caught.value.message
     plan = planner.second(facts, DRIVER, nvidia_ubuntu).plan
     assert plan.state == "change"
-    assert [text for text in plan.warnings if named in text and "chosen anew" in text], plan.warnings
+    assert [text for text in plan.warnings if named in text and "chooses the stack again" in text], plan.warnings
     assert plan.lock.repeatable, "the next record is one that this version understands"
 
 

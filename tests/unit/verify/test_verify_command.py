@@ -198,9 +198,9 @@ def test_help_imports_no_heavy_module():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is no JSON"),
-        ("[]", "JSON of another form"),
-        ("7", "JSON of another form"),
+        ("", "is not valid JSON"),
+        ("[]", "JSON with an unexpected structure"),
+        ("7", "JSON with an unexpected structure"),
         ("{}", "its schema is None"),
         ('{"schema": "gpusetup/plan/1", "hosts": {}}', "its schema is 'gpusetup/plan/1'"),
         ('{"schema": "gpusetup/stack/1", "ok": false}', "its schema is 'gpusetup/stack/1'"),
