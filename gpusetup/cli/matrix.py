@@ -53,7 +53,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Look up and print."""
     matrix = load_matrix()
     if arguments.data:
-        write_answer("\n".join(matrix.path(name) for name in NAMES), arguments.out)
+        paths = {name: matrix.path(name) for name in NAMES}
+        found = {"schema": "gpusetup/matrix-files/1", "ok": True, "files": paths}
+        write_answer(json_text(found) if arguments.format == "json" else "\n".join(paths.values()), arguments.out)
         return Exit.DONE
     name, wanted = _table(arguments)
     request = request_about(arguments, matrix)

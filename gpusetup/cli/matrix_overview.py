@@ -69,7 +69,8 @@ def _torch(matrix: Matrix) -> str:
 
 def _footer(matrix: Matrix) -> str:
     return (
-        f"matrix of {matrix.date}; also: tensorflow, jax, cupy, cudnn, nccl, {len(matrix.gpus.gpus)} GPUs\n"
+        f"matrix of {matrix.date}; tables: tensorflow, jax, cupy, cuda, cudnn, nccl, driver, os, python, vgpu,\n"
+        f"gpu ({len(matrix.gpus.gpus)} of them)\n"
         "ask:  gpusetup matrix 'torch==2.6.*' --gpu v100     gpusetup matrix --driver 535.154.05\n"
         "      gpusetup resolve torch --gpu h100             gpusetup why-not cuda=13.1 --gpu v100\n"
     )

@@ -8,6 +8,7 @@ Exit 8 when a check failed.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import time
@@ -106,9 +107,15 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def _observed_then(documents: dict[str, dict[str, Any]], now: datetime) -> tuple[datetime, float]:
     """Return when observations that were written before were made, and how long they took."""
-    begun = [float(item["started"]) for item in documents.values() if isinstance(item.get("started"), int | float)]
-    took = [float(item["seconds"]) for item in documents.values() if isinstance(item.get("seconds"), int | float)]
-    return datetime.fromtimestamp(min(begun), timezone.utc) if begun else now, max(took, default=0.0)
+    begun, took = (
+        [float(item[name]) for item in documents.values() if isinstance(item.get(name), int | float)]
+        for name in ("started", "seconds")
+    )
+    seconds = max((number for number in took if math.isfinite(number)), default=0.0)
+    try:
+        return datetime.fromtimestamp(min(begun, default=now.timestamp()), timezone.utc), seconds
+    except (OverflowError, ValueError, OSError):
+        return now, seconds
 
 
 def _ask(arguments: argparse.Namespace) -> Ask:

@@ -124,6 +124,13 @@ def test_an_option_that_a_table_has_nothing_to_do_with_is_refused(
     assert f"has nothing to do with {option} [GS-135]" in err
 
 
+def test_where_the_files_are_is_a_document_too(ask: Any) -> None:
+    document = json.loads(ask("--data", "--format", "json")[1])
+    assert document["ok"] is True
+    assert document["files"]["gpus"] == SHIPPED.path("gpus")
+    assert ask("--data")[1].splitlines() == list(document["files"].values())
+
+
 def test_no_row_is_exit_4(ask: Any) -> None:
     code, out, _ = ask("driver", "123.*", "--format", "json")
     assert (code, json.loads(out)["ok"]) == (4, False)

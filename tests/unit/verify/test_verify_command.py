@@ -226,3 +226,26 @@ def test_the_lock_that_a_host_keeps_and_an_answer_of_resolve_are_locks(tmp_path,
             told = {"schema": schema, "stack": stack_document(driver=version), **more}
             lock.write_text(json.dumps(told), encoding="utf-8")
             assert main(["verify", "--from", str(OBSERVED / "h200-x1-quick.json"), "--lock", str(lock)]) == code, schema
+
+
+def test_observations_that_were_written_before_keep_their_time(capsys):
+    from datetime import datetime, timezone
+
+    path = OBSERVED / "h200-x4-full.json"
+    kept = json.loads(path.read_text())
+    document = next(iter(kept["hosts"].values())) if "hosts" in kept else kept
+    main(["verify", "--from", str(path), "--format", "json"])
+    told = json.loads(capsys.readouterr().out)
+    then = datetime.fromtimestamp(document["started"], timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert (told["started"], told["seconds"]) == (then, round(document["seconds"], 3))
+
+
+def test_observations_whose_time_is_mangled_are_judged_all_the_same(tmp_path, capsys):
+    kept = json.loads((OBSERVED / "h200-x4-full.json").read_text())
+    documents = kept["hosts"].values() if "hosts" in kept else [kept]
+    for document in documents:
+        document["started"] = 1e300
+    path = tmp_path / "seen.json"
+    path.write_text(json.dumps(kept))
+    assert main(["verify", "--from", str(path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ok"] is True
