@@ -12,9 +12,10 @@ import msgspec
 from gpusetup.errors import Exit, GpuSetupError, NoStackError, PreflightError
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
 from gpusetup.model.plan import Action, HostPlan, Refusal
+from gpusetup.model.preview import PreviewTransaction
 from gpusetup.model.variables import NOTHING
 from gpusetup.plan.observe import Wanted, actions, missing, removals
-from gpusetup.plan.offers import Offers, from_preview
+from gpusetup.plan.offers import Offers
 from gpusetup.plan.packages import absence, all_sources, family_for
 from gpusetup.plan.packages.containers import toolkit_patterns
 from gpusetup.plan.preflight import (
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.preview import Preview
     from gpusetup.model.request import DriverCandidate, Request
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import Resolution
@@ -113,26 +115,25 @@ class Planner:
             )
         return draft
 
-    def second(self, facts: HostFacts, settings: Settings, answer: dict[str, Any] | None) -> Draft:
+    def second(self, facts: HostFacts, settings: Settings, answer: Preview) -> Draft:
         """Plan with what the wanted repositories offer."""
         base = HostPlan(state="nothing-to-do", now=describe(facts), simulated=facts.simulated)
         refusals = findings(answer)
         if refusals:
             return _refused(base, refusals)
-        return self._look(base, facts, settings, from_preview(answer), self.key(facts, settings))
+        return self._look(base, facts, settings, Offers(answer.candidates), self.key(facts, settings))
 
-    def third(self, draft: Draft, facts: HostFacts, answer: dict[str, Any] | None) -> HostPlan:
+    def third(self, draft: Draft, facts: HostFacts, answer: Preview) -> HostPlan:
         """Finish a plan with the simulated transaction."""
         refusals = findings(answer)
         if refusals:
             return _refused(draft.plan, refusals).plan
-        transaction = (answer or {}).get("transaction") or {}
-        gone = transaction.get("remove") or {}
-        removed = sorted(set(draft.plan.removals) | set(gone))
+        transaction = answer.transaction or PreviewTransaction()
+        removed = sorted(set(draft.plan.removals) | set(transaction.remove))
         warnings = [text for text in _warnings(answer) if text not in draft.plan.warnings]
         plan = _replace(
             draft.plan,
-            download_bytes=transaction.get("download_bytes"),
+            download_bytes=transaction.download_bytes,
             removals=tuple(removed),
             warnings=(*draft.plan.warnings, *warnings),
         )
@@ -258,17 +259,17 @@ def describe(facts: HostFacts) -> str:
     return "; ".join(parts) + (" (simulated GPU)" if facts.simulated else "")
 
 
-def findings(answer: dict[str, Any] | None) -> tuple[Refusal, ...]:
+def findings(answer: Preview) -> tuple[Refusal, ...]:
     """Return the preview's refusals."""
     return tuple(
         Refusal(
-            reference=str(item.get("reference") or "GS-329"),
-            message=str(item.get("text", "")),
-            hint=str(item.get("hint", "")) or _hint(str(item.get("text", ""))),
-            exit=int(Exit.UNREACHABLE) if item.get("id") == "repository" else int(Exit.REFUSED),
+            reference=item.reference or "GS-329",
+            message=item.text,
+            hint=item.hint or _hint(item.text),
+            exit=int(Exit.UNREACHABLE) if item.id == "repository" else int(Exit.REFUSED),
         )
-        for item in (answer or {}).get("findings", ())
-        if item.get("level") == "refuse"
+        for item in answer.findings
+        if item.level == "refuse"
     )
 
 
@@ -281,8 +282,8 @@ def _hint(text: str) -> str:
     return "" if not text else "nothing was changed; the repositories conflict with the installed packages"
 
 
-def _warnings(answer: dict[str, Any] | None) -> list[str]:
-    return [str(item.get("text", "")) for item in (answer or {}).get("findings", ()) if item.get("level") == "warn"]
+def _warnings(answer: Preview) -> list[str]:
+    return [item.text for item in answer.findings if item.level == "warn"]
 
 
 def _from_record(base: HostPlan, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from gpusetup.model.plan import Package
+from gpusetup.model.package import Package
+from gpusetup.model.preview import Offer
 from gpusetup.plan.judge import versions
 from gpusetup.versions import nv
 
@@ -16,16 +15,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import Candidate
 
-__all__ = ["Offer", "Offers", "from_candidates", "from_preview"]
-
-
-class Offer(Struct, frozen=True, kw_only=True):
-    """One version of a package."""
-
-    version: str
-    size: int | None = None
-    transitional: bool = False
-    source: str = ""
+__all__ = ["Offers", "from_candidates"]
 
 
 class Offers:
@@ -94,24 +84,6 @@ def from_candidates(candidates: dict[str, Candidate] | None) -> Offers:
             for name, candidate in candidates.items()
         }
     )
-
-
-def from_preview(answer: dict[str, Any] | None) -> Offers:
-    """Read what the preview found in the repositories that the host would have."""
-    if not answer or not isinstance(answer.get("candidates"), dict):
-        return Offers(None)
-    packages = {}
-    for name, offered in answer["candidates"].items():
-        packages[str(name)] = tuple(
-            Offer(
-                version=str(item["version"]),
-                size=item.get("size"),
-                transitional=bool(item.get("transitional")),
-                source=str(item.get("source", "")),
-            )
-            for item in offered
-        )
-    return Offers(packages)
 
 
 def newest_first(versions: Iterable[str]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
 from gpusetup.drive.names import check_host_name
@@ -15,6 +16,7 @@ from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 from gpusetup.model.plan import HostPlan, Plan, Refusal
+from gpusetup.model.preview import Preview
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.refusals import refusal_not_seen, refusal_of
@@ -224,16 +226,26 @@ def _ask_repositories(rollout: Rollout, planner: Planner, drafts: dict[str, Draf
             answers = _preview(rollout, asked, stage)
             for name in asked:
                 drafts[name] = _answered(rollout, planner, drafts[name], name, answers)
-                rollout.fetched[name] = (answers.data(name, "gpu_preview") or {}).get("fetched", "")
 
 
 def _answered(rollout: Rollout, planner: Planner, draft: Draft, name: str, run: PlaybookRun) -> Draft:
     from gpusetup.plan.host import Draft
 
-    failure = run.track.host(name).failure
-    answer = run.data(name, "gpu_preview")
-    if failure is not None or answer is None:
+    rollout.fetched[name] = ""
+    told = run.data(name, "gpu_preview")
+    if run.track.host(name).failure is not None or told is None:
         return Draft(plan=_failed_look(draft.plan, run, name, rollout.session.run.log))
+    try:
+        answer = convert(told, Preview)
+    except ValidationError as error:
+        refusal = Refusal(
+            reference="GS-409",
+            message=f"the answer of {name} cannot be used: {error}",
+            note="nothing was changed",
+            hint=f"full log: {rollout.session.run.log}",
+        )
+        return Draft(plan=replace(draft.plan, state="refused", refusals=(refusal,), actions=(), variables=NOTHING))
+    rollout.fetched[name] = answer.fetched
     facts = rollout.facts[name]
     if draft.stage == "offers":
         return _safely(partial(planner.second, facts, rollout.settings[name], answer), rollout, name)

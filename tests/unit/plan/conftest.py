@@ -12,6 +12,7 @@ from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import HostFacts
+from gpusetup.model.preview import Preview
 from gpusetup.plan.host import Planner
 from gpusetup.resolve.api import resolve
 from tests.lab.repository import catalog
@@ -39,7 +40,12 @@ def planner() -> Planner:
     return Planner(matrix(), resolve)
 
 
-def answer(packages: list[Any], *extra: tuple[str, str]) -> dict[str, Any]:
+def preview(candidates: dict[str, Any]) -> Preview:
+    """Return a host's answer that offers these."""
+    return msgspec.convert({"findings": [], "candidates": candidates}, Preview)
+
+
+def answer(packages: list[Any], *extra: tuple[str, str]) -> Preview:
     """What the preview would say of these packages."""
     offered: dict[str, list[dict[str, Any]]] = {}
     for package in packages:
@@ -49,21 +55,21 @@ def answer(packages: list[Any], *extra: tuple[str, str]) -> dict[str, Any]:
         )
     for name, version in extra:
         offered.setdefault(name, []).append({"version": version, "size": 1000, "transitional": False, "source": "lab"})
-    return {"findings": [], "candidates": offered}
+    return preview(offered)
 
 
 @pytest.fixture(scope="session")
-def nvidia_ubuntu() -> dict[str, Any]:
+def nvidia_ubuntu() -> Preview:
     return answer(catalog.ubuntu())
 
 
 @pytest.fixture(scope="session")
-def nvidia_debian() -> dict[str, Any]:
+def nvidia_debian() -> Preview:
     return answer(catalog.debian())
 
 
 @pytest.fixture(scope="session")
-def debian12_archive() -> dict[str, Any]:
+def debian12_archive() -> Preview:
     """Debian 12 as it was on 2026-11-20: the open module is older than the rest."""
     full = "535.309.01-0+deb12u1"
     names = ("nvidia-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp", "libnvidia-ml1")
@@ -79,7 +85,7 @@ def debian12_archive() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def debian13_archive() -> dict[str, Any]:
+def debian13_archive() -> Preview:
     """Debian 13's base suite on the same day: the open 550 module fails with kernel 6.12.107."""
     full = "550.163.01-2"
     names = ("nvidia-kernel-dkms", "nvidia-open-kernel-dkms", "nvidia-smi", "libcuda1", "firmware-nvidia-gsp")

@@ -6,6 +6,7 @@ import pytest
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Source
+from gpusetup.model.preview import Offer, Preview
 from gpusetup.model.settings import Settings
 
 TOOLKIT = matrix().repos.container_toolkit
@@ -17,8 +18,8 @@ def _settings(**more) -> Settings:
 
 
 def _offered(answer, version="1.20.1-1"):
-    item = {"version": version, "size": 1, "transitional": False, "source": "toolkit"}
-    return {**answer, "candidates": answer["candidates"] | {name: [item] for name in TOOLKIT.packages}}
+    offer = Offer(version=version, size=1, source="toolkit")
+    return Preview(candidates=answer.candidates | dict.fromkeys(TOOLKIT.packages, (offer,)))
 
 
 def _bare(host, name="ubuntu24.04-rtx4090-open", **packages):
@@ -45,9 +46,9 @@ def test_its_version_is_left_open_for_security_updates(host, planner, nvidia_ubu
 
 
 def test_what_nobody_offers_is_refused_before_anything_is_touched(host, planner, nvidia_ubuntu):
-    without = {name: item for name, item in nvidia_ubuntu["candidates"].items() if name not in TOOLKIT.packages}
+    without = {name: item for name, item in nvidia_ubuntu.candidates.items() if name not in TOOLKIT.packages}
     with pytest.raises(PreflightError) as caught:
-        planner.second(_bare(host), _settings(source="http://mirror.example"), {**nvidia_ubuntu, "candidates": without})
+        planner.second(_bare(host), _settings(source="http://mirror.example"), Preview(candidates=without))
     assert caught.value.reference == "GS-336"
     assert "gpusetup_extra_sources" in caught.value.hint
 

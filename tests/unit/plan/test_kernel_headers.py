@@ -5,8 +5,9 @@ import pytest
 
 from gpusetup.matrix.load import matrix
 from gpusetup.model.plan import Package
+from gpusetup.model.preview import Offer, Preview
 from gpusetup.model.settings import Settings
-from gpusetup.plan.offers import Offer, Offers
+from gpusetup.plan.offers import Offers
 from gpusetup.plan.packages import kernel
 from gpusetup.plan.repository import context_of
 
@@ -142,12 +143,10 @@ def test_nvidias_debian_repository_asks_for_the_metapackage_too(host, planner, n
         packages=msgspec.structs.replace(facts.packages, installed={}),
         kernel=msgspec.structs.replace(facts.kernel, installed=()),
     )
-    candidates = {**nvidia_debian["candidates"]}
+    candidates = dict(nvidia_debian.candidates)
     line = facts.kernel.next.split(".")[0] + "." + facts.kernel.next.split(".")[1]
-    candidates["linux-headers-amd64"] = [
-        {"version": f"{line}.170-1", "size": 1, "transitional": False, "source": "lab"}
-    ]
-    plan = planner.second(facts, Settings(), {**nvidia_debian, "candidates": candidates}).plan
+    candidates["linux-headers-amd64"] = (Offer(version=f"{line}.170-1", size=1, source="lab"),)
+    plan = planner.second(facts, Settings(), Preview(candidates=candidates)).plan
     names = [package.name for package in plan.variables.gpu_packages_prerequisites]
     assert names[:2] == [f"linux-headers-{facts.kernel.next}", "linux-headers-amd64"]
 

@@ -7,11 +7,13 @@ from msgspec import UNSET
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import Python, Service, Source
 from gpusetup.model.plan import Package
+from gpusetup.model.preview import Preview, PreviewFinding
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.variables import NOTHING
 from gpusetup.resolve.requests import parse_requirement
 from gpusetup.versions import nv
+from tests.unit.plan.conftest import preview
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))
 DISTRO = msgspec.structs.replace(DRIVER, source="distro")
@@ -75,7 +77,7 @@ def test_debians_older_series_does_without_the_daemon_of_the_newer_one(planner, 
     tesla = ("nvidia-tesla-535-kernel-dkms", "libnvidia-tesla-535-cuda1", "nvidia-tesla-535-smi")
     candidates = {name: [{"version": "535.274.02-1", "size": 1}] for name in tesla}
     candidates["nvidia-persistenced"] = [{"version": "550.163.01-1", "size": 1}]
-    answer = {"findings": [], "candidates": candidates}
+    answer = preview(candidates)
     plan = planned(planner, host("debian12-t4-open", driver=None), DISTRO, answer)
     assert set(names(plan)) == set(tesla)
     assert plan.variables.gpu_persistence_services == ()
@@ -95,7 +97,7 @@ def test_another_series_of_debian_takes_the_place_of_the_installed_one(planner, 
     installed = dict.fromkeys(plain, "535.309.01-0+deb12u1")
     packages = msgspec.structs.replace(facts.packages, installed=facts.packages.installed | installed)
     old = ("nvidia-tesla-470-kernel-dkms", "libnvidia-tesla-470-cuda1", "nvidia-tesla-470-smi")
-    answer = {"findings": [], "candidates": {name: [{"version": "470.256.02-1~deb12u1", "size": 1}] for name in old}}
+    answer = preview({name: [{"version": "470.256.02-1~deb12u1", "size": 1}] for name in old})
     plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, answer)
     assert set(names(plan)) == set(old)
     assert set(plan.removals) == set(plain) - {"libnvidia-ml1"}, "apt takes what depends on these"
@@ -217,8 +219,8 @@ def test_libraries_come_from_the_same_repository_and_python_from_the_index(plann
 
 def only(answer, *leaving_out):
     """An answer without the packages whose names begin like this."""
-    kept = {name: offers for name, offers in answer["candidates"].items() if not name.startswith(leaving_out)}
-    return {**answer, "candidates": kept}
+    kept = {name: offers for name, offers in answer.candidates.items() if not name.startswith(leaving_out)}
+    return Preview(candidates=kept)
 
 
 def test_libraries_are_ones_that_the_repository_really_has(planner, host, nvidia_ubuntu):
@@ -229,7 +231,7 @@ def test_libraries_are_ones_that_the_repository_really_has(planner, host, nvidia
     assert nv(older.stack.cuda.version) < nv(every.stack.cuda.version)
     for plan in (every, older):
         for group, package in zip(("cuda", "cudnn", "nccl"), plan.variables.gpu_cuda_packages, strict=True):
-            offered = [item["version"] for item in nvidia_ubuntu["candidates"][package.name]]
+            offered = [item.version for item in nvidia_ubuntu.candidates[package.name]]
             assert package.version in offered
             assert package.version.startswith(getattr(plan.stack, group).version)
 
@@ -316,14 +318,8 @@ def test_a_record_of_the_same_wish_is_kept_without_asking(planner, host, debian1
 
 
 def test_the_previews_refusals_are_the_hosts(planner, host):
-    finding = {
-        "level": "refuse",
-        "id": "space",
-        "text": "/ has 1 MB free",
-        "hint": "free some space",
-        "reference": "GS-472",
-    }
-    plan = planner.second(host("debian12-t4-open", driver=None), DISTRO, {"findings": [finding]}).plan
+    finding = PreviewFinding(level="refuse", id="space", text="/ full", hint="make room", reference="GS-472")
+    plan = planner.second(host("debian12-t4-open", driver=None), DISTRO, Preview(findings=(finding,))).plan
     assert (plan.state, plan.refusals[0].reference, plan.refusals[0].exit) == ("refused", "GS-472", 5)
 
 

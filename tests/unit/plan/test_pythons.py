@@ -11,16 +11,17 @@ import pytest
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Python
+from gpusetup.model.preview import Offer, Preview
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.plan.imagined import imagined_host
-from gpusetup.plan.offers import Offer, Offers
+from gpusetup.plan.offers import Offers
 from gpusetup.plan.python import interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.plan.record import read_applied
 from gpusetup.resolve.api import resolve
 from gpusetup.resolve.requests import parse_requirements
 from gpusetup.versions import nv
-from tests.unit.plan.conftest import machine
+from tests.unit.plan.conftest import machine, preview
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ def wishes(*texts: str, **fields: Any) -> Settings:
     return Settings(requirements=parse_requirements(list(texts)), cuda_from="wheels", **fields)
 
 
-def offered(facts: HostFacts, planner: Planner, *pythons: str) -> dict[str, Any]:
+def offered(facts: HostFacts, planner: Planner, *pythons: str) -> Preview:
     """An answer of repositories that have a driver for every row, and packages of these Pythons."""
     newest = resolve(Request(gpus=("a100",), os=facts.os.label), matrix()).stack.driver
     assert newest is not None
@@ -48,7 +49,7 @@ def offered(facts: HostFacts, planner: Planner, *pythons: str) -> dict[str, Any]
         name: [{"version": f"{version}-1.el9", "size": 1000, "transitional": False, "source": "lab"}]
         for name, version in rows.items()
     }
-    return {"findings": [], "candidates": candidates}
+    return preview(candidates)
 
 
 @pytest.fixture

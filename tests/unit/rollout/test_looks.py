@@ -1,0 +1,57 @@
+"""What a host answers between two looks is read once, as one type; an answer of another form is that host's trouble."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpusetup.model.plan import HostPlan
+from gpusetup.plan.host import Draft
+from gpusetup.rollout.looks import _answered
+
+DRAFT = Draft(plan=HostPlan(state="change"), stage="transaction")
+
+
+def answered(told: Any) -> tuple[HostPlan, str, list[Any]]:
+    """Return the plan, where the host left its lists, and what the planner was asked."""
+    asked: list[Any] = []
+
+    def third(draft: Draft, _facts: Any, answer: Any) -> HostPlan:
+        asked.append(answer)
+        return draft.plan
+
+    run: Any = SimpleNamespace(
+        data=lambda _name, _action: told, track=SimpleNamespace(host=lambda _name: SimpleNamespace(failure=None))
+    )
+    session = SimpleNamespace(run=SimpleNamespace(log=Path("/x/log")))
+    rollout: Any = SimpleNamespace(facts={"a": None}, fetched={}, session=session)
+    planner: Any = SimpleNamespace(third=third)
+    return _answered(rollout, planner, DRAFT, "a", run).plan, rollout.fetched["a"], asked
+
+
+def test_the_answer_is_typed_and_what_nobody_asks_for_is_left_alone() -> None:
+    told = {"changed": False, "findings": [{"level": "warn", "id": "x", "text": "t", "hint": "", "reference": ""}],
+            "candidates": {"a": [{"version": "1", "size": None, "transitional": False, "source": "s"}]},
+            "transaction": {"remove": {"b": "1"}, "install": {}, "download_bytes": 7}, "fetched": "/run/x", "space": []}  # fmt: skip
+    plan, fetched, (answer,) = answered(told)
+    assert (plan.state, fetched) == ("change", "/run/x")
+    assert (answer.transaction.remove, answer.transaction.download_bytes) == ({"b": "1"}, 7)
+    assert (answer.findings[0].level, answer.candidates["a"][0].version) == ("warn", "1")
+
+
+@pytest.mark.parametrize(
+    ("told", "named"),
+    [
+        ({"transaction": {"remove": ["b"]}}, "$.transaction.remove"),
+        ({"findings": [{"level": "grave"}]}, "$.findings[0].level"),
+        ({"candidates": {"a": [{"size": 1}]}}, "$.candidates[...][0]"),
+        ({"fetched": 1}, "$.fetched"),
+    ],
+)
+def test_an_answer_of_another_form_names_the_field(told: Any, named: str) -> None:
+    plan, fetched, asked = answered(told)
+    assert (plan.state, plan.refusals[0].reference, fetched, asked) == ("refused", "GS-409", "", [])
+    assert named in plan.refusals[0].message
