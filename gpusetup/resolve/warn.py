@@ -102,8 +102,9 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
         what = f"CUDA {minor}" + ("" if name == "cuda" else f" inside {name}")
         if relation == "minor-version":
             yield (
-                f"{what} runs on R{driver.branch.branch} by minor-version compatibility: code compiled at run "
-                f"time to PTX newer than the driver (Triton, Numba, NVRTC to PTX) fails with error 222"
+                f"{what} runs on R{driver.branch.branch} by minor-version compatibility: a program that hands the "
+                f"driver PTX (Numba without pynvjitlink, nvcc -arch=compute_NN) fails with error 222; Triton, "
+                f"torch.compile and CuPy work"
             )
         elif relation == "forward":
             yield (

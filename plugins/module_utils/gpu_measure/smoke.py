@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Dict
+from typing import TYPE_CHECKING, Any, Callable, Dict
 
 import environment
 
@@ -49,6 +49,7 @@ def smoke(state: "State", request: Dict[str, Any]) -> Dict[str, Any]:
         ("kernel", kernel),
         ("elementwise", elementwise),
         ("ptx", ptx),
+        ("ptx_versions", ptx_versions),
         ("cublas", cublas),
         ("memory", memory),
         ("libraries", libraries),
@@ -125,6 +126,43 @@ def ptx(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
         module.get_function("answer")((1,), (64,), (out,))
         answer["wrong"] = int((out.get() != 7 * numpy.arange(64) + 42).sum())
     return answer
+
+
+def ptx_versions(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
+    """The highest PTX version that this driver compiles: an empty kernel of each version, until one loads."""
+    import ctypes
+
+    load = ctypes.CDLL("libcuda.so.1").cuModuleLoadData
+    unload = ctypes.CDLL("libcuda.so.1").cuModuleUnload
+    load.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p]
+    unload.argtypes = [ctypes.c_void_p]
+    target = "sm_" + gpu.device.compute_capability
+
+    def taken(version: str) -> int:
+        module = ctypes.c_void_p()
+        text = ".version {}\n.target {}\n.address_size 64\n.visible .entry nothing() {{ ret; }}\n"
+        code = int(load(ctypes.byref(module), text.format(version, target).encode()))
+        if code == 0:
+            unload(module)
+        return code
+
+    with gpu.device:
+        return highest_ptx(taken)
+
+
+def highest_ptx(taken: Callable[[str], int]) -> Dict[str, Any]:
+    """Ask for each version from 12.9 down to 6.0; any refusal but "too new" and "invalid" ends the search."""
+    refused: Dict[str, int] = {}
+    for major in range(12, 5, -1):
+        for minor in range(9, -1, -1):
+            version = f"{major}.{minor}"
+            code = taken(version)
+            if code == 0:
+                return {"highest": version, "refused_with": sorted(set(refused.values()))}
+            refused[version] = code
+            if code not in (218, 222):  # CUDA_ERROR_INVALID_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                return {"error": "cuda", "status": code, "message": f"PTX {version} was refused"}
+    return {"highest": None, "refused_with": sorted(set(refused.values()))}
 
 
 def cublas(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:

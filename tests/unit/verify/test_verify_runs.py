@@ -103,6 +103,29 @@ def test_ptx_newer_than_the_driver():
     assert "too old to compile this PTX" in results(broken)["cuda.ptx"].text
 
 
+def test_ptx_newer_than_a_driver_whose_highest_version_is_known_is_a_warning():
+    healthy, newer = captured("h200-x1-smoke"), captured("h200-x1-smoke")
+    smoke = newer["sections"]["workers"]["0"]["smoke"]
+    smoke["ptx"] = {"error": "cuda", "status": 222, "message": "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"}
+    smoke["ptx_versions"] = {"highest": "9.0", "refused_with": [222]}
+    assert differences(healthy, newer) == {"cuda.ptx": "warn"}
+    text = results(newer)["cuda.ptx"].text
+    assert "up to 9.0" in text
+    assert "Triton, torch.compile and CuPy work" in text
+
+
+def test_a_driver_that_takes_less_ptx_than_its_cuda_means():
+    machine = captured("h200-x1-smoke")
+    smoke = machine["sections"]["workers"]["0"]["smoke"]
+    smoke["libraries"]["driver_cuda"] = 13000
+    smoke["ptx_versions"] = {"highest": "9.0", "refused_with": [222]}
+    assert results(machine)["cuda.ptx"].verdict == "pass"
+    assert "takes PTX up to 9.0" in results(machine)["cuda.ptx"].text
+    smoke["ptx_versions"]["highest"] = "8.8"
+    assert results(machine)["cuda.ptx"].verdict == "warn"
+    assert "its CUDA 13.0 means 9.0" in results(machine)["cuda.ptx"].text
+
+
 def test_missing_headers_stop_cupys_own_kernels_only():
     healthy, broken = captured("h200-x1-smoke"), captured("h200-x1-smoke")
     broken["sections"]["workers"]["0"]["smoke"]["elementwise"] = {
