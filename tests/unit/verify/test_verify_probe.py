@@ -51,7 +51,7 @@ def probe(monkeypatch):
     """Return the probe's modules, imported from the role and forgotten afterwards."""
     monkeypatch.syspath_prepend(str(FILES.parent))  # the host probe
     monkeypatch.syspath_prepend(str(FILES))
-    names = ("child", "collect", "measure", "fleet", "frameworks", "observe", "scratch")
+    names = ("child", "collect", "measure", "fleet", "frameworks", "observe", "scratch", "smoke")
     modules = {name: importlib.import_module(name) for name in names}
     yield type("Probe", (), modules)
     for name in names:
@@ -470,3 +470,23 @@ def test_a_cudnn_is_loaded_and_opened(tmp_path, status, error):
     assert (answer["version"], answer["status"], answer.get("error")) == (92800, status, error)
     assert answer["loaded"]["libcudnn"] == [str(library)]
     assert (answer.get("message") or "").endswith("MISMATCH") == bool(status)
+
+
+def test_the_highest_ptx_version_is_the_first_that_loads(probe):
+    def driver(version):
+        return 0 if float(version) <= 9.0 else 222
+
+    assert probe.smoke.highest_ptx(driver) == {"highest": "9.0", "refused_with": [222]}
+    assert probe.smoke.highest_ptx(lambda _version: 218)["highest"] is None
+
+
+def test_another_cuda_error_ends_the_search_for_the_highest_ptx_version(probe):
+    asked = []
+
+    def lost(version):
+        asked.append(version)
+        return 700
+
+    answer = probe.smoke.highest_ptx(lost)
+    assert answer["status"] == 700
+    assert len(asked) == 1
