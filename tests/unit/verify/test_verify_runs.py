@@ -473,7 +473,9 @@ def test_an_adopted_python_without_cupy_when_cupy_is_not_wanted():
 
 # --- the host's own cuDNN ---------------------------------------------------------------------------------------------
 
-PACKAGED_CUDNN = Wanted(lock_of(PackageSet(manager="apt", cudnn=(Package(name="libcudnn9-cuda-13"),)), cudnn="9.28.0.42"))
+PACKAGED_CUDNN = Wanted(
+    lock_of(PackageSet(manager="apt", cudnn=(Package(name="libcudnn9-cuda-13"),)), cudnn="9.28.0.42")
+)
 
 
 @pytest.mark.parametrize(
