@@ -27,7 +27,7 @@ from gpusetup.plan.preflight import (
     host_refusals,
 )
 from gpusetup.plan.python import adoption, interpreter_of, packaged_patterns, pythons_of, system_of
-from gpusetup.plan.recorded import begun, record_of, unfinished, unread
+from gpusetup.plan.recorded import begun, lost, record_of, unfinished, unread
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of, unproven
 from gpusetup.plan.requests import request_for, working_driver
@@ -35,7 +35,7 @@ from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, unpacked, wanted_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
@@ -292,11 +292,15 @@ def _from_record(base: HostPlan, facts: HostFacts, settings: Settings, lock: App
     return _draft(_planned(base, facts, wanted, lock), wanted)
 
 
-def _not_understood(facts: HostFacts) -> tuple[str, ...]:
-    """Say that a record of another version is replaced."""
-    reason = unread(facts)
-    text = f"another version of gpusetup recorded the last apply ({reason}): gpusetup chooses the stack again"
-    return (text,) if reason else ()
+def _not_understood(facts: HostFacts) -> Iterator[str]:
+    """Say that a record of another version, or a damaged one, is replaced."""
+    if reason := unread(facts):
+        yield f"another version of gpusetup recorded the last apply ({reason}): gpusetup chooses the stack again"
+    if reason := lost(facts):
+        yield (
+            f"the record of earlier applies is damaged or gone ({reason}): apply sets it aside and starts a new one, "
+            "which does not know what gpusetup changed before"
+        )
 
 
 def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied) -> HostPlan:

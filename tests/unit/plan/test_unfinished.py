@@ -201,6 +201,7 @@ def test_a_host_whose_record_is_lost_is_told_so(planner: Any, rebooted: Any) -> 
     plan = planner.first(lost_facts(rebooted, why), DRIVER).plan
     assert plan.state == "change"
     assert [(action.id, action.why) for action in plan.actions if action.kind == "record"] == [("record-lost", why)]
+    assert [text for text in plan.warnings if f"damaged or gone ({why})" in text]
     refusal = hidden(lost_facts(rebooted, why))
     assert refusal is not None
     assert "starts a new record" in refusal.hint
