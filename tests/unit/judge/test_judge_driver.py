@@ -78,7 +78,7 @@ def test_an_unknown_key_is_told_with_where_its_password_is(facts: Facts) -> None
     facts["firmware"] = {"signing_keys": [{"enrolled": False}], "password": "/var/lib/gpusetup/mok-password"}
     assert "mok-password" in driver.reboot_reasons(facts, WISH)[-1]
     facts["firmware"]["password"] = None
-    assert driver.reboot_reasons(facts, WISH)[-1].endswith("Enroll MOK")
+    assert driver.reboot_reasons(facts, WISH)[-1].endswith("Enroll MOK at the console")
     assert driver.obstacle(facts, WISH) == "the kernel does not know the key that signs it"
     facts["firmware"]["signing_keys"].append({"enrolled": True})
     assert driver.obstacle(facts, WISH) is None
