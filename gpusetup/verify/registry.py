@@ -3,7 +3,7 @@
 A file holds one check, or a table of checks that differ in the part of one measurement that they judge.
 
 A check judges observations and never runs anything. What it needs is named; when that is missing the check says so
-and is skipped: a check that not run is never a pass.
+and is skipped: a check that did not run is never a pass.
 """
 
 from __future__ import annotations

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.model.request import DriverCandidate
 from gpusetup.versions import nv
 
@@ -230,6 +231,22 @@ def test_a_packaged_python_carries_the_newest_stack(ask: Any, system: str, pytho
     assert f"own package {package}; its base Python is {own}" in reason.text
     assert reason.source.startswith("https://")
     assert not [text for text in found.warnings if "Python" in text]
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "jax", "cupy"])
+def test_the_newest_stack_that_any_python_of_a_distribution_carries_is_chosen(
+    ask: Any, shipped: Matrix, name: str
+) -> None:
+    for system in shipped.os.systems:
+        if system.python == "unknown" or not system.pythons:
+            continue
+        found = getattr(ask(name, os=system.id, gpu=["a100"]).stack, name).version
+        offered = (system.python, *(row.version for row in system.pythons if not row.prerelease))
+        each = []
+        for python in offered:
+            with contextlib.suppress(NoStackError):
+                each.append(getattr(ask(name, os=system.id, gpu=["a100"], pythons=(python,)).stack, name).version)
+        assert found == max(each, key=nv), system.id
 
 
 def test_the_own_python_stays_where_it_carries_the_same_stack(ask: Any) -> None:
