@@ -75,7 +75,9 @@ def settings_for(
     for level in (line, file, host):
         listed = level.get("components")
         if listed is not None:
-            wanted = {name: wanted.get(name, Requirement(component=name)) for name in listed}
+            # Nobody lists Python: what is asked of it holds for whatever is listed.
+            kept = [name for name in wanted if name == "python" and name not in listed]
+            wanted = {name: wanted.get(name, Requirement(component=name)) for name in (*listed, *kept)}
         for name, wish in level.get("versions", {}).items():
             wanted.pop(name, None)
             if wish is not None:

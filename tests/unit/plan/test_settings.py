@@ -122,3 +122,9 @@ def test_what_is_no_question_of_care_is_the_hosts_own():
     said = read_level({"source": "distro", "replace": True}, "command line")
     settings = settings_for(level(source="nvidia", replace=False), {}, said, ())
     assert (settings.source, settings.replace) == ("nvidia", False)
+
+
+def test_a_list_of_components_leaves_the_wish_for_a_python_alone() -> None:
+    level = read_level({"components": '["driver", "torch"]'}, "inventory")
+    found = settings_for(level, {}, {}, parse_requirements(["python==3.12", "cupy"])).requirements
+    assert [str(item) for item in found] == ["torch", "driver", "python==3.12"]
