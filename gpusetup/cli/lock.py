@@ -143,7 +143,7 @@ def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock
     directory = directory_of(matrix.repos, facts)
     family = family_for(matrix.repos, facts.os, settings.source, directory)
     if family is None:
-        why = absence(matrix.repos, facts, settings.source, directory, resolution.stack)
+        why = absence(matrix.repos, facts, settings.source, directory)
         raise BadInputError("GS-331", why.message, note=why.note, path="--source", hint=why.hint)
     context = context_of(matrix.repos, facts, settings, Offers(None))
     doubt = unproven(context)

@@ -163,7 +163,7 @@ class Planner:
             return _refused(base, (_no_stack(error, facts, candidates is not None),))
         stack = resolution.stack
         if family is None and (manages_driver(context, stack) or settings.containers):
-            why = absence(self.matrix.repos, facts, settings.source, directory, stack)
+            why = absence(self.matrix.repos, facts, settings.source, directory)
             no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
             return _refused(_replace(base, stack=stack), (no_family,))
         if family is not None and offers is None and needs_packages(context, family, stack, self.matrix):

@@ -22,6 +22,7 @@ _CODENAMES = {
     "ubuntu20.04": "focal", "ubuntu22.04": "jammy", "ubuntu24.04": "noble", "ubuntu26.04": "resolute",
 }  # fmt: skip
 _DEBIAN_LIKE = ("debian", "ubuntu")
+_SUSE_LIKE = ("sles", "opensuse")
 
 
 def imagined_host(request: Request) -> HostFacts:
@@ -29,12 +30,12 @@ def imagined_host(request: Request) -> HostFacts:
     label = request.os or ""
     match = re.fullmatch(r"([a-z-]+)([\d.]*)", label)
     name, version = match.groups() if match else ("", "")
-    debian = name in _DEBIAN_LIKE
+    family = "debian" if name in _DEBIAN_LIKE else "suse" if name.startswith(_SUSE_LIKE) else "redhat"
     codename = _CODENAMES.get(label)
     archive = [codename, f"{codename}-updates", f"{codename}-security"] if codename else []
     document: dict[str, Any] = {
         "os": {"id": name, "version_id": version, "codename": codename, "name": label,
-               "family": "debian" if debian else "redhat"},
+               "family": family},
         "arch": request.arch or "x86_64",
         "kernel": {"running": UNKNOWN_KERNEL, "next": UNKNOWN_KERNEL, "next_basis": "not a host"},
         "boot": {"id": None, "time": None},
@@ -51,7 +52,7 @@ def imagined_host(request: Request) -> HostFacts:
         "smi": None,
         "display": {},
         "packages": {
-            "manager": "apt" if debian else "dnf",
+            "manager": {"debian": "apt", "suse": "zypper"}.get(family, "dnf"),
             "automatic_upgrades": {"enabled": False, "excludes_nvidia": False},
             "sources": [{"file": "", "uri": "", "suites": [suite], "components": ["main"]} for suite in archive],
         },

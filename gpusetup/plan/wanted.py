@@ -44,6 +44,10 @@ KERNEL_PACKAGES = {
         "kernel", "kernel-core*", "kernel-modules*", "kernel-devel*", "kernel-64k*", "kernel-rt*", "kernel-uek*",
         "kernel6*",
     ),
+    "zypper": (
+        "kernel-default*", "kernel-azure*", "kernel-64kb*", "kernel-rt*", "kernel-devel*", "kernel-macros",
+        "kernel-syms*",
+    ),
 }  # fmt: skip
 """The kernel itself and the metapackages by which the next one comes."""
 _PIN_PRIORITY = 1001

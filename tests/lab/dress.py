@@ -9,7 +9,7 @@ from tests.lab import captures, mirror, network
 from tests.lab.flavours import FLAVOURS
 from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, SOURCE, SSH_KEY, locked
 from tests.lab.process import run
-from tests.lab.repository import build, catalog_rpm
+from tests.lab.repository import build, catalog_rpm, catalog_suse
 from tests.lab.roots import ROOTS
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.lab.host import HostSpec
 
 USERS = {"root": "root", "admin": "home/admin", "ops": "home/ops", "guest": "home/guest"}
+BOOT_TOOLS = {"rocky": "grubby", "suse": ""}
 CA_BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 
 
@@ -43,7 +44,9 @@ def dress(root: Path, spec: HostSpec) -> None:
         _ubuntu_sources(root, flavour.suite)
     elif flavour.archive == "rocky":
         _rocky_sources(root)
-    _boot_tools(root, with_grub=flavour.archive != "rocky")
+    elif flavour.archive == "suse":
+        _suse_sources(root)
+    _boot_tools(root, BOOT_TOOLS.get(flavour.archive, "update-grub"))
     machine = captures.MACHINES[spec.machine]
     captures.write(machine, root / SIMULATED_ROOT.lstrip("/"))
     if machine.secure_boot:
@@ -72,13 +75,13 @@ def _keys(root: Path) -> None:
                 shutil.chown(path, owner.st_uid, owner.st_gid)
 
 
-def _boot_tools(root: Path, *, with_grub: bool) -> None:
+def _boot_tools(root: Path, tool: str) -> None:
     """GRUB's own tools cannot run in a container; and somebody must do what the simulated kernel would at boot."""
     files = {
         "simulated-boot": ("usr/local/lib/gpusetup-lab/simulated-boot", 0o755),
         "simulated-boot.service": ("etc/systemd/system/gpusetup-lab-simulated-boot.service", 0o644),
         "default-grub": ("etc/default/grub", 0o644),
-        **({"update-grub": ("usr/sbin/update-grub", 0o755)} if with_grub else {"grubby": ("usr/sbin/grubby", 0o755)}),
+        **({tool: (f"usr/sbin/{tool}", 0o755)} if tool else {}),
     }
     for name, (place, mode) in files.items():
         # By a process of its own: a program that this one writes is "busy" while a process that another thread starts has it open.
@@ -86,7 +89,7 @@ def _boot_tools(root: Path, *, with_grub: bool) -> None:
     wanted = root / "etc/systemd/system/sysinit.target.wants"
     wanted.mkdir(exist_ok=True)
     (wanted / "gpusetup-lab-simulated-boot.service").symlink_to("../gpusetup-lab-simulated-boot.service")
-    if with_grub:
+    if tool == "update-grub":
         (root / "boot/grub").mkdir(parents=True, exist_ok=True)
         run(["chroot", root, "update-grub"])
 
@@ -132,11 +135,27 @@ def _rocky_sources(root: Path) -> None:
         plugin = root / "etc/dnf" / generation / "local.conf"
         if plugin.parent.is_dir():
             plugin.write_text("[main]\nenabled = false\n")
-    # The kernel and the shell that are there belong to packages, in rpm's database as on a real host.
+    _present(root, key, REPOSITORIES / "rocky/9/baseos", catalog_rpm.PRESENT)
+
+
+def _suse_sources(root: Path) -> None:
+    repositories = build.ready()
+    key = "usr/lib/rpm/gnupg/keys/gpg-pubkey-lab.asc"
+    (root / key).parent.mkdir(parents=True, exist_ok=True)
+    (root / key).write_text(repositories.armored)
+    (root / "etc/zypp/repos.d/repo-oss.repo").write_text(
+        f"[repo-oss]\nname=Main Repository (lab stand-in)\nenabled=1\nautorefresh=1\nbaseurl={repositories.leap}/oss\n"
+        f"type=rpm-md\ngpgcheck=1\ngpgkey=file:///{key}\n"
+    )
+    _present(root, key, REPOSITORIES / "leap/15.6/oss", catalog_suse.PRESENT)
+
+
+def _present(root: Path, key: str, folder: Path, names: tuple[str, ...]) -> None:
+    """The kernel and the shell that are there belong to packages, in rpm's database as on a real host."""
     run(["chroot", root, "rpm", "--import", f"/{key}"])
     inside = []
-    for name in catalog_rpm.PRESENT:
-        package = next((REPOSITORIES / "rocky/9/baseos").glob(f"{name}-[0-9]*.rpm"))
+    for name in names:
+        package = next(folder.glob(f"{name}-[0-9]*.rpm"))
         shutil.copy(package, root / "root")
         inside.append(f"/root/{package.name}")
     run(["chroot", root, "rpm", "-i", "--justdb", "--nodeps", "--noscripts", *inside])

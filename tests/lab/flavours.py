@@ -15,7 +15,7 @@ class Flavour:
     files: dict[str, str] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     kernel: str = ""  # the kernel is renamed to this
-    archive: str = ""  # whose stand-in archive it uses from the start: "ubuntu" or "rocky"
+    archive: str = ""  # whose stand-in archive it uses from the start: "ubuntu", "rocky" or "suse"
     suite: str = ""
 
 
@@ -80,5 +80,19 @@ FLAVOURS = {
         _ubuntu("24.04", "noble", UBUNTU_KERNELS["noble"]),
         _rocky("rocky9-like", "el"),
         _rocky("rocky9-dnf5-like", "el-dnf5"),
+        Flavour(
+            name="leap15-like",
+            root="suse",
+            os_release={
+                "NAME": "openSUSE Leap",
+                "VERSION": "15.6",
+                "ID": "opensuse-leap",
+                "ID_LIKE": "suse opensuse",
+                "VERSION_ID": "15.6",
+                "PRETTY_NAME": "openSUSE Leap 15.6",
+            },
+            absent=("etc/debian_version", "etc/lsb-release"),
+            archive="suse",
+        ),
     )
 }

@@ -151,5 +151,6 @@ ROOTS = {
             hook=EL_DRESSING,
             older=("trixie", "systemd", "linux", "linux-signed-amd64"),
         ),
+        _root("suse", "bookworm", "dracut", "zypper", *EL_TOOLS, hook="dressing/suse.sh"),
     )
 }

@@ -57,6 +57,11 @@ class TestFingerprints:
             assert openpgp.fingerprints(key["armored"].encode()) == [key["fingerprint"]]
             assert openpgp.fingerprints(key["binary"]) == [key["fingerprint"]]
 
+    def test_armour_is_as_gpg_makes_it(self, keys: dict[str, Any]) -> None:
+        """With its checksum: rpm --import takes no key without one."""
+        for key in keys.values():
+            assert openpgp.armored(key["binary"]).split() == key["armored"].encode().split()
+
     def test_every_primary_key_of_a_file_is_seen(self, keys: dict[str, Any]) -> None:
         both = keys["good"]["binary"] + keys["other"]["binary"]
         assert openpgp.fingerprints(both) == [keys["good"]["fingerprint"], keys["other"]["fingerprint"]]

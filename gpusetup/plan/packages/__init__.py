@@ -26,7 +26,7 @@ def family_for(
         if not any(system.label in row.systems for row in repos.distro_drivers):
             return None
         return UbuntuArchive() if system.id == "ubuntu" else DebianArchive()
-    if directory is None or directory.family == "suse":
+    if directory is None:
         return None
     return NvidiaRepository(directory)
 

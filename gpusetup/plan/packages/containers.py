@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["toolkit_notes", "toolkit_packages", "toolkit_patterns", "toolkit_sources"]
 
+_UPDATE = {"apt": "apt-get install --only-upgrade", "dnf": "dnf upgrade", "zypper": "zypper update"}
+
 
 def toolkit_sources(context: Context, manager: str) -> tuple[dict[str, Any], ...]:
     """Return its repository, unless the host has it already; beside a mirror or bundle, what that holds counts."""
@@ -82,7 +84,7 @@ def toolkit_notes(context: Context, family: Family) -> Iterator[str]:
         return
     installed = facts.packages.installed.get(toolkit.packages[0])
     if installed and nv(versions.upstream(installed) or "0") < nv(toolkit.version):
-        update = "apt-get install --only-upgrade" if family.manager == "apt" else "dnf upgrade"
+        update = _UPDATE[family.manager]
         yield f"container toolkit {installed} is older than {toolkit.version}: {update} {' '.join(toolkit.packages)}"
     for name in context.settings.containers:
         if name not in facts.containers.runtimes:

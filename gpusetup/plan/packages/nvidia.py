@@ -1,12 +1,13 @@
-"""NVIDIA's repositories, for apt and dnf.
+"""NVIDIA's repositories, for apt, dnf and zypper.
 
 Ubuntu: the branch is in the names up to 580; from 590 a pinning package chooses the version. Debian: Debian's own names
 underneath, never the branch. EL 8 and 9, Amazon Linux: a module stream chooses; later ones have plain packages.
+SUSE: the generation in a name (G06, G07) says which branches it is for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.plan import Package
 from gpusetup.plan.packages import libraries
@@ -18,6 +19,7 @@ from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from gpusetup.model.package import Manager
     from gpusetup.model.repos import DriverPackages as Row
     from gpusetup.model.repos import Format, RepoDirectory
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
@@ -38,7 +40,7 @@ class NvidiaRepository:
         self.family = directory.family
         self.form: Format = "deb" if directory.family in {"ubuntu", "debian"} else "rpm"
         self.key = f"nvidia-{directory.family}"
-        self.manager: Literal["apt", "dnf"] = "apt" if self.form == "deb" else "dnf"
+        self.manager: Manager = "apt" if self.form == "deb" else "zypper" if self.family == "suse" else "dnf"
 
     def sources(self, context: Context) -> dict[str, Any]:
         """NVIDIA's repository, or the mirror of it, and the distribution's own that dkms needs."""
@@ -168,7 +170,7 @@ def _offered(context: Context, names: Iterable[str], version: str) -> bool:
     return all(context.offers.has(name, version) for name in names)
 
 
-def _source(context: Context, manager: Literal["apt", "dnf"]) -> dict[str, Any]:
+def _source(context: Context, manager: Manager) -> dict[str, Any]:
     """Return the repository of this distribution and CPU, from NVIDIA or from a mirror with NVIDIA's layout."""
     repository = context.repository
     if repository is None:

@@ -39,14 +39,25 @@ def _dearmor(block: bytes) -> bytes:
 
 
 def armored(raw: bytes) -> bytes:
-    """Return the key with ASCII armour, as rpm wants it."""
+    """Return the key with ASCII armour, as rpm wants it: `rpm --import` takes none without its checksum."""
     if _ARMOR.search(raw):
         return raw
     text = base64.b64encode(binary(raw))
     lines = [text[start : start + 64] for start in range(0, len(text), 64)]
+    lines.append(b"=" + base64.b64encode(struct.pack(">I", _crc24(binary(raw)))[1:]))
     return b"\n".join(
         [b"-----BEGIN PGP PUBLIC KEY BLOCK-----", b"", *lines, b"-----END PGP PUBLIC KEY BLOCK-----", b""]
     )
+
+
+def _crc24(data: bytes) -> int:
+    """Return the checksum of ASCII armour, as OpenPGP defines it."""
+    crc = 0xB704CE
+    for byte in bytearray(data):
+        crc ^= byte << 16
+        for _bit in range(8):
+            crc = (crc << 1) ^ (0x1864CFB if crc & 0x800000 else 0)
+    return crc & 0xFFFFFF
 
 
 def fingerprints(raw: bytes) -> List[str]:

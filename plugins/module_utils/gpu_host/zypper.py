@@ -3,7 +3,8 @@
 import os
 import re
 import tempfile
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from contextlib import contextmanager
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import LiveHost
@@ -150,14 +151,9 @@ class Zypper(Rpm):
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
         "disk_bytes"}. Whether a lock forbids it is judged from this, so zypper must see past locks.
         """
-        command = self._transaction(wishes, removals)
-        handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".conf")
-        try:
-            with os.fdopen(handle, "w") as stream:
-                stream.write(_without_locks())
-            _code, text = self._ask([*command, "--dry-run"], dict(self.env, ZYPP_CONF=path))
-        finally:
-            os.unlink(path)
+        command = self._transaction(wishes, removals, "--dry-run")
+        with self._past_locks() as env:
+            _code, text = self._ask(command, env)
         answer, self.said = zypper_xml.plan(text, self.architecture()), "; ".join(zypper_xml.reasons(text))[:1500]
         if answer is None:
             raise HostFailure(
@@ -165,12 +161,26 @@ class Zypper(Rpm):
             )
         return answer
 
-    def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:
-        """Return the command of one transaction; in `install` a name after an exclamation mark goes."""
+    @contextmanager
+    def _past_locks(self) -> Iterator[Dict[str, str]]:
+        """Give the environment in which no lock counts."""
+        handle, path = tempfile.mkstemp(prefix="gpusetup-", suffix=".conf")
+        try:
+            with os.fdopen(handle, "w") as stream:
+                stream.write(_without_locks())
+            yield dict(self.env, ZYPP_CONF=path)
+        finally:
+            os.unlink(path)
+
+    def _transaction(self, wishes: Iterable[Wish], removals: Iterable[str], how: str) -> List[str]:
+        """Return the command of one transaction; in `install` a name after an exclamation mark goes.
+
+        Options stand before the first name: after it `-` means that a package goes.
+        """
         words, gone = self.words(wishes), self._there(removals)
         if not words:
-            return ["remove", "--no-clean-deps", *gone]
-        return ["install", *self.flags, *words, *("!" + name for name in gone)]
+            return ["remove", "--no-clean-deps", *([how] if how == "--dry-run" else []), *gone]
+        return ["install", *self.flags, how, *words, *("!" + name for name in gone)]
 
     def _there(self, names: Iterable[str]) -> List[str]:
         """Return installed packages, as a package set lists them, in zypper's words: name, architecture, version."""
@@ -180,21 +190,21 @@ class Zypper(Rpm):
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
         """Fetch what a transaction needs, and change nothing; return (ok, last lines)."""
-        return self._run([*self._transaction(wishes, []), "--download-only"])
+        with self._past_locks() as env:
+            return self._run(self._transaction(wishes, [], "--download-only"), env)
 
     def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
         """Install, change and remove in one transaction; return (ok, last lines). All is fetched before any of it."""
-        command = self._transaction(wishes, removals)
-        return self._run([*command, "--download-in-advance"] if command[0] == "install" else command)
+        return self._run(self._transaction(wishes, removals, "--download-in-advance"))
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
         """Take packages away; return (ok, last lines)."""
         gone = self._there(names)
         return self._run(["remove", "--no-clean-deps", *gone]) if gone else (True, [])
 
-    def _run(self, words: List[str]) -> Tuple[bool, List[str]]:
+    def _run(self, words: List[str], env: Optional[Dict[str, str]] = None) -> Tuple[bool, List[str]]:
         argv = ["zypper", "--non-interactive", "--no-refresh", *self.options, *words]
-        code, tail = process.stream(argv, self.env, self._line, log=self.log)
+        code, tail = process.stream(argv, env or self.env, self._line, log=self.log)
         if code in _DONE:
             return True, tail
         said = [line.strip() for line in tail if _TELLING.search(line)][:6]
@@ -202,7 +212,7 @@ class Zypper(Rpm):
         return False, [*tail, f"Error: zypper ended with {code} ({means}): " + "; ".join(said)]
 
     def _line(self, line: str) -> None:
-        match = re.match(r"^\((\d+)/(\d+)\) (?:Installing|Removing): (\S+)", line)
+        match = re.match(r"^\((\d+)/(\d+)\) (?:Installing|Removing):? (\S+)", line)
         if match:
             self.tell("install", match.group(3), 100 * int(match.group(1)) // int(match.group(2)))
             return

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.lab import network
 from tests.lab.flavours import UBUNTU_KERNELS
 from tests.lab.places import REPOSITORIES, SOURCE, STATE, locked
-from tests.lab.repository import catalog, catalog_rpm, deb, rpm
+from tests.lab.repository import catalog, catalog_rpm, catalog_suse, deb, rpm
 from tests.lab.repository.keys import Keys
 from tests.lab.repository.serve import FAULTS, WHAT, WHERE
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CUDA_REPOS = "compute/cuda/repos"
 NVIDIA_DEB, UBUNTU_DEB = "cudatools@nvidia.com", "ubuntu-devel-discuss@lists.ubuntu.com"
-NVIDIA_RPM, ROCKY_RPM = "NVIDIA", "Rocky Enterprise Software Foundation"
+NVIDIA_RPM, ROCKY_RPM, SUSE_RPM = "NVIDIA", "Rocky Enterprise Software Foundation", "openSUSE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,11 @@ class Repositories:
     def rocky(self) -> str:
         """What EL itself has: baseos, appstream, crb and epel below."""
         return f"{self.base}/rocky/9"
+
+    @property
+    def leap(self) -> str:
+        """What openSUSE Leap itself has: oss below."""
+        return f"{self.base}/leap/15.6"
 
     @property
     def container_toolkit(self) -> str:
@@ -97,6 +102,7 @@ def _build(digest: str) -> None:
         _cuda_for_apt(new, scratch, keys)
         _ubuntu(new, scratch, keys)
         _enterprise_linux(new, scratch, keys)
+        _suse(new, scratch, keys)
         described = {
             "base": network.REPOSITORY_URL,
             "fingerprint": keys.fingerprint(),
@@ -168,3 +174,14 @@ def _enterprise_linux(top: Path, scratch: Path, keys: Keys) -> None:
         if any(folder.glob("*.rpm")):
             rpm.sign(folder, keys)
         rpm.index(folder, keys, streams)
+
+
+def _suse(top: Path, scratch: Path, keys: Keys) -> None:
+    of_nvidia = top / CUDA_REPOS / "opensuse15" / "x86_64"
+    rpm.build([*catalog_suse.drivers(), *catalog_suse.tools()], of_nvidia, scratch, NVIDIA_RPM)
+    own = top / "leap" / "15.6" / "oss"
+    rpm.build(catalog_suse.base_system(), own, scratch, SUSE_RPM)
+    for folder in (of_nvidia, own):
+        rpm.sign(folder, keys)
+        rpm.index(folder, keys)
+    (top / CUDA_REPOS / "sles15").symlink_to("opensuse15")

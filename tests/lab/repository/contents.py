@@ -103,10 +103,10 @@ def _dkms(package: Package, content: Content) -> None:
     content.copy("dkms.conf", f"{folder}/dkms.conf", dkms_name=name, version=package.driver)
     content.copy("pre-build", f"{folder}/pre-build", 0o755)
     if package.extra.get("rpm"):
-        # As the packages for EL: for the kernel whose development files are there.
+        # As the packages for EL and SUSE: for the kernel whose development files are there.
         content.after_install = (
             f"dkms add -m {name} -v {package.driver} -q --rpm_safe_upgrade || :\n"
-            'for tree in /usr/src/kernels/*; do\n  [ -e "$tree/Makefile" ] || continue\n'
+            'for tree in /lib/modules/*; do\n  [ -e "$tree/build/Makefile" ] || continue\n'
             f'  dkms build -m {name} -v {package.driver} -k "$(basename "$tree")" -q || :\n'
             f'  dkms install -m {name} -v {package.driver} -k "$(basename "$tree")" -q --force || :\ndone\n'
         )  # fmt: skip
@@ -149,6 +149,17 @@ def _kernel_devel(package: Package, content: Content) -> None:
         f"ln -sfn /usr/src/kernels/{kernel} /lib/modules/{kernel}/build\n"
     )  # fmt: skip
     content.before_removal = f"rm -f /usr/src/kernels/{kernel} /lib/modules/{kernel}/build\n"
+
+
+def _suse_kernel_devel(package: Package, content: Content) -> None:
+    kernel = package.extra["kernel"]
+    place = f"/usr/src/linux-{kernel.removesuffix('-default')}-obj/x86_64"
+    content.after_install = (
+        f"mkdir -p {place}\n"
+        f'for tree in /usr/src/linux-headers-*-amd64; do ln -sfn "$tree" {place}/default; done\n'
+        f"ln -sfn {place}/default /lib/modules/{kernel}/build\n"
+    )
+    content.before_removal = f"rm -rf {place.rpartition('/')[0]} /lib/modules/{kernel}/build\n"
 
 
 def _pinning(package: Package, content: Content) -> None:

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 EVIDENCE = set(Record.__struct_fields__)
 """Whence a record is known: for people, and for the lints."""
 HEAD = set(MatrixFile.__struct_fields__)
-BRANCHES = ("470", "535", "570", "580", "610", "615")
+BRANCHES = ("470", "535", "570", "580", "595", "610", "615")
 KERNELS = (
     "6.8.0-50-generic", "6.12.43+deb13-cloud-amd64", "5.14.0-570.12.1.el9_6.x86_64", "5.14.0-427.13.1.el9_4.aarch64+64k",
     "4.18.0-348.20.1.rt7.150.el8_5.x86_64", "6.12.0-100.28.2.2.el9uek.x86_64", "6.1.141-155.222.amzn2023.x86_64",
     "6.12.37-61.105.amzn2023.aarch64", "6.6.96.2-2.azl3",
+    "6.4.0-150600.23.47-default",
 )  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def _planned(context: Context, source: str, stack: Stack) -> None:
     directory = directory_of(context.repos, context.facts)
     family = family_for(context.repos, context.facts.os, source, directory)
     if family is None:
-        absence(context.repos, context.facts, source, directory, stack)
+        absence(context.repos, context.facts, source, directory)
         return
     all_sources(context, family)
     family.patterns(context)

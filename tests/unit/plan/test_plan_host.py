@@ -444,20 +444,6 @@ def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, ho
     assert again.variables.gpu_repo_sources == plan.variables.gpu_repo_sources, "ours are not switched off again"
 
 
-@pytest.mark.parametrize("source", ["nvidia", "distro"])
-def test_suse_is_told_the_truth_and_what_to_do(planner, host, source):
-    """NVIDIA has a repository for it; gpusetup is what cannot use it yet."""
-    facts = host("rocky9-a100-open", driver=None)
-    facts = msgspec.structs.replace(
-        facts, os=msgspec.structs.replace(facts.os, id="sles", version_id="15.6", name="SLES 15 SP6")
-    )
-    (refusal,) = planner.first(facts, msgspec.structs.replace(DRIVER, source=source)).plan.refusals
-    assert refusal.reference == "GS-331"
-    assert "zypper" in refusal.message
-    assert "/repos/sles15/x86_64" in refusal.note
-    assert "zypper install nvidia-open-" in refusal.hint
-
-
 def test_a_repository_whose_key_nobody_can_prove_is_refused_with_the_way_out(planner, host):
     facts = host("rocky9-a100-open", driver=None)
     facts = msgspec.structs.replace(facts, os=msgspec.structs.replace(facts.os, id="rocky", version_id="10.1"))
