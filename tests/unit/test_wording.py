@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,9 @@ def _everything() -> Iterator[tuple[str, str]]:
     for folder in ("gpusetup", "plugins"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield from ((f"{path.relative_to(ROOT)}:{line}", text) for line, text in _strings(path))
-    for path in sorted((ROOT / "gpusetup" / "verify" / "data").glob("*.json")):
+    for path in sorted((ROOT / "gpusetup").glob("*/data/**/*.json")):
+        if "matrix" in path.parts:
+            continue  # records with the words of their sources
         document = json.loads(path.read_text(encoding="utf-8"))
         yield from ((f"{path.relative_to(ROOT)}:{where}", text) for where, text in _texts(document))
     for folder in ("roles", "playbooks"):
@@ -92,9 +95,14 @@ def _everything() -> Iterator[tuple[str, str]]:
             yield f"{path.relative_to(ROOT)}:{number}", line
 
 
+@cache
+def _all() -> tuple[tuple[str, str], ...]:
+    return tuple(_everything())
+
+
 @pytest.mark.parametrize("pattern", CONTORTED)
 def test_no_contorted_phrase(pattern: str) -> None:
-    found = [f"{where}: {text[:120]!r}" for where, text in _everything() if re.search(pattern, text)]
+    found = [f"{where}: {text[:120]!r}" for where, text in _all() if re.search(pattern, text)]
     assert not found, f"write instead: {CONTORTED[pattern]}\n" + "\n".join(found)
 
 
