@@ -12,7 +12,7 @@ import random
 import re
 import sys
 import time
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,14 +20,18 @@ import msgspec
 from gpusetup.errors import NoStackError
 from gpusetup.matrix.load import Matrix
 from gpusetup.model.request import COMPONENTS, DEFAULT_COMPONENTS, Request, Requirement
+from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.api import resolve
-from gpusetup.resolve.domains import matches
+from gpusetup.resolve.constraints import build
+from gpusetup.resolve.domains import Value, matches
 from gpusetup.resolve.lookup import LEADS, lookup
+from gpusetup.resolve.preferences import best
+from gpusetup.resolve.warn import warnings_about
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpusetup.model.stack import Resolution
+    from gpusetup.resolve.space import Space
 
 change = msgspec.structs.replace
 MATRIX = Matrix()
@@ -83,12 +87,24 @@ def question(chance: random.Random) -> Request:
     )
 
 
-def answer(request: Request) -> Resolution | None:
+class Answer:
+    """What `resolve` gives, without the sentences about it: those are the subject of one law only."""
+
+    def __init__(self, space: Space, solution: dict[str, Value]) -> None:
+        self.space, self.solution = space, solution
+        self.stack = stack_of(space, solution)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return warnings_about(self.space, self.solution)
+
+
+@lru_cache(maxsize=512)
+def answer(request: Request) -> Answer | None:
     """Return the stack of a question, None when nothing fits."""
-    try:
-        return resolve(request, MATRIX)
-    except NoStackError:
-        return None
+    space = build(MATRIX, request)
+    solution = best(space)
+    return None if solution is None else Answer(space, solution)
 
 
 def asking(request: Request, wish: Requirement) -> Request:
@@ -219,11 +235,12 @@ def native_where_one_exists(request: Request) -> Iterator[str]:
     if found is None or found.stack.torch is None or found.stack.torch.relation in ("native", "backward"):
         return
     chosen = found.stack.torch
-    if not found.stack.driver.installed or any(item.variant for item in request.requirements):
+    named = any(item.component == "driver" and item.specifier for item in request.requirements)
+    if not (named or found.stack.driver.installed) or any(item.variant for item in request.requirements):
         return
-    for build in MATRIX.torch.builds:
-        if build.version == chosen.version and build.variant != chosen.variant:
-            exact = Requirement(component="torch", specifier=f"=={build.version}", variant=build.variant)
+    for wheel in MATRIX.torch.builds:
+        if wheel.version == chosen.version and wheel.variant != chosen.variant:
+            exact = Requirement(component="torch", specifier=f"=={wheel.version}", variant=wheel.variant)
             other = answer(asking(request, exact))
             if (
                 other is not None
@@ -235,7 +252,7 @@ def native_where_one_exists(request: Request) -> Iterator[str]:
                     for name in {item.component for item in request.requirements} & {"tensorflow", "jax", "cupy"}
                 )
             ):
-                yield f"torch {chosen.version}+{chosen.variant} is {chosen.relation}, {build.variant} would be native"
+                yield f"torch {chosen.version}+{chosen.variant} is {chosen.relation}, {wheel.variant} would be native"
 
 
 def what_is_on_record_stays(request: Request) -> Iterator[str]:

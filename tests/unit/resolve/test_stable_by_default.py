@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpusetup.model.request import DriverCandidate
+
 
 def test_a_branch_that_ends_within_a_year_loses_against_a_long_term_one(ask: Any) -> None:
     found = ask("torch", gpu=["h100"])
@@ -102,3 +104,10 @@ def test_jetson_thor_gets_no_driver_from_the_branches_either(refused: Any) -> No
     told = refused("torch", gpu=["Jetson T5000"])
     assert [item["rule"] for item in told["conflict"]] == ["jetson-driver-elsewhere"]
     assert "JetPack" in told["suggestions"][0]
+
+
+def test_a_repository_that_lacks_a_supported_branch_is_blamed_itself(ask: Any) -> None:
+    debian = (DriverCandidate(version="535.309.01", modules=("proprietary",)),)
+    (text,) = [text for text in ask("cuda", gpu=["v100"], driver_candidates=debian).warnings if "end of life" in text]
+    assert "this host's repositories have no supported branch that fits; NVIDIA's has R580" in text
+    assert "gpusetup_source=nvidia" in text

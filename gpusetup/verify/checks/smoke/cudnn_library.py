@@ -1,7 +1,7 @@
 """The host's own cuDNN can be loaded and opens the GPU: what programs outside a Python environment use.
 
 Judged when the loader finds a cuDNN, or when the record says that packages brought one. Its version must be the one on
-record. A cuDNN that loads and cannot open the GPU is made of parts of several versions, or misses some of them.
+record. One that loads and cannot open the GPU finds no usable GPU (see cuda.context), or its parts differ in version.
 
 To do: install the packages again (`gpusetup apply`); remove copies of libcudnn from LD_LIBRARY_PATH and /usr/local.
 """
