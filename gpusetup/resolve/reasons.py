@@ -146,7 +146,7 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
     name = label(component, value)
     source = cite(space.matrix, component, _record(value))
     wish = space.named.get(component)
-    asked = f" {wish}" if wish is not None and str(wish) != component else ""
+    asked = f" {wish}" if wish is not None and wish.specifier else ""
     if any(item.component == component and item.specifier == f"=={value.version}" for item in space.request.recorded):
         text = f"{name} is on record and fits the request; --upgrade chooses again"
         yield Reason(component=component, rule="stays-on-record", text=text, source="")
@@ -157,7 +157,7 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
         component=component, rule="newest", text=f"{name} is the newest {sure} that fits{asked}", source=source
     )
     if isinstance(value, TorchValue):
-        yield _build(space, value, source)
+        yield _build(space, cast("DriverValue", solution["driver"]), value, source)
     yield from _not_newer(space, solution, component)
 
 
@@ -202,17 +202,19 @@ def _less_preferred(space: Space, solution: Mapping[str, Value], component: str,
     return "", ""
 
 
-def _build(space: Space, value: TorchValue, source: str) -> Reason:
-    default = value.release.aarch64_default
-    if space.arch == "x86_64":
-        siblings = [item.build for item in cast("list[TorchValue]", space.values["torch"])]
-        default = next((build.variant for build in siblings if build.default and build.version == value.version), "")
-    if value.build.variant == default:
-        text = f"{value.build.variant} is the build on PyPI"
-    elif default:
-        text = f"{value.build.variant} is the newest stable build that fits; the one on PyPI is {default}"
+def _build(space: Space, driver: DriverValue, value: TorchValue, source: str) -> Reason:
+    own, branch = value.build.variant, driver.branch.branch
+    same = [item for item in cast("list[TorchValue]", space.values["torch"]) if item.version == value.version]
+    usual = next((item for item in same if space.on_pypi(item)), None)
+    if usual is None:
+        text = f"{own} is the newest stable build that fits; PyPI has none with CUDA for {space.arch}"
+    elif usual is value:
+        text = f"{own} is the build on PyPI"
+    elif space.relation(driver, usual) == "minor-version" and space.relation(driver, value) != "minor-version":
+        text = f"{own} is native to R{branch}; the build on PyPI, {usual.build.variant}, is not"
+        return Reason(component="torch", rule="native-before-minor", text=text, source=source)
     else:
-        text = f"{value.build.variant} is the newest stable build that fits; PyPI has none with CUDA for {space.arch}"
+        text = f"{own} is the newest stable build that fits; the one on PyPI is {usual.build.variant}"
     return Reason(component="torch", rule="build-on-pypi", text=text, source=source)
 
 
