@@ -19,25 +19,13 @@ options:
     type: list
     elements: str
     default: []
-  version:
-    description: NVIDIA's version that must run; empty configures only.
-    type: str
-    default: ""
-  flavour:
-    description: Flavour that must run.
-    type: str
-    default: ""
-  kernels:
-    description: Kernels that the driver was installed for.
-    type: list
-    elements: str
-    default: []
   reload:
     description: Load or replace the module now, when nothing uses it.
     type: bool
     default: true
 extends_documentation_fragment:
   - gpusetup.stack.host
+  - gpusetup.stack.driver
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -83,11 +71,9 @@ def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
+            params.DRIVER,
             options={"type": "dict", "default": {}},
             load={"type": "list", "elements": "str", "default": []},
-            version={"type": "str", "default": ""},
-            flavour={"type": "str", "default": ""},
-            kernels={"type": "list", "elements": "str", "default": []},
             reload={"type": "bool", "default": True},
         ),
         supports_check_mode=True,

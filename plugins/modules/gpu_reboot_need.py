@@ -8,25 +8,13 @@ description:
   - The need is read from what is loaded and what is on disk, never from what a run changed, so a reboot that was cut
     off is not forgotten. Processes on the GPU are named. Nothing is changed.
 options:
-  version:
-    description: NVIDIA's version that must run; empty needs no reboot.
-    type: str
-    default: ""
-  flavour:
-    description: Flavour that must run.
-    type: str
-    default: ""
-  kernels:
-    description: Kernels that the driver was installed for.
-    type: list
-    elements: str
-    default: []
   after_reboot:
     description: The host has just rebooted for it; a driver that still does not run is a failure.
     type: bool
     default: false
 extends_documentation_fragment:
   - gpusetup.stack.host
+  - gpusetup.stack.driver
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -69,9 +57,7 @@ def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
-            version={"type": "str", "default": ""},
-            flavour={"type": "str", "default": ""},
-            kernels={"type": "list", "elements": "str", "default": []},
+            params.DRIVER,
             after_reboot={"type": "bool", "default": False},
         ),
         supports_check_mode=True,

@@ -47,6 +47,7 @@ TRANSACTION = {
     "driver_module": {"type": "str", "default": "", "choices": ["", "open", "proprietary"]},
     "kernels": _LIST,
 }
+DRIVER = {"version": _TEXT, "flavour": _TEXT, "kernels": _LIST}
 SOURCES = {
     "sources": {
         "type": "list",

@@ -249,3 +249,16 @@ def test_observations_whose_time_is_mangled_are_judged_all_the_same(tmp_path, ca
     path.write_text(json.dumps(kept))
     assert main(["verify", "--from", str(path), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["ok"] is True
+
+
+def test_a_lock_that_gpusetup_wrote_says_which_driver_it_is_for(tmp_path, capsys):
+    lock = tmp_path / "gpu.lock.json"
+    asked = ["driver", "--gpu", "h200", "--os", "ubuntu24.04"]
+    assert main(["lock", *asked, "--out", str(lock)]) == 0
+    wanted = json.loads(lock.read_text(encoding="utf-8"))["stack"]["driver"]["version"]
+    capsys.readouterr()
+    seen = str(OBSERVED / "h200-x1-quick.json")
+    code = main(["verify", "--from", seen, "--lock", str(lock), "--format", "json"])
+    found = {item["id"]: item for item in json.loads(capsys.readouterr().out)["hosts"]["localhost"]}
+    assert found["driver.version"]["expected"] == wanted
+    assert (code, found["driver.version"]["verdict"]) in {(0, "pass"), (8, "fail")}

@@ -1,0 +1,22 @@
+"""Documentation of the driver that must run: `params.DRIVER`."""
+
+
+class ModuleDocFragment:
+    """What the module that loads it and the one that asks for a reboot are both told."""
+
+    DOCUMENTATION = r"""
+options:
+  version:
+    description: NVIDIA's version that must run; when empty, nothing is loaded and no reboot is needed.
+    type: str
+    default: ""
+  flavour:
+    description: Flavour that must run.
+    type: str
+    default: ""
+  kernels:
+    description: Kernels that the driver was installed for.
+    type: list
+    elements: str
+    default: []
+"""
