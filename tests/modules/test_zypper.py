@@ -191,12 +191,15 @@ def test_these_codes_are_done(monkeypatch: pytest.MonkeyPatch, code: int) -> Non
 def test_these_codes_are_failures_that_say_why(
     monkeypatch: pytest.MonkeyPatch, code: int, said: str, means: str
 ) -> None:
-    Answers(monkeypatch, install=(code, f"Loading repository data...\n{said}\n"))
+    Answers(
+        monkeypatch, install=(code, f"Loading repository data...\nChecking for file conflicts: [...done]\n{said}\n")
+    )
     ok, tail = zypper.Zypper().transact([wish("a", "1-1")], [])
     assert not ok
     assert tail[-1].startswith(f"Error: zypper ended with {code}")
     assert means in tail[-1]
     assert said in tail[-1]
+    assert "Checking" not in tail[-1]
 
 
 def test_only_what_repositories_offer_counts_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ _MEANING = {
     107: "a package script failed",
 }
 _TELLING = re.compile(r"error|fail|problem|not found|no provider|locked|conflict|abort", re.IGNORECASE)
+_ROUTINE = "Checking for file conflicts"
 _OURS = "# Written by gpusetup."
 
 
@@ -207,7 +208,7 @@ class Zypper(Rpm):
         code, tail = process.stream(argv, env or self.env, self._line, log=self.log)
         if code in _DONE:
             return True, tail
-        said = [line.strip() for line in tail if _TELLING.search(line)][:6]
+        said = [line.strip() for line in tail if _TELLING.search(line) and not line.startswith(_ROUTINE)][:6]
         means = _MEANING.get(code, "see the log")
         return False, [*tail, f"Error: zypper ended with {code} ({means}): " + "; ".join(said)]
 
