@@ -6,6 +6,8 @@ import json
 import zipfile
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.lab.applying import gpusetup
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import play
@@ -33,6 +35,7 @@ def tiny_wheel(folder: Path) -> None:
         wheel.writestr(f"{about}/RECORD", f"{TINY}.py,,\n{about}/METADATA,,\n{about}/WHEEL,,\n{about}/RECORD,,\n")
 
 
+@pytest.mark.slow
 def test_a_stand_in_for_a_newer_python_is_installed_and_makes_the_environment(
     lab_hosts: Callable[..., list[Host]],
     lab_inventory: Callable[..., Path],
