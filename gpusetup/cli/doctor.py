@@ -2,7 +2,7 @@
 
 With a message in quotes, or --text FILE, it says what the message means. Without one it looks at this machine (or at
 --root DIR, or at every host of an INVENTORY), stops at the first cause and tells what it ruled out. Exit code 0:
-healthy or harmless, 8: a cause was found, 3: not recognised.
+healthy or harmless, or one of gpusetup's own references (GS-324), 8: a cause was found, 3: not recognised.
 """
 
 from __future__ import annotations
@@ -108,19 +108,41 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
 
 def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
-    from gpusetup.doctor.text import NOT_RECOGNISED, messages
+    from gpusetup.doctor.logs import Quiet
+    from gpusetup.doctor.references import reference_in
+    from gpusetup.doctor.text import CLEAN, NOT_RECOGNISED, messages
 
-    found = diagnose_text(asked) if asked else diagnose_chunks(_chunks(arguments.text))
+    if reference := reference_in(asked):
+        return _reference(arguments, reference)
+    log = Quiet()
+    found = diagnose_text(asked) if asked else diagnose_chunks(log.reading(_chunks(arguments.text)))
+    clean = not asked and not found and log.quiet
     if arguments.format == "json":
-        document: dict[str, Any] = {"schema": SCHEMA, "recognised": bool(found), "findings": found}
-        if not found:
+        document: dict[str, Any] = {"schema": SCHEMA, "recognised": bool(found), "clean": clean, "findings": found}
+        if not found and not clean:
             document["send"] = NOT_RECOGNISED
         output.write_answer(output.json_text(document), arguments.out)
     else:
-        output.write_answer(output.painted(messages(found), arguments.out), arguments.out)
+        output.write_answer(CLEAN if clean else output.painted(messages(found), arguments.out), arguments.out)
     if not found:
-        return Exit.BAD_INPUT
+        return Exit.DONE if clean else Exit.BAD_INPUT
     return Exit.DONE if all(finding.kind == "notice" for finding in found) else Exit.VERIFY_FAILED
+
+
+def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
+    """Tell what one of gpusetup's own error references says."""
+    from gpusetup.doctor.references import told
+    from gpusetup.doctor.text import reference_text
+
+    said = told(reference)
+    if not said:
+        raise BadInputError("GS-605", f"no message of gpusetup has the reference {reference}", hint="check its number")
+    if arguments.format == "json":
+        document = {"schema": SCHEMA, "reference": reference, "messages": said}
+        output.write_answer(output.json_text(document), arguments.out)
+    else:
+        output.write_answer(reference_text(reference, said), arguments.out)
+    return Exit.DONE
 
 
 def _chunks(name: str) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpusetup.doctor import builds
 from gpusetup.doctor.catalogue import cuda_errors
 from gpusetup.doctor.decode import api_version, capability, cuda_error, xid
+from gpusetup.doctor.library_names import number_told
 from gpusetup.doctor.meanings import sxid
 
 if TYPE_CHECKING:
@@ -155,4 +156,5 @@ _TELLERS: tuple[Callable[[str, Groups], list[str]], ...] = (
     _sxid,
     _pci_id,
     _versions,
+    number_told,
 )

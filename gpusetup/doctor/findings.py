@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpusetup.doctor.advice import details
 from gpusetup.doctor.catalogue import PAGES, catalogue
 from gpusetup.doctor.decode import bare_numbers
+from gpusetup.doctor.library_names import fixes_for
 from gpusetup.doctor.scan import Match, scan, scan_chunks
 from gpusetup.model.diagnosis import Finding
 
@@ -32,7 +33,7 @@ def finding_of(cause: Cause, evidence: Iterable[str] = (), groups: dict[str, str
         evidence=tuple(evidence),
         details=details(cause.id, groups or {}),
         checks=cause.checks,
-        fixes=cause.fixes,
+        fixes=fixes_for(cause.id, groups or {}, cause.fixes),
         page=f"{PAGES}/{cause.id}.md",
     )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import re
 import zlib
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["read_pieces"]
+__all__ = ["Quiet", "read_pieces"]
 
 PIECE = 16 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
@@ -61,3 +62,25 @@ def _unpacked(stream: BinaryIO) -> bytes:
         return stream.read(PIECE)
     except zlib.error as error:
         raise EOFError(f"damaged: {error}") from error
+
+
+class Quiet:
+    """Whether a log that is read through it has no word of trouble; a log without any is healthy."""
+
+    _TROUBLE = re.compile(
+        rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
+        rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such",
+        re.IGNORECASE,
+    )
+
+    def __init__(self) -> None:
+        self.quiet = True
+        self._tail = b""
+
+    def reading(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        """Pass the pieces on; a word that two pieces share counts too."""
+        for piece in pieces:
+            if self.quiet and self._TROUBLE.search(self._tail + piece):
+                self.quiet = False
+            self._tail = piece[-16:]
+            yield piece

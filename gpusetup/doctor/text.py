@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from gpusetup.doctor.references import Said
     from gpusetup.model.diagnosis import Diagnosis, Finding
 
-__all__ = ["NOT_RECOGNISED", "diagnoses", "messages", "one_line"]
+__all__ = ["CLEAN", "NOT_RECOGNISED", "diagnoses", "messages", "one_line", "reference_text"]
 
 _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
+
+CLEAN = "healthy: no line of this log is an error.\n"
 
 NOT_RECOGNISED = """\
 not recognised: none of this matches a cause that the doctor knows.
@@ -60,6 +63,16 @@ def _finding(finding: Finding, *, heading: str) -> Iterator[str]:
         for command in finding.checks:
             yield f"       $ {command}"
     yield f"  more: gpusetup doctor --explain {finding.cause}"
+
+
+def reference_text(reference: str, said: Iterable[Said]) -> str:
+    """Tell the messages that carry a reference, each with what helps."""
+    lines = [f"{reference}: a message of gpusetup itself (… differs from case to case)"]
+    for one in said:
+        lines += ["", *_wrapped(one.message, "  ")]
+        if one.hint:
+            lines += _wrapped(f"fix: {one.hint}", "  ", "       ")
+    return "\n".join(lines) + "\n"
 
 
 def one_line(finding: Finding) -> str:
