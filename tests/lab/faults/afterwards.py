@@ -62,7 +62,7 @@ def goes_up_and_back(row: Row, lab: Lab) -> None:
         return
     back = lab.command("rollback")
     if back.code == 5 and "GS-815" in back.out:  # what was lost with a record: the way out that it names
-        back = lab.command("apply", "-w", "driver==580.*")
+        back = lab.command("apply", "-e", "gpusetup_driver=580.*")
     if back.code != 0 or not _driver(lab).startswith("580"):
         row.problems.append(f"rollback: exit {back.code}: {said(back)}; the host has {_driver(lab) or 'none'}")
 
