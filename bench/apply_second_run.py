@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.content import collections_path
 from gpusetup.drive.argv import ansible_environment
 from tests.lab import fleet, machine
 from tests.lab.applying import REPOSITORY, Answer, apply
@@ -70,7 +71,7 @@ def ping(folder: Path, path: Path, connections: Path) -> None:
     """`ansible -m ping` of the same hosts, with the settings that gpusetup gives Ansible."""
     outside = {"PATH": os.environ["PATH"], "HOME": str(folder), "ANSIBLE_SSH_CONTROL_PATH_DIR": str(connections)}
     env = ansible_environment(
-        outside, content=REPOSITORY, package=REPOSITORY / "gpusetup", events=folder / "ping.jsonl"
+        outside, collections=collections_path(), package=REPOSITORY / "gpusetup", events=folder / "ping.jsonl"
     )
     argv = [sys.executable, "-m", "ansible", "adhoc", "-i", str(path), "all", "-m", "ansible.builtin.ping"]
     subprocess.run(argv, env=env | {"ANSIBLE_CALLBACKS_ENABLED": "default"}, check=True, capture_output=True)

@@ -60,8 +60,9 @@ def main() -> int:
 
 def bootstrapped(host: Host, real: bool, repositories: build.Repositories) -> tuple[float, float, dict[str, float]]:
     """Return seconds from power-on to done, from the decision to reboot to the state after it, and in each state."""
-    distro = {"wish": ("driver==535.*", *WISH[1:])} if real else {}  # what Debian 12 has
-    text = user_data(serve_bundle(), repositories, *(["--set", "gpusetup_source=distro"] if real else []), **distro)
+    wish = ("driver==535.*", *WISH[1:]) if real else WISH  # what Debian 12 has
+    source = ["--set", "gpusetup_source=distro"] if real else []
+    text = user_data(serve_bundle(), repositories, *source, wish=wish)
     began = last = time.monotonic()
     first_boot(host, text)
     parts: dict[str, float] = {}
