@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         driver,
         names,
         nouveau,
+        record_form,
         versions,
     )
     from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
 else:
-    drift, driver, names, nouveau, versions = (
-        host_code(f"gpu_judge.{part}") for part in ("drift", "driver", "names", "nouveau", "versions")
+    drift, driver, names, nouveau, record_form, versions = (
+        host_code(f"gpu_judge.{part}") for part in ("drift", "driver", "names", "nouveau", "record_form", "versions")
     )
     firmware = host_code("gpu_probe.firmware")
 
-__all__ = ["drift", "driver", "firmware", "names", "nouveau", "probed", "record", "versions", "wish"]
+__all__ = ["drift", "driver", "firmware", "names", "nouveau", "probed", "record", "record_form", "versions", "wish"]
 
 
 def probed(facts: HostFacts) -> dict[str, Any]:

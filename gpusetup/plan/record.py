@@ -13,6 +13,7 @@ import msgspec
 
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, HostRecord, Lost, Verified
 from gpusetup.model.stack import Stack
+from gpusetup.plan import judge
 
 __all__ = ["read_applied", "read_record"]
 
@@ -53,10 +54,10 @@ def read_record(document: object) -> tuple[HostRecord | None, str]:
     """Return a host's record, or None and why it cannot be used."""
     if document is None:
         return None, ""
-    if not isinstance(document, dict):
-        return None, "it is JSON of another form"
-    apply = document.get("apply")
-    begun = apply.get("lock") if isinstance(apply, dict) else None
+    reason = judge.record_form.wrong(document)
+    if reason or not isinstance(document, dict):
+        return None, reason
+    apply = document.get("apply", {})
     # What is only told, or looked at anew, spoils nothing.
     told: dict[str, Any] = {
         "lock": read_applied(document.get("lock")),
@@ -64,15 +65,15 @@ def read_record(document: object) -> tuple[HostRecord | None, str]:
         "lost": _if_it_fits(document.get("lost"), Lost) or Lost(),
     }
     rest = {name: value for name, value in document.items() if name not in told}
-    if begun is not None:
-        rest["apply"] = {**rest["apply"], "lock": {}}
-    try:
-        record = msgspec.convert(rest, HostRecord)
-    except msgspec.ValidationError as error:
-        return None, _said(error, "$")
-    if begun:
-        told["apply"] = msgspec.structs.replace(record.apply, lock=read_applied(begun))
+    rest["apply"] = _without_lock(apply)
+    record = msgspec.convert(rest, HostRecord)
+    told["apply"] = msgspec.structs.replace(record.apply, lock=read_applied(apply.get("lock")))
     return msgspec.structs.replace(record, **told), ""
+
+
+def _without_lock(apply: dict[str, Any]) -> dict[str, Any]:
+    parts = {name: value for name, value in apply.items() if name != "lock"}
+    return {**parts, "last": _without_lock(parts["last"])} if parts.get("last") else parts
 
 
 def _if_it_fits(value: object, kind: Any) -> Any:

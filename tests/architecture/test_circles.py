@@ -16,9 +16,9 @@ COLLECTION = "ansible_collections.gpusetup.stack."
 
 
 def files(root: Path) -> dict[str, Path]:
-    """Return every Python file of the program and of what runs on hosts, by its dotted name."""
+    """Return every Python file of the program, of what runs on hosts, and of what tries and measures them."""
     found = {}
-    for folder in ("gpusetup", "plugins"):
+    for folder in ("gpusetup", "plugins", "tests", "bench"):
         for path in (root / folder).rglob("*.py"):
             if "_content" not in path.parts:
                 parts = path.relative_to(root).with_suffix("").parts

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.lab import fleet, machine
-from tests.lab.host import SSH_OPTIONS, Host, HostSpec
+from tests.lab.host import SSH_OPTIONS, Host
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
+from tests.lab.spec import HostSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

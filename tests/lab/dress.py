@@ -15,7 +15,7 @@ from tests.lab.roots import ROOTS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.lab.host import HostSpec
+    from tests.lab.spec import HostSpec
 
 USERS = {"root": "root", "admin": "home/admin", "ops": "home/ops", "guest": "home/guest"}
 BOOT_TOOLS = {"rocky": "grubby", "suse": ""}

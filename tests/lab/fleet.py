@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.lab import machine
 from tests.lab.flavours import FLAVOURS
-from tests.lab.host import Host, HostSpec
+from tests.lab.host import Host
 from tests.lab.places import CHECKOUT, LabError
 from tests.lab.process import run
 from tests.lab.roots import ROOTS
+from tests.lab.spec import HostSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,17 +9,20 @@ import os
 import shlex
 import shutil
 import signal
+import sys
 import time
-from dataclasses import dataclass, field
+from functools import cache
+from itertools import starmap
 from pathlib import Path
 from subprocess import DEVNULL, CompletedProcess, Popen
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.lab import dress, network
 from tests.lab.flavours import FLAVOURS
 from tests.lab.places import HOSTS, KNOWN_HOSTS, SSH_KEY, LabError, locked
 from tests.lab.process import run
 from tests.lab.roots import ROOTS
+from tests.lab.spec import HostSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -33,28 +36,6 @@ SUPERVISE = (
     'groups=$1; lost=$2; shift 2; for group in $groups; do echo $$ >"$group/cgroup.procs"; done; '
     'while "$@"; [ $? = 133 ] && [ ! -e "$lost" ]; do :; done'
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class HostSpec:
-    """What a host is to be: the words are those of the inventory, without their `lab_` prefix."""
-
-    name: str
-    flavour: str = "debian12"
-    machine: str = "none"  # the simulated machine: a name in tests/lab/captures
-    network: str = "none"  # "mirror": reaches the Debian mirror and the Python index through the lab's proxy
-    address: str = ""
-    disks: dict[str, int] = field(default_factory=dict)  # mount point → size in MiB; others share the outer disk
-
-    def __post_init__(self) -> None:
-        from tests.lab.captures import MACHINES
-
-        known = {"flavour": FLAVOURS, "machine": MACHINES, "network": {"none": 0, "mirror": 0}}
-        for key, names in known.items():
-            if getattr(self, key) not in names:
-                raise LabError(
-                    f"host {self.name}: unknown {key} {getattr(self, key)!r}; known: {', '.join(sorted(names))}"
-                )
 
 
 class Host:
@@ -76,8 +57,9 @@ class Host:
     def reserve(cls, spec: HostSpec) -> Self:
         """Give it its name, its address and its folder; one of that name must not exist."""
         with locked("addresses"):
-            taken = {known.address for known in cls.all_specs()}
-            if any(known.name == spec.name for known in cls.all_specs()):
+            present = _documents()
+            taken = {told.get("address", "") for told in present.values()}
+            if any(told.get("name") == spec.name for told in present.values()):
                 raise LabError(
                     f"a lab host named {spec.name} exists already: python -m tests.lab down --host {spec.name}"
                 )
@@ -108,10 +90,8 @@ class Host:
 
     @staticmethod
     def all_specs() -> list[HostSpec]:
-        texts = filter(
-            None, map(_text, sorted(HOSTS.glob("*/host.json")))
-        )  # one may just be made or removed by another
-        return [HostSpec(**json.loads(text)) for text in texts]
+        """Return the hosts that are there; one that another checkout left, and this one cannot know, is passed over."""
+        return [spec for spec in starmap(_spec, _documents().items()) if spec is not None]
 
     @classmethod
     def existing(cls, name: str) -> Host:
@@ -382,6 +362,24 @@ def _remove_group(group: Path) -> None:
 def _mounts_under(folder: Path) -> list[str]:
     mounts = (line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines())
     return [mount for mount in mounts if mount.startswith(f"{folder}/")]
+
+
+def _documents() -> dict[Path, dict[str, Any]]:
+    texts = {path.parent: _text(path) for path in sorted(HOSTS.glob("*/host.json"))}
+    return {folder: json.loads(text) for folder, text in texts.items() if text}  # one may just be made or removed
+
+
+def _spec(folder: Path, told: dict[str, Any]) -> HostSpec | None:
+    try:
+        return HostSpec(**told)
+    except (LabError, TypeError) as error:
+        _left_alone(folder, str(error))
+        return None
+
+
+@cache
+def _left_alone(folder: Path, why: str) -> None:
+    print(f"lab: {folder} is left alone, it is not of this checkout: {why}", file=sys.stderr)
 
 
 def started(pid: int) -> str | None:

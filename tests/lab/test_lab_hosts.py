@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.lab import fleet, network
-from tests.lab.host import Host, HostSpec
+from tests.lab.host import Host
 from tests.lab.places import HOSTS, KNOWN_HOSTS, LabError
 from tests.lab.process import run
 from tests.lab.repository import build
 from tests.lab.roots import ROOTS
+from tests.lab.spec import HostSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

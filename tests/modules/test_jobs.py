@@ -86,13 +86,13 @@ def test_what_the_system_refuses_is_no_bug(tmp_path: Path, number: int, referenc
     assert failure["hint"]
 
 
-def test_a_killed_job_is_started_again_and_told_so(tmp_path: Path) -> None:
+def test_a_killed_job_is_started_again(tmp_path: Path) -> None:
     job = jobs.Job(str(tmp_path), "x", {})
     job.start_or_join(lambda _job: time.sleep(60), 0.5)
     os.kill(files.read_json(job.status_path)["pid"], 9)
     time.sleep(0.3)
-    status = until_over(jobs.Job(str(tmp_path), "x", {}), lambda running: {"interrupted": running.state["interrupted"]})
-    assert status["result"] == {"interrupted": True}
+    status = until_over(jobs.Job(str(tmp_path), "x", {}), lambda _job: {"again": True})
+    assert (status["state"], status["result"]) == ("done", {"again": True})
 
 
 def test_a_job_of_an_earlier_boot_does_not_count_as_running(tmp_path: Path) -> None:
@@ -102,6 +102,5 @@ def test_a_job_of_an_earlier_boot_does_not_count_as_running(tmp_path: Path) -> N
         job.status_path,
         {"state": "running", "pid": os.getpid(), "born": "1", "boot": "another", "updated": 0, "message": ""},
     )
-    assert until_over(jobs.Job(str(tmp_path), "x", {}), lambda running: {"again": running.state["interrupted"]})[
-        "result"
-    ] == {"again": True}
+    status = until_over(jobs.Job(str(tmp_path), "x", {}), lambda _job: {"again": True})
+    assert status["result"] == {"again": True}

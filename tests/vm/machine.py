@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from tests.lab import machine as outer
 from tests.lab import network
 from tests.lab.dress import ssh_key
-from tests.lab.host import Host, HostSpec, started
+from tests.lab.host import Host, started
 from tests.lab.places import LabError
 from tests.lab.process import run
+from tests.lab.spec import HostSpec
 from tests.vm import image
 from tests.vm.emulator import accelerator, command, layer, start, tail
 from tests.vm.seed import asset_tag, write_seed

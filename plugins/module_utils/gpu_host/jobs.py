@@ -49,7 +49,7 @@ class Job:
                     return self._collect(status)
                 refuse_beside_another(self.state_folder)
                 _prune(os.path.dirname(self.folder))
-                self._start(work, bool(status and status["state"] == "running"))
+                self._start(work)
                 status = None
         return self._watch(status, wait)
 
@@ -89,7 +89,7 @@ class Job:
         files.write_json(self.status_path, status)
         return status
 
-    def _start(self, work: "Work", interrupted: bool) -> None:
+    def _start(self, work: "Work") -> None:
         if not os.path.isdir(self.folder):
             os.makedirs(self.folder, 0o700, exist_ok=True)
         if files.read_bytes(self.log_path):
@@ -110,11 +110,11 @@ class Job:
         os.setsid()
         if os.fork():
             os._exit(0)
-        self._detached(work, interrupted)
+        self._detached(work)
 
     # on the job's side
 
-    def _detached(self, work: "Work", interrupted: bool) -> NoReturn:
+    def _detached(self, work: "Work") -> NoReturn:
         code = 1
         try:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -126,7 +126,6 @@ class Job:
                 "born": _born(os.getpid()),
                 "boot": _boot_id(),
                 "started": time.time(),
-                "interrupted": interrupted,
                 "step": "start",
                 "message": "starting",
                 "percent": None,

@@ -10,6 +10,7 @@ import stat
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
+from ..gpu_judge import record_form
 from . import files
 from .failure import HostFailure
 
@@ -286,11 +287,7 @@ def _kept(path: str) -> State:
     try:
         text = files.read_text(path)
         kept = {} if text is None else json.loads(text)
-        if not isinstance(kept, dict) or any(
-            isinstance(value, (dict, list)) and not isinstance(kept.get(key, value), type(value))
-            for key, value in _EMPTY.items()
-        ):
-            note = "it is JSON with an unexpected structure"
+        note = record_form.wrong(kept)
     except OSError as error:
         note = error.strerror or repr(error)
     except ValueError as error:

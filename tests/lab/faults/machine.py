@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tests.lab import fleet
 from tests.lab.faults.row import Lab, Row, completes, judged, said
-from tests.lab.host import HostSpec
+from tests.lab.spec import HostSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.lab.applying import Answer, gpusetup
-from tests.lab.host import SSH_OPTIONS, Host, HostSpec
+from tests.lab.host import SSH_OPTIONS, Host
 from tests.lab.moments import installing
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.plays import packages
 from tests.lab.repository.build import ready
+from tests.lab.spec import HostSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

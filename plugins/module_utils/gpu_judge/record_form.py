@@ -1,0 +1,83 @@
+"""Can a record of what gpusetup did to a host be used? The host asks this before it changes anything, the controller
+before it plans.
+
+What is only told, or looked at anew, spoils nothing (`lock`, `verified`, `lost`, and the lock of an apply under way),
+nor do fields that only another version knows. Of the rest, what does not fit would not be undone.
+"""
+
+from typing import Any, Dict
+
+_TEXT = (str,)
+_NUMBER = (int,)
+_FLAG = (bool,)
+_NOTHING = (type(None),)
+_MAYBE = _TEXT + _NOTHING
+_TEXTS = [_TEXT]
+_VERSIONS = {"": _TEXT}
+_KEPT: Dict[str, Any] = {
+    "sha256!": _TEXT, "mode": _NUMBER + _NOTHING, "owner": [_NUMBER], "link": _TEXT, "?": True,
+}  # fmt: skip
+_FILE: Dict[str, Any] = {
+    "sha256": _MAYBE, "present": _FLAG, "mode": _NUMBER + _NOTHING, "folder": _FLAG, "apply": _MAYBE,
+    "original": _KEPT, "previous": _KEPT, "now": _MAYBE,
+}  # fmt: skip
+_SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG, "link": _TEXT}
+_PYTHON: Dict[str, Any] = {"path": _MAYBE, "packages": _VERSIONS, "adopted": _FLAG, "now": _MAYBE, "?": True}
+_APPLY: Dict[str, Any] = {"id": _TEXT, "digest": _TEXT, "started": _MAYBE, "finished": _MAYBE}
+_LAST: Dict[str, Any] = dict(_APPLY, **{"?": True})
+_APPLY["last"] = _LAST["last"] = _LAST
+_RECORD: Dict[str, Any] = {
+    "schema": _TEXT,
+    "apply": _APPLY,
+    "expect": {
+        "digest": _TEXT, "driver_version": _MAYBE, "driver_module": _MAYBE, "kernels": _TEXTS, "python": _PYTHON,
+    },
+    "packages": _VERSIONS,
+    "brought": _VERSIONS,
+    "moved": _VERSIONS,
+    "taken": _VERSIONS,
+    "holds": _TEXTS,
+    "files": {"": _FILE},
+    "links": {"": _MAYBE},
+    "services": {"": _SERVICE},
+    "streams": {"": _MAYBE},
+    "arguments": _TEXTS,
+}  # fmt: skip
+"""Types of one value; a list of one form; a form for every name (""), or for each by name: `!` marks one that must be
+there, `?` a form in whose place may be nothing.
+"""
+
+
+def wrong(document: Any) -> str:
+    """Say what makes a record unusable, and where; nothing when it can be used."""
+    if not isinstance(document, dict):
+        return "it is JSON of another form"
+    return _wrong(document, _RECORD, "$")
+
+
+def _wrong(value: Any, form: Any, where: str) -> str:
+    if isinstance(form, tuple):
+        fits = isinstance(value, form) and (not isinstance(value, bool) or bool in form)
+        return "" if fits else f"`{where}` is {_kind(value)}"
+    if isinstance(form, list):
+        if not isinstance(value, list):
+            return f"`{where}` is {_kind(value)}"
+        found = (_wrong(item, form[0], f"{where}[{number}]") for number, item in enumerate(value))
+    elif value is None and form.get("?"):
+        return ""
+    elif not isinstance(value, dict):
+        return f"`{where}` is {_kind(value)}"
+    elif "" in form:
+        found = (_wrong(item, form[""], where + "[...]") for item in value.values())
+    else:
+        known = [(name.rstrip("!"), inner) for name, inner in form.items() if name != "?"]
+        lacking = [name[:-1] for name in form if name.endswith("!") and name[:-1] not in value]
+        if lacking:
+            return f"`{where}` has no `{lacking[0]}`"
+        found = (_wrong(value[name], inner, f"{where}.{name}") for name, inner in known if name in value)
+    return next(filter(None, found), "")
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,30 @@
+"""What a lab host is to be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.lab.flavours import FLAVOURS
+from tests.lab.places import LabError
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSpec:
+    """What a host is to be: the words are those of the inventory, without their `lab_` prefix."""
+
+    name: str
+    flavour: str = "debian12"
+    machine: str = "none"  # the simulated machine: a name in tests/lab/captures
+    network: str = "none"  # "mirror": reaches the Debian mirror and the Python index through the lab's proxy
+    address: str = ""
+    disks: dict[str, int] = field(default_factory=dict)  # mount point → size in MiB; others share the outer disk
+
+    def __post_init__(self) -> None:
+        from tests.lab.captures import MACHINES
+
+        known = {"flavour": FLAVOURS, "machine": MACHINES, "network": {"none": 0, "mirror": 0}}
+        for key, names in known.items():
+            if getattr(self, key) not in names:
+                raise LabError(
+                    f"host {self.name}: unknown {key} {getattr(self, key)!r}; known: {', '.join(sorted(names))}"
+                )

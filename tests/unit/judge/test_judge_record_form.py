@@ -1,0 +1,102 @@
+"""One rule for a record on the host and on the controller: what the host takes, the controller reads, and the reverse."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+from gpusetup.model.applied import HostRecord
+from gpusetup.plan.judge import record_form
+from gpusetup.plan.record import read_record
+from tests.unit.plan.test_record import RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+OTHERS: tuple[Any, ...] = (
+    None,
+    True,
+    7,
+    1.5,
+    "x",
+    [],
+    ["x"],
+    [7],
+    [None],
+    {},
+    {"a": "x"},
+    {"a": 7},
+    {"a": None},
+    {"a": {}},
+)
+ONLY_TOLD = ("lock", "verified", "lost")
+
+
+def documents() -> Iterator[dict[str, Any]]:
+    """Yield a whole record with every one of its values in turn replaced, and with every one left out."""
+    text = json.dumps(RECORD)
+    for way in [list(way) for way in ways(RECORD)]:
+        *parents, last = way
+        for other in (*OTHERS, KeyError):
+            copy = json.loads(text)
+            place = copy
+            for step in parents:
+                place = place[step]
+            if other is KeyError:
+                del place[last]
+            else:
+                place[last] = other
+            yield copy
+
+
+def ways(value: Any, *above: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of everything inside a document; locks are read part by part, by another rule."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*above, key)
+        if key != "lock":
+            yield from ways(inner, *above, key)
+
+
+def fits(document: dict[str, Any]) -> bool:
+    """Tell whether the controller's own types take a document, what is only told left out."""
+    rest = {name: value for name, value in document.items() if name not in ONLY_TOLD}
+    if isinstance(rest.get("apply"), dict):
+        rest["apply"] = {name: value for name, value in rest["apply"].items() if name != "lock"}
+    try:
+        msgspec.convert(rest, HostRecord)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def test_host_and_controller_take_the_same_records() -> None:
+    tried = list(documents())
+    sound = [document for document in tried if fits(document)]
+    assert len(tried) > 900
+    assert len(sound) > 200
+    differ = [document for document in tried if (record_form.wrong(document) == "") is not fits(document)]
+    assert differ == []
+    assert all(read_record(document)[0] is not None for document in sound)
+
+
+@pytest.mark.parametrize("name", [field.name for field in msgspec.structs.fields(HostRecord)])
+def test_every_part_of_a_record_is_tried(name: str) -> None:
+    assert name in RECORD
+
+
+def test_the_host_keeps_its_hands_off_what_the_controller_calls_unreadable(tmp_path: Path) -> None:
+    bad = json.loads(json.dumps(RECORD))
+    bad["files"]["/etc/a"]["original"] = {"mode": 7}
+    (tmp_path / "state.json").write_text(json.dumps(bad))
+    with pytest.raises(HostFailure) as caught:
+        Ledger(str(tmp_path))
+    assert caught.value.fields["note"] == read_record(bad)[1] == "`$.files[...].original` has no `sha256`"
+    (tmp_path / "state.json").write_text(json.dumps(RECORD | {"lock": ["?"], "lost": "?", "newer": 1}))
+    assert Ledger(str(tmp_path)).state["brought"] == RECORD["brought"]
