@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from tests.lab import fleet, machine
 from tests.lab.applying import apply
-from tests.lab.host import SSH_OPTIONS, Host, HostSpec
+from tests.lab.host import SSH_OPTIONS, Host
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
+from tests.lab.spec import HostSpec
 
 BOUND = 1.15
 ROUNDS = 3

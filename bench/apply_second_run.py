@@ -18,9 +18,10 @@ from gpusetup.content import collections_path
 from gpusetup.drive.argv import ansible_environment
 from tests.lab import fleet, machine
 from tests.lab.applying import REPOSITORY, Answer, apply
-from tests.lab.host import SSH_OPTIONS, Host, HostSpec
+from tests.lab.host import SSH_OPTIONS, Host
 from tests.lab.places import SIMULATED_ROOT, SSH_KEY
 from tests.lab.repository import build
+from tests.lab.spec import HostSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

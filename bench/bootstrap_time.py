@@ -15,9 +15,10 @@ import time
 
 from tests.lab import machine
 from tests.lab.bootstrapping import FINAL, WISH, first_boot, serve_bundle, status, user_data
-from tests.lab.host import Host, HostSpec
+from tests.lab.host import Host
 from tests.lab.plays import packages
 from tests.lab.repository import build
+from tests.lab.spec import HostSpec
 
 RATIO = 1.25
 

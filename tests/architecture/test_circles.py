@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from tests.architecture.files import files
 from tests.architecture.imports import PACKAGE
 
 if TYPE_CHECKING:
@@ -13,17 +14,6 @@ if TYPE_CHECKING:
 
 ROOT = PACKAGE.parent
 COLLECTION = "ansible_collections.gpusetup.stack."
-
-
-def files(root: Path) -> dict[str, Path]:
-    """Return every Python file of the program, of what runs on hosts, and of what tries and measures them."""
-    found = {}
-    for folder in ("gpusetup", "plugins", "tests", "bench"):
-        for path in (root / folder).rglob("*.py"):
-            if "_content" not in path.parts:
-                parts = path.relative_to(root).with_suffix("").parts
-                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
 
 
 def named(module: str, path: Path) -> Iterator[tuple[str, ...]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.architecture.files import files
 from tests.architecture.imports import PACKAGE, imports, modules, name_of, tree
 
 if TYPE_CHECKING:
@@ -110,11 +111,9 @@ def test_processes_start_in_the_runner_only(path: Path) -> None:
             )
 
 
-@ALL
-def test_modules_are_short(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    allowed = LONGEST if part_of(name_of(path)) != "model" else LONGEST + 150  # tables of fields, no logic
-    assert lines <= allowed, f"{path} has {lines} lines"
+def test_no_file_is_long() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files(PACKAGE.parent).values()}
+    assert {str(path): lines for path, lines in lengths.items() if lines > LONGEST} == {}
 
 
 @ALL

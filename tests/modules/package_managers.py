@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 NOTHING = (0, "", "")
 
 
+def wish(name: str, version: str = "", arch: str = "") -> dict[str, str]:
+    return {"name": name, "version": version, "arch": arch}
+
+
 @dataclass
 class RpmHost:
     """A host with rpm and dnf. `fails`: what the transaction does not do although the plan has it."""

@@ -8,7 +8,6 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     dkms,
     dnf,
-    dnf_table,
     kernel_module,
     locks,
     packages,
@@ -19,15 +18,12 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
+
+from tests.modules.package_managers import wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-
-def wish(name: str, version: str = "", arch: str = "") -> dict[str, str]:
-    return {"name": name, "version": version, "arch": arch}
 
 
 class TestWishes:
@@ -199,151 +195,6 @@ class TestApt:
         ((path, text),) = Apt().automatic_upgrades(["libstdc++6", "nvidia-smi:i386"]).items()
         assert path == "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
         assert '  "^libstdc\\+\\+6$";\n  "^nvidia-smi$";\n' in text
-
-
-DNF4 = """\
-Dependencies resolved.
-================================================================================
- Package                      Arch    Version                  Repository  Size
-================================================================================
-Installing:
- kmod-nvidia-open-dkms        x86_64  3:580.95.05-1.el9        cuda       8.0 M
- a-package-with-a-name-that-does-not-fit-into-its-column
-                              noarch  1.0-1                    cuda       1.0 k
-     replacing  kmod-nvidia-latest-dkms.x86_64 3:570.1-1.el9
-Upgrading:
- nvidia-modprobe              x86_64  3:580.95.05-1.el9        cuda        10 k
-Downgrading:
- libnccl                      x86_64  2.20-1+cuda12.4          cuda        10 M
-Removing dependent packages:
- nvidia-old                   x86_64  3:570.1-1.el9            @cuda       10 k
-
-Transaction Summary
-================================================================================
-Install  2 Packages
-Total download size: 18 M
-Installed size: 95 M
-Operation aborted.
-"""
-DNF5 = """\
-Package            Arch   Version            Repository      Size
-Installing:
- nvidia-open       x86_64 3:580.95.05-1.fc42 cuda         1.0 KiB
-   replacing nvidia-closed x86_64 3:570.1-1.fc42 <unknown> 1.0 KiB
- libcuda           i686   0:1-1              cuda         1.0 KiB
-Upgrading:
- nvidia-modprobe   x86_64 3:580.95.05-1.fc42 cuda        80.0 KiB
-   replacing nvidia-modprobe x86_64 3:570.1-1.fc42 cuda  80.0 KiB
-
-Transaction Summary:
- Installing:        2 packages
-
-Total size of inbound packages is 81 KiB. Need to download 5 KiB.
-After this operation, 3 MiB will be freed (install 81 KiB, remove 3 MiB).
-Operation aborted by the user.
-"""
-
-
-class TestDnf:
-    def test_the_table_of_dnf_4_is_read_with_wrapped_names(self) -> None:
-        assert dnf_table.parse(DNF4, "x86_64") == {
-            "install": {
-                "kmod-nvidia-open-dkms": "3:580.95.05-1.el9",
-                "a-package-with-a-name-that-does-not-fit-into-its-column": "1.0-1",
-            },
-            "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.el9"]},
-            "downgrade": {"libnccl": ["", "2.20-1+cuda12.4"]},
-            "remove": {"nvidia-old": "3:570.1-1.el9", "kmod-nvidia-latest-dkms": "3:570.1-1.el9"},
-            "download_bytes": 18 << 20,
-            "disk_bytes": 95 << 20,
-        }
-
-    def test_the_table_of_dnf_5_is_read_with_what_is_replaced_and_its_sizes(self) -> None:
-        assert dnf_table.parse(DNF5, "x86_64") == {
-            "install": {"nvidia-open": "3:580.95.05-1.fc42", "libcuda:i686": "0:1-1"},
-            "upgrade": {"nvidia-modprobe": ["", "3:580.95.05-1.fc42"]},
-            "downgrade": {},
-            "remove": {"nvidia-closed": "3:570.1-1.fc42"},
-            "download_bytes": 5 << 10,
-            "disk_bytes": -3 << 20,
-        }
-
-    def test_a_newer_dnf_5_tells_the_replaced_version_on_the_same_line(self) -> None:
-        text = (
-            "Upgrading:\n nv noarch <- x86_64 0:2-1 <- 0:1-1 cuda <- t 80.0 KiB\n nw x86_64 2-1   <- 1-1 cuda 1.0 KiB\n"
-        )
-        assert dnf_table.parse(text, "x86_64")["upgrade"] == {"nv": ["", "0:2-1"], "nw": ["", "2-1"]}
-
-    def test_kernels_side_by_side_and_a_foreign_architecture_are_told_apart(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        rows = (
-            "kernel-devel\t0:5.14.0-1.el9\tx86_64\nkernel-devel\t0:5.14.0-2.el9\tx86_64\n"
-            "nvidia-driver-libs\t3:580.1-1.el9\tx86_64\nnvidia-driver-libs\t3:580.1-1.el9\ti686\ntzdata\t0:1-1\tnoarch\n"
-        )
-        monkeypatch.setattr(
-            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf.process.output",
-            lambda *_a, **_k: (0, rows, ""),
-        )
-        monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
-        host = dnf.Dnf()
-        assert host.installed() == {
-            "kernel-devel-5.14.0-1.el9": "0:5.14.0-1.el9",
-            "kernel-devel-5.14.0-2.el9": "0:5.14.0-2.el9",
-            "nvidia-driver-libs": "3:580.1-1.el9",
-            "nvidia-driver-libs:i686": "3:580.1-1.el9",
-            "tzdata": "0:1-1",
-        }
-        installed = host.installed()
-        asked = [wish("kernel-devel", "5.14.0-1.el9"), wish("kernel-devel"), wish("kernel-devel", "5.14.0-9.el9")]
-        assert packages.unmet(asked, installed) == asked[2:]
-        assert versions.version_of(installed, "kernel-devel", "0:5.14.0-1.el9") == "0:5.14.0-1.el9"
-        assert versions.version_of(installed, "kernel") is None
-        assert {host.lock_name(*item) for item in installed.items()} == {"kernel-devel", "nvidia-driver-libs", "tzdata"}
-        again = [packages.listed(*item) for item in installed.items()]
-        assert host.words(again)[:4] == [
-            "kernel-devel-5.14.0-1.el9", "kernel-devel-5.14.0-2.el9", "nvidia-driver-libs-3:580.1-1.el9",
-            "nvidia-driver-libs-3:580.1-1.el9.i686",
-        ]  # fmt: skip
-
-    def test_what_goes_is_named_in_the_way_of_dnf(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        said: list[list[str]] = []
-        monkeypatch.setattr(
-            "ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf.process.stream",
-            lambda argv, *_a, **_k: said.append(argv) or (0, []),  # type: ignore[func-returns-value]
-        )
-        dnf.Dnf().purge(["nvidia-driver-libs:i686", "nvidia-driver-3:580.1-1.el9"])
-        dnf.Dnf().transact([], ["nvidia-driver-libs:i686"])
-        assert said[0][-2:] == ["nvidia-driver-libs.i686", "nvidia-driver-3:580.1-1.el9"]
-        assert said[1][-1] == "nvidia-driver-libs.i686"
-
-    @pytest.mark.parametrize(
-        ("line", "told"),
-        [
-            ("  Upgrading        : nv-2-1.el9.noarch       1/2 ", ("install", "Upgrading nv-2-1.el9.noarch", 50)),
-            ("(1/4): nv-2-1.el9.noarch.rpm   5.4 kB", ("download", "nv-2-1.el9.noarch.rpm", 25)),
-            (
-                "[3/5] Upgrading nv-0:2-1.el9.noarch     100% |   6.1 KiB/s",
-                ("install", "Upgrading nv-0:2-1.el9.noarch", 60),
-            ),
-            ("[1/2] nv-0:2-1.el9.noarch       100% | 671.0 KiB/s |", ("download", "nv-0:2-1.el9.noarch", 50)),
-            (
-                "[ 5/10] Installing dkms-0:3.0.10-1.el9. 100% |   1.7 MiB/s |",
-                ("install", "Installing dkms-0:3.0.10-1.el9.", 50),
-            ),
-        ],
-    )
-    def test_how_far_dnf_is(self, line: str, told: tuple[str, str, int]) -> None:
-        said: list[tuple[Any, ...]] = []
-        dnf.Dnf(tell=lambda *words: said.append(words))._line(line)
-        assert said == [told]
-
-    def test_words_drop_only_an_empty_epoch(self) -> None:
-        assert dnf.Dnf().words([wish("a", "0:1-1"), wish("b", "3:2-1", "x86_64"), wish("c")]) == [
-            "a-1-1",
-            "b-3:2-1.x86_64",
-            "c",
-        ]
 
 
 def test_whoever_keeps_the_package_managers_lock_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Packages, sources, candidates and drivers, from the texts that real tools print."""
+"""Packages, sources and candidates, from the texts that real tools print."""
 
 import fcntl
 import os
@@ -12,7 +12,6 @@ from gpusetup.facts import probe
 packages = probe.load("packages")
 sources = probe.load("sources")
 candidates = probe.load("candidates")
-drivers = probe.load("drivers")
 locks = probe.load("locks")
 
 
@@ -334,79 +333,3 @@ def test_a_dnf_without_cache_says_how_to_get_one(machine):
 )
 def test_names_that_a_plan_may_ask_for(name):
     assert candidates._APT_NAMES.findall(f"aaa\n{name}\nzzz\n") == [name]
-
-
-# --- drivers ---------------------------------------------------------------------------------------------------------
-
-
-def installed(**names):
-    return {
-        name.replace("_", "-"): {"version": version, "state": "installed", "origin": origin}
-        for name, (version, origin) in names.items()
-    }
-
-
-def driver(machine, packages_there, kernels=()):
-    kernel = {"installed": list(kernels), "next": "6.1"}
-    return drivers.collect(machine.host(), kernel, packages_there, "x86_64-linux-gnu")
-
-
-def test_no_trace_is_no_driver(machine):
-    there = installed(
-        nvidia_container_toolkit=("1.18.0-1", "nvidia"),
-        nvidia_driver_assistant=("0.23-1", "nvidia"),
-        nvidia_driver_pinning_580=("580-1", "nvidia"),
-    )
-    assert driver(machine, there) is None
-
-
-def test_two_origins_are_both_named(machine):
-    told = driver(
-        machine,
-        installed(
-            nvidia_driver=("535.309.01-0+deb12u1", "distribution"), libnvidia_compute_580=("580.95.05-1", "nvidia")
-        ),
-    )
-    assert told["origins"] == ["distribution", "nvidia"]
-    assert {item["origin"]: item["version"] for item in told["installs"]} == {
-        "distribution": "535.309.01",
-        "nvidia": "580.95.05",
-    }
-
-
-def test_libraries_and_module_that_differ_are_a_mismatch(machine):
-    machine.put("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.14  x\n")
-    machine.put("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.15").put(
-        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-    )
-    told = driver(machine, {})
-    assert (told["mismatch"], told["library"], told["loaded"]["version"]) == (True, "550.54.15", "550.54.14")
-
-
-def test_libraries_of_the_debian_alternative(machine):
-    machine.put("/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.535.309.01")
-    assert driver(machine, {})["library"] == "535.309.01"
-
-
-def test_a_module_of_the_next_kernel_decides_the_version(machine):
-    old = {"release": "6.0", "nvidia": {"version": "550.1", "flavour": "open"}}
-    new = {"release": "6.1", "nvidia": {"version": "580.95.05", "flavour": "proprietary"}}
-    told = driver(machine, {}, [old, new])
-    assert (told["version"], told["flavour"], told["module"]) == ("580.95.05", "proprietary", "580.95.05")
-
-
-@pytest.mark.parametrize(
-    ("files", "states"),
-    [
-        ({"source/dkms.conf": ""}, ["added"]),
-        ({"source/dkms.conf": "", "build/make.log": "error"}, ["failed"]),
-        ({"source/dkms.conf": "", "6.1/x86_64/module/nvidia.ko": ""}, ["built"]),
-    ],
-)
-def test_dkms_states(machine, files, states):
-    for path, content in files.items():
-        machine.put("/var/lib/dkms/nvidia/580.95.05/" + path, content)
-    assert [item["state"] for item in drivers.dkms(machine.host())] == states
-    machine.put("/lib/modules/6.1/updates/dkms/nvidia.ko")
-    if states == ["built"]:
-        assert drivers.dkms(machine.host())[0]["state"] == "installed"

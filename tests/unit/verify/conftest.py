@@ -1,0 +1,22 @@
+"""The code that measures, as a host runs it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from tests.unit.verify.verify_documents import FILES
+
+
+@pytest.fixture
+def probe(monkeypatch):
+    """Return the probe's modules, imported from the role and forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(FILES.parent))  # the host probe
+    monkeypatch.syspath_prepend(str(FILES))
+    names = ("child", "collect", "measure", "fleet", "frameworks", "observe", "scratch", "smoke")
+    modules = {name: importlib.import_module(name) for name in names}
+    yield type("Probe", (), modules)
+    for name in names:
+        sys.modules.pop(name, None)

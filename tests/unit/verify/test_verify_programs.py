@@ -1,0 +1,123 @@
+"""What the probe compiles, loads and starts: toolkits, cuDNN, PTX, frameworks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.verify.verify_documents import FILES
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
+def test_a_framework_that_is_missing_or_broken_is_an_answer(name, tmp_path):
+    """In its own process, as on a host: an import error, an error while looking, and prints of its own before the answer."""
+    import subprocess
+
+    (tmp_path / "numpy.py").write_text("", encoding="utf-8")
+
+    def say(text):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import runpy; runpy.run_path({str(FILES / f'{name}_smoke.py')!r}, run_name='__main__')"
+        finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+        return json.loads(finished.stdout.splitlines()[-1])
+
+    assert say("raise ImportError('libcudart.so.12: cannot open shared object file')")["error"] == "import"
+    broken = say("print('a banner')\n__version__ = '1'")
+    assert broken["error"] == "failed"
+    assert "AttributeError" in broken["message"]
+    assert broken["loaded"] == {}
+
+
+def _program(path: Path, words: str = "exit 0") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{words}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(probe, monkeypatch, tmp_path):
+    own = _program(tmp_path / "usr/bin/nvcc", f'echo "$@" >> {tmp_path}/called; echo "no such luck" >&2; exit 1')
+    there = os.access  # this machine may have a toolkit of its own
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path).startswith(str(tmp_path)) and there(path, mode))
+    monkeypatch.setattr(probe.frameworks, "SYSTEM_NVCC", str(own))
+    monkeypatch.setattr(probe.frameworks, "SYSTEM_HOST_COMPILER", str(tmp_path / "usr/bin/cuda-g++"))
+    named = {"cuda_home": str(tmp_path / "cuda-12.6")}
+    assert probe.frameworks._nvcc(named) == [str(own)]
+    host_compiler = str(_program(tmp_path / "usr/bin/cuda-g++"))
+    assert probe.frameworks._nvcc(named) == [str(own), "-ccbin", host_compiler]
+
+    collection = type("Collection", (), {"wait": lambda _self, _name: {"stdout": "0, GPU, Tesla T4, 7.5\n"}})()
+    answer = probe.frameworks._compile_and_run(probe.frameworks._nvcc(named), str(tmp_path), collection)
+    assert (answer["compiler"], answer["error"], answer["message"]) == (str(own), "compile", "no such luck\n")
+    assert (
+        (tmp_path / "called").read_text().startswith(f"-ccbin {host_compiler} -O1 -gencode=arch=compute_75,code=sm_75")
+    )
+
+    preferred = str(_program(tmp_path / "cuda-12.6/bin/nvcc"))
+    assert probe.frameworks._nvcc(named) == [preferred]
+
+
+def test_the_hosts_own_cudnn_is_one_that_the_loader_knows(probe, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", "echo '\tlibc.so.6 => /lib'"))
+    )
+    assert not probe.frameworks._has_cudnn()
+    known = "echo '\tlibcudnn.so.9 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcudnn.so.9'"
+    monkeypatch.setattr(probe.frameworks, "LDCONFIG", str(_program(tmp_path / "ldconfig", known)))
+    assert probe.frameworks._has_cudnn()
+
+
+CUDNN = """
+#include <stddef.h>
+size_t cudnnGetVersion(void) { return 92800; }
+int cudnnCreate(void **handle) { *handle = (void *)1; return STATUS; }
+int cudnnDestroy(void *handle) { return 0; }
+const char *cudnnGetErrorString(int status) { return "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"; }
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler makes the stand-in for cuDNN")
+@pytest.mark.parametrize(("status", "error"), [(0, None), (1002, "open")])
+def test_a_cudnn_is_loaded_and_opened(tmp_path, status, error):
+    source = tmp_path / "cudnn.c"
+    source.write_text(CUDNN.replace("STATUS;", f"{status};"), encoding="ascii")
+    library = tmp_path / "libcudnn.so.9"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    script = Path(__file__).parents[3] / "plugins/module_utils/gpu_measure/cudnn_smoke.py"
+    ran = subprocess.run(
+        [sys.executable, str(script)],
+        env={"LD_LIBRARY_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    answer = json.loads(ran.stdout.splitlines()[-1])
+    assert (answer["version"], answer["status"], answer.get("error")) == (92800, status, error)
+    assert answer["loaded"]["libcudnn"] == [str(library)]
+    assert (answer.get("message") or "").endswith("MISMATCH") == bool(status)
+
+
+def test_the_highest_ptx_version_is_the_first_that_loads(probe):
+    def driver(version):
+        return 0 if float(version) <= 9.0 else 222
+
+    assert probe.smoke.highest_ptx(driver) == {"highest": "9.0", "refused_with": [222]}
+    assert probe.smoke.highest_ptx(lambda _version: 218)["highest"] is None
+
+
+def test_another_cuda_error_ends_the_search_for_the_highest_ptx_version(probe):
+    asked = []
+
+    def lost(version):
+        asked.append(version)
+        return 700
+
+    answer = probe.smoke.highest_ptx(lost)
+    assert answer["status"] == 700
+    assert len(asked) == 1
