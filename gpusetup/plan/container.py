@@ -39,7 +39,7 @@ def dockerfile(stack: Stack, request: Request, matrix: Matrix) -> tuple[tuple[st
         return (), f"the matrix knows no NVIDIA image with {wanted}"
     image, system = chosen
     wheels = tuple(name for name in LIBRARIES if name != "cuda" or not exact)
-    pins = python_requirements(stack, matrix.cuda, matrix.nccl, wheels=wheels)
+    pins = python_requirements(stack, matrix, wheels=wheels)
     tag = f"{image.cuda}-{'devel' if exact else 'base'}-{matrix.images.tags.get(system.id, system.id)}"
     lines = [f"FROM nvidia/cuda:{tag}"]
     if stack.driver is not None:

@@ -26,7 +26,7 @@ _NO_TOOLKIT = "the CUDA toolkit with its compiler is no Python package"
 def install_of(resolution: Resolution, matrix: Matrix) -> Install:
     """Return every way to install a stack."""
     stack, request = resolution.stack, resolution.request
-    pins = python_requirements(stack, matrix.cuda, matrix.nccl)
+    pins = python_requirements(stack, matrix)
     notes: dict[Way, str] = {}
     missing = _NO_TOOLKIT if _lacks_toolkit(stack) else "" if pins else _NO_WHEELS
     if missing:
@@ -63,7 +63,7 @@ def apply_line(stack: Stack, request: Request) -> str:
 
 def pip_line(stack: Stack, matrix: Matrix) -> str:
     """Return pip's line alone, for an environment that exists; empty when nothing in the stack is a Python package."""
-    pins = () if _lacks_toolkit(stack) else python_requirements(stack, matrix.cuda, matrix.nccl)
+    pins = () if _lacks_toolkit(stack) else python_requirements(stack, matrix)
     return f"pip install {_words(pins)}" if pins else ""
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         names,
         nouveau,
         record_form,
+        requirements,
         versions,
     )
     from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
@@ -22,12 +23,25 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
 else:
-    drift, driver, names, nouveau, record_form, versions = (
-        host_code(f"gpu_judge.{part}") for part in ("drift", "driver", "names", "nouveau", "record_form", "versions")
+    drift, driver, names, nouveau, record_form, requirements, versions = (
+        host_code(f"gpu_judge.{part}")
+        for part in ("drift", "driver", "names", "nouveau", "record_form", "requirements", "versions")
     )
     firmware = host_code("gpu_probe.firmware")
 
-__all__ = ["drift", "driver", "firmware", "names", "nouveau", "probed", "record", "record_form", "versions", "wish"]
+__all__ = [
+    "drift",
+    "driver",
+    "firmware",
+    "names",
+    "nouveau",
+    "probed",
+    "record",
+    "record_form",
+    "requirements",
+    "versions",
+    "wish",
+]
 
 
 def probed(facts: HostFacts) -> dict[str, Any]:

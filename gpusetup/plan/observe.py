@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.plan import Action, ActionKind, Package
 from gpusetup.plan import judge
+from gpusetup.plan.environment import environment_of, lacking
 from gpusetup.plan.judge import versions
 from gpusetup.plan.recorded import lost, record_of, unfinished
 
@@ -246,24 +247,17 @@ def _services(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
 
 
 def _python(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
-    pins = [line for line in wanted.requirements if not line.startswith("-")]
-    if not pins or wanted.adopted:
+    if not wanted.requirements or wanted.adopted:
         return
-    path = f"{wanted.settings.python_path}/bin/python"
-    have = next((python for python in facts.pythons if python.path in {path, f"{path}3"}), None)
-    there = have.packages if have is not None else {}
-    packages = {judge.names.python_name(name): version for name, version in there.items()}
+    have = environment_of(facts, wanted.settings)
     wish = wanted.stack.python.version if wanted.stack.python is not None else None
     other = have is not None and wish is not None and have.version != ".".join(wish.split(".")[:2])
-    lacking = [pin for pin in pins if other or not _pinned(pin, packages)]
-    if lacking:
+    lines = wanted.requirements
+    todo = [line for line in lines if not line.startswith("-")] if other else lacking(lines, facts, wanted.settings)
+    if todo:
+        what = " ".join(line.partition(" --hash")[0] for line in todo)
         where = wanted.settings.python_path
-        yield _action("python", "packages", f"{' '.join(lacking)} in {where}", "the GPU frameworks of the stack")
-
-
-def _pinned(pin: str, packages: dict[str, str]) -> bool:
-    name, _, version = pin.partition("==")
-    return packages.get(judge.names.python_name(name.partition("[")[0])) == version
+        yield _action("python", "packages", f"{what} in {where}", "the GPU frameworks of the stack")
 
 
 def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:

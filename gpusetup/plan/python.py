@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.plan import Package, Refusal
+from gpusetup.plan.compilers import compiler_caps
 from gpusetup.plan.requests import adopted_python
 
 if TYPE_CHECKING:
@@ -42,9 +43,7 @@ _CUPY_NEEDS = ("cuda-runtime", "cuda-nvrtc", "cublas", "cufft", "curand", "cusol
 _WATCHED = ("cupy", "torch", "tensorflow", "jax")
 
 
-def python_requirements(
-    stack: Stack, cuda: CudaFile, nccl: NcclFile, *, wheels: Collection[str] = LIBRARIES
-) -> tuple[str, ...]:
+def python_requirements(stack: Stack, matrix: Matrix, *, wheels: Collection[str] = LIBRARIES) -> tuple[str, ...]:
     """Return a requirements file: option lines first. `wheels`: the CUDA libraries that come as wheels too."""
     options: list[str] = []
     pins: list[str] = []
@@ -64,9 +63,10 @@ def python_requirements(
         extra = "[ctk]" if "cuda" in wheels and stack.cupy.ctk else ""
         pins.append(f"{stack.cupy.package}{extra}=={stack.cupy.version}")
     if not frameworks:
-        pins += _toolkit_wheels(stack, cuda) if "cuda" in wheels else []
-        pins += _other_wheels(stack, nccl, wheels)
-    return (*options, *pins)
+        pins += _toolkit_wheels(stack, matrix.cuda) if "cuda" in wheels else []
+        pins += _other_wheels(stack, matrix.nccl, wheels)
+    toolkit = stack.cupy is not None and stack.cupy.ctk and "cuda" in wheels
+    return (*options, *pins, *compiler_caps(stack, matrix, toolkit=toolkit))
 
 
 def _toolkit_wheels(stack: Stack, cuda: CudaFile) -> list[str]:

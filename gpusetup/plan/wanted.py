@@ -10,6 +10,8 @@ from gpusetup.errors import PreflightError
 from gpusetup.model.applied import AppliedWanted
 from gpusetup.model.plan import Package, PackageSet
 from gpusetup.model.stack import Stack
+from gpusetup.plan.compilers import without_caps
+from gpusetup.plan.environment import settled
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
@@ -207,13 +209,16 @@ def _requirements(
         return ()
     if context.settings.python_adopt:
         return adopted_requirements(context.facts, context.settings, stack)
-    lines = python_requirements(stack, matrix.cuda, matrix.nccl, wheels=wheels)
-    return _hashed(context, lines, interpreter.version) if context.settings.hashed else lines
+    lines = python_requirements(stack, matrix, wheels=wheels)
+    if context.settings.hashed:
+        return _hashed(context, lines, interpreter.version)
+    return settled(lines, context.facts, context.settings)
 
 
 def _hashed(context: Context, lines: tuple[str, ...], there: str) -> tuple[str, ...]:
     """Return the complete lines that a lock with hashes has for these; without them nothing may be installed."""
-    found = next((item for item in context.settings.hashed if item.lines == lines), None)
+    wanted = without_caps(lines)  # a driver that stays may be another one than that of the lock
+    found = next((item for item in context.settings.hashed if without_caps(item.lines) == wanted), None)
     if found is None:
         raise PreflightError(
             "GS-347",

@@ -66,6 +66,7 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, process, venv
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.requirements import pins
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.environment import changeable
 
 
@@ -81,9 +82,7 @@ def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
             "give it to root (chown -R root:root, chmod -R go-w), "
             "or leave gpu_python_adopt empty to get an own environment",
         )
-    lacking = venv.compare(
-        request["adopt"], venv.pins(request["requirements"]), process.environment(request["network"])
-    )
+    lacking = venv.compare(request["adopt"], pins(request["requirements"]), process.environment(request["network"]))
     if lacking:
         raise HostFailure(
             "GS-485",
@@ -92,7 +91,7 @@ def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
             "; ".join(lacking),
             "name another interpreter, or leave gpu_python_adopt empty to get an own environment",
         )
-    python = {"path": request["adopt"], "packages": venv.pins(request["requirements"]), "adopted": True}
+    python = {"path": request["adopt"], "packages": pins(request["requirements"]), "adopted": True}
     module.exit_json(changed=False, finished=True, progress={}, python=python, interpreter=request["adopt"])
 
 

@@ -14,7 +14,6 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     planning,
     services,
     transaction,
-    venv,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
@@ -240,18 +239,6 @@ def test_unit_names_are_checked() -> None:
     assert services.full_name("nvidia-cdi-refresh.path") == "nvidia-cdi-refresh.path"
     with pytest.raises(HostFailure):
         services.full_name("--now")
-
-
-def test_pins_are_read_from_a_requirements_file() -> None:
-    lines = [
-        "--index-url https://x",
-        "CuPy_cuda12x==13.4.0 \\",
-        "    --hash=sha256:1",
-        "torch[extra] == 2.6.0+cu124",
-        "tomli==2 ; python_version<'3.11'",
-        "# x",
-    ]
-    assert venv.pins(lines) == {"cupy-cuda12x": "13.4.0", "torch": "2.6.0+cu124"}
 
 
 class TestLastWords:

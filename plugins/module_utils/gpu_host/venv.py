@@ -4,28 +4,18 @@ import json
 import os
 import re
 import shutil
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import python_name
+from ..gpu_judge.requirements import pins
 from ..gpu_probe import environment
 from . import files, process
 from .failure import HostFailure
 
-_PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([^\s;\\]+)")
 _LIST = (
     "import importlib.metadata as m, json; "
     "print(json.dumps({(d.metadata['Name'] or '').lower(): d.version for d in m.distributions()}))"
 )
-
-
-def pins(lines: Iterable[str]) -> Dict[str, str]:
-    """Return {name: version} of a requirements file's exact pins that hold everywhere, names as PyPI compares them."""
-    found = {}
-    for line in lines:
-        match = _PIN.match(line.strip())
-        if match and ";" not in line:
-            found[python_name(match.group(1))] = match.group(2)
-    return found
 
 
 def version_folder(path: str, request: Dict[str, Any]) -> str:

@@ -105,10 +105,11 @@ def _disks() -> Dict[str, Any]:
 
 _FRAMEWORKS = re.compile(
     r"^(torch|tensorflow|jax|jaxlib|cupy(?:_cuda\d+x)?|cuda_toolkit|nvidia_(?:cudnn|nccl)_cu\d+|"
-    r"nvidia_cuda_(?:runtime|nvrtc)(?:_cu\d+)?)-([^-]+)\.dist-info$"
+    r"nvidia_cuda_(?:runtime|nvrtc|nvcc|crt)(?:_cu\d+)?|nvidia_(?:nvjitlink|nvvm)|cuda_bindings)-([^-]+)\.dist-info$"
 )
 _FRAMEWORK_FILES = tuple(
-    name + ".dist-info" for name in ("torch-*", "tensorflow-*", "jax*", "cupy*", "nvidia_*", "cuda_toolkit-*")
+    name + ".dist-info"
+    for name in ("torch-*", "tensorflow-*", "jax*", "cupy*", "nvidia_*", "cuda_toolkit-*", "cuda_bindings-*")
 )
 
 
