@@ -169,8 +169,10 @@ def stack_text(resolution: Resolution, matrix: Matrix, output_format: str) -> st
 def _reasons_text(resolution: Resolution) -> str:
     import textwrap
 
+    from gpusetup.resolve.reasons import PROVENANCE
+
     lines: list[str] = []
-    for reason in resolution.reasons:
+    for reason in (item for item in resolution.reasons if item.rule != PROVENANCE):
         head = f"{reason.component}: "
         lines += textwrap.wrap(head + reason.text, width=80, subsequent_indent="  ")
     lines.append("")

@@ -10,6 +10,7 @@ from gpusetup.model.stack import Reason
 from gpusetup.resolve.answer import relations
 from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matches, parsed
 from gpusetup.resolve.explain import judged
+from gpusetup.resolve.hardware import code_of
 from gpusetup.resolve.naming import label, title
 from gpusetup.resolve.preferences import build_rank, short_lived
 from gpusetup.resolve.python_told import python_reasons
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from gpusetup.resolve.search import Constraint
     from gpusetup.resolve.space import Space
 
-__all__ = ["reasons", "refusals"]
+__all__ = ["PROVENANCE", "reasons", "refusals"]
+
+PROVENANCE = "provenance"
+"""The rule of reasons that only tell where a fact comes from: `why` and JSON have them, a short answer does not."""
 
 _KINDS = {
     "LTSB": "a long-term support branch",
@@ -151,14 +155,29 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
         text = f"{name} is on record and fits the request; --upgrade chooses again"
         yield Reason(component=component, rule="stays-on-record", text=text, source="")
         return
-    confidence = value.release.confidence if isinstance(value, TorchValue) else value.confidence
-    sure = "vendor-confirmed release" if confidence == "vendor" else "release"
+    sure = "vendor-confirmed release" if value.confidence == "vendor" else "release"
     yield Reason(
         component=component, rule="newest", text=f"{name} is the newest {sure} that fits{asked}", source=source
     )
     if isinstance(value, TorchValue):
         yield _build(space, cast("DriverValue", solution["driver"]), value, source)
     yield from _not_newer(space, solution, component)
+    yield from _provenance(space, value, component, source)
+
+
+def _provenance(space: Space, value: Value, component: str, source: str) -> Iterator[Reason]:
+    """Say what of a component no vendor document states."""
+    name = label(component, value)
+    texts = []
+    if value.confidence == "inferred":
+        what = "build" if component == "torch" else "release"
+        texts.append(f"{name}: this {what} is known from secondary sources only")
+    if isinstance(value, CudnnValue) and value.leaning:
+        texts.append(f"{name} is not in NVIDIA's support matrix; judged by the row of {value.row.version}")
+    code = code_of(space, value) if component in FRAMEWORKS and space.gpus else None
+    if code is not None and code.confidence == "inferred":
+        texts.append(f"{name}: the GPU code inside is known from secondary sources only")
+    yield from (Reason(component=component, rule=PROVENANCE, text=text, source=source) for text in texts)
 
 
 def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> Iterator[Reason]:

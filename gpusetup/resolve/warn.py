@@ -1,4 +1,7 @@
-"""What to keep in mind about a stack that fits: inferred facts, ended support, limits of a relation."""
+"""What to keep in mind about a stack that fits: ended support, limits of a relation, what could fail on this GPU.
+
+Where a fact comes from is no warning: it is among the reasons.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +45,14 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
     if "cuda" in solution and "cupy" in solution:
         found += _cupy(cast("CupyValue", solution["cupy"]), cast("CudaValue", solution["cuda"]))
     if "cudnn" in solution:
-        found += _cudnn(cast("CudnnValue", solution["cudnn"]))
+        found += _cudnn(space, cast("CudnnValue", solution["cudnn"]))
     if "nccl" in solution:
         found += _nccl(space, cast("NcclValue", solution["nccl"]))
     if "torch" in solution:
         found += _torch(space, cast("TorchValue", solution["torch"]))
     if "tensorflow" in solution:
         found += _tensorflow(cast("TensorflowValue", solution["tensorflow"]))
-    found += _confidence(space, solution)
+    found += _code(space, solution)
     found += python_warnings(space, solution)
     return tuple(dict.fromkeys(found))
 
@@ -120,11 +123,15 @@ def _cupy(cupy: CupyValue, cuda: CudaValue) -> Iterator[str]:
         yield f"CuPy {cupy.version} was not tested with CUDA {cuda.release.minor}"
 
 
-def _cudnn(value: CudnnValue) -> Iterator[str]:
-    if value.leaning:
-        yield f"cuDNN {value.version} is not in NVIDIA's support matrix; judged by the row of {value.row.version}"
-    elif value.row.confidence == "inferred":
-        yield f"cuDNN {value.version}: which GPUs it supports is known from secondary sources only"
+def _cudnn(space: Space, value: CudnnValue) -> Iterator[str]:
+    """A newer cuDNN drops the oldest GPUs first: only for those does it matter whose row was read."""
+    row = value.row
+    oldest = [gpu for gpu in space.gpus if row.cc_min is not None and nv(gpu.cc).major <= nv(row.cc_min).major]
+    if value.leaning and oldest:
+        yield (
+            f"cuDNN {value.version} is newer than NVIDIA's support matrix (up to {row.version}), so its support of "
+            f"{oldest[0].label} is not confirmed; gpusetup verify tests it"
+        )
 
 
 def _nccl(space: Space, value: NcclValue) -> Iterator[str]:
@@ -149,15 +156,7 @@ def _tensorflow(value: TensorflowValue) -> Iterator[str]:
         )
 
 
-def _confidence(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
-    for name, value in solution.items():
-        if name != "python" and value.confidence == "inferred":
-            what = "build" if name == "torch" else "release"
-            yield f"{label(name, value)}: this {what} is known from secondary sources only"
-        if name in FRAMEWORKS and space.gpus:
-            code = code_of(space, value)
-            if code is not None and code.confidence == "inferred":
-                yield f"{label(name, value)}: the GPU code inside is known from secondary sources only"
+def _code(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
     for gpu in space.gpus:
         if gpu.inferred:
             yield f"{gpu.label}: its compute capability {gpu.cc} follows from the die, NVIDIA does not list it"

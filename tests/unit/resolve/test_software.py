@@ -321,18 +321,6 @@ def test_torch_decides_the_cudnn(ask: Any, refused: Any) -> None:
     assert "torch-pins-cudnn" in refused("torch==2.6.0+cu124", "cudnn>=9.5")["rules"]
 
 
-def test_cudnn_without_a_row_of_its_own_leans_and_says_so(ask: Any) -> None:
-    resolution = ask("cudnn==9.6.*", "cuda==12.6.*")
-    assert any("is not in NVIDIA's support matrix; judged by the row of 9.5" in text for text in resolution.warnings)
-
-
-def test_rows_of_one_new_platform_are_never_leaned_on(shipped: Matrix, ask: Any) -> None:
-    special = {row.version for row in shipped.cudnn.support if not row.general}
-    assert special
-    newest = ask("cudnn").warnings
-    assert not any(f"judged by the row of {version}" in text for version in special for text in newest)
-
-
 def test_cupy_package_follows_the_major(ask: Any, refused: Any) -> None:
     assert ask("cupy", "cuda==12.*").stack.cupy.package == "cupy-cuda12x"
     assert ask("cupy", "cuda==13.*").stack.cupy.package == "cupy-cuda13x"
@@ -351,12 +339,6 @@ def test_one_environment_holds_one_cuda_major(ask: Any) -> None:
     majors = {stack.torch.cuda.split(".")[0], stack.jax.cuda.split(".")[0], stack.cuda.version.split(".")[0]}
     assert len(majors) == 1
     assert stack.cupy.package == f"cupy-cuda{majors.pop()}x"
-
-
-def test_inferred_facts_warn(ask: Any, shipped: Matrix) -> None:
-    build = next(item for item in shipped.torch.builds if item.confidence == "inferred" and item.code)
-    resolution = ask(f"torch=={build.version}+{build.variant}")
-    assert any("secondary sources only" in text for text in resolution.warnings)
 
 
 def test_a_build_nobody_looked_into_is_never_chosen(shipped: Matrix, refused: Any) -> None:

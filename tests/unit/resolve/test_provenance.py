@@ -1,0 +1,48 @@
+"""Where a fact comes from is told among the reasons; a warning is what can hurt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+
+
+def provenance(resolution: Any) -> list[str]:
+    return [reason.text for reason in resolution.reasons if reason.rule == "provenance"]
+
+
+def test_cudnn_without_a_row_of_its_own_leans_and_tells_among_the_reasons(ask: Any) -> None:
+    resolution = ask("cudnn==9.6.*", "cuda==12.6.*", gpu=["h100"])
+    assert any("is not in NVIDIA's support matrix; judged by the row of 9.5" in text for text in provenance(resolution))
+    assert not any("cuDNN" in text for text in resolution.warnings)
+
+
+def test_the_oldest_gpus_that_a_cudnn_may_have_dropped_are_warned_of(ask: Any) -> None:
+    assert any("its support of T4 is not confirmed" in text for text in ask("cudnn", gpu=["t4"]).warnings)
+    assert not any("not confirmed" in text for text in ask("cudnn", gpu=["h100"]).warnings)
+
+
+def test_rows_of_one_new_platform_are_never_leaned_on(shipped: Matrix, ask: Any) -> None:
+    special = {row.version for row in shipped.cudnn.support if not row.general}
+    assert special
+    newest = provenance(ask("cudnn"))
+    assert newest
+    assert not any(f"judged by the row of {version}" in text for version in special for text in newest)
+
+
+def test_where_a_fact_comes_from_is_a_reason_and_no_warning(ask: Any, shipped: Matrix) -> None:
+    """It is told to whoever asks why; a person who only wants torch can do nothing with it."""
+    build = next(item for item in shipped.torch.builds if item.confidence == "inferred" and item.code)
+    resolution = ask(f"torch=={build.version}+{build.variant}")
+    assert any("secondary sources only" in text for text in provenance(resolution))
+    assert not any("secondary" in text for text in resolution.warnings)
+    newest = next(item.text for item in resolution.reasons if item.component == "torch" and item.rule == "newest")
+    assert "vendor-confirmed" not in newest
+
+
+@pytest.mark.parametrize("gpu", ["h100", "a100", "rtx 5090", "l40s", "h200"])
+def test_a_plain_question_about_torch_meets_no_warning(ask: Any, gpu: str) -> None:
+    assert ask("torch", gpu=[gpu]).warnings == ()
