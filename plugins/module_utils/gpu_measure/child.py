@@ -85,9 +85,13 @@ def ending(returncode: Optional[int]) -> str:
 
 
 def run(argv: Sequence[str], deadline: float, cwd: Optional[str] = None) -> "Answer":
-    """Run one command; the answer holds rc, stdout, stderr, seconds, and what went wrong, never an exception."""
+    """Run one command; the answer holds rc, stdout, stderr, seconds, and what went wrong, never an exception.
+
+    What it writes for itself goes where it works, as what is cut leaves it there: compilers drop a dozen files.
+    """
     started = time.time()
-    found = commands.ended(argv, environment(), deadline, cwd=cwd, before=_tied(), alone=True)
+    own = {"TMPDIR": cwd} if cwd else {}
+    found = commands.ended(argv, environment(**own), deadline, cwd=cwd, before=_tied(), alone=True)
     stdout, stderr = (text.decode("utf-8", "replace") for text in (found.out[:OUTPUT_LIMIT], found.err))
     return {
         "argv": list(argv),

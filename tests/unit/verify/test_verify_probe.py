@@ -97,14 +97,22 @@ ASKER = """
 import os, sys
 from gpusetup.verify.local import observe_here
 from gpusetup.verify.request import Ask
-observe_here(Ask(level="smoke", python=sys.argv[1]), os.environ)
+observe_here(Ask(level="smoke", python=sys.argv[1], cuda_home=os.getcwd()), os.environ)
+"""
+NVCC = """#!/bin/sh
+echo half > "$TMPDIR/tmpxft_1"
+exec sleep 60
 """
 
 
 def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
-    """SIGKILL leaves nobody time to tidy up: each process of the chain has to notice by itself."""
+    """SIGKILL leaves nobody time to tidy up: each process of the chain has to notice by itself, and no file is left."""
+    written = tmp_path / "tmp"
+    for folder in (written, tmp_path / "bin"):
+        folder.mkdir()
     for name, text in {
         "nvidia-smi": SMI,
+        "bin/nvcc": NVCC,
         "python": f"#!/bin/sh\necho $PPID $$ > {tmp_path}/new\nmv {tmp_path}/new {tmp_path}/pids\nexec sleep 60\n",
         "asker.py": ASKER,
     }.items():
@@ -113,18 +121,22 @@ def test_killing_who_asked_ends_the_probe_and_what_measures(tmp_path):
     asker = subprocess.Popen(
         [sys.executable, "asker.py", str(tmp_path / "python")],
         cwd=tmp_path,
-        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(written)},
     )
     ends = time.time() + 30
-    while not (tmp_path / "pids").exists() and time.time() < ends:
-        time.sleep(0.05)
+
+    def until(there):
+        while not there() and time.time() < ends:
+            time.sleep(0.05)
+        return there()
+
+    assert until(lambda: (tmp_path / "pids").exists() and list(written.rglob("tmpxft_1"))), "the chain is up"
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    assert all(map(_lives, pids)), "the chain is up"
+    assert all(map(_lives, pids))
     asker.kill()
     asker.wait()
-    while any(map(_lives, pids)) and time.time() < ends:
-        time.sleep(0.05)
-    assert not [pid for pid in pids if _lives(pid)]
+    assert until(lambda: not any(map(_lives, pids)))
+    assert until(lambda: not list(written.iterdir())), list(written.rglob("*"))
 
 
 def test_a_child_whose_parent_is_already_gone_does_not_start(probe):
