@@ -81,7 +81,8 @@ def _drift(text: str) -> Recheck | None:
         f"{item['what']}: was {item['was']}, is {item['now']}" for item in told.get("differences") or ()
     )
     # The inventory that drift looked at is the bootstrap's own; the command for a person names none.
-    mend = "gpusetup bootstrap run" if differences else ""
+    by_hand = dict.fromkeys(item["hint"] for item in told.get("differences") or () if item.get("hint"))
+    mend = "; ".join((*(["gpusetup bootstrap run"] if told.get("mend") else []), *by_hand))
     return Recheck(
         time=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), state=str(told["state"]),
         differences=differences, mend=mend,

@@ -104,7 +104,7 @@ def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:
         applied=applied_id(facts),
         stack=recorded_stack(facts.state.lock),
         differences=found,
-        mend=_command(inventory, name, command, found) if found else "",
+        mend=_command(inventory, name, command, found) if any(item.mend != "hand" for item in found) else "",
     )
 
 

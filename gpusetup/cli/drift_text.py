@@ -53,6 +53,7 @@ def _block(name: str, host: HostDrift) -> str:
         lines += _wrap(f"applied  {host.applied}: {host.stack or 'by the roles without gpusetup'}", "  ", " " * 11)
     for item in host.differences:
         lines += _wrap(f"- {item.what}: was {item.was}, now {item.now}", "  ", " " * 4)
+        lines += _wrap(f"by hand: {item.hint}", "    ", " " * 13) if item.hint else []
     for refusal in host.refusals:
         lines += refusal_lines(refusal)
     if host.mend:

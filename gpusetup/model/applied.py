@@ -108,6 +108,9 @@ class RecordedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     present: bool = True
     mode: int | None = None
     folder: bool = False
+    """Earlier versions noted whether its folder was made for it, not those above."""
+    folders: tuple[str, ...] = ()
+    """Those that were made for it, the innermost first."""
     apply: str | None = None
     original: KeptFile | None = None
     previous: KeptFile | None = None

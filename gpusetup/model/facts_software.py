@@ -68,6 +68,8 @@ class Driver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     library: str | None
     libraries: dict[str, tuple[str, ...]] = {}
     """By name the versions that the dynamic loader could take; more than one is a mixture."""
+    library_files: dict[str, str] = {}
+    """The files that these are, with their versions."""
     module: str | None
     """Version of the module on disk for the kernel that boots next."""
     mismatch: bool

@@ -22,7 +22,7 @@ __all__ = [
     "Removed",
 ]
 
-Mend = Literal["apply", "reboot"]
+Mend = Literal["apply", "reboot", "hand"]
 
 
 class Difference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +33,8 @@ class Difference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     was: str
     now: str
     mend: Mend
+    hint: str = ""
+    """What a person does about what no apply touches."""
 
 
 class HostDrift(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

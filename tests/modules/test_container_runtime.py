@@ -80,12 +80,15 @@ class Host:
         return (self.root / "did").read_text() if (self.root / "did").exists() else ""
 
     def tree(self) -> dict[str, tuple[bytes, int]]:
-        """Return everything below etc, with its mode."""
+        """Return every file below etc, with its mode."""
         return {
             str(path.relative_to(self.root)): (path.read_bytes(), stat.S_IMODE(path.stat().st_mode))
             for path in sorted((self.root / "etc").rglob("*"))
             if path.is_file()
         }
+
+    def folders(self) -> list[Path]:
+        return sorted(path for path in (self.root / "etc").rglob("*") if path.is_dir())
 
     def remove(self) -> None:
         """Do with the recorded files what removal does."""
@@ -129,7 +132,7 @@ def test_a_runtime_is_told_once_and_forgets_it_on_removal(
     path, text = _FOUND[runtime]
     if there:
         host.file(path, text, 0o600)
-    before = host.tree()
+    before, folders = host.tree(), host.folders()
     assert call(runtime, check=True)["changed"]
     assert host.tree() == before
     assert call(runtime)["changed"]
@@ -143,6 +146,7 @@ def test_a_runtime_is_told_once_and_forgets_it_on_removal(
     assert host.tree() == after
     host.remove()
     assert host.tree() == before
+    assert host.folders() == folders
 
 
 def test_containerd_imports_the_drop_in_once_and_what_it_did_before(call: Any, host: Host) -> None:

@@ -38,6 +38,27 @@ def test_a_folder_that_somebody_else_uses_too_stays(ledger: Ledger, tmp_path: Pa
     assert own.parent.exists()
 
 
+def test_every_folder_that_was_made_goes_when_the_last_file_in_it_does(ledger: Ledger, tmp_path: Path) -> None:
+    deep, beside = tmp_path / "etc/crio/conf.d/99.toml", tmp_path / "etc/crio/crio.conf"
+    (tmp_path / "etc").mkdir()
+    ledger.write(str(deep), "a")
+    ledger.write(str(beside), "b")
+    ledger.restore(str(deep))
+    assert [path.name for path in (tmp_path / "etc/crio").iterdir()] == ["crio.conf"]
+    ledger.restore(str(beside))
+    assert list((tmp_path / "etc").iterdir()) == []
+
+
+def test_a_folder_on_an_earlier_versions_record_goes_too(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "conf.d/ours"
+    ledger.write(str(path), "a")
+    entry = ledger.state["files"][str(path)]
+    del entry["folders"]
+    entry["folder"] = True
+    ledger.restore(str(path))
+    assert not path.parent.exists()
+
+
 def test_the_first_content_comes_back_after_many_changes_and_a_restart(ledger: Ledger, tmp_path: Path) -> None:
     path = tmp_path / "daemon.json"
     path.write_text("{}\n")

@@ -16,7 +16,9 @@ def deviations(folder: str, machine: Machine, request: Dict[str, Any]) -> List[D
     facts = gpu_probe.collect(machine.host, machine.simulated, with_candidates=False, state_file=state_file)
     record = facts["state"] or {}
     found: List[Dict[str, Any]] = [
-        {"what": item.what, "was": item.was, "is": item.now} for item in drift.differences(facts, record)
+        {"what": item.what, "was": item.was, "is": item.now}
+        for item in drift.differences(facts, record)
+        if item.mend != "hand"
     ]
     installed = facts["packages"]["installed"]
     unwanted = drift.unwanted(installed, request["remove"], record.get("packages") or ())

@@ -115,14 +115,23 @@ class Ledger:
 
     def _remember(self, path: str, before: Optional[bytes]) -> None:
         """Note what was there before our first change, and in this apply before its first change."""
-        entry = self.state["files"].setdefault(path, {"original": self._keep(path, before)})
-        if not os.path.isdir(os.path.dirname(path)):
-            entry["folder"] = True  # ours too
+        if path not in self.state["files"]:
+            self.state["files"][path] = {"original": self._keep(path, before), "folders": self._missing_folders(path)}
+        entry = self.state["files"][path]
         now = self.state["apply"].get("id")
         if entry.get("apply") != now:
             entry["apply"] = now
             entry["previous"] = self._keep(path, before)
         self.save()
+
+    def _missing_folders(self, path: str) -> List[str]:
+        """Return the folders above a file that would not be there without us, the innermost first."""
+        made = {folder for other, entry in self.state["files"].items() for folder in _folders(other, entry)}
+        found, folder = [], os.path.dirname(path)
+        while folder in made or not os.path.isdir(folder):
+            found.append(folder)
+            folder = os.path.dirname(folder)
+        return found
 
     def _keep(self, path: str, before: Optional[bytes]) -> Optional[Dict[str, Any]]:
         if before is None:
@@ -154,7 +163,9 @@ class Ledger:
             return changed
         if changed and wanted is None:
             os.unlink(path)
-            _drop_if_empty(os.path.dirname(path), made=bool(entry.get("folder")))
+            for folder in _folders(path, entry):
+                if os.path.isdir(folder) and not os.listdir(folder):
+                    os.rmdir(folder)
         elif changed and wanted is not None:
             _put_back(path, wanted, kept)
         if (
@@ -325,10 +336,10 @@ def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
     os.chmod(path, kept["mode"])
 
 
-def _drop_if_empty(folder: str, made: bool) -> None:
-    """Take a folder away that was made for a file of ours, once nothing is in it any more."""
-    if made and os.path.isdir(folder) and not os.listdir(folder):
-        os.rmdir(folder)
+def _folders(path: str, entry: Mapping[str, Any]) -> List[str]:
+    """Return the folders that were made for a file; earlier versions noted only whether its own was."""
+    known: List[str] = entry.get("folders") or ([os.path.dirname(path)] if entry.get("folder") else [])
+    return known
 
 
 def _mode(path: str) -> Optional[int]:

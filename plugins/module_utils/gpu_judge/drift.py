@@ -9,13 +9,16 @@ Record = Dict[str, Any]
 
 
 class Difference(NamedTuple):
-    """One thing that is no longer as it was left; `mend` is "apply", or "reboot" where that is enough."""
+    """One thing that is no longer as it was left; `mend` is "apply", "reboot" where that is enough, or "hand" for what
+    no apply touches: `hint` then says what to do.
+    """
 
     id: str
     what: str
     was: str
     now: str
     mend: str = "apply"
+    hint: str = ""
 
 
 def differences(facts: Facts, record: Record) -> List[Difference]:
@@ -24,7 +27,7 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
     if apply and not apply.get("finished"):
         started = "apply {} began and has not finished".format(apply.get("id"))
         return [Difference("apply", "the last apply", "finished", started)]
-    parts = (_packages, _holds, files, _module, _nouveau, _fabric, _services, _python)
+    parts = (_packages, _holds, files, _module, _libraries, _nouveau, _fabric, _services, _python)
     return [found for part in parts for found in part(facts, record)]
 
 
@@ -103,7 +106,7 @@ def wish_of(record: Record) -> driver.Wish:
 
 
 def _module(facts: Facts, record: Record) -> Iterator[Difference]:
-    """The module on disk for each kernel that counts, the one that is loaded, the libraries beside them."""
+    """The module on disk for each kernel that counts, and the one that is loaded."""
     wish = wish_of(record)
     if not wish.version:
         return
@@ -122,9 +125,24 @@ def _module(facts: Facts, record: Record) -> Iterator[Difference]:
         yield Difference(
             "kernel", "the kernel that runs", " or ".join(count), running, "apply" if problems else "reboot"
         )
-    libraries = driver.other_libraries(facts, wish.version)
-    if libraries:
-        yield Difference("library", "the driver's libraries", wish.version, ", ".join(libraries))
+
+
+def _libraries(facts: Facts, record: Record) -> Iterator[Difference]:
+    """Yield libraries of another driver; an apply takes them away where they came with a package that it changes."""
+    version = wish_of(record).version
+    others = driver.other_libraries(facts, version) if version else []
+    if not others:
+        return
+    what, now = "the driver's libraries", ", ".join(others)
+    packages = _part(_part(_part(record, "lock"), "wanted"), "packages")
+    going = unwanted(facts["packages"]["installed"], packages.get("remove") or (), _part(record, "packages"))
+    if going or any(_packages(facts, record)):
+        yield Difference("library", what, version, now)
+        return
+    known = (facts["driver"] or {}).get("library_files") or {}
+    paths = sorted(path for path, found in known.items() if found in others)
+    hint = "ask dpkg -S or rpm -qf what brought it, remove that package, or the file that none did; then run ldconfig"
+    yield Difference("library", what, version, ", ".join(paths) or now, "hand", hint)
 
 
 def _told(module: Dict[str, Any]) -> str:

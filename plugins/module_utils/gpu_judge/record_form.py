@@ -18,7 +18,7 @@ _KEPT: Dict[str, Any] = {
     "sha256!": _TEXT, "mode": _NUMBER + _NOTHING, "owner": [_NUMBER], "link": _TEXT, "?": True,
 }  # fmt: skip
 _FILE: Dict[str, Any] = {
-    "sha256": _MAYBE, "present": _FLAG, "mode": _NUMBER + _NOTHING, "folder": _FLAG, "apply": _MAYBE,
+    "sha256": _MAYBE, "present": _FLAG, "mode": _NUMBER + _NOTHING, "folder": _FLAG, "folders": _TEXTS, "apply": _MAYBE,
     "original": _KEPT, "previous": _KEPT, "now": _MAYBE,
 }  # fmt: skip
 _SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG, "link": _TEXT}

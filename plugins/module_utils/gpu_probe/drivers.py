@@ -35,6 +35,7 @@ def collect(
     """Return the driver's state, None when no trace of one is on the host."""
     loaded = modules.loaded_nvidia(host)
     library = library_version(host, triplet)
+    files = library_files(host, triplet)
     installs = _from_packages(packages)
     runfile = _runfile(host, packages)
     if runfile:
@@ -53,7 +54,8 @@ def collect(
         "flavour": (built or {}).get("flavour") or (loaded or {}).get("flavour"),
         "loaded": loaded,
         "library": library,
-        "libraries": library_versions(host, triplet),
+        "libraries": {name: sorted(set(found.values()), key=_numbers) for name, found in files.items()},
+        "library_files": {path: version for found in files.values() for path, version in found.items()},
         "module": on_disk,
         "mismatch": bool(loaded and loaded["version"] and library and loaded["version"] != library),
         "origins": sorted({item["origin"] for item in installs}),
@@ -73,16 +75,17 @@ def library_version(host: LiveHost, triplet: str) -> Optional[str]:
     return None
 
 
-def library_versions(host: LiveHost, triplet: str) -> Dict[str, Any]:
-    """Return for each library that programs load the versions of the files which the loader could take for it.
+def library_files(host: LiveHost, triplet: str) -> Dict[str, Dict[str, str]]:
+    """Return for each library that programs load the files which the loader could take for it, with their versions.
 
     One of cuda-compat is left out: it is another driver's on purpose.
     """
     arch = triplet.partition("-")[0]
     found = {}
     for name, files in loader.collect(host, arch, "", DRIVER_LIBRARIES).items():
-        versions = {item["leads_to"].rpartition(".so.")[2] for item in files if "/compat/" not in item["leads_to"]}
-        found[name] = sorted((text for text in versions if _VERSION.match(text)), key=_numbers)
+        paths = [item["leads_to"] for item in files if "/compat/" not in item["leads_to"]]
+        versions = {path: path.rpartition(".so.")[2] for path in paths}
+        found[name] = {path: text for path, text in versions.items() if _VERSION.match(text)}
     return found
 
 

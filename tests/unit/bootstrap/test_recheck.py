@@ -80,7 +80,9 @@ class Machine:
 def test_what_differs_is_told_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     difference = {"id": "package", "what": "nvidia-smi", "was": "580", "now": "absent", "mend": "apply"}
     machine = Machine(
-        monkeypatch, tmp_path, {"hosts": {"localhost": {"state": "drifted", "differences": [difference]}}}
+        monkeypatch,
+        tmp_path,
+        {"hosts": {"localhost": {"state": "drifted", "differences": [difference], "mend": "gpusetup apply"}}},
     )
     status = recheck.recheck(CONFIG, print)
     assert machine.ran == ["drift"]
@@ -88,7 +90,16 @@ def test_what_differs_is_told_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert status.state == "done"
     assert status.recheck is not None
     assert status.recheck.differences == ("nvidia-smi: was 580, is absent",)
-    assert "nvidia-smi: was 580, is absent" in message(status)
+    assert "nvidia-smi: was 580, is absent (gpusetup bootstrap run)" in message(status)
+
+
+def test_what_no_apply_mends_is_left_to_a_person(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    difference = {"id": "library", "what": "libraries", "was": "580", "now": "/x", "mend": "hand", "hint": "remove it"}
+    told = {"state": "drifted", "differences": [difference], "mend": ""}
+    Machine(monkeypatch, tmp_path, {"hosts": {"localhost": told}})
+    status = recheck.recheck(CONFIG, print)
+    assert status.recheck is not None
+    assert status.recheck.mend == "remove it"
 
 
 def test_a_look_that_fails_leaves_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:

@@ -353,4 +353,6 @@ def test_libraries_of_two_drivers_side_by_side_are_both_told(machine):
     folder = "/usr/lib/x86_64-linux-gnu"
     machine.put(f"{folder}/libcuda.so.580.1.02").put("/usr/lib64/libcuda.so.570.2")
     machine.link(f"{folder}/libcuda.so.1", "libcuda.so.580.1.02").link("/usr/lib64/libcuda.so.1", "libcuda.so.570.2")
-    assert drivers.library_versions(machine.host(), "x86_64-linux-gnu") == {"libcuda.so.1": ["570.2", "580.1.02"]}
+    assert drivers.library_files(machine.host(), "x86_64-linux-gnu") == {
+        "libcuda.so.1": {f"{folder}/libcuda.so.580.1.02": "580.1.02", "/usr/lib64/libcuda.so.570.2": "570.2"}
+    }

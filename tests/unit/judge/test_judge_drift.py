@@ -53,3 +53,30 @@ def test_the_environment_is_judged_by_what_the_host_says_of_it(facts: dict[str, 
     (found,) = drift.differences(facts, {"expect": {"python": python}})
     assert (found.id, found.now) == ("python", "there is no such interpreter")
     assert drift.differences(facts, {"expect": {"python": {**python, "now": None}}}) == []
+
+
+STRAY = {"/usr/local/lib/libcuda.so.570.1": "570.1", "/usr/lib/libcuda.so.580.95.05": "580.95.05"}
+DRIVER: dict[str, Any] = {
+    "expect": {"driver_version": "580.95.05", "driver_module": "open"},
+    "packages": {"nvidia-driver": "580.95.05-1"},
+    "lock": {"wanted": {"packages": {"manager": "apt", "remove": ["libnvidia-compute-570*"]}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("installed", "mend", "now"),
+    [
+        ({"nvidia-driver": "580.95.05-1"}, "hand", "/usr/local/lib/libcuda.so.570.1"),
+        ({"nvidia-driver": "570.1-1"}, "apply", "570.1"),
+        ({"nvidia-driver": "580.95.05-1", "libnvidia-compute-570-server": "570.1-1"}, "apply", "570.1"),
+    ],
+)
+def test_a_stray_library_is_told_with_what_helps(
+    facts: dict[str, Any], installed: dict[str, str], mend: str, now: str
+) -> None:
+    """An apply changes packages; a file that none of them brought is there afterwards as before."""
+    facts["driver"].update(libraries={"libcuda.so.1": ["570.1", "580.95.05"]}, library_files=STRAY)
+    facts["packages"] = {"installed": installed, "held": [], "problems": []}
+    found = next(item for item in drift.differences(facts, DRIVER) if item.id == "library")
+    assert (found.mend, found.now) == (mend, now)
+    assert ("ldconfig" in found.hint) is (mend == "hand")

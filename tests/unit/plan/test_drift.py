@@ -190,3 +190,22 @@ def test_what_removal_undoes(applied):
     assert removal.python == "/opt/gpusetup"
     assert "stays loaded" in pending_reboot(applied, removal)
     assert removal_of(changed(applied, state=None)) is None
+
+
+STRAY = "/usr/local/lib/libcuda.so.570.1"
+
+
+def test_what_no_apply_touches_is_for_a_person_and_names_no_command(applied):
+    from gpusetup.cli.drift import _compared
+    from gpusetup.cli.drift_text import drift_text
+    from gpusetup.model.lifecycle import Drift
+
+    driver = changed(applied.driver, libraries={"libcuda.so.1": ("570.1", VERSION)}, library_files={STRAY: "570.1"})
+    alone = _compared(changed(applied, driver=driver), "a", "hosts.ini")
+    assert (alone.state, alone.mend) == ("drifted", "")
+    text = drift_text(Drift(ok=False, hosts={"a": alone}))
+    assert STRAY in text
+    assert "by hand: ask dpkg -S" in text
+    assert "gpusetup apply" not in text
+    beside = changed(applied, driver=driver, packages=changed(applied.packages, held=("nvidia-utils",)))
+    assert _compared(beside, "a", "hosts.ini").mend.startswith("gpusetup apply")
