@@ -10,10 +10,15 @@ import sys
 from pathlib import Path
 
 from gpusetup.doctor import pages as messages
+from gpusetup.doctor import references
 from gpusetup.verify import pages as checks
 
 ROOT = Path(__file__).resolve().parents[1]
-GENERATED = {"reference/messages": messages.pages, "reference/checks": checks.pages}
+GENERATED = {
+    "reference/messages": messages.pages,
+    references.PLACE: references.pages,
+    "reference/checks": checks.pages,
+}
 
 
 def build(folder: Path) -> None:

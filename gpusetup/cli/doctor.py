@@ -79,10 +79,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             hint="redirect its output to a file",
         )
     if arguments.explain is not None:
-        from gpusetup.cli.explained import explain
-        from gpusetup.doctor.pages import explained
-
-        return explain(arguments, explained(), "cause", "GS-605")
+        return _explain(arguments)
     if asked or arguments.text is not None:
         return _message(arguments, asked)
     if arguments.watch:
@@ -106,16 +103,34 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
     return words, None
 
 
+def _explain(arguments: argparse.Namespace) -> Exit:
+    """Print the page of a cause, of what a short message (Xid 79) means, or of one of gpusetup's own references."""
+    from gpusetup.cli.explained import explain
+    from gpusetup.doctor.findings import diagnose_text
+    from gpusetup.doctor.pages import explained
+    from gpusetup.doctor.references import reference_in
+
+    if reference := reference_in(arguments.explain):
+        return _reference(arguments, reference)
+    pages = explained()
+    if arguments.explain not in pages and (found := diagnose_text(arguments.explain)):
+        arguments.explain = found[0].cause
+    return explain(arguments, pages, "cause", "GS-605")
+
+
 def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
-    from gpusetup.doctor.logs import Quiet
-    from gpusetup.doctor.references import reference_in
+    from gpusetup.doctor.logs import Log
+    from gpusetup.doctor.references import mentioned, reference_in
     from gpusetup.doctor.text import CLEAN, NOT_RECOGNISED, messages
 
-    if reference := reference_in(asked):
+    log = Log(iter(()) if asked else _chunks(arguments.text))
+    short = asked or log.short()
+    if reference := reference_in(short):
         return _reference(arguments, reference)
-    log = Quiet()
-    found = diagnose_text(asked) if asked else diagnose_chunks(log.reading(_chunks(arguments.text)))
+    found = diagnose_text(short) if short else diagnose_chunks(log.pieces())
+    if not found and (reference := mentioned(asked.encode()) if asked else log.reference):
+        return _reference(arguments, reference)
     clean = not asked and not found and log.quiet
     if arguments.format == "json":
         document: dict[str, Any] = {"schema": SCHEMA, "recognised": bool(found), "clean": clean, "findings": found}
@@ -131,14 +146,19 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
     """Tell what one of gpusetup's own error references says."""
-    from gpusetup.doctor.references import told
+    from gpusetup.doctor.references import nearest, page_of, told
     from gpusetup.doctor.text import reference_text
 
     said = told(reference)
     if not said:
-        raise BadInputError("GS-605", f"no message of gpusetup has the reference {reference}", hint="check its number")
+        near = nearest(reference)
+        raise BadInputError(
+            "GS-605",
+            f"no message of gpusetup has the reference {reference}",
+            hint=f"did you mean {', '.join(near)}?" if near else "check its number",
+        )
     if arguments.format == "json":
-        document = {"schema": SCHEMA, "reference": reference, "messages": said}
+        document = {"schema": SCHEMA, "reference": reference, "messages": said, "page": page_of(reference)}
         output.write_answer(output.json_text(document), arguments.out)
     else:
         output.write_answer(reference_text(reference, said), arguments.out)

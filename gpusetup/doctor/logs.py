@@ -5,14 +5,17 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import itertools
 import re
 import zlib
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from gpusetup.doctor.references import mentioned
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Quiet", "read_pieces"]
+__all__ = ["Log", "read_pieces"]
 
 PIECE = 16 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
@@ -64,23 +67,43 @@ def _unpacked(stream: BinaryIO) -> bytes:
         raise EOFError(f"damaged: {error}") from error
 
 
-class Quiet:
-    """Whether a log that is read through it has no word of trouble; a log without any is healthy."""
+class Log:
+    """A log that is read once: whether it has any word of trouble (one without is healthy), whose reference it names.
+
+    `reference`: the first of gpusetup's own that was met.
+    """
 
     _TROUBLE = re.compile(
         rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
         rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such",
         re.IGNORECASE,
     )
+    _SHORT = 300
+    """A line of no more bytes is a message that somebody piped in."""
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: Iterator[bytes]) -> None:
         self.quiet = True
+        self.reference = ""
+        self._pieces = pieces
+        self._first: list[bytes] = []
         self._tail = b""
 
-    def reading(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Pass the pieces on; a word that two pieces share counts too."""
-        for piece in pieces:
-            if self.quiet and self._TROUBLE.search(self._tail + piece):
+    def short(self) -> str:
+        """Return the whole log where it is one line, looked at like any other; else nothing."""
+        self._first = list(itertools.islice(self._pieces, 2))
+        whole = b"".join(self._first).strip()
+        if len(whole) > self._SHORT or b"\n" in whole:
+            return ""
+        for _piece in self.pieces():
+            pass
+        return whole.decode("utf-8", "replace")
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the pieces; a word that two of them share counts too."""
+        for piece in itertools.chain(self._first, self._pieces):
+            both = self._tail + piece
+            if self.quiet and self._TROUBLE.search(both):
                 self.quiet = False
+            self.reference = self.reference or mentioned(both)
             self._tail = piece[-16:]
             yield piece

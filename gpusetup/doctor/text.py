@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from gpusetup.doctor.references import page_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -72,6 +74,7 @@ def reference_text(reference: str, said: Iterable[Said]) -> str:
         lines += ["", *_wrapped(one.message, "  ")]
         if one.hint:
             lines += _wrapped(f"fix: {one.hint}", "  ", "       ")
+    lines += ["", f"  page: {page_of(reference)} in the documentation"]
     return "\n".join(lines) + "\n"
 
 

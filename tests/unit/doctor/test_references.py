@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.doctor.findings import diagnose_text
-from gpusetup.doctor.references import reference_in, told
+from gpusetup.doctor.references import nearest, pages, reference_in, told
 from tests.unit.doctor.score import score
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,19 +45,63 @@ def test_no_reference_is_known_that_nothing_says():
     assert set(listed) == set(used()), "write the list anew: python tools/references.py"
 
 
-def test_the_doctor_knows_a_reference():
-    answer = doctor("GS-324")
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        (("GS-324",), ""),
+        (("[gs-324]",), ""),
+        (("GS324",), ""),
+        (("--explain", "GS-324"), ""),
+        (("--explain", "gs 324"), ""),
+        (("--text", "-"), "GS-324\n"),
+        (("error: a driver from an installer is on node7 [GS-324]",), ""),
+        (("--text", "-"), "begin\nerror: a driver from an installer is on node7 [GS-324]\nend\n"),
+    ],
+)
+def test_the_doctor_knows_a_reference_however_it_is_given(arguments, given):
+    answer = doctor(*arguments, given=given)
     assert answer.returncode == 0
     assert ".run installer" in answer.stdout
     assert "--replace" in answer.stdout
-    assert reference_in(" [gs-324] ") == "GS-324"
+    assert "page: reference/errors/GS-324.md" in answer.stdout
+
+
+def test_a_message_beside_a_reference_comes_first():
     assert reference_in("error GS-324 and more") == ""
+    answer = doctor("GS-486: CUDA error: no kernel image is available for execution on the device")
+    assert "no-kernel-image" in answer.stdout
 
 
-def test_a_reference_that_does_not_exist():
-    answer = doctor("GS-999")
-    assert answer.returncode == 3
-    assert "GS-999" in answer.stderr
+@pytest.mark.parametrize(
+    ("arguments", "given"), [(("Xid 79",), ""), (("--explain", "Xid 79"), ""), (("--text", "-"), "Xid 79\n")]
+)
+def test_an_xid_is_known_however_it_is_given(arguments, given):
+    assert "fell off the PCI bus" in doctor(*arguments, given=given).stdout
+
+
+def test_the_json_of_a_reference_has_its_page():
+    answer = json.loads(doctor("--explain", "GS-324", "--format", "json").stdout)
+    assert answer["page"] == "reference/errors/GS-324.md"
+    assert answer["messages"][0]["hint"]
+
+
+def test_every_reference_has_its_page_and_the_list_names_all():
+    written = pages()
+    assert {f"{reference}.md" for reference in used()} == set(written) - {"README.md"}
+    for reference in used():
+        assert f"({reference}.md)" in written["README.md"]
+        assert all(said.message in written[f"{reference}.md"] for said in told(reference))
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("GS-999", "GS-499"), ("GS-3244", "GS-324"), ("GS-32", "GS-332"), ("gs-325x", "")]
+)
+def test_a_reference_that_does_not_exist_gets_the_nearest(typed, meant):
+    for arguments in ((typed,), ("--explain", typed)):
+        answer = doctor(*arguments)
+        assert answer.returncode == 3
+        assert meant in answer.stderr
+    assert not meant or meant in nearest(reference_in(typed))
 
 
 def test_a_clean_log_is_healthy():
