@@ -40,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--text", metavar="FILE", help="a log instead of a message; - reads standard input")
     group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")
     group.add_argument("--bundle", metavar="FILE", help="also write a support bundle: a tar.gz without secrets")
+    group.add_argument(
+        "--probe", action="store_true", help="also measure which PTX this machine's driver compiles; takes seconds"
+    )
     group.add_argument("--explain", metavar="CAUSE", help="explain a cause: what it is, how to confirm and fix it")
     group.add_argument(
         "--watch", action="store_true", help="watch the kernel log and the GPUs until stopped; a line per finding"
@@ -63,6 +66,13 @@ def run(arguments: argparse.Namespace) -> Exit:
         )
         if given
     ]
+    if arguments.probe and chosen and not (asked or arguments.text is not None):
+        raise BadInputError(
+            "GS-604",
+            f"--probe uses the GPU of this machine and cannot be used with {chosen[0]}",
+            path="--probe",
+            hint="run it on the machine itself: gpusetup doctor --probe",
+        )
     if len(chosen) > 1:
         raise BadInputError("GS-604", f"{' and '.join(chosen)} cannot be used together", hint="use only one of them")
     if arguments.bundle and chosen and not arguments.root:
@@ -121,6 +131,7 @@ def _explain(arguments: argparse.Namespace) -> Exit:
 def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
     from gpusetup.doctor.logs import Log
+    from gpusetup.doctor.ptx import with_measure
     from gpusetup.doctor.references import mentioned, reference_in
     from gpusetup.doctor.text import CLEAN, NOT_RECOGNISED, messages
 
@@ -128,7 +139,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     short = asked or log.short()
     if reference := reference_in(short):
         return _reference(arguments, reference)
-    found = diagnose_text(short) if short else diagnose_chunks(log.pieces())
+    found = with_measure(diagnose_text(short) if short else diagnose_chunks(log.pieces()))
     if not found and (reference := mentioned(asked.encode()) if asked else log.reference):
         return _reference(arguments, reference)
     clean = not asked and not found and log.quiet
@@ -196,7 +207,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
         failures = {name: f"{failure.message} [{failure.reference}]" for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:
-        looks = {LOCAL_NAME: _look(arguments.root)}
+        looks = {LOCAL_NAME: _probed(_look(arguments.root)) if arguments.probe else _look(arguments.root)}
     hosts = {name: diagnose(look) for name, look in looks.items()}
     if arguments.format == "json":
         document = {
@@ -226,6 +237,14 @@ def _look(root: str | None = None) -> Look:
     from gpusetup.cli import examination
 
     return examination.this_machine(_lookup()) if root is None else examination.captured(Path(root), _lookup())
+
+
+def _probed(look: Look) -> Look:
+    from dataclasses import replace
+
+    from gpusetup.doctor.ptx import measured
+
+    return replace(look, ptx=measured())
 
 
 def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> None:

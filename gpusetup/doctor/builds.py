@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "branch_of",
+    "compiler_limits",
     "compiles",
     "cuda_of_driver",
     "cuda_of_ptx",
@@ -131,6 +132,13 @@ def drivers_for(cuda: str) -> list[str]:
 def cuda_of_ptx(ptx: str) -> str | None:
     """Return the first CUDA whose compiler writes this PTX version."""
     return next((row.minor for row in _matrix().cuda.toolchains if row.ptx == ptx), None)
+
+
+def compiler_limits(cuda: str) -> tuple[str, ...]:
+    """Return the limits that keep compiler wheels at a CUDA, as requirements."""
+    from gpusetup.plan.compilers import limits
+
+    return limits(cuda, _matrix())
 
 
 def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:

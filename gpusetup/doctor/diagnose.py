@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gpusetup.doctor import steps_containers, steps_cuda, steps_driver, steps_hardware, steps_python
+from gpusetup.doctor import ptx, steps_containers, steps_cuda, steps_driver, steps_hardware, steps_python
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of
 from gpusetup.model.diagnosis import Diagnosis, Finding, Ruled
@@ -53,6 +53,11 @@ def diagnose(look: Look) -> Diagnosis:
                 found = told
                 break
             notices.append(told)
+    if look.ptx is not None:
+        outcome = ptx.compiles(look)
+        ruled.append(Ruled(step="PTX", text=outcome.text, answer=outcome.answer))
+        if outcome.cause:
+            notices.append(finding_of(catalogue()[outcome.cause], outcome.evidence))
     return Diagnosis(
         healthy=found is None,
         cause=found,

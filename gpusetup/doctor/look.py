@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.symptoms import Symptoms
 
@@ -50,6 +52,8 @@ class Look:
 
     facts: HostFacts
     symptoms: Symptoms
+    ptx: Mapping[str, Any] | None = None
+    """What was measured of the PTX that the driver compiles; None: nobody asked."""
 
     @property
     def container(self) -> bool:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.stack import Stack
 
-__all__ = ["compiler_caps", "limit_of", "without_caps"]
+__all__ = ["compiler_caps", "compiler_wheels", "limit_of", "limits", "without_caps"]
 
 _RULE = "compiler-wheels-within-driver"
+_MAJOR = 13
+"""The wheels of earlier majors have it in their names."""
 _CAP = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)<([0-9.]+)")
 
 
@@ -28,9 +30,8 @@ def compiler_caps(stack: Stack, matrix: Matrix, *, toolkit: bool) -> tuple[str, 
     The driver that is kept or chosen decides, but nothing goes below the CUDA that the stack itself pins.
     `toolkit`: the toolkit comes as wheels beside CuPy.
     """
-    names = next((rule.value for rule in matrix.cuda.rules if rule.id == _RULE), None)
-    native = _cuda_of_driver(stack, matrix)
-    if not isinstance(names, tuple) or native is None:
+    names, native = compiler_wheels(matrix), _cuda_of_driver(stack, matrix)
+    if native is None:
         return ()
     brought: set[str] = set()
     users = list(_frameworks(stack, matrix))
@@ -40,8 +41,23 @@ def compiler_caps(stack: Stack, matrix: Matrix, *, toolkit: bool) -> tuple[str, 
         if _numbers(cuda)[0] == native[0]:
             brought.update(_floating(pins, names))
             native = max(native, _numbers(cuda))
-    limit = f"{native[0]}.{native[1] + 1}"
-    return tuple(f"{name}<{limit}" for name in names if name in brought)
+    return tuple(_below(name, native) for name in names if name in brought)
+
+
+def limits(cuda: str, matrix: Matrix) -> tuple[str, ...]:
+    """Return `package<version` for every compiler wheel, at a CUDA; none for a major that no limit is known for."""
+    names = compiler_wheels(matrix)
+    return tuple(_below(name, _numbers(cuda)) for name in names) if _numbers(cuda)[0] == _MAJOR else ()
+
+
+def compiler_wheels(matrix: Matrix) -> tuple[str, ...]:
+    """Return the names of the wheels that hold a compiler, or what goes with one."""
+    names = next((rule.value for rule in matrix.cuda.rules if rule.id == _RULE), ())
+    return names if isinstance(names, tuple) else ()
+
+
+def _below(name: str, cuda: tuple[int, int]) -> str:
+    return f"{name}<{cuda[0]}.{cuda[1] + 1}"
 
 
 def limit_of(line: str) -> tuple[str, str] | None:

@@ -7,9 +7,10 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict
+from typing import TYPE_CHECKING, Any, Dict
 
 import environment
+import ptx_sweep
 
 if TYPE_CHECKING:
     from gpu import Gpu, State  # which needs CuPy: a machine without it is to say so in an answer
@@ -129,40 +130,11 @@ def ptx(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
 
 
 def ptx_versions(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:
-    """The highest PTX version that this driver compiles: an empty kernel of each version, until one loads."""
+    """The highest PTX version that this driver compiles."""
     import ctypes
 
-    load = ctypes.CDLL("libcuda.so.1").cuModuleLoadData
-    unload = ctypes.CDLL("libcuda.so.1").cuModuleUnload
-    load.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p]
-    unload.argtypes = [ctypes.c_void_p]
-    target = "sm_" + gpu.device.compute_capability
-
-    def taken(version: str) -> int:
-        module = ctypes.c_void_p()
-        text = ".version {}\n.target {}\n.address_size 64\n.visible .entry nothing() {{ ret; }}\n"
-        code = int(load(ctypes.byref(module), text.format(version, target).encode()))
-        if code == 0:
-            unload(module)
-        return code
-
     with gpu.device:
-        return highest_ptx(taken)
-
-
-def highest_ptx(taken: Callable[[str], int]) -> Dict[str, Any]:
-    """Ask for each version from 12.9 down to 6.0; any refusal but "too new" and "invalid" ends the search."""
-    refused: Dict[str, int] = {}
-    for major in range(12, 5, -1):
-        for minor in range(9, -1, -1):
-            version = f"{major}.{minor}"
-            code = taken(version)
-            if code == 0:
-                return {"highest": version, "refused_with": sorted(set(refused.values()))}
-            refused[version] = code
-            if code not in (218, 222):  # CUDA_ERROR_INVALID_PTX, CUDA_ERROR_UNSUPPORTED_PTX_VERSION
-                return {"error": "cuda", "status": code, "message": f"PTX {version} was refused"}
-    return {"highest": None, "refused_with": sorted(set(refused.values()))}
+        return ptx_sweep.sweep(ctypes.CDLL(ptx_sweep.LIBRARY), gpu.device.compute_capability)
 
 
 def cublas(gpu: "Gpu", _gentle: bool) -> Dict[str, Any]:

@@ -35,6 +35,9 @@ _FRAMEWORKS = (
     "cupy*",
     "nvidia_cuda_runtime*",
     "nvidia_cudnn*",
+    "nvidia_cuda_nvcc*",
+    "nvidia_cuda_nvrtc*",
+    "nvidia_nvvm*",
 )
 
 

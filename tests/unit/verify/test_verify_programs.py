@@ -107,8 +107,8 @@ def test_the_highest_ptx_version_is_the_first_that_loads(probe):
     def driver(version):
         return 0 if float(version) <= 9.0 else 222
 
-    assert probe.smoke.highest_ptx(driver) == {"highest": "9.0", "refused_with": [222]}
-    assert probe.smoke.highest_ptx(lambda _version: 218)["highest"] is None
+    assert probe.ptx_sweep.highest_ptx(driver) == {"highest": "9.0", "refused_with": [222]}
+    assert probe.ptx_sweep.highest_ptx(lambda _version: 218)["highest"] is None
 
 
 def test_another_cuda_error_ends_the_search_for_the_highest_ptx_version(probe):
@@ -118,6 +118,6 @@ def test_another_cuda_error_ends_the_search_for_the_highest_ptx_version(probe):
         asked.append(version)
         return 700
 
-    answer = probe.smoke.highest_ptx(lost)
+    answer = probe.ptx_sweep.highest_ptx(lost)
     assert answer["status"] == 700
     assert len(asked) == 1

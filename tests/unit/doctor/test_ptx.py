@@ -1,0 +1,154 @@
+"""The PTX that this machine's driver compiles: measured by the code that verify uses, with a stand-in for the driver."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.doctor import ptx
+from gpusetup.doctor.diagnose import diagnose
+from gpusetup.doctor.findings import diagnose_text
+from gpusetup.model.symptoms import Environment
+from tests.unit.doctor.test_machines import HEALTHY, HOSTS, look_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DRIVER = """
+#include <stdio.h>
+#include <string.h>
+int cuInit(unsigned flags) { return INIT; }
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return 0; }
+int cuDeviceGetName(char *name, int size, int device) { strncpy(name, "Stand-in", size); return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 75 ? 9 : 0; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
+int cuCtxSetCurrent(void *context) { return context == (void *)1 ? 0 : 201; }
+int cuModuleUnload(void *module) { return module == (void *)2 ? 0 : 400; }
+int cuModuleLoadData(void **module, const char *text) {
+  int major, minor;
+  if (sscanf(text, ".version %d.%d .target sm_90", &major, &minor) != 2) return 218;
+  if (major * 10 + minor > 90) return 222;
+  *module = (void *)2;
+  return 0;
+}
+"""
+MESSAGE = "CUDA error 222: the provided PTX was compiled with an unsupported toolchain"
+ANSWER = {"driver_cuda": "13.0", "name": "Stand-in", "compute_capability": "9.0", "highest": "9.0"}
+
+
+def driver(folder: Path, init: int) -> dict[str, str]:
+    """Return an environment in which the loader finds a driver; one that refuses to start has an error number."""
+    if shutil.which("cc") is None:
+        pytest.skip("a C compiler makes the stand-in for the driver")
+    source = folder / "cuda.c"
+    source.write_text(DRIVER.replace("INIT;", f"{init};"), encoding="ascii")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)], check=True)
+    return {"LD_LIBRARY_PATH": str(folder), "CUDA_VISIBLE_DEVICES": ""}
+
+
+def test_the_driver_alone_is_asked(tmp_path: Path) -> None:
+    answer = ptx.measured(driver(tmp_path, 0))
+    assert {name: answer[name] for name in ANSWER} == ANSWER
+    assert ptx.told(answer) == "the driver compiles PTX up to 9.0, which CUDA 13.0 writes"
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(100, "there is no NVIDIA GPU on this machine"), (802, "CUDA error 802 at cuInit")]
+)
+def test_a_driver_that_refuses_says_why(tmp_path: Path, code: int, said: str) -> None:
+    assert said in ptx.told(ptx.measured(driver(tmp_path, code)))
+
+
+def test_a_driver_that_hangs_does_not_keep_the_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "plugins/module_utils/gpu_measure"
+    folder.mkdir(parents=True)
+    (folder / "ptx_sweep.py").write_text("import time; time.sleep(60)", encoding="ascii")
+    monkeypatch.setattr(ptx, "content_path", lambda: tmp_path)
+    monkeypatch.setattr(ptx, "_DEADLINE", 0.5)
+    assert "no answer within 0.5 s" in ptx.told(ptx.measured())
+
+
+def details(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch, message: str = MESSAGE) -> str:
+    monkeypatch.setattr(ptx, "measured", lambda: answer)
+    return "\n".join(ptx.with_measure(diagnose_text(message))[0].details)
+
+
+def test_a_message_about_ptx_gets_the_measure_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = details(ANSWER, monkeypatch)
+    assert "Measured on this machine: the driver compiles PTX up to 9.0" in shown
+    assert "nvidia-nvvm<13.1" in shown
+
+
+def test_without_a_gpu_it_says_so_and_where_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = details({"error": "load", "message": "libcuda.so.1: cannot open"}, monkeypatch)
+    assert "no NVIDIA driver on this machine" in shown
+    assert "gpusetup doctor --probe" in shown
+
+
+def test_nothing_is_measured_for_another_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ptx, "measured", lambda: pytest.fail("the GPU was used"))
+    found = diagnose_text("Xid 79")
+    assert ptx.with_measure(found) == found
+
+
+def test_the_command_measures_for_a_message(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    for name, value in driver(tmp_path, 0).items():
+        monkeypatch.setenv(name, value)
+    assert main(["doctor", MESSAGE]) == 8
+    assert "PTX up to 9.0" in " ".join(capsys.readouterr().out.split())
+
+
+def examined(answer: dict[str, Any] | None, root: Path = HEALTHY, **packages: str) -> Any:
+    look = look_at(root)
+    environment = Environment(
+        path="/opt/venv", packages={name.replace("_", "-"): text for name, text in packages.items()}
+    )
+    symptoms = msgspec.structs.replace(look.symptoms, environments=(environment,))
+    return diagnose(dataclasses.replace(look, symptoms=symptoms, ptx=answer))
+
+
+def test_a_probe_is_one_more_line_of_the_diagnosis() -> None:
+    assert "PTX" not in {ruled.step for ruled in examined(None).ruled}
+    found = examined(ANSWER, nvidia_nvvm="13.0.88", nvidia_cuda_runtime="13.5.37")
+    assert (found.ruled[-1].step, found.ruled[-1].answer) == ("PTX", "fine")
+    assert found.healthy
+    assert found.notices == ()
+
+
+def test_compilers_that_write_newer_ptx_are_noted() -> None:
+    found = examined(ANSWER, nvidia_nvvm="13.5.37", nvidia_cuda_nvcc="13.5.37")
+    assert found.healthy
+    (notice,) = found.notices
+    assert notice.cause == "compilers-newer-than-driver"
+    assert "/opt/venv: nvidia-nvvm 13.5.37" in notice.evidence
+    assert any("nvidia-nvvm<13.1" in text for text in notice.evidence)
+
+
+def test_a_sick_machine_still_tells_what_was_measured() -> None:
+    found = examined(
+        {"error": "cuda", "status": 100, "message": "cuInit"}, HOSTS / "ubuntu22.04-a100-mismatch" / "root"
+    )
+    assert not found.healthy
+    assert (found.ruled[-1].step, found.ruled[-1].answer) == ("PTX", "unknown")
+    assert "no NVIDIA GPU" in found.ruled[-1].text
+
+
+@pytest.mark.parametrize("other", [["--root", str(HEALTHY)], ["inventory,"], ["--watch"], ["--explain", "xid-31"]])
+def test_only_this_machine_can_be_probed(other: list[str], capsys: Any) -> None:
+    assert main(["doctor", "--probe", *other]) == 3
+    assert "gpusetup doctor --probe" in capsys.readouterr().err
+
+
+def test_json_has_the_measure(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(ptx, "measured", lambda: ANSWER)
+    main(["doctor", "--probe", "--format", "json"])
+    (host,) = json.loads(capsys.readouterr().out)["hosts"].values()
+    assert host["ruled"][-1]["step"] == "PTX"
