@@ -51,7 +51,8 @@ def _block(name: str, host: HostRemoval) -> str:
     for kind, names in sorted(host.ours.items()):
         lines += _wrap(f"left     {kind}: {', '.join(names)}")
     if host.ours:
-        lines += _wrap("hint     undo these by hand, or make the packages available; then run the same command again")
+        how = "undo these by hand, or make the packages available; then run the same command again"
+        lines += _wrap(f"hint     {how}. If they are to stay: rm -r /var/lib/gpusetup on the host")
     for text in host.warnings:
         lines += _wrap(f"warning  {text}")
     for kind, names in sorted(host.left_over.items()):

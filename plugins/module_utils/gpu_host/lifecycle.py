@@ -248,6 +248,10 @@ class Lifecycle:
         installed, held = host.installed(), host.held()
         ours = {
             "packages that gpusetup installed": [name for name in state["brought"] if name in installed],
+            # Held by us when the record was lost: whether they were there before us is what it knew.
+            "packages of the record that was lost": [
+                name for name in state["lost"].get("packages") or () if name in installed
+            ],
             "packages not restored": [f"{name}={old}" for name, old in state["taken"].items() if name not in installed]
             + [f"{name}={old}" for name, old in state["moved"].items() if installed.get(name, old) != old],
             "holds": [name for name in state["holds"] if name in held],

@@ -46,6 +46,7 @@ def begin_anew(folder: str, why: str, held: Iterable[str]) -> Ledger:
         kept = f"{path}.damaged-{now()}"
         os.rename(path, kept)
     ledger = Ledger(folder)
-    ledger.state.update(holds=holds(folder, held), lost={"time": now(), "why": why, "kept": kept})
+    ours = holds(folder, held)
+    ledger.state.update(holds=ours, lost={"time": now(), "why": why, "kept": kept, "packages": ours})
     ledger.save()
     return ledger

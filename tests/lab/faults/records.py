@@ -93,12 +93,16 @@ def record_lost(row: Row) -> None:
 
 
 def goes_up_and_back_after_a_loss(row: Row, lab: Lab) -> None:
-    """Another driver can be had; and a removal that cannot know what was there says so, or removes."""
+    """Another driver can be had; a removal that cannot know what was there says so, until somebody has taken it away."""
     goes_up_and_back(row, lab)
-    removed = lab.command("remove", "--yes")
-    left = sorted(name for name in set(packages(lab.host)) - set(lab.before) if "nvidia" in name)
-    if removed.code == 0 and left:
-        row.problems.append(f"remove says exit 0 and leaves {', '.join(left[:3])}")
+    for _ in range(2):
+        removed = lab.command("remove", "--yes")
+        left = sorted(set(packages(lab.host)) - set(lab.before))
+        if removed.code == 0 and left:
+            row.problems.append(f"remove says exit 0 and leaves {', '.join(left[:3])}")
+    if left:
+        lab.host.ssh("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "purge", *left)
+    leaves(row, lab)
 
 
 def record_halved(row: Row) -> None:

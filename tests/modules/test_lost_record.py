@@ -1,0 +1,72 @@
+"""A record that was lost: what it knew of is neither forgotten nor called removed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+THERE = {"nvidia-smi": "580.1-1", "bash": "5.2-1"}
+
+
+class Host:
+    """A package manager of a host on which an apply held the driver."""
+
+    def __init__(self) -> None:
+        self.there = dict(THERE)
+
+    def installed(self) -> dict[str, str]:
+        return dict(self.there)
+
+    def held(self) -> list[str]:
+        return ["nvidia-smi"] if "nvidia-smi" in self.there else []
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Host:
+    found = Host()
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: found)
+    monkeypatch.setattr(fetched, "PLACE", str(tmp_path))
+    return found
+
+
+def opened(folder: Path, **more: Any) -> lifecycle.Lifecycle:
+    request = {"state_dir": str(folder), "simulated_root": "", "wanted": {}, "manager": "apt", "network": {}, **more}
+    return lifecycle.Lifecycle(request)
+
+
+def test_removal_does_not_call_done_what_a_lost_record_knew_of(host: Host, tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    Ledger(str(folder)).write_history({"id": "20260101", "holds": ["nvidia-smi"]}, keep=3)
+    (folder / "state.json").write_text("half")
+    opened(folder, mode="begin", id="run-1", lock={}).begin()
+
+    left = opened(folder).clean()["ours"]
+    assert left["packages of the record that was lost"] == ["nvidia-smi"]
+    assert (folder / "state.json").exists()
+    del host.there["nvidia-smi"]  # a person took it away
+    assert opened(folder).clean()["ours"] == {}
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("text", ["# Written by gpusetup.\nold\n", "# Written by gpusetup.\nnew\n"])
+def test_a_file_that_says_it_is_ours_goes_although_its_record_is_lost(tmp_path: Path, text: str) -> None:
+    path, theirs = tmp_path / "gpusetup-nouveau.conf", tmp_path / "theirs.conf"
+    path.write_text(text)
+    theirs.write_text("theirs\n")
+    check = Ledger(str(tmp_path / "state"), check=True)
+    check.write(str(path), "# Written by gpusetup.\nnew\n")
+    assert check.state["files"] == {}
+    ledger = Ledger(str(tmp_path / "state"))
+    assert ledger.write(str(path), "# Written by gpusetup.\nnew\n") == text.endswith("old\n")
+    ledger.write(str(theirs), "ours\n")
+    again = Ledger(ledger.folder)
+    again.restore(str(path))
+    again.restore(str(theirs))
+    assert not path.exists()
+    assert theirs.read_text() == "theirs\n"
