@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.install import Install, Way
     from gpusetup.model.stack import Resolution
@@ -15,19 +17,40 @@ __all__ = ["WAYS", "copied", "ending"]
 
 WAYS: tuple[Way, ...] = ("apply", "pip", "uv", "conda", "docker")
 _WIDTH = 80
+_INDENT = 14
 
 
 def ending(resolution: Resolution, matrix: Matrix) -> str:
     """Return the end of a stack's text: what installs it, with root and without."""
-    from gpusetup.plan.install import apply_line, pip_line
+    from gpusetup.plan.install import install_of
 
-    elsewhere = resolution.request.driver_elsewhere is not None
-    lines = [] if elsewhere else [("install:", apply_line(resolution.stack, resolution.request))]
-    pip = pip_line(resolution.stack, matrix)
-    if pip:
-        lines.append(("without root:", pip))
-    told = [_folded(f"{head:<14}{command}", indent=16) for head, command in lines]
-    return "\n".join([*told, "more ways: --install pip, uv, conda or docker"]) + "\n"
+    install = install_of(resolution, matrix)
+    told = [_folded(head, command) for head, command in _ways(resolution, install)]
+    more = [way for way in WAYS[1:] if install.lines(way)]
+    if more:
+        told.append(f"more ways:    --install {', '.join(more[:-1])}{' or ' if more[1:] else ''}{more[-1]}")
+    if install.pip and (python := _not_the_base(resolution, matrix)):
+        told.append(f"              (uv and conda install Python {python} themselves)")
+    return "\n".join(told) + "\n"
+
+
+def _ways(resolution: Resolution, install: Install) -> Iterator[tuple[str, str]]:
+    """Return each line and what stands before it; where the Python is known, pip's line is for that one."""
+    for line in install.apply:
+        yield "install:", line
+    python = resolution.stack.python
+    if install.pip and python is not None and python.version:
+        yield "without root:", install.pip[0]
+        yield "", install.pip[1]
+    elif install.pip:
+        yield "without root:", install.pip[1].replace(".venv/bin/python -m pip", "pip")
+
+
+def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:
+    """Return the Python of a stack where the distribution's own python3 is another one."""
+    python = resolution.stack.python.version if resolution.stack.python else None
+    system = next((item for item in matrix.os.systems if item.id == resolution.request.os), None)
+    return python if python and system is not None and system.python != python else ""
 
 
 def copied(install: Install, way: Way) -> str:
@@ -44,15 +67,16 @@ def copied(install: Install, way: Way) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _folded(command: str, *, indent: int) -> str:
+def _folded(head: str, command: str) -> str:
     """Break a command between its words, so that the shell still reads it as one."""
-    lines, current = [], ""
-    for word in _units(command):
-        if current.strip() and len(current) + len(word) + 3 > _WIDTH:
+    words = _units(command)
+    lines, current = [], f"{head:<{_INDENT}}{words[0]}"
+    for word in words[1:]:
+        if len(current) + len(word) + 3 > _WIDTH:
             lines.append(current + " \\")
-            current = " " * indent + word
+            current = " " * (_INDENT + 2) + word
         else:
-            current = f"{current} {word}" if current else word
+            current += f" {word}"
     return "\n".join([*lines, current])
 
 

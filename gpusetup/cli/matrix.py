@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
     taken = gpus_text(request, matrix) if name != "gpu" else ""
     whole = bool(arguments.requirements)
-    write_answer(answer_text(name, rows, beside, conclusion, taken, whole=whole), arguments.out)
+    write_answer(answer_text(name, rows, beside, conclusion, taken, driver=request.driver, whole=whole), arguments.out)
     return Exit.DONE
 
 

@@ -156,6 +156,8 @@ def printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str) -> st
     columns = _COLUMNS[lead]
     names = [shown for _, shown in columns]
     cells = [[_cell(key, row) for key, _ in columns] for row in rows]
+    if rows[0].get("chosen") and len(rows) > 1:
+        cells[0][0] += " *"
     return markdown_table(names, cells) if output_format == "md" else table(names, cells)
 
 
@@ -166,6 +168,7 @@ def answer_text(
     conclusion: str,
     taken: str,
     *,
+    driver: str | None,
     whole: bool,
 ) -> str:
     """Return the whole answer: what names were taken for, the rows, what fits beside them, and what follows."""
@@ -174,11 +177,14 @@ def answer_text(
     shown = rows if whole or not conclusion else [row for row in rows if row in _newest_minors(rows)]
     text = (taken + "\n" if taken else "") + (_filled("", conclusion) + "\n\n" if conclusion else "")
     text += printed(lead, shown, "text")
+    if rows[0].get("chosen") and len(rows) > 1:
+        reason = f"; {rows[0]['because']}" if rows[0].get("because") else ""
+        text += _filled("", f"* {rows[0][lead]} is what `gpusetup resolve` chooses{reason}") + "\n"
     for name, versions in beside.items():
         listed = ", ".join(versions[:6]) + (f" and {len(versions) - 6} older" if len(versions) > 6 else "")
         text += "\n" + _filled(f"{name:<12}", listed or "none")
     if len(shown) < len(rows):
-        text += "\n\n" + _filled("", "The newest release of each CUDA minor; `gpusetup matrix cuda` with it lists all.")
+        text += f"\n\nThe newest release of each CUDA minor; all: gpusetup matrix cuda --driver {driver}"
     return text + ("\n" if beside else "") + (_NOTES.get(lead, ""))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution, Stack
 
-__all__ = ["apply_line", "companions_of", "install_of", "pip_line"]
+__all__ = ["apply_line", "companions_of", "install_of"]
 
 _NO_WHEELS = "nothing in this stack is a Python package"
 _NO_TOOLKIT = "the CUDA toolkit with its compiler is no Python package"
@@ -59,12 +59,6 @@ def apply_line(stack: Stack, request: Request) -> str:
             continue
         words += ["-w", str(requirement)]
     return shlex.join(words)
-
-
-def pip_line(stack: Stack, matrix: Matrix) -> str:
-    """Return pip's line alone, for an environment that exists; empty when nothing in the stack is a Python package."""
-    pins = () if _lacks_toolkit(stack) else python_requirements(stack, matrix)
-    return f"pip install {_words(pins)}" if pins else ""
 
 
 def _lacks_toolkit(stack: Stack) -> bool:

@@ -53,9 +53,14 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
         request = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component=lead)))
     space = build(matrix, request)
     values = fitting(space, lead)
-    if len(values) > 1 and (chosen := best(space)) is not None:
-        values.sort(key=lambda value: value != chosen[lead])  # stable: the others stay newest first
-    rows = [_row(space, lead, value) for value in values]
+    solution = best(space) if len(values) > 1 else None
+    because = ""
+    if solution is not None:
+        because = _because(space, solution, lead, values[0]) if values[0] != solution[lead] else ""
+        values.sort(key=lambda value: value != solution[lead])  # stable: the others stay newest first
+    rows = [_row(space, lead, value) | {"chosen": index == 0} for index, value in enumerate(values)]
+    if because:
+        rows[0]["because"] = because
     if not rows:
         conflict = conflict_of(space, minimal_conflict(space.problem()))
         raise NoStackError(
@@ -66,6 +71,13 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
             hint="`gpusetup resolve` with the same arguments suggests a change that works",
         )
     return rows
+
+
+def _because(space: Space, solution: dict[str, Value], lead: str, newest: Value) -> str:
+    """Return why the row that `resolve` takes is not the newest one."""
+    from gpusetup.resolve.reasons import rather
+
+    return rather(space, solution, lead, newest)
 
 
 def newest_for_driver(request: Request, matrix: Matrix) -> str:

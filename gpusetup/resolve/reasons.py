@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpusetup.resolve.search import Constraint
     from gpusetup.resolve.space import Space
 
-__all__ = ["PROVENANCE", "reasons", "refusals"]
+__all__ = ["rather", "reasons", "refusals"]
 
 PROVENANCE = "provenance"
 """The rule of reasons that only tell where a fact comes from: `why` and JSON have them, a short answer does not."""
@@ -196,24 +196,36 @@ def _not_newer(space: Space, solution: Mapping[str, Value], component: str) -> I
     newest = max(candidates, key=lambda item: (parsed(item.version), build_rank(space, item)), default=value)
     if parsed(newest.version) <= parsed(value.version):
         return
+    reason = _against(space, solution, component, newest)
+    if reason is not None:
+        yield reason
+
+
+def rather(space: Space, solution: Mapping[str, Value], component: str, other: Value) -> str:
+    """Say why a value was chosen and not another one that fits too; empty when nothing can be said."""
+    value = solution[component]
+    if isinstance(value, TorchValue) and value.version == other.version:
+        return _build(space, cast("DriverValue", solution["driver"]), value, "").text
+    reason = _against(space, solution, component, other)
+    return reason.text if reason is not None else ""
+
+
+def _against(space: Space, solution: Mapping[str, Value], component: str, newest: Value) -> Reason | None:
     refused = refusals(space, solution, component, newest)
     if refused:
         (rule, text), source = refused[0], rule_source(space.matrix, refused[0][0])
     else:
         (rule, text), source = _less_preferred(space, solution, component, newest), ""
-    if text:
-        yield Reason(
-            component=component,
-            rule=rule,
-            text=f"not {label(component, newest)}: {text}",
-            source=source,
-        )
+    text = f"not {label(component, newest)}: {text}" if text else ""
+    return Reason(component=component, rule=rule, text=text, source=source) if text else None
 
 
 def _less_preferred(space: Space, solution: Mapping[str, Value], component: str, newest: Value) -> tuple[str, str]:
     """Say which preference stands against a newer release that no rule forbids."""
     driver = cast("DriverValue", solution["driver"])
-    if component in ("cuda", *FRAMEWORKS) and space.relation(driver, newest) == "minor-version":
+    runs = component in ("cuda", *FRAMEWORKS)
+    ways = [space.relation(driver, value) for value in (solution[component], newest)] if runs else ["", ""]
+    if ways[1] == "minor-version" != ways[0]:
         ask = f"; ask for it with {component}=={newest.version}" if component == "cuda" else ""
         return "native-before-minor", f"it is not native to R{driver.branch.branch}{ask}"
     if newest.confidence != "vendor" and solution[component].confidence == "vendor":

@@ -159,7 +159,10 @@ def _tensorflow(value: TensorflowValue) -> Iterator[str]:
 def _code(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
     for gpu in space.gpus:
         if gpu.inferred:
-            yield f"{gpu.label}: its compute capability {gpu.cc} follows from the die, NVIDIA does not list it"
+            yield (
+                f"{gpu.label}: its compute capability {gpu.cc} is inferred from its die; to confirm it: "
+                "nvidia-smi --query-gpu=compute_cap --format=csv"
+            )
         for name in FRAMEWORKS:
             if name in solution and rules.code_for(code_of(space, solution[name]), gpu.cc) == "ptx":
                 yield f"{label(name, solution[name])} has only PTX for {gpu.label}: the first start compiles it"

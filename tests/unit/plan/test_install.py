@@ -123,14 +123,34 @@ def test_a_shell_reads_every_line(answer):
 
 def test_the_text_folds_commands_so_that_a_shell_still_reads_them_whole(answer):
     said = ending(answer, matrix())
-    whole = said.replace("\\\n", "")
-    told = dict(line.split(":", 1) for line in whole.splitlines())
-    assert shlex.split(told["install"]) == shlex.split(install_of(answer, matrix()).apply[0])
-    if "without root" in told:
-        assert shlex.split(told["without root"])[2:] == words_of(
-            install_of(answer, matrix()).pip[1], ".venv/bin/python", "-m", "pip", "install"
-        )
+    install = install_of(answer, matrix())
+    lines = said.replace("\\\n", "").splitlines()
+    heads = [line[:14].strip() for line in lines]
+    told = {head: shlex.split(line[14:]) for head, line in zip(heads, lines, strict=True) if head}
+    assert told["install:"] == shlex.split(install.apply[0])
+    assert ("without root:" in told) == bool(install.pip)
+    if install.pip and answer.stack.python.version:
+        here = heads.index("without root:")
+        assert [shlex.split(line[14:]) for line in lines[here : here + 2]] == [shlex.split(line) for line in install.pip]
+    elif install.pip:
+        assert told["without root:"][2:] == words_of(install.pip[1], ".venv/bin/python", "-m", "pip", "install")
+    offered = [way for way in WAYS[1:] if install.lines(way)]
+    assert ("more ways:" in told) == bool(offered)
+    if offered:
+        assert [word.strip(",") for word in told["more ways:"][1:] if word != "or"] == offered
     assert all(len(line) <= 80 or "https://" in line for line in said.splitlines())
+
+
+def test_the_way_without_root_is_for_the_python_that_was_chosen():
+    def told(system):
+        request = Request(requirements=parse_requirements(["torch"]), gpus=("a100",), os=system)
+        return ending(resolve(request, matrix()), matrix())
+
+    assert "without root: python3.12 -m venv .venv\n              .venv/bin/python -m pip install" in told("rhel8")
+    assert "(uv and conda install Python 3.12 themselves)" in told("rhel8")
+    assert "python3.12 -m venv" in told("ubuntu24.04")
+    assert "themselves" not in told("ubuntu24.04")
+    assert "without root: pip install" in told(None)
 
 
 def test_companions_are_those_of_the_release():

@@ -188,4 +188,9 @@ def test_nccl_beside_one_gpu_warns_instead(ask: Any, shipped: Matrix) -> None:
 def test_laptop_gpus_are_known_by_their_die_and_say_so(ask: Any) -> None:
     resolution = ask("cuda", gpu=["mx150"])
     assert resolution.stack.driver.module == "proprietary"
-    assert any("follows from the die" in text for text in resolution.warnings)
+    assert any("is inferred from its die; to confirm it: nvidia-smi" in text for text in resolution.warnings)
+
+
+@pytest.mark.parametrize("name", ["rtx 3080 ti", "rtx 3080", "rtx 2080 ti", "gtx 1080 ti", "quadro p6000", "titan v"])
+def test_a_product_on_nvidia_s_own_list_is_not_called_inferred(ask: Any, name: str) -> None:
+    assert not [text for text in ask("driver", gpu=[name]).warnings if "compute capability" in text]

@@ -1,0 +1,51 @@
+"""The row of `matrix` that `resolve` takes has a mark, and a word on why it is not the newest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpusetup.cli.main import main
+
+
+def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["matrix", *words]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "mark", "reason"),
+    [
+        (("cuda",), "13.0.2 * Update 2", "not CUDA 13.4.2: it is not native to R580; ask for it with cuda==13.4.2"),
+        (("torch",), "2.15.0 * cu130", "cu130 is native to R580; the build on PyPI, cu132, is not"),
+        (
+            ("torch", "--driver", "535.309.01"),
+            "2.14.0 * cu126",
+            "not torch 2.14.1+cu126: it is known from secondary sources only",
+        ),
+    ],
+)
+def test_the_chosen_row_is_marked_and_says_why(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], mark: str, reason: str
+) -> None:
+    said = _said(capsys, *words)
+    assert mark in said
+    version = mark.partition(" ")[0]
+    assert said.endswith(f"* {version} is what `gpusetup resolve` chooses; {reason}")
+
+
+def test_the_newest_row_needs_no_reason_and_one_row_no_mark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _said(capsys, "cupy").endswith("* 14.2.0 is what `gpusetup resolve` chooses")
+    assert "*" not in _said(capsys, "torch==2.6.*", "--arch", "aarch64")
+
+
+def test_documents_name_the_chosen_row(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["matrix", "cuda", "--format", "json"])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["chosen"] for row in rows] == [True] + [False] * (len(rows) - 1)
+    assert rows[0]["because"].startswith("not CUDA ")
+
+
+def test_a_table_that_is_shortened_names_the_command_for_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _said(capsys, "--driver", "535.154.05").endswith("all: gpusetup matrix cuda --driver 535.154.05")
