@@ -8,6 +8,8 @@ healthy or harmless, or one of gpusetup's own references (GS-324), 8: a cause wa
 from __future__ import annotations
 
 import os
+import select
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +29,8 @@ __all__ = ["add_arguments", "run"]
 
 SCHEMA = "gpusetup/doctor/1"
 _STAY_AWAKE = 1.0
+_INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
+_LOGS = (".log", ".txt", ".out", ".err", ".log.gz")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +98,10 @@ def run(arguments: argparse.Namespace) -> Exit:
         return _message(arguments, asked)
     if arguments.watch:
         return _watch(as_json=arguments.format == "json")
-    return _machines(arguments, inventory)
+    code = _machines(arguments, inventory)
+    if not chosen and _unread_input():
+        output.warn("this is about the machine; to examine what is piped in: … | gpusetup doctor --text -")
+    return code
 
 
 def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
@@ -107,9 +114,14 @@ def _asked(arguments: argparse.Namespace) -> tuple[str, str | None]:
             "GS-602", "the message is empty", hint="without a message, the doctor examines this machine"
         )
     if len(arguments.inventory) == 1 and (given.endswith(",") or os.path.exists(given)):  # noqa: PTH110 - takes names of any length
+        if given.endswith(_LOGS) and arguments.text is None:
+            arguments.text = given
+            return "", None
         return "", given
-    if "/" in given and " " not in words and given.endswith((".ini", ".yml", ".yaml", ".toml")):
-        raise BadInputError("GS-602", f"inventory not found: at {given}", path=given, hint="give a file that exists")
+    if " " not in words and given.endswith((*_INVENTORIES, *_LOGS)):
+        raise BadInputError(
+            "GS-602", f"no such file: {given}", path=given, hint="give an inventory or a log that exists: ls"
+        )
     return words, None
 
 
@@ -126,6 +138,15 @@ def _explain(arguments: argparse.Namespace) -> Exit:
     if arguments.explain not in pages and (found := diagnose_text(arguments.explain)):
         arguments.explain = found[0].cause
     return explain(arguments, pages, "cause", "GS-605")
+
+
+def _unread_input() -> bool:
+    """Tell whether a log was piped in, which only `--text -` reads; an idle pipe, as ssh has one, is none."""
+    try:
+        piped = stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode)
+        return piped and bool(select.select([sys.stdin], [], [], 0)[0]) and bool(os.read(sys.stdin.fileno(), 1))
+    except (OSError, ValueError):  # closed, or a test's
+        return False
 
 
 def _message(arguments: argparse.Namespace, asked: str) -> Exit:

@@ -184,7 +184,7 @@ def answer_text(
         listed = ", ".join(versions[:6]) + (f" and {len(versions) - 6} older" if len(versions) > 6 else "")
         text += "\n" + _filled(f"{name:<12}", listed or "none")
     if len(shown) < len(rows):
-        text += f"\n\nThe newest release of each CUDA minor; all: gpusetup matrix cuda --driver {driver}"
+        text += f"\n\nThe newest release of each CUDA minor; all of them:\n  gpusetup matrix cuda --driver {driver}"
     return text + ("\n" if beside else "") + (_NOTES.get(lead, ""))
 
 

@@ -128,7 +128,7 @@ def stack_rows(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, s
         rows.append(("cupy", stack.cupy.version, stack.cupy.package))
     if stack.python:
         version, range_ = stack.python.version, stack.python.requires
-        rows.append(("python", version or range_, f"any of {range_}" if version else ""))
+        rows.append(("python", version or range_, f"this stack takes {range_}" if version else ""))
     return rows
 
 

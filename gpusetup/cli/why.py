@@ -22,6 +22,7 @@ from gpusetup.resolve.requests import joined_words, parse_requirement
 if TYPE_CHECKING:
     import argparse
 
+    from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution
 
 __all__ = ["add_arguments", "add_subject", "run", "split_subject"]
@@ -78,12 +79,24 @@ def run(arguments: argparse.Namespace) -> Exit:
             text += f"\n{wish} does not fit:\n  {error.note}\n"
         else:
             document["asked"] = {"version": str(wish), "fits": True}
-            text += f"\n{wish} fits too; to choose it: gpusetup resolve '{wish}'\n"
+            text += f"\n{wish} fits too; to choose it:\n  {_ask_for(asked)}\n"
     age = age_warning(matrix)
     if age:
         warn(age)
     write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
     return Exit.DONE
+
+
+def _ask_for(request: Request) -> str:
+    """Return the command that asks for exactly this."""
+    import shlex
+
+    words = ["gpusetup", "resolve", *map(str, request.requirements)]
+    for name, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
+        words += [name, value] if value is not None else []
+    words += [word for gpu in request.gpus for word in ("--gpu", gpu)]
+    words += [f"--{name}" for name in ("native", "forward") if getattr(request, name)]
+    return shlex.join(words)
 
 
 def _is_chosen(chosen: Any, wish: Requirement) -> bool:

@@ -47,7 +47,8 @@ def _finding(finding: Finding, *, heading: str) -> Iterator[str]:
     for line in finding.evidence:
         where = f"line {finding.line}: " if finding.line and line == finding.evidence[0] and finding.line > 1 else ""
         shown = line if len(line) <= 300 else line[:300] + " …"
-        yield from _wrapped(f"{where}{shown}", "  | ")
+        for part in f"{where}{shown}".splitlines():
+            yield from _wrapped(part.strip(), "  | ")
     if finding.count > len(finding.evidence):
         yield f"  | ({finding.count} times)"
     yield ""

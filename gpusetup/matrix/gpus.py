@@ -213,13 +213,13 @@ def _ambiguous(text: str, found: list[Gpu]) -> BadInputError:
         by_capability.setdefault(gpu.cc, []).append(gpu.name)
     if len(by_capability) > 1:
         told = "; ".join(f"{_listed(names)} ({cc})" for cc, names in by_capability.items())
-        ways = " or ".join(f"--gpu sm_{cc.replace('.', '')}" for cc in by_capability)
-        note, hint = f"candidates: {told}", f"name one of them, or a PCI id, or {ways}"
+        ways = " or ".join(f"sm_{cc.replace('.', '')}" for cc in by_capability)
+        note, hint = f"candidates: {told}", f"name one of them, or a PCI id, or --gpu {ways}"
     else:
         note, hint = f"candidates: {_listed([gpu.name for gpu in found])}", "name one of them, or a PCI id, or sm_NN"
     return BadInputError(
         "GS-122",
-        f"{text!r} names {len({gpu.name for gpu in found})} products that differ in what the rules ask",
+        f"{text!r} names {len({gpu.name for gpu in found})} products with different requirements",
         path=f"--gpu {text!r}",
         note=note,
         hint=hint,

@@ -357,7 +357,7 @@ def _elsewhere(_: _Context, member: Unary) -> str:
 
 def _jetson(_: _Context, member: Unary) -> str:
     gpu: GpuKind = member.subject
-    return f"{gpu.label} is a Jetson: JetPack brings its driver and CUDA, no driver branch does"
+    return f"{gpu.label} is a Jetson: its driver and CUDA come with JetPack, not from a driver branch"
 
 
 _WRITERS: dict[str, Callable[[_Context, Any], str]] = {

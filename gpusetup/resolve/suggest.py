@@ -55,11 +55,11 @@ def _tried(space: Space) -> Iterator[str]:
     if request.driver is not None:
         solution = _would(space, msgspec.structs.replace(request, driver=None))
         if solution is not None:
-            yield f"without --driver: driver {solution['driver'].version} would fit"
+            yield f"without --driver: driver=={solution['driver'].version} would fit"
     if request.driver_candidates is not None:
         solution = _would(space, msgspec.structs.replace(request, driver_candidates=None))
         if solution is not None:
-            yield f"use another repository for the driver: {solution['driver'].version} would fit"
+            yield f"use another repository for the driver: driver=={solution['driver'].version} would fit"
     if request.os is not None and not request.library_candidates and not request.wheels_only:
         if _fits(space, msgspec.structs.replace(request, wheels_only=True)):
             yield "install the CUDA libraries as wheels: gpusetup_cuda_from=wheels"
@@ -142,9 +142,8 @@ def _near(space: Space, wish: Requirement) -> list[str]:
 
 
 def _name(component: str, value: Value) -> str:
-    if component == "torch":
-        return f"torch {value.version} with {cast('TorchValue', value).build.variant}"
-    return f"{component} {value.version}"
+    build_ = f"+{cast('TorchValue', value).build.variant}" if component == "torch" else ""
+    return f"{component}=={value.version}{build_}"
 
 
 def _machine(space: Space) -> Iterator[str]:

@@ -7,6 +7,8 @@ import datetime as dt
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -276,3 +278,28 @@ def test_an_overlay_that_is_broken_is_exit_3_with_the_path_of_the_field(tmp_path
     error = json.loads(done.stdout)["error"]
     assert error["path"] == f"{tmp_path / 'cuda.json'}:$.releases[3]"
     assert "colour" in error["message"]
+
+
+# --- what an answer ends in ---------------------------------------------------------------------------------------------
+
+
+def test_why_ends_in_a_command_that_asks_for_the_same_machine() -> None:
+    _, out, _ = run(["why", "torch=2.6", "--gpu", "h100", "--os", "ubuntu22.04", "--python", "3.11"])
+    command = out.splitlines()[-1].strip()
+    assert command == "gpusetup resolve python==3.11 'torch==2.6.*' --os ubuntu22.04 --gpu h100"
+    code, out, _ = run(shlex.split(command)[1:])
+    assert code == 0
+    assert "2.6.0+cu" in out
+
+
+def test_hints_write_versions_as_they_are_typed() -> None:
+    _, _, err = run(["resolve", "torch==2.6.*", "--gpu", "rtx 5090"])
+    wishes = re.findall(r"(torch==\S+) would fit", err)
+    assert wishes
+    for wish in wishes:
+        assert run(["resolve", wish, "--gpu", "rtx 5090"])[0] == 0
+
+
+def test_an_ambiguous_name_ends_in_the_options_that_settle_it() -> None:
+    _, _, err = run(["resolve", "torch", "--gpu", "blackwell"])
+    assert err.rstrip().endswith("--gpu sm_100 or sm_103 or sm_120")

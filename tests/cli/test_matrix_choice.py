@@ -48,4 +48,4 @@ def test_documents_name_the_chosen_row(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_a_table_that_is_shortened_names_the_command_for_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _said(capsys, "--driver", "535.154.05").endswith("all: gpusetup matrix cuda --driver 535.154.05")
+    assert _said(capsys, "--driver", "535.154.05").endswith("all of them: gpusetup matrix cuda --driver 535.154.05")

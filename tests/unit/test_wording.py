@@ -48,12 +48,16 @@ CONTORTED = {
 
 
 def _strings(path: Path) -> Iterator[tuple[int, str]]:
-    """Every string of a module but docstrings; the parts of an f-string joined."""
+    """Every string of a module but docstrings and the keys that it looks up; the parts of an f-string joined."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     silent: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             silent.add(id(node.value))
+        if isinstance(node, ast.Subscript):
+            silent.add(id(node.slice))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            silent.update(id(argument) for argument in node.args[:1])
         if isinstance(node, ast.JoinedStr):
             silent.update(id(value) for value in node.values)
             parts = [str(value.value) if isinstance(value, ast.Constant) else "{}" for value in node.values]

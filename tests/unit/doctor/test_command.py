@@ -71,6 +71,60 @@ def test_a_compressed_log_that_is_cut_is_refused_as_that(tmp_path, capsys, cut):
     assert "GS-602" in capsys.readouterr().err
 
 
+def test_a_log_that_is_named_like_one_is_read_without_an_option(tmp_path, capsys):
+    log = tmp_path / "train.log"
+    log.write_text("NVRM: Xid (PCI:0000:41:00): 79, pid=1, name=python3\n")
+    assert main(["doctor", str(log)]) == 8
+    assert "[gpu-fallen-off-bus]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["nosuch.ini", "nosuch.log", "inventory/nosuch.yml"])
+def test_a_file_that_is_missing_is_no_message(name, capsys):
+    assert main(["doctor", name]) == 3
+    assert f"no such file: {name}" in capsys.readouterr().err
+
+
+def test_what_is_piped_in_without_text_is_named_with_its_option():
+    doctor = [sys.executable, "-m", "gpusetup", "doctor", "--root", str(HEALTHY)]
+    told = subprocess.run(doctor, input="Xid 79\n", capture_output=True, text=True, check=False, timeout=60)
+    assert "--text -" not in told.stderr, "a captured machine was asked for"
+    told = subprocess.run(doctor[:-2], input="Xid 79\n", capture_output=True, text=True, check=False, timeout=60)
+    assert "… | gpusetup doctor --text -" in told.stderr
+    told = subprocess.run(
+        doctor[:-2], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "--text -" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "cause", "words"),
+    [
+        ("torch.cuda.is_available() returns False", "torch-cannot-use-cuda", "gpusetup doctor"),
+        (
+            "NCCL WARN Cuda failure 'peer access is not supported between these devices'",
+            "peer-access",
+            "NCCL_P2P_DISABLE=1",
+        ),
+        (
+            "RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
+            "no-kernel-image",
+            "--query-gpu=compute_cap",
+        ),
+    ],
+)
+def test_what_people_paste_has_a_cause_and_a_command(message, cause, words, capsys):
+    assert main(["doctor", message]) == 8
+    said = capsys.readouterr().out
+    assert f"[{cause}]" in said.splitlines()[0]
+    assert words in said
+
+
+def test_the_lines_of_a_reason_stay_lines(capsys):
+    main(["doctor", "--root", str(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root")])
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  | - ")]
+    assert [line.partition(" (")[0] for line in shown] == ["  | - GeForce GTX 1080 Ti", "  | - GeForce RTX 5090"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

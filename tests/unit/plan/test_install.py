@@ -131,7 +131,9 @@ def test_the_text_folds_commands_so_that_a_shell_still_reads_them_whole(answer):
     assert ("without root:" in told) == bool(install.pip)
     if install.pip and answer.stack.python.version:
         here = heads.index("without root:")
-        assert [shlex.split(line[14:]) for line in lines[here : here + 2]] == [shlex.split(line) for line in install.pip]
+        assert [shlex.split(line[14:]) for line in lines[here : here + 2]] == [
+            shlex.split(line) for line in install.pip
+        ]
     elif install.pip:
         assert told["without root:"][2:] == words_of(install.pip[1], ".venv/bin/python", "-m", "pip", "install")
     offered = [way for way in WAYS[1:] if install.lines(way)]

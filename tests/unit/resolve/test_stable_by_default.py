@@ -91,7 +91,7 @@ def test_a_driver_that_nobody_listed_is_judged_by_its_branch(ask: Any) -> None:
 
 def test_the_nearest_change_comes_first(refused: Any) -> None:
     assert refused("torch==2.6.5")["suggestions"][0] == "torch==2.6.0 exists and would fit"
-    assert refused("torch==2.6.*", gpu=["rtx 5090"])["suggestions"][0] == "torch 2.7.1 with cu128 would fit"
+    assert refused("torch==2.6.*", gpu=["rtx 5090"])["suggestions"][0] == "torch==2.7.1+cu128 would fit"
     assert "torch 2.6.0 has the builds cu118, cu124, cu126" in refused("torch==2.6.0+cpu")["conflict"][0]["text"]
     ways = refused(gpu=["v100"], os="ubuntu26.04")["suggestions"]
     assert any("wheels" in text for text in ways)
