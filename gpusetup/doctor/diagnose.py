@@ -48,7 +48,8 @@ def diagnose(look: Look) -> Diagnosis:
         outcome = step(look)
         ruled.append(Ruled(step=name, text=outcome.text, answer=outcome.answer))
         if outcome.cause:
-            told = finding_of(catalogue()[outcome.cause], outcome.evidence, outcome.groups)
+            manager = look.facts.packages.manager or ""
+            told = finding_of(catalogue()[outcome.cause], outcome.evidence, outcome.groups, manager)
             if outcome.answer == "cause":
                 found = told
                 break

@@ -23,8 +23,10 @@ _SHORT = 200
 """A text up to this long may be a bare error number that somebody asks about."""
 
 
-def finding_of(cause: Cause, evidence: Iterable[str] = (), groups: dict[str, str] | None = None) -> Finding:
-    """Tell a cause, with what its numbers mean."""
+def finding_of(
+    cause: Cause, evidence: Iterable[str] = (), groups: dict[str, str] | None = None, manager: str | None = None
+) -> Finding:
+    """Tell a cause, with what its numbers mean. `manager`: the machine's package manager; None: this machine's."""
     return Finding(
         cause=cause.id,
         title=cause.title,
@@ -33,7 +35,7 @@ def finding_of(cause: Cause, evidence: Iterable[str] = (), groups: dict[str, str
         evidence=tuple(evidence),
         details=details(cause.id, groups or {}),
         checks=cause.checks,
-        fixes=fixes_for(cause.id, groups or {}, cause.fixes),
+        fixes=fixes_for(cause.id, groups or {}, cause.fixes, manager),
         page=f"{PAGES}/{cause.id}.md",
     )
 

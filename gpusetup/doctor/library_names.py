@@ -1,18 +1,22 @@
-"""What the number in a library's file name means, and which of a cause's fixes belong to it."""
+"""What the number in a library's file name means, and what brings that library."""
 
 from __future__ import annotations
 
 import re
+from shlex import quote
 from typing import TYPE_CHECKING
 
+from gpusetup.doctor import library_packages as packages
+from gpusetup.model.diagnosis import Fix
+
 if TYPE_CHECKING:
-    from gpusetup.model.diagnosis import Fix
+    from collections.abc import Iterable
 
 __all__ = ["fixes_for", "number_told"]
 
 _NAME = re.compile(r"lib(?P<name>[A-Za-z]+)[\w-]*?\.so\.(?P<major>\d+)")
-_OF_CUDA = ("cudart", "cublas", "cublasLt", "nvrtc", "nvJitLink")
-_OF_12 = {"cusolver": "11", "cufft": "11", "curand": "10"}
+_TENSORRT = ("nvinfer", "nvonnxparser")
+_NUMBERED_AS_CUDA = ("cudart", "cublas", "cublasLt", "nvrtc", "nvJitLink", "cupti")
 
 
 def _named(library: str) -> tuple[str, str]:
@@ -30,24 +34,39 @@ def number_told(cause: str, groups: dict[str, str]) -> list[str]:
         return [f"{file} is cuDNN {major}."]
     if name == "nccl":
         return [f"{file} is NCCL {major}; it comes for every CUDA major."]
-    if name in _OF_CUDA:
+    if name.startswith(_TENSORRT):
+        return [f"{file} is TensorRT {major}, which is no part of CUDA."]
+    majors = packages.cuda_majors(name, major)
+    if name in _NUMBERED_AS_CUDA or majors == (int(major),):
         return [f"{file} belongs to CUDA {major}."]
-    if _OF_12.get(name) == major:
-        return [f"{file} comes with CUDA 12: its number is the library's own, not the CUDA major."]
+    if majors:
+        return [f"{file} comes with CUDA {_listed(majors)}: its number is the library's own, not the CUDA major."]
     return [f"The {major} of {file} is the library's own number, not the CUDA major."]
 
 
-def fixes_for(cause: str, groups: dict[str, str], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """Leave out the fixes that install another library, or another major, than the message asks for."""
+def _listed(majors: Iterable[int]) -> str:
+    *some, last = map(str, majors)
+    return f"{', '.join(some)} and {last}" if some else last
+
+
+def fixes_for(
+    cause: str, groups: dict[str, str], fixes: tuple[Fix, ...], manager: str | None = None
+) -> tuple[Fix, ...]:
+    """Name the packages that bring the library of the message; the catalogue's own fixes where it names none.
+
+    `manager`: the machine's package manager; None: this machine's.
+    """
+    if cause not in {"cuda-library-missing", "cudnn-library-missing"}:
+        return fixes
     name, major = _named(groups.get("library", ""))
-    if cause == "cudnn-library-missing" and name.startswith("cudnn"):
-        return tuple(fix for fix in fixes if not _installs_other(fix, "nvidia-cudnn", major)) or fixes
-    if cause == "cuda-library-missing":
-        own = tuple(fix for fix in fixes if ("nvidia-nccl" in " ".join(fix.commands)) == (name == "nccl"))
-        return own or fixes
-    return fixes
-
-
-def _installs_other(fix: Fix, package: str, major: str) -> bool:
-    pinned = re.findall(rf"{package}\S*==(\d+)\.", " ".join(fix.commands))
-    return bool(pinned) and major not in pinned
+    if not name:
+        return fixes
+    manager = packages.manager_here() if manager is None else manager
+    if name.startswith("cudnn"):
+        return packages.of_cudnn(major, manager) or fixes
+    if name == "nccl":
+        return packages.of_nccl(manager)
+    if name.startswith(_TENSORRT):
+        text = f"TensorRT {major} as a wheel, for Python programs."
+        return (Fix(text=text, commands=(f"python3 -m pip install {quote(f'tensorrt=={major}.*')}",)),)
+    return packages.of_cuda(name, major, manager) or fixes

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.references import nearest, pages, reference_in, told
 from tests.unit.doctor.score import score
 
@@ -114,24 +113,6 @@ def test_a_log_with_an_error_that_nobody_knows_is_not_called_healthy():
     answer = doctor("--text", "-", given="epoch 1\nfrobnication failed: 42\n")
     assert answer.returncode == 3
     assert answer.stdout.startswith("not recognised")
-
-
-@pytest.mark.parametrize(
-    ("library", "said", "command", "never"),
-    [
-        ("libcudnn.so.8", "cuDNN 8", "nvidia-cudnn-cu12==8.9.7.29", "==9.*"),
-        ("libcudnn.so.9", "cuDNN 9", "nvidia-cudnn-cu12==9.*", "==8."),
-        ("libcusolver.so.11", "comes with CUDA 12", "gpusetup_cuda=12.*", "nvidia-nccl"),
-        ("libnccl.so.2", "every CUDA major", "nvidia-nccl-cu12", "cupy"),
-        ("libcudart.so.12", "belongs to CUDA 12", "gpusetup_cuda=12.*", "nvidia-nccl"),
-    ],
-)
-def test_the_number_of_a_library(library, said, command, never):
-    (found,) = diagnose_text(f"{library}: cannot open shared object file")
-    commands = " ".join(line for fix in found.fixes for line in fix.commands)
-    assert said in " ".join(found.details)
-    assert command in commands
-    assert never not in commands
 
 
 def test_the_open_messages_stay_named():

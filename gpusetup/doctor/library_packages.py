@@ -1,0 +1,174 @@
+"""The packages that bring a missing library, by the number in its file name: wheels, and this machine's packages."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from gpusetup.matrix.load import matrix
+from gpusetup.model.diagnosis import Fix
+from gpusetup.versions import cuda_minor, nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["cuda_majors", "manager_here", "of_cuda", "of_cudnn", "of_nccl"]
+
+_WHEEL = {
+    "cudart": "cuda-runtime",
+    "nvrtc": "cuda-nvrtc",
+    "cupti": "cuda-cupti",
+    "cublas": "cublas",
+    "cublasLt": "cublas",
+    "nvblas": "cublas",
+    "cufft": "cufft",
+    "cufftw": "cufft",
+    "curand": "curand",
+    "cusolver": "cusolver",
+    "cusolverMg": "cusolver",
+    "cusparse": "cusparse",
+    "cusparseLt": "cusparselt",
+    "nvJitLink": "nvjitlink",
+    "nvjpeg": "nvjpeg",
+    "nvshmem": "nvshmem",
+}
+"""Name in the file → wheel. The number of a wheel's version is the number in the names of its files."""
+_INSTALL = {"apt": "apt-get install", "dnf": "dnf install", "zypper": "zypper install"}
+_FORM = {"apt": "deb", "dnf": "rpm", "zypper": "rpm"}
+
+
+def manager_here() -> str:
+    """Return the package manager of this machine; empty where it has none that is known."""
+    return next((name for name, line in _INSTALL.items() if shutil.which(line.split()[0])), "")
+
+
+@cache
+def _wheels() -> Mapping[str, Mapping[int, str]]:
+    """Return {wheel without its prefix and CUDA: {CUDA major: a version}}, each pinned by a toolkit or by torch."""
+    found: dict[str, dict[int, str]] = {}
+    toolkits = [(item.wheel, item.pins) for item in matrix().cuda.wheel_pins]
+    frameworks = [("13" if "cuda-toolkit" in item.pins else "", item.pins) for item in matrix().torch.releases]
+    for toolkit, pins in (*toolkits, *frameworks):
+        for name, version in pins.items():
+            stem, _, major = name.removeprefix("nvidia-").partition("-cu1")
+            number = f"1{major}" if major else toolkit.partition(".")[0]
+            if number.isdigit() and version[:1].isdigit():
+                found.setdefault(stem, {})[int(number)] = version
+    return found
+
+
+def _pinned(name: str, number: str) -> dict[int, str]:
+    """Return {CUDA major: requirement} of the wheels whose files have this number."""
+    stem = "npp" if name.startswith("npp") else _WHEEL.get(name, "")
+    return {
+        major: f"nvidia-{stem}" + (f"-cu{major}" if major < 13 or stem in _WITH_MAJOR else "") + f"=={number}.*"
+        for major, version in sorted(_wheels().get(stem, {}).items())
+        if version.partition(".")[0] == number
+    }
+
+
+_WITH_MAJOR = ("cusparselt", "nvshmem")
+"""Wheels that keep the CUDA major in their names."""
+
+
+def cuda_majors(name: str, number: str) -> tuple[int, ...]:
+    """Return the CUDA majors that have a library with this number; nothing for one that is not CUDA's."""
+    return tuple(_pinned(name, number))
+
+
+def of_cuda(name: str, number: str, manager: str) -> tuple[Fix, ...]:
+    """Return what installs a library of CUDA; nothing for one that is not CUDA's."""
+    pinned = _pinned(name, number)
+    if not pinned and name in _WHEEL:
+        return (_too_old(f"CUDA {number}"),)
+    if not pinned:
+        return ()
+    which = "" if len(pinned) == 1 else "; take the CUDA that the program was built for"
+    wheels = Fix(
+        text=f"As a wheel, for Python programs{which}.",
+        commands=tuple(f"python3 -m pip install {quote(wheel)}" for wheel in pinned.values()),
+    )
+    if name in ("cusparseLt", "nvshmem"):
+        return (wheels,)  # no part of the toolkit
+    newest = {major: _toolkit(major) for major in pinned}
+    system = list(_system("cuda", manager, newest.items()))
+    commands = [f"sudo gpusetup apply -w {quote(f'cuda=={major}.*')}" for major in pinned]
+    return (
+        wheels,
+        Fix(text=f"Or the toolkit, for every program{which}.", commands=(*commands, "sudo ldconfig")),
+        *_by_hand(system),
+    )
+
+
+def of_cudnn(number: str, manager: str) -> tuple[Fix, ...]:
+    """Return what installs a cuDNN of this major."""
+    releases = [item for item in matrix().cudnn.releases if item.version.partition(".")[0] == number]
+    last = max(nv(item.version).major for item in matrix().cudnn.releases)
+    newest: dict[int, str] = {}
+    for item in sorted(releases, key=lambda release: nv(release.version)):
+        newest |= dict.fromkeys(item.wheels, item.version)
+    if not newest:
+        return (_too_old(f"cuDNN {number}"),)
+    wheels = [
+        f"nvidia-cudnn-cu{major}=={f'{number}.*' if int(number) == last else version}"
+        for major, version in sorted(newest.items())
+    ]
+    which = "; take the CUDA that it was built for" if len(wheels) > 1 else ""
+    packages = _system("cudnn", manager, ((major, version) for major, version in sorted(newest.items())))
+    return (
+        Fix(
+            text=f"cuDNN {number} as a wheel, for Python programs{which}.",
+            commands=tuple(f"python3 -m pip install {quote(wheel)}" for wheel in wheels),
+        ),
+        Fix(
+            text="Or for every program.",
+            commands=(f"sudo gpusetup apply -w {quote(f'cudnn=={number}.*')}", "sudo ldconfig"),
+        ),
+        *_by_hand(list(packages)),
+    )
+
+
+def of_nccl(manager: str) -> tuple[Fix, ...]:
+    """Return what installs NCCL."""
+    builds = [build for item in matrix().nccl.releases for build in item.builds if build.kind == "wheel"]
+    majors = sorted({int(build.cuda.partition(".")[0]) for build in builds if build.cuda})
+    return (
+        Fix(
+            text="As a wheel, for Python programs; take the CUDA that the program was built for.",
+            commands=tuple(f"python3 -m pip install nvidia-nccl-cu{major}" for major in majors[-2:]),
+        ),
+        Fix(text="Or for every program.", commands=("sudo gpusetup apply -w nccl", "sudo ldconfig")),
+        *_by_hand(list(_system("nccl", manager, ((majors[-1], matrix().nccl.releases[-1].version),)))),
+    )
+
+
+def _too_old(what: str) -> Fix:
+    return Fix(
+        text=f"gpusetup knows no package of {what}: use a build of the program for a newer one.",
+        commands=("gpusetup matrix",),
+    )
+
+
+def _toolkit(major: int) -> str:
+    return max((item.version for item in matrix().cuda.releases if nv(item.version).major == major), key=nv)
+
+
+def _system(component: str, manager: str, versions: Iterable[tuple[int, str]]) -> Iterator[str]:
+    """Yield this machine's command for a package of each version, for the CUDA of this major."""
+    rows = [
+        row for row in matrix().repos.libraries if row.component == component and row.format == _FORM.get(manager, "")
+    ]
+    for major, version in versions:
+        for row in rows:
+            if (row.min_version is None or nv(version) >= nv(row.min_version)) and (
+                row.max_version is None or nv(version) <= nv(row.max_version)
+            ):
+                minor = cuda_minor(version).replace(".", "-")
+                yield f"sudo {_INSTALL[manager]} {row.packages[0].format(major=major, minor=minor)}"
+
+
+def _by_hand(commands: list[str]) -> tuple[Fix, ...]:
+    unique = tuple(dict.fromkeys(commands))
+    return (Fix(text="The same by hand, where NVIDIA's repository is set up.", commands=unique),) if unique else ()

@@ -1,0 +1,109 @@
+"""A missing library is answered with the packages that bring it: by the number in its name, from the matrix."""
+
+from __future__ import annotations
+
+from shlex import quote
+
+import pytest
+
+from gpusetup.doctor import library_packages
+from gpusetup.doctor.diagnose import diagnose
+from gpusetup.doctor.findings import diagnose_text
+from gpusetup.doctor.library_names import fixes_for
+from gpusetup.doctor.look import cause
+from gpusetup.matrix.load import matrix
+from gpusetup.resolve.requests import parse_requirements
+from tests.unit.doctor.test_machines import HOSTS, look_at
+
+
+def commands(library: str, manager: str) -> list[str]:
+    which = "cudnn-library-missing" if library.startswith("libcudnn") else "cuda-library-missing"
+    return [line for fix in fixes_for(which, {"library": library}, (), manager) for line in fix.commands]
+
+
+@pytest.mark.parametrize(
+    ("library", "said", "wheels", "system"),
+    [
+        ("libcudart.so.12", "belongs to CUDA 12", ["nvidia-cuda-runtime-cu12==12.*"], ["cuda-toolkit-12-9"]),
+        ("libcudart.so.11.0", "belongs to CUDA 11", ["nvidia-cuda-runtime-cu11==11.*"], ["cuda-toolkit-11-8"]),
+        ("libcudart.so.13", "belongs to CUDA 13", ["nvidia-cuda-runtime==13.*"], ["cuda-toolkit-13-4"]),
+        ("libnvrtc.so.11.2", "belongs to CUDA 11", ["nvidia-cuda-nvrtc-cu11==11.*"], ["cuda-toolkit-11-8"]),
+        ("libcublasLt.so.12", "belongs to CUDA 12", ["nvidia-cublas-cu12==12.*"], ["cuda-toolkit-12-9"]),
+        ("libnvJitLink.so.13", "belongs to CUDA 13", ["nvidia-nvjitlink==13.*"], ["cuda-toolkit-13-4"]),
+        ("libcufft.so.10", "comes with CUDA 11:", ["nvidia-cufft-cu11==10.*"], ["cuda-toolkit-11-8"]),
+        ("libcufft.so.12", "comes with CUDA 13:", ["nvidia-cufft==12.*"], ["cuda-toolkit-13-4"]),
+        (
+            "libcusolver.so.11",
+            "comes with CUDA 11 and 12",
+            ["nvidia-cusolver-cu11==11.*", "nvidia-cusolver-cu12==11.*"],
+            ["cuda-toolkit-11-8", "cuda-toolkit-12-9"],
+        ),
+        (
+            "libcusparse.so.12",
+            "comes with CUDA 12 and 13",
+            ["nvidia-cusparse-cu12==12.*", "nvidia-cusparse==12.*"],
+            None,
+        ),
+        ("libcudnn.so.8", "cuDNN 8", ["nvidia-cudnn-cu11==8.9.6.50", "nvidia-cudnn-cu12==8.9.7.29"], ["libcudnn8"]),
+        ("libcudnn_ops_infer.so.8", "cuDNN 8", ["nvidia-cudnn-cu12==8.9.7.29"], ["libcudnn8"]),
+        ("libcudnn.so.9", "cuDNN 9", ["nvidia-cudnn-cu12==9.*", "nvidia-cudnn-cu13==9.*"], ["libcudnn9-cuda-13"]),
+        ("libcusparseLt.so.0", "comes with CUDA 12 and 13", ["nvidia-cusparselt-cu12==0.*"], []),
+        ("libnvinfer.so.10", "TensorRT 10", ["tensorrt==10.*"], []),
+    ],
+)
+def test_the_packages_are_named_by_the_library_s_number(library, said, wheels, system):
+    (found,) = diagnose_text(f"{library}: cannot open shared object file: No such file or directory")
+    assert said in " ".join(found.details)
+    asked = commands(library, "apt")
+    for wheel in wheels:
+        assert f"python3 -m pip install {quote(wheel)}" in asked
+    for package in system or ():
+        assert f"sudo apt-get install {package}" in asked
+    if system == []:
+        assert not any("apt-get" in line or "apply" in line for line in asked)
+
+
+@pytest.mark.parametrize(
+    ("library", "apt", "dnf"), [("libnccl.so.2", "libnccl2", "libnccl"), ("libcudnn.so.8",) + ("libcudnn8",) * 2]
+)
+def test_system_packages_are_those_of_the_machine_s_manager(library, apt, dnf):
+    assert f"sudo apt-get install {apt}" in commands(library, "apt")
+    assert f"sudo dnf install {dnf}" in commands(library, "dnf")
+    assert f"sudo zypper install {dnf}" in commands(library, "zypper")
+    assert not any("install lib" in line for line in commands(library, ""))
+
+
+@pytest.mark.parametrize("library", ["libcudart.so.10.1", "libcudnn.so.7"])
+def test_a_library_that_nobody_packages_any_more_says_so(library):
+    (fix,) = fixes_for(
+        "cudnn-library-missing" if "cudnn" in library else "cuda-library-missing", {"library": library}, ()
+    )
+    assert "newer one" in fix.text
+    assert "pip install" not in " ".join(fix.commands)
+
+
+def test_what_gpusetup_is_asked_for_is_a_wish_that_it_reads():
+    for library in ("libcudart.so.12", "libcudnn.so.8", "libcudnn.so.9", "libnccl.so.2", "libcusolver.so.11"):
+        wishes = [line.partition(" -w ")[2].strip("'") for line in commands(library, "apt") if " -w " in line]
+        assert wishes
+        assert parse_requirements(wishes)
+
+
+def test_every_wheel_that_is_named_is_one_of_the_matrix():
+    known = {name for item in matrix().cuda.wheel_pins for name in item.pins}
+    known |= {name for item in matrix().torch.releases for name in item.pins}
+    for name in library_packages._WHEEL:
+        for number in range(14):
+            for wheel in library_packages._pinned(name, str(number)).values():
+                assert wheel.partition("==")[0] in known
+
+
+def test_a_machine_names_its_own_manager(monkeypatch):
+    """A captured machine is not this one: its packages decide."""
+    monkeypatch.setattr(library_packages, "manager_here", lambda: pytest.fail("this machine was asked"))
+
+    missing = cause("cudnn-library-missing", "cuDNN is missing", library="libcudnn.so.8")
+    monkeypatch.setattr("gpusetup.doctor.diagnose.STEPS", (("CUDA libraries", lambda _look: missing),))
+    found = diagnose(look_at(HOSTS / "rocky9-a100-open" / "root"))
+    assert found.cause is not None
+    assert any("dnf install libcudnn8" in line for fix in found.cause.fixes for line in fix.commands)
