@@ -140,6 +140,8 @@ class Containers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     toolkit: str | None = None
     configured: tuple[str, ...] = ()
     cdi: tuple[str, ...] = ()
+    cdi_drivers: tuple[str, ...] = ()
+    """The drivers whose libraries those files name: of another one, containers do not start."""
 
 
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from gpusetup.model.request import Requirement
 
-__all__ = ["HashedLines", "RebootPolicy", "Settings"]
+__all__ = ["HashedLines", "RebootPolicy", "RestartPolicy", "Settings"]
 
 RebootPolicy = Literal["never", "when-needed", "schedule"]
+RestartPolicy = Literal["never", "idle", "always"]
 
 
 class HashedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +53,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hashed: tuple[HashedLines, ...] = ()
     """From a lock with hashes: nothing else is installed."""
     containers: tuple[str, ...] = ()
+    containers_restart: RestartPolicy = "idle"
+    """When a runtime whose settings changed is restarted: idle is while no container runs in it."""
     persistence: bool = True
     hold_kernel: bool = False
     dev: bool = False

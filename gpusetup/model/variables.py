@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.applied import Applied, Verified
 from gpusetup.model.package import Manager, Package
-from gpusetup.model.settings import RebootPolicy
+from gpusetup.model.settings import RebootPolicy, RestartPolicy
 from gpusetup.model.verdict import Level
 
 __all__ = ["NOTHING", "Owner", "Part", "RoleVariables"]
@@ -94,6 +94,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     gpu_container_packages: Packages | UnsetType = UNSET
     gpu_container_runtimes: Texts | UnsetType = UNSET
+    gpu_container_restart: RestartPolicy | UnsetType = UNSET
 
     gpu_reboot_policy: RebootPolicy | UnsetType = UNSET
     gpu_reboot_local: bool | UnsetType = UNSET

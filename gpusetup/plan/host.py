@@ -240,7 +240,8 @@ class Planner:
     def key(self, facts: HostFacts, settings: Settings) -> str:
         """Return a digest over all that decides a stack, but not over what an apply changes."""
         what = {
-            "settings": msgspec.structs.replace(settings, reboot=None, upgrade=False),  # of when and how, not of what
+            # Of when and how, not of what.
+            "settings": msgspec.structs.replace(settings, reboot=None, upgrade=False, containers_restart="idle"),
             "matrix": self.matrix.digest,
             "os": facts.os.label,
             "arch": facts.arch,

@@ -264,6 +264,10 @@ def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     lacking = [name for name in wanted.settings.containers if name not in facts.containers.configured]
     if lacking:
         yield _action("container", "runtimes", ", ".join(lacking), "these runtimes are not configured for the GPU yet")
+    if wanted.settings.containers and judge.drift.described_otherwise(judge.probed(facts)):
+        was = ", ".join(facts.containers.cdi_drivers)
+        why = f"it is of driver {was}, and another one is loaded: containers would not start"
+        yield _action("container", "cdi", "describe the GPUs to container runtimes again (CDI)", why)
 
 
 def _files(probed: dict[str, Any]) -> Iterator[Action]:

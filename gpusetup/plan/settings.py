@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.request import COMPONENTS, Requirement
-from gpusetup.model.settings import RebootPolicy, Settings
+from gpusetup.model.settings import RebootPolicy, RestartPolicy, Settings
 from gpusetup.plan.logins import holds_login, without_login
 from gpusetup.resolve.requests import ALIASES, parse_requirement
 
@@ -278,6 +278,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "python_interpreter": _path,
     "python_path": _path,
     "containers": _runtimes,
+    "containers_restart": _choice(*get_args(RestartPolicy)),
     "persistence": _yes,
     "hold_kernel": _yes,
     "dev": _yes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.model.variables import RoleVariables
@@ -30,6 +31,7 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
         gpu_fabric_services=fabric,
         gpu_persistence_services=tuple(name for name in wanted.services if name not in fabric),
         gpu_container_runtimes=settings.containers,
+        gpu_container_restart=settings.containers_restart if settings.containers else UNSET,
     )
     if driver is not None and wanted.manage_driver:
         variables = replace(

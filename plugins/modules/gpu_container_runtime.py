@@ -7,7 +7,9 @@ short_description: Configure container runtimes with the NVIDIA container toolki
 description:
   - Lets C(nvidia-ctk) edit a copy of the configuration of the runtimes, writes what it made of it, and keeps what was
     there before for removal. A configuration that it leaves as it is counts as unchanged.
-  - Runtimes are restarted only when asked, because that stops containers.
+  - What containerd and docker say of the result counts. Where containerd would lose settings by a drop-in, the same is
+    said in its main file, every line of it marked.
+  - A runtime is restarted only when told to or while no container runs in it, because that can stop containers.
 options:
   runtimes:
     description: Runtimes to configure; podman needs only the CDI specification.
@@ -21,9 +23,11 @@ options:
     type: bool
     default: true
   restart:
-    description: Restart a running runtime whose configuration changed since it was started.
-    type: bool
-    default: false
+    description: When a running runtime is restarted whose configuration changed since it was started. C(idle) means
+      only while no container runs in it.
+    type: str
+    default: idle
+    choices: [never, idle, always]
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)
@@ -33,7 +37,7 @@ EXAMPLES = r"""
 - name: GPUs in docker
   gpusetup.stack.gpu_container_runtime:
     runtimes: [docker]
-    restart: true
+    restart: idle
 """
 
 RETURN = r"""
@@ -44,105 +48,173 @@ pending:
   elements: str
 """
 
+import glob
 import os
 import re
 import shutil
 import tempfile
-import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, process, services
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    cdi,
+    containerd,
+    failure,
+    files,
+    params,
+    process,
+    runtimes,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import LiveHost, containers
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers
 
-REFRESH = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
-CDI = "/etc/cdi/nvidia.yaml"
-DRIVER = "/dev/nvidiactl"
+DAEMONS = {"docker": "dockerd", "containerd": "containerd", "crio": "crio", "podman": "podman"}
+_CDI_SINCE = 25
+"""The first docker that knows of CDI; before 28.3 it must be told to use it."""
 
 
-def configured(runtime: str, tool: str, env: Dict[str, str]) -> Dict[str, bytes]:
-    """Return {path: content} of what nvidia-ctk makes of a runtime's settings, told by what it makes of a copy of them.
+class Copy:
+    """A runtime's settings in a folder of their own, where nvidia-ctk may do as it likes."""
+
+    def __init__(self, folder: str, paths: List[str]) -> None:
+        self.folder, self.paths = folder, paths
+        self.drop_in = paths[1] if len(paths) > 1 else ""
+        # The copy imports drop-ins from beside itself, as the real settings do from beside themselves.
+        here, there = (os.path.dirname(root + (self.drop_in or paths[0])) + "/" for root in ("", folder))
+        self.here, self.there = here.encode(), there.encode()
+        for path in paths:
+            os.makedirs(os.path.dirname(folder + path), exist_ok=True)
+        beside = glob.glob(os.path.join(os.path.dirname(self.drop_in), "*.toml")) if self.drop_in else []
+        for path in [*paths, *(path for path in beside if path not in paths)]:
+            content = files.read_bytes(path)
+            if content is not None:
+                self.put(path, content)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Write a file of the copy."""
+        raw = content.replace(self.here, self.there)
+        files.write_atomically(self.folder + path, raw, 0o600, lasting=False)
+
+    def made(self, path: str) -> Optional[bytes]:
+        """Return what the copy has now, in the words of the real settings."""
+        content = files.read_bytes(self.folder + path)
+        return content.replace(self.there, self.here) if content else None
+
+    def drop(self) -> None:
+        """Take the drop-in away."""
+        if os.path.exists(self.folder + self.drop_in):
+            os.unlink(self.folder + self.drop_in)
+
+
+def configured(runtime: str, tool: str, env: Dict[str, str]) -> Dict[str, Optional[bytes]]:
+    """Return {path: content} of what nvidia-ctk makes of a runtime's settings, told by what it makes of a copy of them;
+    None: a file that is no longer needed.
 
     From 1.18 on it writes a drop-in, at a place of its own unless it is told another one, and lets containerd's
     settings import it. Its --dry-run is no way to know: some versions write the importing file all the same.
     """
-    paths = containers.SETTINGS[runtime]
-    _code, usage, _error = process.output([tool, "runtime", "configure", "--help"], env)
-    drop_in = paths[1] if len(paths) > 1 else ""
     folder = tempfile.mkdtemp(prefix="gpusetup-")  # nobody else may enter: settings can hold passwords
-    # The copy imports drop-ins from beside itself, as the real settings do from beside themselves.
-    here, there = (os.path.dirname(root + (drop_in or paths[0])).encode() + b"/" for root in ("", folder))
     try:
-        for path in paths:
-            os.makedirs(os.path.dirname(folder + path), exist_ok=True)
-            content = files.read_bytes(path)
-            if content is not None:
-                files.write_atomically(folder + path, content.replace(here, there), 0o600, lasting=False)
+        copy = Copy(folder, list(containers.SETTINGS[runtime]))
+        _code, usage, _error = process.output([tool, "runtime", "configure", "--help"], env)
         argv = [tool, "runtime", "configure", "--runtime=" + runtime]
-        if drop_in and "--drop-in-config" in usage:
-            argv += ["--config=" + folder + paths[0], "--drop-in-config=" + folder + drop_in]
-        else:  # it changes the file that it is given: CRI-O's drop-in can be that, containerd's would not be imported
-            argv += ["--config=" + folder + (drop_in if runtime == "crio" else paths[0])]
-        code, out, error = process.output(argv, env)
-        if code:
-            raise HostFailure(
-                "GS-490", f"nvidia-ctk could not configure {runtime}", paths[0], (error or out).strip()[-500:],
-                "read that file: is it valid? Nothing of it was changed",
-            )  # fmt: skip
-        made = {path: files.read_bytes(folder + path) for path in paths}
-        return {path: content.replace(there, here) for path, content in made.items() if content}
+        if runtime == "containerd":
+            return _containerd(copy, argv, usage, env)
+        if copy.drop_in and "--drop-in-config" in usage:
+            argv += ["--config=" + folder + copy.paths[0], "--drop-in-config=" + folder + copy.drop_in]
+        else:  # it changes the file that it is given: CRI-O's drop-in can be that
+            argv += ["--config=" + folder + (copy.drop_in or copy.paths[0])]
+        if runtime == "docker" and "cdi.enabled" in usage and _docker(env) >= _CDI_SINCE:
+            argv.append("--cdi.enabled")
+        _run(argv, runtime, copy.paths[0], env)
+        if runtime == "docker":
+            _validate(copy, env)
+        return {path: copy.made(path) for path in copy.paths if copy.made(path)}
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _run(argv: List[str], runtime: str, path: str, env: Dict[str, str]) -> None:
+    code, out, error = process.output(argv, env)
+    if code:
+        raise HostFailure(
+            "GS-490", f"nvidia-ctk could not configure {runtime}", path, (error or out).strip()[-500:],
+            "read that file: is it valid? Nothing of it was changed",
+        )  # fmt: skip
+
+
+def _containerd(copy: Copy, argv: List[str], usage: str, env: Dict[str, str]) -> Dict[str, Optional[bytes]]:
+    """Take nvidia-ctk's files where containerd then reads all that it did before; else say it in the main file."""
+    main, drop_in = copy.paths
+    program = process.which("containerd", env) or "containerd"
+    text = containerd.without_ours((files.read_bytes(main) or b"").decode("utf-8", "surrogateescape"))
+
+    def read(content: str) -> containerd.Settings:
+        copy.put(main, content.encode("utf-8", "surrogateescape"))
+        return containerd.read_by(program, copy.folder + main, env)
+
+    copy.drop()
+    before = read(text)
+    drops_in = "--drop-in-config" in usage
+    # Since 1.7 it knows of CDI, and some versions must be told to use it; what the file itself says stays.
+    if "cdi.enabled" in usage and containerd.CDI in {key for _table, key in before}:
+        argv += ["--cdi.enabled"] if containerd.CDI not in {key for _table, key in containerd.parsed(text)} else []
+    wish = ["--config=" + copy.folder + main] + (["--drop-in-config=" + copy.folder + drop_in] if drops_in else [])
+    _run(argv + wish, "containerd", main, env)
+    made, dropped = copy.made(main), copy.made(drop_in)
+    after = containerd.read_by(program, copy.folder + main, env)
+    if containerd.knows_nvidia(after) and not containerd.lost(before, after):
+        return {path: content for path, content in ((main, made), (drop_in, dropped)) if content}
+    copy.drop()
+    said = containerd.parsed(((dropped if drops_in else made) or made or b"").decode("utf-8", "replace"))
+    content = containerd.stated(text, containerd.of_nvidia(said), read)
+    return {main: content.encode("utf-8", "surrogateescape"), drop_in: None}
+
+
+def _docker(env: Dict[str, str]) -> int:
+    _code, text, _error = process.output(["dockerd", "--version"], env, 30)
+    found = re.search(r"version (\d+)\.", text)
+    return int(found.group(1)) if found else 0
+
+
+def _validate(copy: Copy, env: Dict[str, str]) -> None:
+    """Have docker say whether it can start with its new settings; docker before 23 cannot say."""
+    _code, usage, _error = process.output(["dockerd", "--help"], env, 30)
+    if "--validate" not in usage:
+        return
+    path = copy.paths[0]
+    code, out, error = process.output(["dockerd", "--validate", "--config-file=" + copy.folder + path], env, 60)
+    if code:
+        raise HostFailure(
+            "GS-490", "docker does not take its settings with NVIDIA's runtime", path, (error or out).strip()[-500:],
+            "read that file: is it valid? Nothing of it was changed",
+        )  # fmt: skip
+
+
 def behind(runtime: str, ledger: Ledger, changed: bool, env: Dict[str, str]) -> bool:
     """Say whether a runtime has run since before its settings were changed, by this apply or an earlier one."""
-    argv = ["systemctl", "show", "--property=ActiveState,ActiveEnterTimestampMonotonic", runtime + ".service"]
-    _code, text, _error = process.output(argv, env, 30)
-    fields = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
-    if fields.get("ActiveState") != "active":
+    since = runtimes.since(runtime, env)
+    if since is None:
         return False
-    since = time.time() - time.monotonic() + int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
     ours = [path for path in containers.SETTINGS[runtime] if path in ledger.state["files"] and os.path.exists(path)]
     return changed or any(os.stat(path).st_mtime > since for path in ours)
 
 
-def restart(runtime: str, env: Dict[str, str]) -> None:
-    """Restart a runtime, and say so when it does not come back."""
-    code, _out, error = process.output(["systemctl", "restart", runtime], env, 120)
-    if code:
-        _code, journal, _error = process.output(
-            ["journalctl", "-u", runtime, "-n", "15", "--no-pager", "-o", "cat"], env, 20
-        )
+def refuse_absent(names: List[str], env: Dict[str, str]) -> None:
+    """Stop before anything is written where a runtime is not there."""
+    lacking = [name for name in names if process.which(DAEMONS[name], env) is None]
+    if lacking:
         raise HostFailure(
-            "GS-490", f"{runtime} did not start with its new configuration", error.strip(), journal.strip()[-900:],
-            "journalctl -u " + runtime,
+            "GS-490", "{} is not installed here".format(" and ".join(lacking)),
+            "gpusetup configures container runtimes, it does not install them",
+            hint="install it, or take it out of gpusetup_containers (gpu_container_runtimes)",
         )  # fmt: skip
-
-
-def describe_devices(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) -> bool:
-    """Keep the CDI specification up to date, and write it now where it can be; return whether something changed."""
-    seen = services.look(REFRESH, env)
-    units = [unit for unit in REFRESH if seen[unit]["exists"]]
-    # The service ends when it is done: it is enabled, and never found running.
-    changed = [services.bring_up(ledger, [unit], unit.endswith(".path"), env, check) for unit in units]
-    if containers.specifications(LiveHost()) or not os.path.exists(DRIVER):
-        return any(changed)
-    if check:
-        return True
-    argv = ["systemctl", "start", REFRESH[1]] if REFRESH[1] in units else [tool, "cdi", "generate"]
-    code, out, error = process.output(argv, env)
-    if code:
-        raise HostFailure("GS-490", "nvidia-ctk could not write the CDI specification", CDI, error.strip()[-500:])
-    if REFRESH[1] not in units:
-        ledger.write(CDI, out)
-    return True
 
 
 def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check: bool) -> Dict[str, Any]:
     """Do what was asked for; return {"changed", "pending"}."""
+    refuse_absent(asked["runtimes"], env)
     tool = process.which("nvidia-ctk", env)
     if tool is None and check:  # it comes with the packages, which a check does not install
         return {"changed": bool(asked["runtimes"] or asked["cdi"]), "pending": []}
@@ -151,19 +223,24 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
         raise HostFailure("GS-490", "nvidia-ctk is not there", hint=hint)
     changed = False
     pending: List[str] = []
-    for runtime in [name for name in asked["runtimes"] if name in containers.SETTINGS]:
-        wrote = [ledger.write(path, content) for path, content in sorted(configured(runtime, tool, env).items())]
+    wishes = {name: configured(name, tool, env) for name in asked["runtimes"] if name in containers.SETTINGS}
+    for runtime, wish in wishes.items():  # all of them could be made: now they are written
+        wrote = [
+            ledger.restore(path) if content is None else ledger.write(path, content)
+            for path, content in sorted(wish.items())
+        ]
         changed = changed or any(wrote)
         if behind(runtime, ledger, any(wrote), env):
             pending.append(runtime)
     if asked["cdi"] or "podman" in asked["runtimes"]:
-        changed = describe_devices(ledger, tool, env, check) or changed
+        changed = cdi.keep_described(ledger, tool, env, check) or changed
     ledger.save()
-    if asked["restart"] and not check:
-        changed = changed or bool(pending)
-        while pending:
-            restart(pending[0], env)
-            del pending[0]
+    if check:
+        return {"changed": changed, "pending": pending}
+    for runtime in [name for name in pending if runtimes.may_restart(name, asked["restart"], env)]:
+        changed = True
+        runtimes.restart(runtime, env)
+        pending.remove(runtime)
     return {"changed": changed, "pending": pending}
 
 
@@ -178,7 +255,7 @@ def main() -> None:
                 "choices": ["docker", "containerd", "crio", "podman"],
             },
             cdi={"type": "bool", "default": True},
-            restart={"type": "bool", "default": False},
+            restart={"type": "str", "default": "idle", "choices": ["never", "idle", "always"]},
         ),
         supports_check_mode=True,
     )

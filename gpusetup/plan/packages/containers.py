@@ -1,6 +1,7 @@
 """The container toolkit: its packages and its own repository.
 
-Its version is left open: whatever is newest comes, and its security updates come later, by the host's own updates.
+The matrix says which version is the oldest that does what the roles ask of it; older ones are refused. Above it the
+version is left open: whatever is newest comes, and its security updates come later, by the host's own updates.
 """
 
 from __future__ import annotations
@@ -61,11 +62,19 @@ def toolkit_patterns(context: Context) -> tuple[str, ...]:
 
 
 def toolkit_packages(context: Context) -> tuple[Package, ...]:
-    """Return its packages; a host whose repositories lack them is refused before anything is touched."""
+    """Return its packages; a host that lacks a runtime, or whose repositories lack them, is refused untouched."""
     if not context.settings.containers:
         return ()
-    names = context.repos.container_toolkit.packages
-    there = context.facts.packages.installed
+    toolkit, there = context.repos.container_toolkit, context.facts.packages.installed
+    names = toolkit.packages
+    absent = [name for name in context.settings.containers if name not in context.facts.containers.runtimes]
+    if context.offers.known and absent:
+        raise PreflightError(
+            "GS-339",
+            f"gpusetup_containers names {', '.join(absent)}, which is not installed here",
+            note="gpusetup configures container runtimes, it does not install them",
+            hint=f"install it first, or take it out: gpusetup_containers={_others(context, absent)}",
+        )
     lacking = [name for name in names if name not in there and not context.offers.has(name)]
     if context.offers.known and lacking:
         raise PreflightError(
@@ -74,18 +83,29 @@ def toolkit_packages(context: Context) -> tuple[Package, ...]:
             note="a mirror or bundle must contain it or its repository",
             hint="add a mirror of it to gpusetup_extra_sources, or unset gpusetup_containers",
         )
+    newest = (context.offers.upstreams(names[0]) or [""])[0]
+    if names[0] not in there and newest and nv(newest) < nv(toolkit.version):
+        raise PreflightError(
+            "GS-336",
+            f"gpusetup_containers needs container toolkit {toolkit.version}, and the newest one here is {newest}",
+            note="older ones configure some runtimes at places that these do not read",
+            hint="renew the mirror or bundle, or unset gpusetup_containers",
+        )
     return tuple(Package(name=name) for name in names)
 
 
+def _others(context: Context, absent: list[str]) -> str:
+    return ",".join(name for name in context.settings.containers if name not in absent) or "'[]'"
+
+
 def toolkit_notes(context: Context, family: Family) -> Iterator[str]:
-    """Yield what a person should hear: a toolkit that is too old, a runtime that is not there yet."""
-    toolkit, facts = context.repos.container_toolkit, context.facts
+    """Yield what a person should hear: a toolkit that is too old, or whose packages are of several versions."""
+    toolkit, there = context.repos.container_toolkit, context.facts.packages.installed
     if not context.settings.containers:
         return
-    installed = facts.packages.installed.get(toolkit.packages[0])
-    if installed and nv(versions.upstream(installed) or "0") < nv(toolkit.version):
-        update = _UPDATE[family.manager]
-        yield f"container toolkit {installed} is older than {toolkit.version}: {update} {' '.join(toolkit.packages)}"
-    for name in context.settings.containers:
-        if name not in facts.containers.runtimes:
-            yield f"{name} is not installed here; gpusetup configures container runtimes, it does not install them"
+    update = f"{_UPDATE[family.manager]} {' '.join(toolkit.packages)}"
+    found = sorted({there[name] for name in toolkit.packages if name in there})
+    if len(found) > 1:
+        yield f"the container toolkit's packages are of several versions, {', '.join(found)}: {update}"
+    elif found and nv(versions.upstream(found[0]) or "0") < nv(toolkit.version):
+        yield f"container toolkit {found[0]} is older than {toolkit.version}: {update}"

@@ -6,7 +6,7 @@ import shutil
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_judge import driver
-from . import drift, fetched, files, jobs, lost, owner, packages, planning, process, services
+from . import cdi, drift, fetched, files, jobs, lost, owner, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -222,6 +222,7 @@ class Lifecycle:
         jobs.refuse_beside_another(self.ledger.folder)  # it would write its progress into a record that is gone
         gone = [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
         gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
+        gone += cdi.forget(self.check, process.environment())
         python = self.ledger.state["expect"].get("python") or {}
         if python.get("path") and not python.get("adopted") and os.path.islink(python["path"]):
             gone.append(python["path"])

@@ -27,7 +27,7 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
     if apply and not apply.get("finished"):
         started = "apply {} began and has not finished".format(apply.get("id"))
         return [Difference("apply", "the last apply", "finished", started)]
-    parts = (_packages, _holds, files, _module, _libraries, _nouveau, _fabric, _services, _python)
+    parts = (_packages, _holds, files, _module, _libraries, _nouveau, _fabric, _services, _description, _python)
     return [found for part in parts for found in part(facts, record)]
 
 
@@ -178,6 +178,20 @@ def _services(facts: Facts, record: Record) -> Iterator[Difference]:
             yield Difference("service-" + unit, unit, "enabled", service["enabled"])
         elif service["active"] == "failed" and not facts["simulated"]:  # no daemon can open a simulated GPU
             yield Difference("service-" + unit, unit, "running", "failed")
+
+
+def described_otherwise(facts: Facts) -> bool:
+    """Tell whether containers are told of another driver than the one that is loaded (CDI)."""
+    told, runs = _part(facts, "containers").get("cdi_drivers"), driver.loaded(facts)
+    return bool(told and runs and runs["version"] not in told)
+
+
+def _description(facts: Facts, record: Record) -> Iterator[Difference]:
+    units = [unit for unit in _part(record, "services") if "cdi" in unit]
+    if units and described_otherwise(facts):
+        told, runs = facts["containers"]["cdi_drivers"], driver.loaded(facts)
+        what = "the description of the GPUs for containers (CDI)"
+        yield Difference("cdi", what, "driver " + str(runs and runs["version"]), "driver " + ", ".join(told))
 
 
 def _python(facts: Facts, record: Record) -> Iterator[Difference]:

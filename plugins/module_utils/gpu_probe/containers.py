@@ -1,5 +1,6 @@
 """Container runtimes and how they are told of the GPU."""
 
+import re
 from typing import Any, Dict, List
 
 from .host import LiveHost
@@ -18,12 +19,13 @@ SETTINGS = {
 }
 """The settings of a runtime that can name NVIDIA's: its own, then the drop-in beside it where it has such a thing."""
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+_LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 
 
 def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
-    """Return runtimes, the toolkit's version, who is configured for it, and the CDI files."""
+    """Return runtimes, the toolkit's version, who is configured for it, and the CDI files with their drivers."""
     configured = [name for name, paths in SETTINGS.items() if any(_names_nvidia(host, path) for path in paths)]
-    cdi = specifications(host)
+    cdi = described(host)
     if cdi:
         configured.append("podman")  # it needs nothing else
     toolkit = packages.get("nvidia-container-toolkit") or packages.get("nvidia-container-toolkit-base")
@@ -32,17 +34,24 @@ def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
         "runtimes": [name for name, paths in _RUNTIMES if any(host.exists(path) for path in paths)],
         "toolkit": installed["version"] if installed else None,
         "configured": configured,
-        "cdi": cdi,
+        "cdi": list(cdi),
+        "cdi_drivers": sorted({version for versions in cdi.values() for version in versions}),
     }
 
 
-def specifications(host: LiveHost) -> List[str]:
-    """Return the files that describe NVIDIA's devices to runtimes (CDI)."""
-    return [folder + "/" + name for folder in CDI_FOLDERS for name in host.names(folder, "nvidia*")]
+def described(host: LiveHost) -> Dict[str, List[str]]:
+    """Return the files that describe NVIDIA's devices to runtimes (CDI), with the drivers that each names."""
+    paths = [folder + "/" + name for folder in CDI_FOLDERS for name in host.names(folder, "nvidia*")]
+    return {path: sorted(set(_LIBCUDA.findall(host.read(path, keep=_cuda_lines) or ""))) for path in paths}
 
 
 def _names_nvidia(host: LiveHost, path: str) -> bool:
     return bool(host.read(path, "containers.configured", keep=_nvidia_lines))
+
+
+def _cuda_lines(text: str) -> Any:
+    """Keep of a description only the lines that name the driver's own library."""
+    return "".join(line for line in text.splitlines(True) if "libcuda.so" in line)
 
 
 def _nvidia_lines(text: str) -> Any:

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Dict, List, Tuple
 
-from . import loader
+from . import containers, loader
 from .host import LiveHost
 from .masking import mask
 
@@ -23,7 +23,6 @@ _TELLING = re.compile(
     r"(?i)nv|xid|nouveau|pci|aer|dmar|iommu|amd-vi|bar |modul|lockdown|secure|drm|fb\d|gridd|vfio|hung|lockup|oom|mce|"
     r"hardware|linux version"
 )
-_LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 _INFO = re.compile(r"^([A-Za-z0-9_.]+?)-([^-]+)\.dist-info$")
 _FRAMEWORKS = (
     "torch-*",
@@ -58,7 +57,7 @@ def collect(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) 
         "loader_cache": host.exists(loader.CACHE),
         "libraries": loader.collect(host, facts["arch"], seen.get("LD_LIBRARY_PATH", "")),
         "environments": _environments(host, facts, seen),
-        "cdi": {path: sorted(set(_LIBCUDA.findall(host.read(path) or ""))) for path in facts["containers"]["cdi"]},
+        "cdi": containers.described(host),
         "mig_instances": _mig_instances(host, facts),
         "licence": _licence(host, facts),
     }

@@ -206,7 +206,13 @@ def _cudnn(package: Package, content: Content) -> None:
 
 def _container_toolkit(package: Package, content: Content) -> None:
     content.copy("nvidia-ctk", "usr/bin/nvidia-ctk", 0o755, version=package.version.rpartition("-")[0])
-    content.add("usr/bin/nvidia-container-runtime", "#!/bin/sh\nexec true\n", 0o755)
+    content.add("usr/bin/nvidia-container-runtime", '#!/bin/sh\nexec runc "$@"\n', 0o755)
+    units = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+    for unit in units:
+        content.copy(unit, f"usr/lib/systemd/system/{unit}")
+    running = "[ -d /run/systemd/system ] || exit 0\n"
+    content.after_install = f"{running}systemctl daemon-reload\nsystemctl enable --now {' '.join(units)} || true\n"
+    content.before_removal = f"{running}systemctl disable --now {' '.join(units)} || true\n"
 
 
 def _versionlock(_package: Package, content: Content) -> None:

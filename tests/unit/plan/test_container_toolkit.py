@@ -5,7 +5,7 @@ import pytest
 
 from gpusetup.errors import PreflightError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import Source
+from gpusetup.model.facts import Containers, Source
 from gpusetup.model.preview import Offer, Preview
 from gpusetup.model.settings import Settings
 
@@ -22,9 +22,13 @@ def _offered(answer, version="1.20.1-1"):
     return Preview(candidates=answer.candidates | dict.fromkeys(TOOLKIT.packages, (offer,)))
 
 
-def _bare(host, name="ubuntu24.04-rtx4090-open", **packages):
+def _bare(host, name="ubuntu24.04-rtx4090-open", runtimes=("docker", "containerd"), **packages):
     facts = host(name, driver=None)
-    return msgspec.structs.replace(facts, packages=msgspec.structs.replace(facts.packages, **packages))
+    return msgspec.structs.replace(
+        facts,
+        packages=msgspec.structs.replace(facts.packages, **packages),
+        containers=Containers(runtimes=runtimes),
+    )
 
 
 def test_its_packages_come_in_the_same_transaction_from_its_own_repository(host, planner, nvidia_ubuntu):
@@ -75,8 +79,52 @@ def test_on_el_its_lists_are_proven_by_signature(host, planner):
     assert (source["repo_gpgcheck"], source["gpgcheck"]) == (True, False)
 
 
-def test_a_toolkit_that_is_too_old_and_a_runtime_that_is_missing_are_said(host, planner, nvidia_ubuntu):
+def test_a_toolkit_that_is_too_old_is_said(host, planner, nvidia_ubuntu):
     facts = _bare(host, installed=dict.fromkeys(TOOLKIT.packages, "1.14.3-1"))
     plan = planner.second(facts, _settings(), _offered(nvidia_ubuntu)).plan
     assert any("1.14.3-1 is older than" in text for text in plan.warnings)
-    assert any("docker is not installed here" in text for text in plan.warnings)
+
+
+def test_packages_of_several_versions_are_said(host, planner, nvidia_ubuntu):
+    installed = dict.fromkeys(TOOLKIT.packages, "1.20.1-1") | {"libnvidia-container1": "1.17.8-1"}
+    plan = planner.second(_bare(host, installed=installed), _settings(), _offered(nvidia_ubuntu)).plan
+    assert any("several versions, 1.17.8-1, 1.20.1-1: apt-get" in text for text in plan.warnings)
+
+
+def test_a_runtime_that_is_not_there_is_refused_before_anything_is_touched(host, planner, nvidia_ubuntu):
+    with pytest.raises(PreflightError) as caught:
+        planner.second(_bare(host), Settings(containers=("docker", "crio")), _offered(nvidia_ubuntu))
+    assert caught.value.reference == "GS-339"
+    assert caught.value.message == "gpusetup_containers names crio, which is not installed here"
+    assert caught.value.hint.endswith("gpusetup_containers=docker")
+
+
+def test_a_repository_that_is_too_old_is_refused(host, planner, nvidia_ubuntu):
+    with pytest.raises(PreflightError) as caught:
+        planner.second(_bare(host), _settings(), _offered(nvidia_ubuntu, "1.17.8-1"))
+    assert caught.value.reference == "GS-336"
+    assert "1.17.8" in caught.value.message
+
+
+def test_when_to_restart_reaches_the_role_and_is_no_other_wish(host, planner, nvidia_ubuntu):
+    plans = [
+        planner.second(_bare(host), _settings(containers_restart=when), _offered(nvidia_ubuntu)).plan
+        for when in ("idle", "always")
+    ]
+    assert [plan.variables.gpu_container_restart for plan in plans] == ["idle", "always"]
+    assert plans[0].lock.key == plans[1].lock.key
+
+
+def test_a_description_of_another_driver_is_made_anew(host, planner, nvidia_ubuntu):
+    facts = host("ubuntu24.04-h200-keep")
+    loaded = facts.driver.loaded.version
+
+    def told(driver):
+        containers = Containers(runtimes=("docker",), configured=("docker",), cdi=("/var/run/cdi/nvidia.yaml",),
+                                cdi_drivers=(driver,))  # fmt: skip
+        changed = msgspec.structs.replace(facts, containers=containers)
+        plan = planner.second(changed, _settings(), _offered(nvidia_ubuntu)).plan
+        return [action.why for action in plan.actions if action.id == "container-cdi"]
+
+    assert told(loaded) == []
+    assert told("535.54.03") == ["it is of driver 535.54.03, and another one is loaded: containers would not start"]

@@ -9,7 +9,7 @@ import msgspec
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
-from gpusetup.model.facts import NvSwitch
+from gpusetup.model.facts import Containers, NvSwitch
 from gpusetup.model.plan import Package
 from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.request import Request
@@ -157,7 +157,8 @@ def test_every_field_of_every_row_is_read_for_some_host() -> None:
         last_seen(repos, system.id)
         settings = Settings(source=source, containers=("docker",))
         for arch in system.arches:
-            hosts = list(_hosts(system.id, arch))
+            docker = Containers(runtimes=("docker",))
+            hosts = [msgspec.structs.replace(facts, containers=docker) for facts in _hosts(system.id, arch)]
             for facts in hosts:
                 _planned(context_of(repos, facts, settings, Offers(None)), source, _stack("580", "open", "9.8.0.87"))
             for branch, module, cudnn in itertools.product(BRANCHES, ("open", "proprietary"), ("9.8.0.87", "8.9.7.29")):

@@ -1,0 +1,84 @@
+"""The description of NVIDIA's devices for container runtimes (CDI): of the loaded driver, made anew at each boot."""
+
+import os
+from typing import Dict, List
+
+from ..gpu_probe import LiveHost, containers, modules
+from . import process, services
+from .failure import HostFailure
+from .ledger import Ledger
+
+REFRESH = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+"""What the toolkit itself brings since 1.18."""
+UNIT = "/etc/systemd/system/gpusetup-cdi.service"
+PLACE = "/var/run/cdi/nvidia.yaml"
+"""Gone at the next boot, so that nothing outlives its driver; what is here counts before /etc/cdi."""
+OLD_PLACE = "/etc/cdi/nvidia.yaml"
+_UNIT = """# Written by gpusetup: this container toolkit has no unit of its own that does it.
+[Unit]
+Description=Describe NVIDIA's devices to container runtimes (CDI)
+ConditionPathExists=/proc/driver/nvidia/version
+After=nvidia-persistenced.service
+Before=docker.service containerd.service crio.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=90
+ExecStart={tool} cdi generate --output={place}
+ExecStop=/bin/rm -f {place}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) -> bool:
+    """Have the description made at every boot, and now where it lacks or is of another driver; tell of a change."""
+    seen = services.look(REFRESH, env)
+    units = [unit for unit in REFRESH if seen[unit]["exists"]]
+    changed = False
+    if not units:
+        units = [os.path.basename(UNIT)]
+        if ledger.write(UNIT, _UNIT.format(tool=tool, place=PLACE)):
+            changed = True
+            if not check:
+                process.output(["systemctl", "daemon-reload"], env, 60)
+    # A service ends when it is done: it is enabled, and need not be found running.
+    ups = [services.bring_up(ledger, [unit], unit.endswith(".path"), env, check) for unit in units]
+    changed = changed or any(ups)
+    loaded = (modules.loaded_nvidia(LiveHost()) or {}).get("version")
+    if loaded and due(loaded):
+        changed = True
+        if not check:
+            _describe(units[-1], tool, loaded, env)
+    elif OLD_PLACE in ledger.state["files"] and os.path.exists(PLACE):
+        changed = ledger.restore(OLD_PLACE) or changed  # an older gpusetup's: nothing would renew it
+    return changed
+
+
+def due(loaded: str) -> bool:
+    """Tell whether no description is of the loaded driver."""
+    told = containers.described(LiveHost())
+    return not told or not any(not versions or loaded in versions for versions in told.values())
+
+
+def _describe(unit: str, tool: str, loaded: str, env: Dict[str, str]) -> None:
+    """Have the unit write it now: started anew, because a unit that stays active is not started a second time."""
+    code, _out, error = process.output(["systemctl", "restart", unit], env, 120)
+    if not code and due(loaded):  # its own conditions kept it: it looks for the module where packages put it
+        code, _out, error = process.output([tool, "cdi", "generate", "--output=" + PLACE], env)
+    if code or due(loaded):
+        raise HostFailure(
+            "GS-490", "the container toolkit does not describe the GPUs (CDI)", f"driver {loaded} is loaded",
+            error.strip()[-700:], "look what it says: nvidia-ctk cdi generate; journalctl -u " + unit,
+        )  # fmt: skip
+
+
+def forget(check: bool, env: Dict[str, str]) -> List[str]:
+    """Take away a description whose toolkit is gone: its hooks are no longer there, and a boot would be needed."""
+    if process.which("nvidia-ctk", env) or not os.path.exists(PLACE):
+        return []
+    if not check:
+        os.unlink(PLACE)
+    return [PLACE]

@@ -1,0 +1,115 @@
+"""containerd's settings: what it reads of them, and what an addition would take away from somebody else's.
+
+containerd 1 replaces: a drop-in that names one runtime makes it forget what the main file says of that plugin, and a
+main file that names one runtime makes it forget its own `runc`. Only containerd itself can tell, so it is asked.
+"""
+
+import re
+from typing import Callable, Dict, List, Tuple
+
+from . import process
+from .failure import HostFailure
+
+Settings = Dict[Tuple[str, str], str]
+
+MARK = "# gpusetup"
+"""Ends every line of ours in somebody else's file."""
+CDI = "enable_cdi"
+_OF_THE_FILES = (("", "imports"), ("", "version"))
+_HEADER = re.compile(r"^\s*(\[.+\])\s*(#.*)?$")
+_PAIR = re.compile(r"""^\s*([\w.-]+|"[^"]*"|'[^']*')\s*=\s*(.*)$""")
+
+
+def read_by(program: str, path: str, env: Dict[str, str]) -> Settings:
+    """Return what containerd makes of a file and everything that the file imports."""
+    code, text, error = process.output([program, "--config", path, "config", "dump"], env, 60)
+    if code:
+        raise HostFailure(
+            "GS-490", "containerd cannot read its settings", path, (error or text).strip()[-500:],
+            "see what it says of them: containerd config dump",
+        )  # fmt: skip
+    return parsed(text)
+
+
+def parsed(text: str) -> Settings:
+    """Return {(table, key): value} of TOML as programs print it: one pair a line, a value may go on."""
+    found: Settings = {}
+    table, last = "", None
+    for line in text.splitlines():
+        header, pair = _HEADER.match(line), _PAIR.match(line)
+        if pair:
+            last = (table, pair.group(1).strip("\"'"))
+            found[last] = pair.group(2).rstrip()
+        elif header and not (last and found[last].endswith(("[", ","))):
+            table, last = _plain(header.group(1)), None
+        elif last and line.strip():
+            found[last] += " " + line.strip()
+    return found
+
+
+def _plain(header: str) -> str:
+    return re.sub(r"\s+", "", header).replace("'", '"')
+
+
+def lost(before: Settings, after: Settings) -> List[Tuple[str, str]]:
+    """Return what another file has changed that was said before."""
+    said = {pair: value for pair, value in before.items() if pair not in _OF_THE_FILES and pair[1] != CDI}
+    return [pair for pair, value in said.items() if after.get(pair) != value]
+
+
+def knows_nvidia(settings: Settings) -> bool:
+    """Tell whether containers can ask for NVIDIA's runtime."""
+    return any("nvidia-container-runtime" in value for value in settings.values())
+
+
+def of_nvidia(settings: Settings) -> Settings:
+    """Return what a file says of NVIDIA's runtime and of CDI."""
+    return {pair: value for pair, value in settings.items() if "nvidia" in pair[0] or pair[1] == CDI}
+
+
+def without_ours(text: str) -> str:
+    """Return a file as it is without our lines."""
+    return "".join(line for line in text.splitlines(True) if not line.rstrip().endswith(MARK))
+
+
+def with_ours(text: str, additions: Settings) -> str:
+    """Return a file with pairs that it does not have; nothing of its own changes, comments neither."""
+    lines = text.splitlines(True)
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    there, tables = parsed(text), {}
+    for number, line in enumerate(lines):
+        header = _HEADER.match(line)
+        if header and not line.lstrip().startswith("[["):
+            tables[_plain(header.group(1))] = number
+    inserted: Dict[int, List[str]] = {}
+    end: List[str] = []
+    for table in dict.fromkeys(table for table, _key in additions):
+        pairs = [f"{key} = {value}" for (where, key), value in additions.items() if where == table]
+        missing = [pair for pair in pairs if (table, pair.partition(" = ")[0]) not in there]
+        if missing and table in tables:
+            inserted[tables[table]] = missing
+        elif missing:
+            end += [table, *missing]
+    made = []
+    for number, line in enumerate(lines):
+        made += [line, *(f"{ours} {MARK}\n" for ours in inserted.get(number, ()))]
+    return "".join(made) + "".join(f"{ours} {MARK}\n" for ours in end)
+
+
+def stated(base: str, additions: Settings, read: Callable[[str], Settings]) -> str:
+    """Return a main file that says more and takes nothing away; `read` tells what containerd reads of a file."""
+    before = read(base)
+    text = with_ours(base, additions)
+    gone = lost(before, read(text))
+    if gone:  # its own defaults, of which the first word about their like makes it forget all
+        text = with_ours(base, {**{pair: before[pair] for pair in gone}, **additions})
+        gone = lost(before, read(text))
+    if gone or not knows_nvidia(read(text)):
+        what = ", ".join(sorted({f"{table} {key}" for table, key in gone})[:4]) or "NVIDIA's runtime itself"
+        raise HostFailure(
+            "GS-490", "containerd would lose settings of its own by NVIDIA's runtime", "it would not read " + what,
+            "with containerd 1 a drop-in takes the place of all that was said before it",
+            "move what your drop-ins say to /etc/containerd/config.toml, then run the same command again",
+        )  # fmt: skip
+    return text

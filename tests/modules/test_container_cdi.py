@@ -1,0 +1,107 @@
+"""Container runtimes are told of the GPUs (CDI): by the unit that is there, of the driver that is loaded. nvidia-ctk is a stand-in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import cdi
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import LiveHost, containers
+
+from tests.modules.container_host import made_call, made_host  # noqa: F401 - fixtures
+
+if TYPE_CHECKING:
+    from tests.modules.container_host import Host
+
+
+def test_podman_needs_the_specification_alone(call: Any, host: Host) -> None:
+    host.load("580.178.04")
+    host.units()
+    assert call("podman", check=True)["changed"]
+    assert not host.file("run/cdi").exists()
+    assert call("podman")["changed"]
+    assert containers.collect(LiveHost(), {})["configured"] == ["podman"]
+    assert containers.collect(LiveHost(), {})["cdi_drivers"] == ["580.178.04"]
+    assert not call("podman")["changed"]
+    assert not host.tree()  # the toolkit's own units do it: nothing of ours is left behind
+
+
+def test_before_the_driver_is_loaded_the_next_boot_describes_it(call: Any, host: Host) -> None:
+    host.units()
+    assert call(cdi=True)["changed"]
+    assert not call(cdi=True)["changed"]
+    assert "restart nvidia-cdi-refresh" not in host.did
+
+
+def test_another_driver_is_described_anew(call: Any, host: Host) -> None:
+    """The unit stays active once it has run: to start it does nothing."""
+    host.load("580.178.04")
+    host.units()
+    call(cdi=True)
+    host.load("590.48.01")
+    assert call(cdi=True, check=True)["changed"]
+    assert call(cdi=True)["changed"]
+    assert containers.collect(LiveHost(), {})["cdi_drivers"] == ["590.48.01"]
+    assert not call(cdi=True)["changed"]
+
+
+def test_a_unit_that_will_not_is_not_waited_for(call: Any, host: Host) -> None:
+    """Its conditions look for packages' modules: a driver from a .run file has none there."""
+    host.load("580.178.04")
+    host.units()
+    host.file("unwilling", "")
+    assert call(cdi=True)["changed"]
+    assert host.file("run/cdi/nvidia.yaml").exists()
+
+
+def test_a_toolkit_that_cannot_describe_says_so(call: Any, host: Host) -> None:
+    host.units()
+    host.load("580.178.04")
+    host.program("nvidia-ctk", "#!/bin/sh\necho 'failed to initialize NVML' >&2\nexit 1\n")
+    told = call(cdi=True, fails=True)
+    assert "does not describe the GPUs" in told["msg"]
+    assert "failed to initialize NVML" in told["msg"]
+
+
+def test_an_older_toolkit_gets_a_unit_that_goes_again(call: Any, host: Host) -> None:
+    host.toolkit("1.17.8")
+    host.load("580.178.04")
+    assert call(cdi=True)["changed"]
+    unit = host.file("etc/systemd/system/gpusetup-cdi.service").read_text()
+    assert f"ExecStart={host.root}/bin/nvidia-ctk cdi generate --output={host.root}/run/cdi/nvidia.yaml" in unit
+    assert "daemon-reload" in host.did
+    assert "enable gpusetup-cdi.service" in host.did
+    (host.root / "units/gpusetup-cdi.service").write_text("active")
+    assert not call(cdi=True)["changed"]
+    host.remove()
+    assert not host.tree()
+
+
+def test_a_description_of_an_older_gpusetup_is_replaced(call: Any, host: Host) -> None:
+    """What was written to /etc once is never renewed by anybody."""
+    host.units()
+    host.load("580.178.04")
+    Ledger(str(host.root / "state")).write(f"{host.root}/etc/cdi/nvidia.yaml", "libcuda.so.535.54.03")
+    assert call(cdi=True)["changed"]
+    assert call(cdi=True)["changed"]
+    assert not host.tree()
+    assert not call(cdi=True)["changed"]
+
+
+def test_a_persons_own_description_stays(call: Any, host: Host) -> None:
+    host.units()
+    host.load("580.178.04")
+    host.file("etc/cdi/nvidia.yaml", "libcuda.so.580.178.04")
+    call(cdi=True)
+    call(cdi=True)
+    assert host.file("etc/cdi/nvidia.yaml").read_text() == "libcuda.so.580.178.04"
+
+
+def test_without_its_toolkit_a_description_goes(host: Host) -> None:
+    place = host.file("run/cdi/nvidia.yaml", "{}")
+    assert cdi.forget(False, {"PATH": f"{host.root}/bin"}) == []
+    (host.root / "bin/nvidia-ctk").unlink()
+    assert cdi.forget(True, {"PATH": f"{host.root}/bin"}) == [str(place)]
+    assert place.exists()
+    assert cdi.forget(False, {"PATH": f"{host.root}/bin"}) == [str(place)]
+    assert not place.exists()
