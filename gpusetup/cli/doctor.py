@@ -150,7 +150,9 @@ def _unread_input() -> bool:
 
 
 def _message(arguments: argparse.Namespace, asked: str) -> Exit:
+    from gpusetup.cli.examination import guest_here
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
+    from gpusetup.doctor.instead import without_apply
     from gpusetup.doctor.logs import Log
     from gpusetup.doctor.ptx import with_measure
     from gpusetup.doctor.references import mentioned, reference_in
@@ -161,6 +163,8 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     if reference := reference_in(short):
         return _reference(arguments, reference)
     found = with_measure(diagnose_text(short) if short else diagnose_chunks(log.pieces()))
+    if found and (guest := guest_here()) is not None:
+        found = tuple(without_apply(finding, guest) for finding in found)
     if not found and (reference := mentioned(asked.encode()) if asked else log.reference):
         return _reference(arguments, reference)
     clean = not asked and not found and log.quiet

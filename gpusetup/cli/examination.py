@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,6 +12,7 @@ from gpusetup.doctor.look import Look
 from gpusetup.errors import BadInputError
 from gpusetup.facts import collect, fleet, probe
 from gpusetup.model.symptoms import Symptoms
+from gpusetup.plan.preflight import is_jetson
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +20,9 @@ if TYPE_CHECKING:
     from gpusetup.drive.playbook import Session
     from gpusetup.facts.products import Lookup
     from gpusetup.model.facts import Failure
+    from gpusetup.plan.preflight import Guest
 
-__all__ = ["captured", "hosts", "this_machine"]
+__all__ = ["captured", "guest_here", "hosts", "this_machine"]
 
 
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
@@ -42,6 +45,13 @@ def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
 def this_machine(lookup: Lookup) -> Look:
     """Look at the machine this runs on, as its user meets it."""
     return _look(probe.load().open_host("/"), lookup, dict(os.environ))
+
+
+def guest_here() -> Guest | None:
+    """Tell whether this machine's driver comes from Windows or from Jetson Linux, without looking at anything else."""
+    if is_jetson(platform.release()):
+        return "jetson"
+    return "wsl" if probe.load("virtualisation").is_wsl(probe.load().open_host("/")) else None
 
 
 def captured(root: Path, lookup: Lookup) -> Look:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpusetup.doctor import ptx, steps_containers, steps_cuda, steps_driver, steps_hardware, steps_python
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of
+from gpusetup.doctor.instead import without_apply
 from gpusetup.model.diagnosis import Diagnosis, Finding, Ruled
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ def diagnose(look: Look) -> Diagnosis:
         ruled.append(Ruled(step="PTX", text=outcome.text, answer=outcome.answer))
         if outcome.cause:
             notices.append(finding_of(catalogue()[outcome.cause], outcome.evidence))
+    if look.guest is not None:
+        found = without_apply(found, look.guest) if found is not None else None
+        notices = [without_apply(notice, look.guest) for notice in notices]
     return Diagnosis(
         healthy=found is None,
         cause=found,

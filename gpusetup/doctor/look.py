@@ -6,13 +6,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpusetup.plan.preflight import Guest, borrowed_from
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.symptoms import Symptoms
 
-__all__ = ["Look", "Outcome", "cause", "fine", "notice", "unknown"]
+__all__ = ["OWNERS", "Look", "Outcome", "cause", "fine", "notice", "unknown"]
+
+OWNERS: dict[Guest, str] = {"wsl": "Windows", "container": "the container's host", "jetson": "Jetson Linux"}
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,15 @@ class Look:
     ptx: Mapping[str, Any] | None = None
     """What was measured of the PTX that the driver compiles; None: nobody asked."""
 
+    @cached_property
+    def guest(self) -> Guest | None:
+        """What brings the driver here, where that is no package of this machine."""
+        return borrowed_from(self.facts)
+
     @property
-    def container(self) -> bool:
-        """A container or WSL: the driver belongs to the host."""
-        return self.facts.virtualisation.driver_refused is not None
+    def owner(self) -> str:
+        """Whose the driver is; empty: this machine's own."""
+        return OWNERS[self.guest] if self.guest else ""
 
     @cached_property
     def loaded(self) -> str | None:

@@ -41,8 +41,10 @@ def present(look: Look) -> Outcome:
             shown = [f"{_name(gpu)} is bound to {gpu.bound}" for gpu in held]
             return cause("gpu-held-by-vfio", "every GPU is set aside for virtual machines", *shown)
         return fine(f"{len(facts.gpus)} on PCI: {_summary(facts.gpus)}")
-    if facts.virtualisation.wsl:
+    if look.guest == "wsl":
         return fine("WSL reaches the GPU through Windows, not through PCI")
+    if look.guest == "jetson":
+        return fine("a Jetson: its GPU is part of the processor, not on PCI")
     if facts.virtualisation.container is not None:
         if look.has_device("/dev/nvidiactl"):
             return fine("a container with the GPU's device files")
@@ -65,8 +67,8 @@ def _summary(gpus: tuple[Gpu, ...]) -> str:
 
 def installed(look: Look) -> Outcome:
     """Look whether a driver is installed, and only one."""
-    if look.container:
-        return fine("the driver belongs to the host of this container")
+    if look.owner:
+        return fine(f"it is that of {look.owner}: update it there; gpusetup installs none here")
     driver = look.facts.driver
     if driver is None or (driver.version is None and driver.loaded is None):
         if not look.facts.simulated and (refused := builds.refused(look.facts)) is not None:
@@ -90,8 +92,8 @@ def flavour(look: Look) -> Outcome:
     """Look whether this driver, in this flavour of its modules, can drive these GPUs."""
     driver = look.facts.driver
     version = look.driver
-    if look.container or driver is None or version is None:
-        return fine("decided by the host" if look.container else "not known")
+    if look.owner or driver is None or version is None:
+        return fine(f"{look.owner} decides that" if look.owner else "not known")
     kind = (driver.loaded.flavour if driver.loaded else None) or driver.flavour
     for gpu in look.facts.gpus:
         demands = builds.demands(gpu.pci_id, gpu.subsystem)
@@ -114,8 +116,8 @@ def flavour(look: Look) -> Outcome:
 def module(look: Look) -> Outcome:
     """Look for the module of the kernel that runs, and if there is none, for the reason."""
     facts = look.facts
-    if look.container:
-        return fine("the kernel belongs to the host")
+    if look.owner:
+        return fine(f"{look.owner} brings it")
     if look.loaded is not None:
         return fine(f"module {look.loaded} is loaded")
     kernel = next((entry for entry in facts.kernel.installed if entry.release == facts.kernel.running), None)
@@ -158,8 +160,8 @@ def _failed_build(look: Look, running: str) -> Outcome | None:
 def loaded(look: Look) -> Outcome:
     """Look whether the module is loaded, and if not, what keeps it out."""
     facts = look.facts
-    if look.container or look.loaded is not None:
-        return fine("by the host" if look.container else f"{look.loaded} is loaded")
+    if look.owner or look.loaded is not None:
+        return fine(f"by {look.owner}" if look.owner else f"{look.loaded} is loaded")
     if facts.nouveau.loaded:
         shown = [
             "nouveau is loaded",
@@ -195,8 +197,8 @@ def _from_log(look: Look) -> Outcome | None:
 def same_version(look: Look) -> Outcome:
     """Compare the loaded module with the libraries that programs load."""
     driver = look.facts.driver
-    if look.container or driver is None or driver.loaded is None:
-        return fine("as the host has it") if look.container else unknown("no module is loaded")
+    if look.owner or driver is None or driver.loaded is None:
+        return fine(f"as {look.owner} has them") if look.owner else unknown("no module is loaded")
     if driver.mismatch or (driver.library and look.loaded and driver.library != look.loaded):
         shown = [f"loaded module: {look.loaded}", f"libraries: {driver.library}"]
         if driver.module:

@@ -25,6 +25,9 @@ _EXPLAIN_SILENCE = frozenset(
 )
 
 
+_JETSON_DEVICES = ("/dev/nvgpu", "/dev/nvhost", "/dev/nvidia")
+
+
 def _logged(look: Look) -> list[Finding]:
     log = look.kernel_log
     found = findings(scan(log)) if log else ()
@@ -40,10 +43,13 @@ def device_files(look: Look) -> Outcome:
     devices = look.symptoms.devices
     if devices is None:
         return unknown("the devices are simulated")
-    if look.facts.virtualisation.wsl:
+    if look.guest == "wsl":
         if "/dev/dxg" in devices:
             return fine("/dev/dxg is there")
         return cause("wsl-gpu-blocked", "Windows hands no GPU to WSL", "no /dev/dxg")
+    if look.guest == "jetson":
+        own = [path for path in devices if path.startswith(_JETSON_DEVICES)]
+        return fine(own[0]) if own else unknown("the devices of a Jetson's GPU are not known to gpusetup")
     wanted = ["/dev/nvidiactl"]
     if look.symptoms.live:
         numbered = [path for path in devices if re.fullmatch(r"/dev/nvidia\d+", path)]
@@ -65,8 +71,10 @@ def answering(look: Look) -> Outcome:
     """Ask whether nvidia-smi works and names every GPU on PCI."""
     smi, gpus = look.facts.smi, look.facts.gpus
     if smi is None:
-        if look.container:
-            return notice("smi-missing", "nvidia-smi is not in this container", "no nvidia-smi")
+        if look.guest == "jetson":
+            return unknown("there is no nvidia-smi on this Jetson; tegrastats shows its GPU")
+        if look.owner:
+            return notice("smi-missing", "nvidia-smi is not here", "no nvidia-smi")
         return cause("smi-missing", "the driver's programs are not installed", "no nvidia-smi")
     if smi.ok and _count(look) >= len(gpus):
         return fine(

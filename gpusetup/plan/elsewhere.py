@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import Request, Requirement
-from gpusetup.plan.preflight import guest_refusal, vgpu_refusal
+from gpusetup.plan.preflight import borrowed_from, guest_refusal, vgpu_refusal
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.requests import working_driver
 
@@ -25,8 +25,9 @@ def apply_refused(facts: HostFacts, matrix: Matrix, resolve: Callable[[Request, 
     """Return why apply would install no driver here, whatever is asked for; None where it may."""
     if facts.simulated or working_driver(facts) is not None:
         return None
-    if facts.virtualisation.driver_refused is not None:
-        return guest_refusal(facts.virtualisation.driver_refused)
+    kind = borrowed_from(facts)
+    if kind is not None:
+        return guest_refusal(kind)
     if facts.vgpu_guest:
         return vgpu_refusal()
     gpus = tuple(sorted({gpu.pci_id for gpu in facts.gpus}))

@@ -20,6 +20,7 @@ from gpusetup.plan.packages import absence, all_sources, family_for
 from gpusetup.plan.packages.containers import toolkit_patterns
 from gpusetup.plan.preflight import (
     NO_GPU,
+    borrowed_from,
     driver_refusals,
     elsewhere,
     guest_refusal,
@@ -158,8 +159,8 @@ class Planner:
         except GpuSetupError as error:
             if offers is None and family is not None and not isinstance(error, NoStackError):
                 raise
-            kind = facts.virtualisation.driver_refused
-            if kind is not None and not facts.simulated and isinstance(error, NoStackError):
+            kind = borrowed_from(facts)
+            if kind is not None and isinstance(error, NoStackError):
                 return _refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
             return _refused(base, (_no_stack(error, facts, candidates is not None),))
         stack = resolution.stack

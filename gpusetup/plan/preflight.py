@@ -22,15 +22,21 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_GPU",
+    "Guest",
+    "borrowed_from",
     "driver_refusals",
     "elsewhere",
     "guest_refusal",
     "homeless_refusal",
     "host_refusals",
+    "is_jetson",
     "vgpu_refusal",
 ]
 
-_DRIVER_GUESTS = {
+Guest = Literal["wsl", "container", "jetson"]
+"""Machines whose driver comes from elsewhere."""
+
+_DRIVER_GUESTS: dict[Guest, tuple[str, str]] = {
     "wsl": (
         "this is WSL, which uses the driver of Windows",
         "install or update NVIDIA's driver on Windows; in WSL: gpusetup resolve torch --driver VERSION --install pip",
@@ -38,6 +44,10 @@ _DRIVER_GUESTS = {
     "container": (
         "this is a container, which uses the kernel and driver of its host",
         "run gpusetup on the host that starts the container",
+    ),
+    "jetson": (
+        "this is a Jetson, whose driver is part of Jetson Linux",
+        "update Jetson Linux as NVIDIA documents it for this board; its CUDA: sudo apt-get install nvidia-jetpack",
     ),
 }
 _ORIGINS = {
@@ -85,7 +95,22 @@ def host_refusals(facts: HostFacts) -> Iterator[Refusal]:
 
 def elsewhere(facts: HostFacts) -> Refusal | None:
     """Return why nothing is chosen for a host whose driver belongs to another system; None for all other hosts."""
-    return guest_refusal("wsl") if facts.virtualisation.wsl and not facts.simulated else None
+    kind = borrowed_from(facts)
+    return guest_refusal(kind) if kind is not None and kind != "container" else None
+
+
+def borrowed_from(facts: HostFacts) -> Guest | None:
+    """Tell what brings the driver of a host where none may be installed; None for all other hosts."""
+    if facts.simulated:
+        return None
+    if facts.virtualisation.driver_refused is None and is_jetson(facts.kernel.running):
+        return "jetson"
+    return facts.virtualisation.driver_refused
+
+
+def is_jetson(kernel: str) -> bool:
+    """Tell by the kernel's release whether it is that of Jetson Linux."""
+    return kernel.endswith("tegra")
 
 
 def driver_refusals(
@@ -98,8 +123,8 @@ def driver_refusals(
     pairs: KernelPairsFile,
 ) -> Iterator[Refusal]:
     """Return why this driver may not be put on this host."""
-    refused = facts.virtualisation.driver_refused
-    if refused is not None and not facts.simulated:
+    refused = borrowed_from(facts)
+    if refused is not None:
         yield guest_refusal(refused)
     if facts.vgpu_guest:
         yield vgpu_refusal()
@@ -111,8 +136,8 @@ def driver_refusals(
         yield from _pairs(facts, choice, packages, pairs)
 
 
-def guest_refusal(kind: Literal["wsl", "container"]) -> Refusal:
-    """Return why a guest that borrows its host's kernel gets no driver."""
+def guest_refusal(kind: Guest) -> Refusal:
+    """Return why a machine whose driver comes from elsewhere gets none."""
     message, hint = _DRIVER_GUESTS[kind]
     return Refusal(reference="GS-322", message=f"cannot install a driver here: {message}", hint=hint)
 

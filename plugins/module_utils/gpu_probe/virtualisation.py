@@ -48,7 +48,7 @@ def collect(host: LiveHost) -> Dict[str, Any]:
     cloud = next((name for text, name in _CLOUDS if text in said), None)
     if dmi["chassis_asset_tag"] == _AZURE_TAG:
         cloud = "azure"
-    wsl = _wsl(host)
+    wsl = is_wsl(host)
     container = None if wsl else _container(host)
     return {
         "kind": _kind(host, said, dmi, wsl),
@@ -86,7 +86,8 @@ def _hypervisor_flag(text: str) -> str:
     return "flags: hypervisor\n" if re.search(r"^flags\s*:.*\bhypervisor\b", text, re.MULTILINE) else ""
 
 
-def _wsl(host: LiveHost) -> bool:
+def is_wsl(host: LiveHost) -> bool:
+    """Say whether this is WSL."""
     release = host.value("/proc/sys/kernel/osrelease") or ""
     return bool(re.search(r"microsoft|WSL", release)) or host.exists("/usr/lib/wsl/lib")
 

@@ -1,0 +1,108 @@
+"""WSL, Jetsons and containers: the driver comes from elsewhere, and nobody is told to apply there."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.cli import examination
+from gpusetup.cli.main import main
+from gpusetup.doctor.catalogue import catalogue
+from gpusetup.doctor.diagnose import diagnose
+from gpusetup.doctor.findings import finding_of
+from gpusetup.doctor.instead import without_apply
+from gpusetup.plan.preflight import elsewhere
+from tests.unit.doctor.test_machines import HOSTS, environment, look_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WSL = HOSTS / "ubuntu22.04-wsl-refused" / "root"
+
+
+@pytest.fixture
+def wsl(tmp_path: Path) -> Path:
+    shutil.copytree(WSL, tmp_path / "root", symlinks=True)
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def jetson(wsl: Path) -> Path:
+    """A Jetson as its kernel and files tell: no GPU on PCI, no nvidia-smi, a driver that no package manager brought."""
+    shutil.rmtree(wsl / "usr/lib/wsl")
+    (wsl / "dev/dxg").unlink()
+    for name in ("proc/sys/kernel/osrelease", "proc/version", "gpusetup-capture.json"):
+        text = (wsl / name).read_text(encoding="utf-8")
+        (wsl / name).write_text(text.replace("5.15.167.4-microsoft-standard-WSL2", "5.15.148-tegra"), encoding="utf-8")
+    capture = json.loads((wsl / "gpusetup-capture.json").read_text(encoding="utf-8"))
+    capture["observations"].pop("command:nvidia-smi")
+    (wsl / "gpusetup-capture.json").write_text(json.dumps(capture), encoding="utf-8")
+    return wsl
+
+
+def said(root: Path, capsys: Any) -> str:
+    main(["doctor", "--root", str(root)])
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_wsl_is_told_to_update_on_windows(wsl: Path, capsys: Any) -> None:
+    text = said(wsl, capsys)
+    assert "it is that of Windows: update it there; gpusetup installs none here" in text
+    assert "gpusetup apply" not in text
+
+
+def test_a_jetson_is_healthy_without_a_gpu_on_pci(jetson: Path, capsys: Any) -> None:
+    text = said(jetson, capsys)
+    assert text.startswith("localhost: healthy")
+    assert "a Jetson: its GPU is part of the processor" in text
+    assert "it is that of Jetson Linux: update it there" in text
+    assert "gpusetup apply" not in text
+
+
+def test_plan_refuses_a_jetson_with_the_same_advice(jetson: Path) -> None:
+    refusal = elsewhere(look_at(jetson).facts)
+    assert refusal is not None
+    assert "Jetson Linux" in refusal.message
+    assert "nvidia-jetpack" in (refusal.hint or "")
+
+
+@pytest.mark.parametrize("kind", ["wsl", "jetson"])
+def test_a_sick_environment_there_is_never_sent_to_apply(kind: str, request: Any) -> None:
+    root = request.getfixturevalue(kind)
+    environment(root, "torch-2.8.0+cpu")
+    found = diagnose(look_at(root)).cause
+    assert found is not None
+    assert found.cause == "torch-cpu-build"
+    assert not [line for fix in found.fixes for line in fix.commands if "gpusetup apply" in line]
+
+
+@pytest.mark.parametrize("guest", ["wsl", "jetson", "container"])
+@pytest.mark.parametrize(
+    "cause", [cause.id for cause in catalogue().causes.values() if "gpusetup apply" in str(cause.fixes)]
+)
+def test_no_cause_sends_them_to_apply(cause: str, guest: Any) -> None:
+    left = without_apply(finding_of(catalogue()[cause]), guest)
+    assert left.fixes
+    assert "gpusetup apply" not in str(left.fixes)
+    assert {"wsl": "Windows", "jetson": "Jetson Linux", "container": "host"}[guest] in left.fixes[0].text
+
+
+def test_other_fixes_stay_as_they_are() -> None:
+    found = finding_of(catalogue()["device-file-permission"])
+    assert without_apply(found, "wsl") == found or "gpusetup apply" in str(found.fixes)
+
+
+def test_a_message_on_such_a_machine_is_answered_for_it(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    message = ["doctor", "The NVIDIA driver on your system is too old (found version 11040)"]
+    assert main(message) == 8
+    assert "gpusetup apply" in capsys.readouterr().out
+    monkeypatch.setattr(platform, "release", lambda: "5.15.148-tegra")
+    assert examination.guest_here() == "jetson"
+    assert main(message) == 8
+    text = " ".join(capsys.readouterr().out.split())
+    assert "gpusetup apply" not in text
+    assert "nvidia-jetpack" in text
