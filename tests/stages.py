@@ -198,9 +198,9 @@ def audit() -> Outcome:
 
 
 def index() -> Outcome:
-    """Let pip and uv resolve every line that `resolve --install` prints; needs the network."""
+    """Let pip and uv resolve every line that `resolve --install` prints, and other parsers read the rest; needs the network."""
     if _run(sys.executable, "-m", "pip", "install", "-qq", "--group", "index") != 0:
-        return Outcome("index", "failed", 0, failed=1, note="uv could not be installed")
+        return Outcome("index", "failed", 0, failed=1, note="uv and the parsers could not be installed")
     return _pytest("index", "-n", "2", "tests/index")
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.cli import options, output
 from gpusetup.cli.wishes import add_wishes, wishes_of
+from gpusetup.drive.causes import counted
 from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def _apply(arguments: argparse.Namespace, session: Session, matrix: Matrix) -> A
     if arguments.resume:
         left = stopped_rollout(state_home(session.environment), arguments.inventory)
         planning, how = replace(planning, only=left.hosts), replace(how, batch=how.batch or left.batch)
-        output.say(f"continuing with {left.run}: {len(left.hosts)} host(s) left")
+        output.say(f"continuing with {left.run}: {counted(len(left.hosts), 'host')} left")
     return carry_out(how, plan_hosts(planning, session, matrix, Telling()))
 
 

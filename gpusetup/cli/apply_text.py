@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpusetup.cli.plan_text import refusal_lines, refusals_alike, stack_line
-from gpusetup.drive.causes import common, grouped, in_short
+from gpusetup.drive.causes import common, counted, grouped, in_short
 from gpusetup.model.run import VERIFICATION
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def applied_text(applied: Applied) -> str:
     spent = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in applied.seconds.items())
     states = [outcome.state for outcome in applied.hosts.values()]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    tail = [f"{len(states)} host(s): {counts}", f"time: {spent}", f"log: {applied.log}"]
+    tail = [f"{counted(len(states), 'host')}: {counts}", f"time: {spent}", f"log: {applied.log}"]
     return "\n".join([*blocks, "", *tail]) + "\n"
 
 

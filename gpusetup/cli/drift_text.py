@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.plan_text import refusal_lines
+from gpusetup.drive.causes import counted
 
 if TYPE_CHECKING:
     from gpusetup.model.lifecycle import Drift, HostDrift
@@ -34,7 +35,7 @@ def drift_text(drift: Drift) -> str:
     lines += [_block(name, host) for name, host in drift.hosts.items() if len(drift.hosts) == 1 or _says_more(host)]
     states = [host.state for host in drift.hosts.values()]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    lines.append(f"{len(states)} host(s): {counts}")
+    lines.append(f"{counted(len(states), 'host')}: {counts}")
     return "\n".join(lines) + "\n"
 
 

@@ -33,6 +33,8 @@ __all__ = [
 
 
 _NARROW = 60
+_COMMAND = re.compile(r"(?:^ *|: +|\$ )(?:sudo|gpusetup|pip|uv|conda|ansible|python[0-9.]*|\.venv/bin/python) ")
+"""What makes a line one to copy."""
 _GRAVE = re.compile(r"\b(?:FAILED|FAIL|CAUSE|WARN)\b|^  refused\b", re.MULTILINE)
 """What a person looks for first in a text."""
 
@@ -82,7 +84,7 @@ def write_answer(text: str, out: str | None) -> None:
     if not text.endswith("\n"):
         text += "\n"
     if out is None:
-        _print(text)
+        _print(_narrowed(text))
         return
     from pathlib import Path
 
@@ -92,6 +94,31 @@ def write_answer(text: str, out: str | None) -> None:
         raise BadInputError(
             "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="give another file with --out"
         ) from error
+
+
+def _narrowed(text: str) -> str:
+    """Return a text with its lines broken between words for a narrow terminal; commands stay whole, to be copied."""
+    width = _columns()
+    if width >= _NARROW or max(map(len, text.splitlines()), default=0) <= width:
+        return text
+    import textwrap
+
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()))
+        command = _COMMAND.search(line) or line.endswith("\\") or (lines and lines[-1].endswith("\\"))
+        lines += (
+            [line]
+            if command or len(line) <= width
+            else textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
 
 
 def _print(text: str) -> None:
@@ -151,10 +178,8 @@ def painted(text: str, out: str | None = None) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> str:
     """Return a table that fits the terminal (80 columns when nobody watches); a narrow one gets a block per row."""
-    import shutil
-
     rows = [tuple(row) for row in rows]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 80
+    width = _columns()
     if width < _NARROW and width < sum(max(map(len, column)) + 2 for column in zip(columns, *rows, strict=True)):
         return _blocks(columns, rows, width, title)
     return _grid(columns, rows, title)
@@ -168,7 +193,14 @@ def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int, t
         lines.append(f"{columns[0]} {row[0]}".strip())
         for name, cell in zip(columns[1:], row[1:], strict=True):
             lines += (
-                textwrap.wrap(f"{name}: {cell}", width - 2, initial_indent="  ", subsequent_indent="    ")
+                textwrap.wrap(
+                    f"{name}: {cell}",
+                    width - 2,
+                    initial_indent="  ",
+                    subsequent_indent="    ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
                 if cell
                 else []
             )

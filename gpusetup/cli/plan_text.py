@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpusetup.drive.causes import common, grouped, in_short
+from gpusetup.drive.causes import common, counted, grouped, in_short
 
 if TYPE_CHECKING:
     from gpusetup.model.applied import Applied
@@ -121,9 +121,9 @@ def size_text(size: int | None) -> str:
 
 def _sum(plan: Plan) -> str:
     states = [host.state for host in plan.hosts.values()]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    counts = ", ".join(f"{states.count(state)} {state.replace('-', ' ')}" for state in dict.fromkeys(states))
     reboots = sum(1 for host in plan.hosts.values() if host.reboot)
-    return f"{len(states)} host(s): {counts}; {reboots} reboot(s). Matrix of {plan.matrix.date}."
+    return f"{counted(len(states), 'host')}: {counts}; {counted(reboots, 'reboot')}. Matrix of {plan.matrix.date}."
 
 
 def _wrap(text: str, first: str, rest: str) -> list[str]:

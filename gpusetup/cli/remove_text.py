@@ -6,6 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.plan_text import refusal_lines
+from gpusetup.drive.causes import counted
 
 if TYPE_CHECKING:
     from gpusetup.model.lifecycle import HostRemoval, Removal, Removed
@@ -31,7 +32,7 @@ def removal_text(removed: Removed) -> str:
     lines = [_block(name, host) for name, host in removed.hosts.items()]
     states = [host.state for host in removed.hosts.values()]
     counts = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    return "\n".join([*lines, "", f"{len(states)} host(s): {counts}", f"log: {removed.log}"]) + "\n"
+    return "\n".join([*lines, "", f"{counted(len(states), 'host')}: {counts}", f"log: {removed.log}"]) + "\n"
 
 
 def _block(name: str, host: HostRemoval) -> str:

@@ -155,7 +155,7 @@ def _text(history: History) -> str:
 
     lines = []
     for name, host in history.hosts.items():
-        lines.append(f"{name}: " + (f"{len(host.applies)} apply(s) on record" if host.applies else "nothing on record"))
+        lines.append(f"{name}: " + (f"{len(host.applies)} on record" if host.applies else "nothing on record"))
         for past in host.applies:
             verdict = (past.verified.verdict if past.verified is not None else "") or "not verified"
             mark = "now" if past.id == host.current else "   "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.cli.output import aside, say
+from gpusetup.drive.causes import counted
 from gpusetup.drive.progress import watch
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ class Telling:
         removals = sorted({name for plan in changes.values() for name in plan.removals})
         gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
         size = size_text(max(sizes))
-        self.say(f"{len(changes)} host(s) to change, {reboots} may reboot, {size} to download per host at most{gone}")
+        self.say(
+            f"{counted(len(changes), 'host')} to change, {reboots} may reboot, "
+            f"{size} to download per host at most{gone}"
+        )
         for name, plan in changes.items():
             for action in plan.actions:
                 if action.id == "remove-runfile":

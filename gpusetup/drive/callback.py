@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from typing import Any
 
@@ -21,6 +22,8 @@ from gpusetup.plan.logins import secrets_in, without_login, without_logins, with
 __all__ = ["EventWriter"]
 
 _OWN = "gpu_"
+_PREFIXES = re.compile(r"^(?:Task failed: )?(?:Failed to connect to the host via ssh: )?(?:ssh: )?")
+"""What Ansible and ssh put before the reason that a host cannot be reached."""
 _TEXT_LIMIT = 8000
 _ANSIBLES_OWN, _AT_FIRST, _IN_A_LONG_STEP = 0.001, 0.002, 0.05
 _CONNECTION = ("ansible_host", "ansible_connection", "ansible_port")
@@ -126,6 +129,8 @@ class EventWriter:
             return
         if event in {"failed", "ignored", "unreachable"}:
             fields["message"] = _failure_text(data)
+        if event == "unreachable":
+            fields["message"] = _PREFIXES.sub("", fields["message"])
         if _own(task):
             fields["data"] = {
                 name: value for name, value in data.items() if name not in _NOISE and not name.startswith("_ansible")

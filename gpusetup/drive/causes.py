@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["common", "grouped", "in_short"]
+__all__ = ["common", "counted", "grouped", "in_short"]
 
 Host = TypeVar("Host")
 _ADDRESS = re.compile(
@@ -35,6 +35,11 @@ def grouped(
     for name, host in hosts.items():
         groups.setdefault(told(alike(name, host)), []).append(name)
     return [(names, told(hosts[names[0]]) if len(names) == 1 else text) for text, names in groups.items()]
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 host` or `3 hosts`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def in_short(names: Sequence[str]) -> str:

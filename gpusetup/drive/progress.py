@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from gpusetup.drive.causes import common
+from gpusetup.drive.causes import common, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,8 @@ __all__ = ["PlainProgress", "watch"]
 _SAY_AGAIN = 30.0
 _ROWS = 30
 _TOLD = 3
-"""So many hosts are named for one cause."""
+"""So many hosts are named for one cause; one that cannot be reached is told once, for the answer names the others."""
+_UNREACHABLE = "cannot be reached: "
 
 
 @contextmanager
@@ -50,17 +51,20 @@ class _Failures:
     def take(self, event: Event, host: HostProgress) -> None:
         """Tell a failure."""
         message = host.failure.message.strip() if host.failure is not None else ""
-        text = f"{event['event'].upper()} {event.get('name')}: {message.splitlines()[0] if message else ''}"
+        first = message.splitlines()[0] if message else ""
+        unreachable = event["event"] == "unreachable"
+        text = f"{_UNREACHABLE}{first}" if unreachable else f"FAILED {event.get('name')}: {first}"
         cause = common(text, host.name, str(host.connection.get("ansible_host") or ""))
         self.count[cause] += 1
-        if self.count[cause] <= _TOLD:
+        if self.count[cause] <= (1 if unreachable else _TOLD):
             self.say(f"{host.name}: {text}")
 
     def end(self) -> None:
         """Tell of how many hosts nothing was told."""
         for cause, count in self.count.items():
-            if count > _TOLD:
-                self.say(f"{count - _TOLD} more host(s): {cause}")
+            untold = count - (1 if cause.startswith(_UNREACHABLE) else _TOLD)
+            if untold > 0:
+                self.say(f"{counted(untold, 'more host')}: {cause}")
         self.count.clear()
 
 
@@ -94,7 +98,9 @@ class PlainProgress:
     def stopping(self, track: Track) -> None:
         """Say that it stops, and how to stop at once."""
         busy = sum(1 for host in track.hosts.values() if host.task)
-        self._say("stopping", f"waiting for {busy} host(s) to finish their step; press Ctrl-C again to stop now")
+        self._say(
+            "stopping", f"waiting for {counted(busy, 'host')} to finish their step; press Ctrl-C again to stop now"
+        )
 
     def _say(self, who: str, text: str) -> None:
         print(f"{who}: {text}", file=self.out, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +51,10 @@ def look(
     run = run_playbook(session, "facts", deadline=deadline, overlay=overlay, variables=variables, observer=observer)
     if run.interrupted:
         raise KeyboardInterrupt
-    return read(run, lookup)
+    return read(run, lookup, session.reach.inventory or "")
 
 
-def read(run: PlaybookRun, lookup: Lookup | None = None) -> FleetFacts:
+def read(run: PlaybookRun, lookup: Lookup | None = None, inventory: str = "") -> FleetFacts:
     """Read the hosts' answers out of a playbook that asked them."""
     hosts: dict[str, HostFacts] = {}
     failures: dict[str, Failure] = {}
@@ -61,7 +62,7 @@ def read(run: PlaybookRun, lookup: Lookup | None = None) -> FleetFacts:
     for name, progress in run.track.hosts.items():
         answer = run.data(name, ACTION)
         if progress.failure is not None or answer is None or "facts" not in answer:
-            failures[name] = _failure(progress)
+            failures[name] = _failure(progress, inventory)
             continue
         try:
             hosts[name] = from_probe(answer["facts"], name, lookup)
@@ -75,7 +76,7 @@ def read(run: PlaybookRun, lookup: Lookup | None = None) -> FleetFacts:
     return FleetFacts(Facts(ok=not failures, hosts=hosts, failures=failures), run, captures)
 
 
-def _failure(progress: HostProgress) -> Failure:
+def _failure(progress: HostProgress, inventory: str) -> Failure:
     if progress.failure is None:
         return Failure(reference="GS-309", message="the host was skipped", exit=int(Exit.UNREACHABLE))
     message = " ".join(progress.failure.message.split())[:600]
@@ -87,7 +88,7 @@ def _failure(progress: HostProgress) -> Failure:
         return Failure(
             reference="GS-308",
             message=f"cannot be reached: {message}",
-            hint=f"try: ansible -i INVENTORY {progress.name} -m ansible.builtin.ping",
+            hint=f"check with: ansible all -i {shlex.quote(inventory or 'INVENTORY')} -m ping",
             exit=int(Exit.UNREACHABLE),
         )
     return Failure(

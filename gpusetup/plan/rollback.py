@@ -33,7 +33,7 @@ def choose(history: tuple[Past, ...], current: str, wanted: str = "") -> Past:
     raise PreflightError(
         "GS-802",
         "no earlier verified state",
-        note=f"{len(history)} apply(s) on record: {', '.join(past.id for past in history) or 'none'}",
+        note=f"on record: {', '.join(past.id for past in history) or 'none'}",
         hint="gpusetup rollback --list shows them; --to ID goes to an unverified one",
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gpusetup.drive.causes import counted
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.errors import BadInputError, GpuSetupError
@@ -86,7 +87,7 @@ class Draining:
         """Free these hosts; return what became of those that are not free, which stay as they are."""
         held: dict[str, HostOutcome] = {}
         if self.scheduler is not None:
-            self.rollout.reporter.say(f"draining {len(changes)} node(s) by {self.scheduler.name}")
+            self.rollout.reporter.say(f"draining {counted(len(changes), 'node')} by {self.scheduler.name}")
             with phase(self.rollout, "drain"):
                 found = self._each(changes, self._drain)
             for name, drained in found.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpusetup.drive.causes import counted
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
@@ -75,7 +76,7 @@ class _Waves:
     def _each_wave(self) -> None:
         for number, wave in enumerate(self.waves, 1):
             if len(self.waves) > 1:
-                self.rollout.reporter.say(f"batch {number} of {len(self.waves)}: {len(wave)} host(s)")
+                self.rollout.reporter.say(f"batch {number} of {len(self.waves)}: {counted(len(wave), 'host')}")
             done = self._wave({name: self.changes[name] for name in wave})
             self.seen |= self.work.give_back(done)
             self.outcomes |= self.seen

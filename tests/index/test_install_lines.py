@@ -2,7 +2,8 @@
 
 `./dev test index` runs it: it needs the network. Builds that PyPI does not have are resolved where PyTorch's own index can be
 reached, and skipped where it cannot; that their line names the index of the recorded build is a test without the network
-(tests/unit/plan/test_install.py). conda's channels are not asked: what conda installs there is pip's line, which is.
+(tests/unit/plan/test_install.py). Channels and registries are not asked: what conda and docker install is pip's line, which
+is; test_dockerfiles_and_conda.py reads the rest of their lines.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_a_canary_stops_the_rollout_and_resume_goes_on(lab_hosts, lab_inventory,
     resumed = apply(tmp_path, inventory, "--resume", *how[2:])
     assert resumed.code == 0, resumed.out + resumed.err
     assert set(states(resumed).values()) == {"done"}
-    assert "batch 1 of 3: 1 host(s)" in resumed.err
+    assert "batch 1 of 3: 1 host" in resumed.err
     said = calls.read_text().splitlines()
     assert said[:2] == [f"drain {first.name}", f"undrain {first.name}"]  # verified before the next one begins
     assert sorted(said) == sorted(

@@ -84,5 +84,5 @@ def test_resolve_never_chooses_a_linux_driver_for_wsl(tmp_path: Path, capsys: py
 def test_a_jetson_is_sent_to_jetpack(gpu: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resolve", "torch", "--gpu", gpu]) == 4
     said: Any = capsys.readouterr().err
-    assert "JetPack brings its driver" in said
+    assert "its driver and CUDA come with JetPack" in said
     assert "sudo apt-get install nvidia-jetpack" in said

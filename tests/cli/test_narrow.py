@@ -1,0 +1,64 @@
+"""A terminal of 40 columns: lines break between words, addresses and commands stay whole."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a pseudo-terminal")
+
+
+def on_terminal(columns: int, *argv: str) -> list[str]:
+    import fcntl
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpusetup", *argv],
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        env={**environment, "NO_COLOR": "1", "TERM": "xterm"},
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(ours)
+    assert process.wait(60) is not None
+    return said.decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    "argv", [("resolve", "torch", "--gpu", "h100", "--os", "rhel8"), ("matrix", "torch==2.7.*"), ("doctor", "Xid 79")]
+)
+def test_nothing_but_addresses_and_commands_is_wider_than_the_terminal(argv: tuple[str, ...]) -> None:
+    wide = [line for line in on_terminal(40, *argv) if len(line) > 40]
+    for line in wide:
+        assert (
+            "https://" in line
+            or "$ " in line
+            or line.endswith("\\")
+            or "gpusetup " in line
+            or "pip" in line
+            or "sudo " in line
+        ), line
+
+
+def test_a_command_is_not_broken() -> None:
+    lines = on_terminal(40, "resolve", "torch", "--gpu", "h100", "--os", "rhel8")
+    assert [line for line in lines if line.startswith("install:") and line.endswith("-w driver==580.178.04")]
+    assert [line for line in lines if "https://download.pytorch.org/whl/cu130" in line]
