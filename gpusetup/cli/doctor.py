@@ -2,7 +2,8 @@
 
 With a message in quotes, or --text FILE, it says what the message means. Without one it looks at this machine (or at
 --root DIR, or at every host of an INVENTORY), stops at the first cause and tells what it ruled out. Exit code 0:
-healthy or harmless, or one of gpusetup's own references (GS-324), 8: a cause was found, 3: not recognised.
+healthy or harmless, or one of gpusetup's own references (GS-324) or alerts (GpuLost); 8: a cause was found; 3: not
+recognised.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.doctor.look import Look
     from gpusetup.facts.products import Lookup
     from gpusetup.model.diagnosis import Diagnosis, Finding
+    from gpusetup.monitoring.tables import Alert
 
 __all__ = ["add_arguments", "run"]
 
@@ -134,6 +136,8 @@ def _explain(arguments: argparse.Namespace) -> Exit:
 
     if reference := reference_in(arguments.explain):
         return _reference(arguments, reference)
+    if alert := _alert_named(arguments.explain):
+        return _alert(arguments, alert)
     pages = explained()
     if arguments.explain not in pages and (found := diagnose_text(arguments.explain)):
         arguments.explain = found[0].cause
@@ -162,6 +166,8 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     short = asked or log.short()
     if reference := reference_in(short):
         return _reference(arguments, reference)
+    if alert := _alert_named(short):
+        return _alert(arguments, alert)
     found = with_measure(diagnose_text(short) if short else diagnose_chunks(log.pieces()))
     if found and (guest := guest_here()) is not None:
         found = tuple(without_apply(finding, guest) for finding in found)
@@ -198,6 +204,26 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
         output.write_answer(output.json_text(document), arguments.out)
     else:
         output.write_answer(reference_text(reference, said), arguments.out)
+    return Exit.DONE
+
+
+def _alert_named(text: str) -> Alert | None:
+    """Return the alert of `gpusetup monitoring` that a text is the name of."""
+    name = text.strip()
+    if not name.isalnum() or not name.startswith(("Gpu", "Vgpu")):
+        return None
+    from gpusetup.monitoring.tables import alerts
+
+    return next((alert for alert in alerts() if alert.name == name), None)
+
+
+def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
+    """Tell what an alert means and what to do."""
+    from gpusetup.monitoring.files import alert_page
+
+    page = alert_page(alert)
+    document = {"schema": SCHEMA, "alert": alert.name, "severity": alert.severity, "cause": alert.page, "page": page}
+    output.write_answer(output.json_text(document) if arguments.format == "json" else page, arguments.out)
     return Exit.DONE
 
 

@@ -24,6 +24,7 @@ LAYERS = (
     ("drive",),
     ("facts", "verify", "doctor"),
     ("report",),
+    ("monitoring",),
     ("rollout",),
     ("bootstrap",),
     ("cli",),

@@ -1,0 +1,57 @@
+"""Write the rules for Prometheus, with their tests, dashboards for Grafana and an example for Alertmanager.
+
+examples:
+  gpusetup monitoring --out monitoring/
+  promtool test rules monitoring/rules/gpusetup-tests.yml
+  gpusetup doctor GpuXidFatal              what an alert means and what to do
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import output
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder to write; it is made when it is not there")
+    parser.add_argument(
+        "--runbook-url", metavar="URL", default="", help="where you serve alerts.md: each alert links to its part of it"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Write the files."""
+    from gpusetup.monitoring.files import files
+
+    folder = Path(arguments.out)
+    texts = files(arguments.runbook_url)
+    try:
+        for name, text in texts.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(
+            "GS-360",
+            f"cannot write the monitoring files: {error.strerror}",
+            path=str(error.filename or folder),
+            hint="name a folder that you may write: gpusetup monitoring --out monitoring",
+        ) from error
+    document = {"schema": "gpusetup/monitoring/1", "ok": True, "folder": str(folder), "files": sorted(texts)}
+    output.write_answer(output.json_text(document) if arguments.format == "json" else _told(folder, texts), None)
+    return Exit.DONE
+
+
+def _told(folder: Path, texts: dict[str, str]) -> str:
+    names = "\n".join(f"  {name}" for name in sorted(texts))
+    return f"{folder}:\n{names}\n\ntry the rules: promtool test rules {folder}/rules/gpusetup-tests.yml\n"

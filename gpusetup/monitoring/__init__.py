@@ -1,0 +1,1 @@
+"""Watch over GPUs: rules and alerts for Prometheus with their tests, dashboards for Grafana."""

@@ -1,0 +1,156 @@
+"""Debian's Prometheus and Alertmanager, unpacked and not installed: nothing starts on this machine by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from subprocess import DEVNULL, Popen
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from tests.lab.places import CACHE
+from tests.lab.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PACKAGES = ("prometheus", "prometheus-alertmanager")
+
+
+def program(name: str) -> Path:
+    """Return a program of Debian's packages; they are fetched once."""
+    folder = CACHE / "prometheus"
+    if not (folder / "usr/bin/prometheus-alertmanager").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        run(["apt-get", "update", "-q"], timeout=300)
+        run(
+            [
+                "sh",
+                "-c",
+                f"cd {folder} && apt-get -q download {' '.join(PACKAGES)} && for f in *.deb; do dpkg -x $f .; done",
+            ]
+        )
+    return (folder / "usr/bin" / name).resolve()
+
+
+class Exporter:
+    """What somebody scrapes: a text that a test changes, and everything that others send to it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.received: list[dict[str, Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = outer.text.encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                outer.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.server_port}"
+
+    def alerts(self, status: str = "firing") -> set[str]:
+        """Return the names of the alerts that arrived."""
+        return {
+            alert["labels"]["alertname"]
+            for message in self.received
+            for alert in message["alerts"]
+            if alert["status"] == status
+        }
+
+
+class Prometheus:
+    """A running Prometheus."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def ask(self, expr: str) -> list[dict[str, Any]]:
+        """Return what an expression gives now; an expression that Prometheus refuses is an error."""
+        query = urllib.parse.urlencode({"query": expr})
+        with urllib.request.urlopen(f"http://{self.address}/api/v1/query?{query}", timeout=30) as answer:
+            document = json.load(answer)
+        assert document["status"] == "success", document
+        return document["data"]["result"]
+
+
+@contextmanager
+def running(folder: Path, exporters: list[Exporter], receiver: Exporter) -> Iterator[Prometheus]:
+    """Run Prometheus and Alertmanager with the files of `gpusetup monitoring` in a folder, every second."""
+    ours, theirs = _free_port(), _free_port()
+    config = yaml.safe_load((folder / "prometheus-example.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{theirs}"]
+    config["scrape_configs"][0]["static_configs"][0]["targets"] = [exporter.address for exporter in exporters]
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    routes = yaml.safe_load((folder / "alertmanager-example.yml").read_text())
+    routes["route"] |= {"group_wait": "1s", "group_interval": "1s"}
+    routes["receivers"][0]["webhook_configs"][0]["url"] = f"http://{receiver.address}/alerts"
+    (folder / "alertmanager.yml").write_text(yaml.safe_dump(routes))
+    commands = (
+        [
+            program("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+            f"--web.listen-address=127.0.0.1:{ours}",
+        ],
+        [
+            # It reads its template from a fixed place: it sees the package's files there, and nobody else does.
+            "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /usr/share && exec "$@"', program("../share"),
+            program("prometheus-alertmanager"), f"--config.file={folder}/alertmanager.yml",
+            f"--storage.path={folder}/alertmanager", f"--web.listen-address=127.0.0.1:{theirs}", "--cluster.listen-address=",
+        ],
+    )  # fmt: skip
+    started = [Popen(command, stdout=DEVNULL, stderr=DEVNULL, cwd=folder, env=dict(os.environ)) for command in commands]
+    try:
+        for port in (ours, theirs):
+            until(lambda port=port: _ready(port), f"port {port}")
+        yield Prometheus(f"127.0.0.1:{ours}")
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def until(there: Callable[[], object], what: str, seconds: float = 120) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + seconds
+    while not there():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.2)
+
+
+def _ready(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/-/ready", timeout=5) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
