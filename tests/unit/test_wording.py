@@ -106,7 +106,8 @@ def _all() -> tuple[tuple[str, str], ...]:
 
 @pytest.mark.parametrize("pattern", CONTORTED)
 def test_no_contorted_phrase(pattern: str) -> None:
-    found = [f"{where}: {text[:120]!r}" for where, text in _all() if re.search(pattern, text)]
+    sentences = ((where, text) for where, text in _all() if not text.isidentifier())  # a lone word names a field
+    found = [f"{where}: {text[:120]!r}" for where, text in sentences if re.search(pattern, text)]
     assert not found, f"write instead: {CONTORTED[pattern]}\n" + "\n".join(found)
 
 
