@@ -13,6 +13,7 @@ from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.judge import Expression, Place
 from gpusetup.doctor.literals import Literals
 from gpusetup.doctor.meanings import meaning
+from gpusetup.doctor.others import foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -216,7 +217,9 @@ def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], numbe
     told: dict[str, dict[str, str]] = {}
     for pattern in dict.fromkeys([prepared.finds[find][0] for find in finds if prepared.finds[find][1] in line]):
         groups = prepared.expressions[pattern].fits(place)
-        if groups is not None and (cause := meaning(prepared.causes[pattern], groups)):
+        if groups is None or not (cause := meaning(prepared.causes[pattern], groups)):
+            continue
+        if not foreign(catalogue()[cause].area, line):
             told.setdefault(cause, {}).update(groups)
     for cause, groups in told.items():
         tally.add(cause, number, _evidence(line), groups)

@@ -13,6 +13,7 @@ from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.judge import Expression, _words
 from gpusetup.doctor.literals import Literals
 from gpusetup.doctor.meanings import meaning
+from gpusetup.doctor.others import foreign
 from gpusetup.doctor.scan import _STAMP, scan_chunks
 from gpusetup.doctor.unwrap import one_line
 
@@ -42,8 +43,11 @@ def plain_scan(text):
                 if Expression(pattern).own_line:
                     scope = bare[index]
                 match = re.search(pattern.regex, scope) or re.search(pattern.regex, one_line(scope))
-                if match is not None:
-                    told.add(meaning(cause, {name: value for name, value in match.groupdict().items() if value}))
+                if match is None:
+                    continue
+                meant = meaning(cause, {name: value for name, value in match.groupdict().items() if value})
+                if meant and not foreign(catalogue()[meant].area, line):
+                    told.add(meant)
         for cause in told - {""}:
             first, times = found.get(cause, (index + 1, 0))
             found[cause] = (first, times + 1)
