@@ -9,6 +9,7 @@ from gpusetup.doctor.findings import findings
 from gpusetup.doctor.look import Look, Outcome, cause, fine, unknown
 from gpusetup.doctor.scan import scan
 from gpusetup.plan import judge
+from gpusetup.resolve.naming import only_module
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -101,9 +102,9 @@ def flavour(look: Look) -> Outcome:
             continue
         shown = f"{_name(gpu)} is {demands.arch}; driver {version}, {kind or 'unknown'} modules"
         if kind == "open" and demands.module == "unsupported":
-            return cause("open-module-pre-turing", "the open modules do not drive this GPU", shown)
+            return cause("open-module-pre-turing", only_module(demands), shown)
         if kind == "proprietary" and demands.module == "required":
-            return cause("open-module-required", "the proprietary modules do not drive this GPU", shown)
+            return cause("open-module-required", only_module(demands), shown)
         branch = nv(version).major
         if demands.min_branch is not None and branch < demands.min_branch:
             return cause("gpu-not-supported-by-driver", "the driver is older than this GPU", shown, pci_id=gpu.pci_id)

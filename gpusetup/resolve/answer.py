@@ -24,6 +24,7 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gpusetup.model.request import Request
     from gpusetup.resolve.domains import (
         CudaValue,
         CudnnValue,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     )
     from gpusetup.resolve.space import Space
 
-__all__ = ["TORCH_INDEX", "relations", "stack_of"]
+__all__ = ["TORCH_INDEX", "relations", "stack_of", "stays"]
 
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 _WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
@@ -76,8 +77,13 @@ def _driver(space: Space, value: DriverValue, stands: Mapping[str, Relation]) ->
         branch=str(nv(value.version).major),
         module=value.module,
         relation=max(stands.values(), key=_WEAKEST_LAST.index, default="native"),
-        installed=value.version in (space.request.driver, space.request.installed_driver),
+        installed=value.version == space.request.driver or stays(space.request, value),
     )
+
+
+def stays(request: Request, value: DriverValue) -> bool:
+    """Tell whether a driver is the installed one: another flavour of its modules is another driver."""
+    return value.version == request.installed_driver and request.installed_module in (None, value.module)
 
 
 def _cuda(value: CudaValue, relation: Relation) -> CudaChoice:

@@ -10,9 +10,10 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpusetup.matrix.gpus import GpuKind
     from gpusetup.resolve.space import Space
 
-__all__ = ["label", "listed", "nearest", "published_versions", "span", "title"]
+__all__ = ["label", "listed", "nearest", "only_module", "published_versions", "span", "title"]
 
 _NAMES = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "cupy": "CuPy", "tensorflow": "TensorFlow", "jax": "JAX"}
 
@@ -27,6 +28,12 @@ def label(component: str, value: Value) -> str:
     if isinstance(value, TorchValue):
         return f"torch {value.version}+{value.build.variant}"
     return f"{title(component)} {value.version}"
+
+
+def only_module(gpu: GpuKind) -> str:
+    """Say that a GPU works with one flavour of the kernel modules alone; empty for one that takes either."""
+    flavour = {"required": "open", "unsupported": "proprietary"}.get(gpu.module, "")
+    return f"{gpu.label} ({gpu.arch}) works only with the {flavour} kernel modules" if flavour else ""
 
 
 def span(versions: Iterable[str]) -> str:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.model.request import COMPONENTS
 from gpusetup.model.stack import Reason
-from gpusetup.resolve.answer import relations
+from gpusetup.resolve.answer import relations, stays
 from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matches, parsed
 from gpusetup.resolve.explain import judged
 from gpusetup.resolve.hardware import code_of
-from gpusetup.resolve.naming import label, title
+from gpusetup.resolve.naming import label, only_module, title
 from gpusetup.resolve.preferences import build_rank, short_lived
 from gpusetup.resolve.python_told import python_reasons
 from gpusetup.resolve.search import Unary
@@ -68,7 +68,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[Reason]:
     source = cite(matrix, "driver", branch)
     if value.version == space.request.driver:
         yield Reason(component="driver", rule="installed-driver-stays", text=f"driver {value.version} stays", source="")
-    elif value.version == space.request.installed_driver:
+    elif stays(space.request, value):
         text = f"driver {value.version} is installed, works and fits the request"
         yield Reason(component="driver", rule="keep-installed-driver", text=text, source="")
     text = f"R{branch.branch} is {_KINDS[branch.kind]}, {_support(value)}"
@@ -121,10 +121,8 @@ def _support(value: DriverValue) -> str:
 
 def _module(space: Space, value: DriverValue) -> str:
     for gpu in space.gpus:
-        if gpu.module == "required":
-            return f"open kernel modules: {gpu.label} ({gpu.arch}) works only with them"
-        if gpu.module == "unsupported":
-            return f"proprietary kernel modules: {gpu.label} ({gpu.arch}) works only with them"
+        if only := only_module(gpu):
+            return only
     if space.request.driver_candidates is not None:
         offered = [item.modules for item in space.request.driver_candidates if item.version == value.version]
         if offered and offered[0] == (value.module,):

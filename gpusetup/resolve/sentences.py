@@ -10,7 +10,7 @@ from gpusetup.model.request import LibraryCandidates
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, TorchValue, Value, branch_of, parsed
 from gpusetup.resolve.hardware import code_of
-from gpusetup.resolve.naming import label, listed, nearest, published_versions, span, title
+from gpusetup.resolve.naming import label, listed, nearest, only_module, published_versions, span, title
 from gpusetup.resolve.search import Pair, Unary, bits
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
@@ -105,10 +105,7 @@ def _window(_: _Context, member: Unary) -> str:
 
 
 def _module(_: _Context, member: Unary) -> str:
-    gpu: GpuKind = member.subject
-    if gpu.module == "required":
-        return f"{gpu.label} ({gpu.arch}) works only with the open kernel modules"
-    return f"{gpu.label} ({gpu.arch}) works only with the proprietary kernel modules"
+    return only_module(member.subject)
 
 
 def _product_floor(_: _Context, member: Unary) -> str:

@@ -14,7 +14,7 @@ from gpusetup.resolve.answer import relations
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import branch_of
 from gpusetup.resolve.hardware import code_of, nccl_runs
-from gpusetup.resolve.naming import label
+from gpusetup.resolve.naming import label, only_module
 from gpusetup.resolve.preferences import best, uncovered_libraries
 from gpusetup.resolve.python_told import python_warnings
 from gpusetup.resolve.space import FRAMEWORKS
@@ -77,6 +77,10 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
     if space.request.driver_elsewhere is not None:
         whose = "Windows" if space.request.driver_elsewhere == "wsl" else "the container's host"
         yield f"the driver is that of {whose}: install only the Python packages here (--install pip)"
+    flavour = space.request.installed_module
+    wrong = next((only for gpu in space.gpus if (only := only_module(gpu)) and flavour not in (None, value.module)), "")
+    if wrong:
+        yield f"{wrong}: the {flavour} ones that are installed have to go"
     for gpu in space.gpus:
         if gpu.min_driver is not None and value.number < nv(gpu.min_driver):
             yield f"NVIDIA lists {gpu.label} from driver {gpu.min_driver}; {value.version} is older"
