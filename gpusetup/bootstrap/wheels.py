@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["closure", "download_pip", "own_wheel", "target_environment", "target_tags"]
 
 _DEADLINE = 1200.0
-_GLIBC_MINORS = (28, 27, 26, 24, 17, 12, 5)
+_GLIBC_MINORS = range(28, 4, -1)
+"""NVIDIA names its wheels by glibc 2.18 and 2.25 too, and pip takes no tag for granted that it is not told."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NOT_IN_A_WHEEL = {"INSTALLER", "REQUESTED", "direct_url.json", "RECORD", "uv_cache.json"}
 

@@ -6,7 +6,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gpusetup.cli.plan_text import refusal_lines, refusals_alike, stack_line
 from gpusetup.drive.causes import common, counted, grouped, in_short
@@ -46,12 +46,11 @@ def applied_text(applied: Applied) -> str:
 
 
 def _alike(name: str, outcome: HostOutcome) -> HostOutcome:
-    failure = outcome.failure and {
-        slot: common(text, name) if isinstance(text, str) else text for slot, text in outcome.failure.items()
-    }
+    told = asdict(outcome.failure).items() if outcome.failure is not None else ()
+    alike = {slot: common(text, name) for slot, text in told if text}
     return replace(
         outcome,
-        failure=failure,
+        failure=outcome.failure and replace(outcome.failure, **alike),
         refusals=refusals_alike(name, outcome.refusals),
         warnings=tuple(common(text, name) for text in outcome.warnings),
         verified=_TIME.sub(r"\1", outcome.verified),
@@ -102,27 +101,28 @@ def _failure(outcome: HostOutcome) -> list[str]:
     if outcome.failure is None:
         return []
     failure = outcome.failure
-    reference = f" [{failure['reference']}]" if failure.get("reference") else ""
+    reference = f" [{failure.reference}]" if failure.reference else ""
     lines = _wrap(f"at: {outcome.failed_at}")
-    for line in str(failure.get("message", "")).splitlines()[:12]:
-        lines += _wrap(line + (reference if line == str(failure.get("message", "")).splitlines()[-1] else ""))
-    for slot in ("context", "note"):
-        for line in str(failure.get(slot) or "").splitlines()[:12]:
+    message = (failure.message or "").splitlines()
+    for line in message[:12]:
+        lines += _wrap(line + (reference if line == message[-1] else ""))
+    for text in (failure.context, failure.note):
+        for line in (text or "").splitlines()[:12]:
             lines += _wrap(line)
-    hint = failure.get("hint") or "run the same command to resume; see the full log"
+    hint = failure.hint or "run the same command to resume; see the full log"
     return lines + _wrap(f"hint: {hint}")
 
 
 def _checks(outcome: HostOutcome) -> list[str]:
     lines = []
     for check in outcome.checks:
-        if check.get("verdict") in {"fail", "warn"}:
-            lines += _wrap(f"{check['verdict']}: {check.get('id')}: {check.get('text')}")
+        if check.verdict in {"fail", "warn"}:
+            lines += _wrap(f"{check.verdict}: {check.id}: {check.text}")
     if outcome.checks:
-        verdicts = [str(check.get("verdict")) for check in outcome.checks]
+        verdicts = [check.verdict for check in outcome.checks]
         counts = ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts))
         lines += _wrap(f"verified: {counts}")
-        skipped = [str(check.get("id")) for check in outcome.checks if check.get("verdict") in {"skip", "unsupported"}]
+        skipped = [check.id for check in outcome.checks if check.verdict in {"skip", "unsupported"}]
         if skipped:
             why = " (the GPU is simulated)" if outcome.simulated else ""
             lines += _wrap(f"could not be checked{why}: {', '.join(skipped)}")

@@ -75,8 +75,15 @@ def _facts(host: HostPlan) -> list[str]:
     lines += _wrap(f"removes  {', '.join(host.removals) or 'nothing'}", "  ", " " * 11)
     if host.holds:
         lines += _wrap(f"holds    {', '.join(host.holds)}", "  ", " " * 11)
-    lines.append(f"  download {size_text(host.download_bytes)}")
+    lines.append(f"  download {_download(host)}")
     return lines
+
+
+def _download(host: HostPlan) -> str:
+    if host.wheel_bytes is None:
+        return f"{size_text(host.package_bytes)} of packages, and Python packages of unknown size"
+    wheels = f", {size_text(host.wheel_bytes)} of it Python packages" if host.wheel_bytes else ""
+    return size_text(host.download_bytes) + wheels
 
 
 def refusal_lines(refusal: Refusal) -> list[str]:

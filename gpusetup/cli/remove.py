@@ -143,17 +143,17 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
 def _outcome(
     before: HostRemoval, facts: HostFacts, host: HostProgress, seconds: float, *, interrupted: bool
 ) -> HostRemoval:
+    from msgspec import convert
     from msgspec.structs import replace
 
+    from gpusetup.model.run import PackageChanges
     from gpusetup.plan.removal import pending_reboot
 
     told = host.data.get("gpu_state", {})
     common: dict[str, Any] = {"changed": host.changed, "seconds": round(seconds, 1)}
     if host.failure is not None:
-        document = dict(host.failure.document or {})
-        document.setdefault("message", " ".join(host.failure.message.split())[:2000])
         state = "unreachable" if host.failure.unreachable else "failed"
-        return replace(before, state=state, failed_at=host.failure.task, failure=document, **common)
+        return replace(before, state=state, failed_at=host.failure.task, failure=host.failure.trouble, **common)
     if "left_over" not in told:
         state = "interrupted" if interrupted else "failed"
         return replace(before, state=state, failed_at=host.task or "between two steps", **common)
@@ -161,7 +161,12 @@ def _outcome(
     ours = {kind: tuple(names) for kind, names in (told.get("ours") or {}).items()}
     state = "left-over" if ours else "pending-reboot" if pending else "done"
     return replace(
-        before, state=state, pending=(pending,) if pending else (), ours=ours, left_over=told["left_over"], **common
+        before,
+        state=state,
+        pending=(pending,) if pending else (),
+        ours=ours,
+        left_over=convert(told["left_over"], PackageChanges),
+        **common,
     )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gpusetup.cli.plan_text import refusal_lines
 from gpusetup.drive.causes import counted
 
@@ -44,9 +46,9 @@ def _block(name: str, host: HostRemoval) -> str:
     if host.failed_at is not None:
         lines += _wrap(f"at       {host.failed_at}")
     if host.failure is not None:
-        reference = f" [{host.failure['reference']}]" if host.failure.get("reference") else ""
-        lines += _wrap(f"because  {host.failure.get('message', '')}{reference}")
-        lines += _wrap(f"hint     {host.failure.get('hint') or 'run the same command to continue; see the full log'}")
+        reference = f" [{host.failure.reference}]" if host.failure.reference else ""
+        lines += _wrap(f"because  {host.failure.message or ''}{reference}")
+        lines += _wrap(f"hint     {host.failure.hint or 'run the same command to continue; see the full log'}")
     for text in host.pending:
         lines += _wrap(f"pending  reboot: {text}")
     for kind, names in sorted(host.ours.items()):
@@ -56,7 +58,9 @@ def _block(name: str, host: HostRemoval) -> str:
         lines += _wrap(f"hint     {how}. If they are to stay: rm -r /var/lib/gpusetup on the host")
     for text in host.warnings:
         lines += _wrap(f"warning  {text}")
-    for kind, names in sorted(host.left_over.items()):
+    for kind, names in sorted(msgspec.structs.asdict(host.left_over).items()):
+        if not names:
+            continue
         lines += _wrap(f"differs  {kind} since then by something else: {', '.join(sorted(names))}")
     return "\n".join(lines)
 

@@ -33,7 +33,8 @@ class Telling:
         sizes = [plan.download_bytes or 0 for plan in changes.values()]
         removals = sorted({name for plan in changes.values() for name in plan.removals})
         gone = f"; removes {', '.join(removals[:6])}" + (" …" if len(removals) > 6 else "") if removals else ""
-        size = size_text(max(sizes))
+        unknown = any(plan.download_bytes is None for plan in changes.values())
+        size = "an unknown size" if unknown else size_text(max(sizes))
         self.say(
             f"{counted(len(changes), 'host')} to change, {reboots} may reboot, "
             f"{size} to download per host at most{gone}"

@@ -6,6 +6,11 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import convert
+from msgspec.structs import replace
+
+from gpusetup.model.run import Trouble
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -52,6 +57,12 @@ class Failure:
     refused: bool = False
     """Its name or address cannot be used: nobody spoke to it."""
     document: dict[str, Any] | None = None
+
+    @property
+    def trouble(self) -> Trouble:
+        """Return what a report says of it."""
+        found = convert(self.document or {}, Trouble)
+        return found if found.message else replace(found, message=" ".join(self.message.split())[:2000])
 
 
 @dataclass

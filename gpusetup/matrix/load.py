@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpusetup.model.images import ImagesFile
     from gpusetup.model.kernels import KernelPairsFile
     from gpusetup.model.repos import ReposFile
+    from gpusetup.model.wheels import WheelsFile
 
 __all__ = ["NAMES", "Matrix", "canonical", "load_file", "matrix", "struct_of"]
 
@@ -40,8 +41,8 @@ FILES: dict[str, type[record.MatrixFile]] = {
     "forward_compat": release.ForwardFile,
     "vgpu": platforms.VgpuFile,
 }
-NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures")
-"""Every component; the last four are apart because the resolver never reads them."""
+NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels")
+"""Every component; the last five are apart because the resolver never reads them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
 
@@ -64,6 +65,10 @@ def struct_of(name: str) -> type[record.MatrixFile]:
         from gpusetup.model.figures import GpuFiguresFile
 
         return GpuFiguresFile
+    if name == "wheels":
+        from gpusetup.model.wheels import WheelsFile
+
+        return WheelsFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it
 
     return ReposFile
@@ -232,6 +237,11 @@ class Matrix:
     def gpu_figures(self) -> GpuFiguresFile:
         """Memory, power and rates of GPU products."""
         return self._load("gpu_figures", cast("type[GpuFiguresFile]", struct_of("gpu_figures")))
+
+    @cached_property
+    def wheels(self) -> WheelsFile:
+        """Sizes of wheels, and what comes with which."""
+        return self._load("wheels", cast("type[WheelsFile]", struct_of("wheels")))
 
     def files(self) -> Iterator[tuple[str, record.MatrixFile]]:
         """Load and return every component's file."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
 from gpusetup.model.applied import NO_LOCK, Applied, Verified
 from gpusetup.model.plan import Refusal
+from gpusetup.model.run import PackageChanges, Trouble
 
 __all__ = [
     "Difference",
@@ -91,10 +92,10 @@ class HostRemoval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     warnings: tuple[str, ...] = ()
     ours: dict[str, tuple[str, ...]] = {}
     """What gpusetup did that could not be undone; the record stays until it is."""
-    left_over: dict[str, Any] = {}
+    left_over: PackageChanges = PackageChanges()
     """Packages that differ from those before the first apply, although nothing of ours is left."""
     failed_at: str | None = None
-    failure: dict[str, Any] | None = None
+    failure: Trouble | None = None
     refusals: tuple[Refusal, ...] = ()
 
 

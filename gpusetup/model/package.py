@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
-__all__ = ["Manager", "Package", "PackageSet"]
+__all__ = [
+    "UNPROVEN",
+    "CudaRoot",
+    "Key",
+    "KeyPackage",
+    "Libraries",
+    "Manager",
+    "Origins",
+    "Package",
+    "PackageSet",
+    "Pin",
+    "Source",
+    "Stream",
+]
+
+Texts = tuple[str, ...]
 
 Manager = Literal["apt", "dnf", "zypper"]
 """The package managers that are driven."""
@@ -23,15 +38,110 @@ class Package(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         return f"{self.name}={self.version}" if self.version else self.name
 
 
+class KeyPackage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The keyring package that holds a key of which nobody published a fingerprint."""
+
+    url: str
+    sha256: str
+    member: str
+
+
+class Key(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What vouches for a repository: full fingerprints, and where the key is; or a keyring package by its digest."""
+
+    fingerprints: Texts | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    file: str | UnsetType = UNSET
+    package: KeyPackage | UnsetType = UNSET
+
+    @classmethod
+    def at(cls, place: str, fingerprints: Texts) -> Key:
+        """Return the key with these fingerprints that is at a URL, or at a path on the host."""
+        if "://" in place:
+            return cls(fingerprints=fingerprints, url=place)
+        return cls(fingerprints=fingerprints, file=place)
+
+
+UNPROVEN = Key()
+"""Nothing vouches for it."""
+
+
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A repository as the roles are told of it; what is not set is left to them."""
+
+    name: str
+    kind: Manager | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    like_suite: str | UnsetType = UNSET
+    """The host's own entry for this suite says where it is and who vouches for it."""
+    uris: Texts | UnsetType = UNSET
+    suites: Texts | UnsetType = UNSET
+    components: Texts | UnsetType = UNSET
+    architectures: Texts | UnsetType = UNSET
+    key: Key | UnsetType = UNSET
+    gpgcheck: bool | UnsetType = UNSET
+    repo_gpgcheck: bool | UnsetType = UNSET
+    module_hotfixes: bool | UnsetType = UNSET
+    exclude: Texts | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+
+
+class Origins(Struct, frozen=True, kw_only=True):
+    """Where packages come from."""
+
+    sources: tuple[Source, ...] = ()
+    enable: Texts = ()
+    """Repositories that are configured on the host and off."""
+    replace: Texts = ()
+    """Addresses whose other entries are switched off."""
+
+
+class Pin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What apt is to prefer."""
+
+    packages: Texts
+    origin: str = ""
+    release: str = ""
+    version: str = ""
+    priority: int
+
+
+class Stream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A stream of a module of dnf."""
+
+    module: str
+    stream: str
+
+
+class CudaRoot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a toolkit is."""
+
+    version: str
+    path: str
+
+
+class Libraries(Struct, frozen=True, kw_only=True):
+    """Toolkit, cuDNN and NCCL as packages; what is not among them comes as a wheel."""
+
+    cuda: tuple[Package, ...] = ()
+    cudnn: tuple[Package, ...] = ()
+    nccl: tuple[Package, ...] = ()
+    cuda_roots: tuple[CudaRoot, ...] = ()
+    cuda_default: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.cuda or self.cudnn or self.nccl)
+
+
 class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Everything that package managers are told about one host."""
 
     manager: Manager
-    sources: tuple[dict[str, Any], ...] = ()
+    sources: tuple[Source, ...] = ()
     enable: tuple[str, ...] = ()
     replace: tuple[str, ...] = ()
-    pins: tuple[dict[str, Any], ...] = ()
-    streams: tuple[dict[str, str], ...] = ()
+    pins: tuple[Pin, ...] = ()
+    streams: tuple[Stream, ...] = ()
     prerequisites: tuple[Package, ...] = ()
     driver: tuple[Package, ...] = ()
     fabric: tuple[Package, ...] = ()
@@ -44,12 +154,15 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     remove: tuple[str, ...] = ()
     may_remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
-    cuda_roots: tuple[dict[str, str], ...] = ()
+    cuda_roots: tuple[CudaRoot, ...] = ()
     cuda_default: str = ""
 
     def wanted(self) -> tuple[Package, ...]:
         """Return every package by name."""
         return (
-            *self.prerequisites, *self.driver, *self.fabric, *self.cuda, *self.cudnn, *self.nccl, *self.containers,
-            *self.python,
+            *self.prerequisites, *self.driver, *self.fabric, *self.libraries(), *self.containers, *self.python,
         )  # fmt: skip
+
+    def libraries(self) -> tuple[Package, ...]:
+        """Return toolkit, cuDNN and NCCL."""
+        return (*self.cuda, *self.cudnn, *self.nccl)

@@ -57,6 +57,9 @@ class HostPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reboot: bool = False
     reboot_why: str = ""
     download_bytes: int | None = None
+    """Packages and wheels; null when a part of it is not known."""
+    package_bytes: int | None = None
+    wheel_bytes: int | None = 0
     kind: str = field(default="", name="class")
     refusals: tuple[Refusal, ...] = ()
     simulated: bool = False

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from gpusetup.model.plan import Action, Refusal
 from gpusetup.model.stack import MatrixStamp, Stack
+from gpusetup.model.verdict import Result
 
-__all__ = ["VERIFICATION", "Applied", "HostOutcome", "State"]
+__all__ = ["VERIFICATION", "Applied", "HostOutcome", "PackageChanges", "State", "Trouble"]
 
 VERIFICATION = "verification"
 """Where a host was that a person stopped after its changes were made: its `failed_at`."""
@@ -18,6 +19,25 @@ State = Literal[
     "done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "unreachable", "failed", "verify-failed",
     "interrupted", "not-started", "postponed",
 ]  # fmt: skip
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """Why a host stopped: in its module's own words where it gave any, else what Ansible said."""
+
+    reference: str | UnsetType = UNSET
+    message: str | UnsetType = UNSET
+    context: str | UnsetType = UNSET
+    note: str | UnsetType = UNSET
+    hint: str | UnsetType = UNSET
+
+
+class PackageChanges(Struct, frozen=True, kw_only=True):
+    """What differs between two looks at a host's packages; nothing is said where nobody compared."""
+
+    installed: dict[str, str] | UnsetType = UNSET
+    removed: dict[str, str] | UnsetType = UNSET
+    moved: dict[str, tuple[str, str]] | UnsetType = UNSET
+    """From which version to which."""
 
 
 class HostOutcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,15 +59,15 @@ class HostOutcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     phases: dict[str, float] = {}
     """Seconds by role."""
     failed_at: str | None = None
-    failure: dict[str, Any] | None = None
+    failure: Trouble | None = None
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     restarts: tuple[str, ...] = ()
     """Container runtimes that run with their old configuration until somebody restarts them."""
-    packages: dict[str, Any] = {}
+    packages: PackageChanges = PackageChanges()
     history_id: str = ""
-    checks: tuple[dict[str, Any], ...] = ()
+    checks: tuple[Result, ...] = ()
     """Verdicts of the verification; empty when it was not run."""
     verified: str = ""
     """When the verification passed, or why it was not run."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
+from gpusetup.model.package import Source
 from gpusetup.model.request import Requirement
 
-__all__ = ["HashedLines", "RebootPolicy", "RestartPolicy", "Settings"]
+__all__ = ["DriverOptions", "HashedLines", "RebootPolicy", "RestartPolicy", "Settings"]
 
 RebootPolicy = Literal["never", "when-needed", "schedule"]
 RestartPolicy = Literal["never", "idle", "always"]
+DriverOptions = dict[str, str | int | float | bool]
 
 
 class HashedLines(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,8 +35,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Full fingerprints of the key that signs a mirror's repositories, when it is not NVIDIA's."""
     source_key: str = ""
     """Where that key is: a URL, or a path on the host."""
-    extra_sources: tuple[dict[str, Any], ...] = ()
-    """Repositories that are needed beside, such as a mirror of EPEL: name, urls, fingerprints, key."""
+    extra_sources: tuple[Source, ...] = ()
+    """Repositories that are needed beside, such as a mirror of EPEL."""
     reboot: RebootPolicy | None = None
     """None: when needed on other machines, never on this one."""
     native: bool = False
@@ -61,6 +63,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Headers and static libraries of cuDNN and NCCL too; the toolkit has its own."""
     upgrade: bool = False
     """Choose anew: what is on record counts no more."""
-    driver_options: dict[str, Any] = {}
+    driver_options: DriverOptions = {}
     proxy: bool = False
     """A proxy is set in the inventory; its address stays there."""

@@ -5,20 +5,19 @@ What is not set is left to the role's default, or to the inventory.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.applied import Applied, Verified
-from gpusetup.model.package import Manager, Package
-from gpusetup.model.settings import RebootPolicy, RestartPolicy
+from gpusetup.model.package import CudaRoot, Manager, Package, Pin, Source, Stream
+from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy
 from gpusetup.model.verdict import Level
 
 __all__ = ["NOTHING", "Owner", "Part", "RoleVariables"]
 
 Texts = tuple[str, ...]
 Packages = tuple[Package, ...]
-Mappings = tuple[dict[str, Any], ...]
 
 
 class Owner(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,12 +50,12 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     gpu_package_manager: Manager | UnsetType = UNSET
 
-    gpu_repo_sources: Mappings | UnsetType = UNSET
+    gpu_repo_sources: tuple[Source, ...] | UnsetType = UNSET
     gpu_repo_enable: Texts | UnsetType = UNSET
     gpu_repo_replace: Texts | UnsetType = UNSET
-    gpu_repo_pins: Mappings | UnsetType = UNSET
+    gpu_repo_pins: tuple[Pin, ...] | UnsetType = UNSET
 
-    gpu_packages_streams: tuple[dict[str, str], ...] | UnsetType = UNSET
+    gpu_packages_streams: tuple[Stream, ...] | UnsetType = UNSET
     gpu_packages_prerequisites: Packages | UnsetType = UNSET
     gpu_packages_remove: Texts | UnsetType = UNSET
     gpu_packages_may_remove: Texts | UnsetType = UNSET
@@ -66,6 +65,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_preflight_enabled: bool | UnsetType = UNSET
     gpu_preflight_candidates: Texts | UnsetType = UNSET
     gpu_preflight_fetched: str | UnsetType = UNSET
+    gpu_preflight_space_mb: dict[str, int] | UnsetType = UNSET
     gpu_preflight_keep: bool | UnsetType = UNSET
 
     gpu_nouveau_blacklist: bool | UnsetType = UNSET
@@ -73,7 +73,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_driver_packages: Packages | UnsetType = UNSET
     gpu_driver_version: str | UnsetType = UNSET
     gpu_driver_module: Literal["", "open", "proprietary"] | UnsetType = UNSET
-    gpu_driver_options: dict[str, Any] | UnsetType = UNSET
+    gpu_driver_options: DriverOptions | UnsetType = UNSET
     gpu_driver_replace_runfile: bool | UnsetType = UNSET
     gpu_driver_enroll_key: bool | UnsetType = UNSET
     gpu_driver_signing_key: str | UnsetType = UNSET
@@ -84,7 +84,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_persistence_services: Texts | UnsetType = UNSET
 
     gpu_cuda_packages: Packages | UnsetType = UNSET
-    gpu_cuda_roots: tuple[dict[str, str], ...] | UnsetType = UNSET
+    gpu_cuda_roots: tuple[CudaRoot, ...] | UnsetType = UNSET
     gpu_cuda_default: str | UnsetType = UNSET
 
     gpu_python_requirements: Texts | UnsetType = UNSET

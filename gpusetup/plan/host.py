@@ -32,6 +32,7 @@ from gpusetup.plan.recorded import begun, lost, record_of, unfinished, unread
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of, unproven
 from gpusetup.plan.requests import request_for, working_driver
+from gpusetup.plan.room import Room, room_of
 from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, unpacked, wanted_of
 
@@ -86,7 +87,7 @@ class Planner:
             anew = settings.upgrade and unfinished(facts) is None  # an upgrade that was cut goes on
             if anew or not lock.repeatable or lock.key != key:
                 continue
-            draft = _from_record(base, facts, settings, lock)
+            draft = self._from_record(base, facts, settings, lock)
             if not (cut and _lacks_packages(facts, draft)):
                 return draft
         refusals = tuple(host_refusals(facts)) + adoption(facts, settings)
@@ -104,7 +105,7 @@ class Planner:
                 note="it was made by the roles without gpusetup, or by another version",
                 hint="run it again the way it was run then",
             )
-        draft = _from_record(base, facts, settings, lock)
+        draft = self._from_record(base, facts, settings, lock)
         driver = lock.stack.driver if lock.stack is not None else None
         kept = lock.wanted is not None and not lock.wanted.manage_driver
         if driver is not None and kept and working_driver(facts) != driver.version:
@@ -135,7 +136,8 @@ class Planner:
         warnings = [text for text in _warnings(answer) if text not in draft.plan.warnings]
         plan = _replace(
             draft.plan,
-            download_bytes=transaction.download_bytes,
+            download_bytes=_sum(transaction.download_bytes, draft.plan.wheel_bytes),
+            package_bytes=transaction.download_bytes,
             removals=tuple(removed),
             warnings=(*draft.plan.warnings, *warnings),
         )
@@ -216,9 +218,14 @@ class Planner:
             if refusals:
                 return _refused(_replace(base, stack=stack), refusals)
         lock = Applied(schema=SCHEMA, key=key, matrix=resolution.matrix, stack=stack, wanted=packed(wanted))
-        plan = _planned(base, facts, wanted, lock)
+        plan = _planned(base, facts, wanted, lock, self.matrix)
         warnings = (*plan.warnings, *_not_understood(facts), *wanted.notes, *resolution.warnings)
         return _draft(_replace(plan, reasons=resolution.reasons, warnings=warnings), wanted)
+
+    def _from_record(self, base: HostPlan, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
+        """Plan by what was applied last: the same wish on the same matrix is the same stack."""
+        wanted = unpacked(lock, settings)
+        return _draft(_planned(base, facts, wanted, lock, self.matrix), wanted)
 
     def _question(self, context: Context, family: Family) -> RoleVariables:
         pythons = packaged_patterns(system_of(self.matrix, context.facts))
@@ -289,12 +296,6 @@ def _warnings(answer: Preview) -> list[str]:
     return [item.text for item in answer.findings if item.level == "warn"]
 
 
-def _from_record(base: HostPlan, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
-    """Plan by what was applied last: the same wish on the same matrix is the same stack."""
-    wanted = unpacked(lock, settings)
-    return _draft(_planned(base, facts, wanted, lock), wanted)
-
-
 def _not_understood(facts: HostFacts) -> Iterator[str]:
     """Say that a record of another version, or a damaged one, is replaced."""
     if reason := unread(facts):
@@ -306,12 +307,20 @@ def _not_understood(facts: HostFacts) -> Iterator[str]:
         )
 
 
-def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied) -> HostPlan:
+def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied, matrix: Matrix) -> HostPlan:
     todo = tuple(actions(facts, wanted))
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
     variables = msgspec.structs.replace(role_variables(facts, wanted), gpu_state_lock=lock)
+    warnings = _display_warnings(facts, wanted) if todo else ()
+    room = Room()
+    if any(action.kind == "python" for action in todo):
+        room = room_of(wanted.requirements, facts.arch, matrix.wheels)
+        warnings += _unmeasured(room)
+        if room.peak:
+            megabytes = {wanted.settings.python_path: -(-room.peak >> 20)}
+            variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
     return _replace(
         base,
         state="change" if todo else "unchanged",
@@ -324,14 +333,27 @@ def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied) ->
         variables=variables,
         lock=lock,
         kind=lock.key[:12],
-        warnings=_display_warnings(facts, wanted) if todo else (),
+        wheel_bytes=None if room.unknown else room.download,
+        warnings=warnings,
     )
+
+
+def _sum(*parts: int | None) -> int | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 def _draft(plan: HostPlan, wanted: Wanted) -> Draft:
     if plan.state != "change":
         return Draft(plan=plan, wanted=wanted)
     return Draft(plan=plan, ask=plan.variables, wanted=wanted, stage="transaction")
+
+
+def _unmeasured(room: Room) -> tuple[str, ...]:
+    if not room.unknown:
+        return ()
+    names = ", ".join(room.unknown)
+    return (f"the size of {names} is not known, and so not whether the Python environment fits on the disk",)
 
 
 def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:

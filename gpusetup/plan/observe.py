@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.model.plan import Action, ActionKind, Package
+from gpusetup.model.package import UNPROVEN, Package
+from gpusetup.model.plan import Action, ActionKind
 from gpusetup.plan import judge
 from gpusetup.plan.environment import environment_of, lacking
 from gpusetup.plan.judge import versions
@@ -115,15 +116,16 @@ def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
         for component in source.components
     }
     for source in packages.sources:
-        if like := source.get("like_suite"):
-            lacking = [item for item in source["components"] if (like, item) not in components]
+        uris, key = source.uris or (), source.key or UNPROVEN
+        if like := source.like_suite:
+            lacking = [item for item in source.components or () if (like, item) not in components]
             if lacking:
                 what = f"{like}: {' '.join(lacking)}"
-                yield _action("repository", source["name"], what, "the driver's packages are in these components")
-        elif not any(uri.rstrip("/") in configured for uri in source["uris"]):
-            prints = source["key"].get("fingerprints") or ["by the digest of its keyring package"]
+                yield _action("repository", source.name, what, "the driver's packages are in these components")
+        elif not any(uri.rstrip("/") in configured for uri in uris):
+            prints = key.fingerprints or ("by the digest of its keyring package",)
             why = f"the packages come from here; key {prints[0]}"
-            yield _action("repository", source["name"], ", ".join(source["uris"]), why)
+            yield _action("repository", source.name, ", ".join(uris), why)
 
 
 def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterator[Action]:
@@ -188,7 +190,7 @@ def _python_reason(stack: Stack, interpreter: str) -> str:
 
 def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     installed, held = facts.packages.installed, set(facts.packages.held)
-    libraries = {package.name for package in (*packages.cuda, *packages.cudnn, *packages.nccl)}
+    libraries = {package.name for package in packages.libraries()}
     named = {package.name for package in (*packages.driver, *packages.fabric)}
     named |= {name for name in libraries if versions.matches(name, packages.hold)}
     recorded = {name for name in record_of(facts).holds if name in installed}

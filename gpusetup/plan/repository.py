@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gpusetup.model.package import UNPROVEN, Key, KeyPackage
 from gpusetup.model.plan import Refusal
 from gpusetup.plan.packages.base import Context, Repository
 
@@ -66,7 +67,7 @@ def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Rep
 def unproven(context: Context) -> Refusal | None:
     """Return why a repository cannot be used: nothing vouches for its key, and none is taken unseen."""
     repository = context.repository
-    if repository is None or repository.key:
+    if repository is None or repository.key != UNPROVEN:
         return None
     return Refusal(
         reference="GS-338",
@@ -80,21 +81,19 @@ def unproven(context: Context) -> Refusal | None:
     )
 
 
-def _key(repos: ReposFile, directory: RepoDirectory, settings: Settings, url: str) -> dict[str, Any]:
+def _key(repos: ReposFile, directory: RepoDirectory, settings: Settings, url: str) -> Key:
     """Return what vouches: a site's own fingerprints, NVIDIA's for this directory, or the keyring package's digest."""
     if settings.source_fingerprints:
-        key: dict[str, Any] = {"fingerprints": list(settings.source_fingerprints)}
         place = settings.source_key or f"{url}/{settings.source_fingerprints[0][-8:].lower()}.pub"
-        key["url" if "://" in place else "file"] = place
-        return key
+        return Key.at(place, settings.source_fingerprints)
     known = next((key for key in repos.keys if key.id == directory.key), None)
     if known is not None and known.fingerprint:
-        return {"fingerprints": [known.fingerprint], "url": f"{url}/{known.file}"}
+        return Key(fingerprints=(known.fingerprint,), url=f"{url}/{known.file}")
     if directory.keyring_sha256:
-        package = {
-            "url": f"{url}/{repos.repository.keyring_package}",
-            "sha256": directory.keyring_sha256,
-            "member": repos.repository.keyring_path.lstrip("/"),
-        }
-        return {"fingerprints": [], "package": package}
-    return {}
+        package = KeyPackage(
+            url=f"{url}/{repos.repository.keyring_package}",
+            sha256=directory.keyring_sha256,
+            member=repos.repository.keyring_path.lstrip("/"),
+        )
+        return Key(fingerprints=(), package=package)
+    return UNPROVEN

@@ -12,8 +12,9 @@ import re
 from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.errors import BadInputError
+from gpusetup.model.package import Key, Source
 from gpusetup.model.request import COMPONENTS, Requirement
-from gpusetup.model.settings import RebootPolicy, RestartPolicy, Settings
+from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, Settings
 from gpusetup.plan.logins import holds_login, without_login
 from gpusetup.resolve.requests import ALIASES, parse_requirement
 
@@ -217,7 +218,7 @@ def _fingerprints(value: Any, label: str) -> tuple[str, ...]:
     return texts
 
 
-def _extra_sources(value: Any, label: str) -> tuple[dict[str, Any], ...]:
+def _extra_sources(value: Any, label: str) -> tuple[Source, ...]:
     wanted = 'a list of {"name", "urls", "fingerprints", "key"}'
     if isinstance(value, str):
         try:
@@ -233,13 +234,8 @@ def _extra_sources(value: Any, label: str) -> tuple[dict[str, Any], ...]:
         if not re.fullmatch(r"[A-Za-z0-9._-]+", str(item["name"])):
             raise _wrong(label, item["name"], "a name of letters, digits and . _ -")
         prints, place = _fingerprints(item["fingerprints"], label), _source(item["key"], label)
-        sources.append(
-            {
-                "name": str(item["name"]),
-                "uris": [_source(url, label) for url in _texts(item["urls"], label)],
-                "key": {"fingerprints": list(prints), "url" if "://" in place else "file": place},
-            }
-        )
+        uris = tuple(_source(url, label) for url in _texts(item["urls"], label))
+        sources.append(Source(name=str(item["name"]), uris=uris, key=Key.at(place, prints)))
     return tuple(sources)
 
 
@@ -251,9 +247,11 @@ def _runtimes(value: Any, label: str) -> tuple[str, ...]:
     return names
 
 
-def _options(value: Any, label: str) -> dict[str, Any]:
+def _options(value: Any, label: str) -> DriverOptions:
     if not isinstance(value, dict) or not all(
-        re.fullmatch(r"NVreg_[A-Za-z0-9]+", str(name)) and re.fullmatch(r"[\w.,:;=/-]*", str(item))
+        re.fullmatch(r"NVreg_[A-Za-z0-9]+", str(name))
+        and isinstance(item, str | int | float)
+        and re.fullmatch(r"[\w.,:;=/-]*", str(item))
         for name, item in value.items()
     ):
         raise _wrong(label, value, "a mapping of NVreg_… names to plain values")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from gpusetup.model.variables import RoleVariables
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.plan import PackageSet
+    from gpusetup.model.package import Origins, PackageSet
     from gpusetup.plan.observe import Wanted
 
 __all__ = ["for_manager", "question_variables", "role_variables"]
@@ -56,13 +56,13 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
     return variables
 
 
-def question_variables(facts: HostFacts, sources: dict[str, Any], patterns: tuple[str, ...]) -> RoleVariables:
+def question_variables(facts: HostFacts, origins: Origins, patterns: tuple[str, ...]) -> RoleVariables:
     """Return the variables that only ask what the wanted repositories offer."""
     return replace(
         for_manager(facts),
-        gpu_repo_sources=tuple(sources.get("sources", ())),
-        gpu_repo_enable=tuple(sources.get("enable", ())),
-        gpu_repo_replace=tuple(sources.get("replace", ())),
+        gpu_repo_sources=origins.sources,
+        gpu_repo_enable=origins.enable,
+        gpu_repo_replace=origins.replace,
         gpu_preflight_candidates=patterns,
     )
 
@@ -78,7 +78,7 @@ def _package_variables(packages: PackageSet) -> RoleVariables:
         gpu_packages_prerequisites=packages.prerequisites + packages.python,
         gpu_driver_packages=packages.driver,
         gpu_fabric_packages=packages.fabric,
-        gpu_cuda_packages=packages.cuda + packages.cudnn + packages.nccl,
+        gpu_cuda_packages=packages.libraries(),
         gpu_container_packages=packages.containers,
         gpu_packages_remove=packages.remove,
         gpu_packages_may_remove=packages.may_remove,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.applied import AppliedWanted
-from gpusetup.model.plan import Package, PackageSet
+from gpusetup.model.package import Package, PackageSet, Pin
 from gpusetup.model.stack import Stack
 from gpusetup.plan.compilers import without_caps
 from gpusetup.plan.environment import settled
@@ -30,6 +31,7 @@ from gpusetup.plan.requests import working_driver
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import Applied
+    from gpusetup.model.package import Libraries, Origins
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
     from gpusetup.plan.packages.base import Context, Family
@@ -100,43 +102,42 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     """Return what the host should have."""
     settings = context.settings
     managed, applied = manages_driver(context, stack), applied_driver(context, stack)
-    fields: dict[str, Any] = {}
+    packages = None
     prebuilt = persistence = False
     notes: tuple[str, ...] = ()
     if family is not None:
-        fields = {**family.libraries(context, stack), "containers": toolkit_packages(context)}
+        packages = PackageSet(manager=family.manager, containers=toolkit_packages(context))
         if applied is not None:
-            fields |= _as_applied(context, applied)
+            packages = _as_applied(context, packages, applied)
             persistence = settings.persistence
         elif managed and stack.driver is not None:
             driver = family.driver(context, stack.driver)
             prebuilt, notes, persistence = driver.prebuilt, driver.notes, driver.persistence and settings.persistence
-            fields |= {
-                "driver": driver.packages,
-                "fabric": driver.fabric,
-                "prerequisites": _lacking(context, driver.prerequisites),
-                "streams": driver.streams,
-                "remove": driver.remove,
-                "may_remove": driver.may_remove,
-                "hold": (*driver.hold, *(KERNEL_PACKAGES[family.manager] if settings.hold_kernel else ())),
-            }
-            if family.manager == "apt":
-                fields["pins"] = (_pin(driver.hold, stack.driver.version),)
+            packages = replace(
+                packages,
+                driver=driver.packages,
+                fabric=driver.fabric,
+                prerequisites=_lacking(context, driver.prerequisites),
+                streams=driver.streams,
+                remove=driver.remove,
+                may_remove=driver.may_remove,
+                hold=driver.hold,
+                pins=(_pin(driver.hold, stack.driver.version),) if family.manager == "apt" else (),
+            )
+        packages = _with_libraries(packages, family.libraries(context, stack))
         notes = (*notes, *toolkit_notes(context, family))
-    wheels = tuple(name for name in LIBRARIES if not fields.get(name))
+    wheels = tuple(name for name in LIBRARIES if packages is None or not getattr(packages, name))
     interpreter = Interpreter()
     if has_python(stack) and not settings.python_adopt:
         interpreter = interpreter_of(context.facts, settings, stack, system_of(matrix, context.facts))
     requirements = _requirements(context, stack, matrix, wheels, interpreter)
-    if family is not None:
-        fields["python"] = interpreter.packages
-    if family is not None and not managed:
+    if packages is not None and family is not None:
+        packages = replace(packages, python=interpreter.packages)
         # A driver that was there before us is its owner's to hold; what we bring beside it is ours.
-        names = [package.name for name in LIBRARIES for package in fields.get(name) or ()]
-        fields["hold"] = (*names, *(KERNEL_PACKAGES[family.manager] if settings.hold_kernel else ()))
-    packages = None
-    if family is not None and any(fields.get(name) for name in _GROUPS):
-        packages = PackageSet(manager=family.manager, **_sources(context, family, applied), **fields)
+        ours = packages.hold if managed else tuple(package.name for package in packages.libraries())
+        kernel = KERNEL_PACKAGES[family.manager] if settings.hold_kernel else ()
+        packages = _from(_origins(context, family, applied), replace(packages, hold=(*ours, *kernel)))
+        packages = packages if packages.wanted() else None
     return Wanted(
         stack=stack,
         packages=packages,
@@ -152,25 +153,44 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     )
 
 
-def _as_applied(context: Context, applied: PackageSet) -> dict[str, Any]:
-    """Return the driver's part of what was applied last; whether the kernel is held is asked anew."""
-    kernel = KERNEL_PACKAGES[applied.manager]
-    hold = tuple(pattern for pattern in applied.hold if pattern not in kernel)
-    parts = ("driver", "fabric", "streams", "remove", "may_remove", "pins")
-    return {name: getattr(applied, name) for name in parts} | {
-        "hold": (*hold, *(kernel if context.settings.hold_kernel else ())),
-        "prerequisites": _lacking(context, applied.prerequisites),
-    }
+def _as_applied(context: Context, packages: PackageSet, applied: PackageSet) -> PackageSet:
+    """Add the driver's part of what was applied last; whether the kernel is held is asked anew."""
+    return replace(
+        packages,
+        driver=applied.driver,
+        fabric=applied.fabric,
+        prerequisites=_lacking(context, applied.prerequisites),
+        streams=applied.streams,
+        remove=applied.remove,
+        may_remove=applied.may_remove,
+        hold=tuple(pattern for pattern in applied.hold if pattern not in KERNEL_PACKAGES[applied.manager]),
+        pins=applied.pins,
+    )
 
 
-def _sources(context: Context, family: Family, applied: PackageSet | None) -> dict[str, Any]:
+def _with_libraries(packages: PackageSet, libraries: Libraries) -> PackageSet:
+    return replace(
+        packages,
+        cuda=libraries.cuda,
+        cudnn=libraries.cudnn,
+        nccl=libraries.nccl,
+        cuda_roots=libraries.cuda_roots,
+        cuda_default=libraries.cuda_default,
+    )
+
+
+def _from(origins: Origins, packages: PackageSet) -> PackageSet:
+    return replace(packages, sources=origins.sources, enable=origins.enable, replace=origins.replace)
+
+
+def _origins(context: Context, family: Family, applied: PackageSet | None) -> Origins:
     """Where a driver of ours came from stays beside where the rest comes from."""
-    fields = all_sources(context, family)
-    if applied is not None:
-        named = {source["name"]: source for source in (*applied.sources, *fields["sources"])}
-        enable = dict.fromkeys((*applied.enable, *fields.get("enable", ())))
-        fields |= {"sources": tuple(named.values()), "enable": tuple(enable)}
-    return fields
+    origins = all_sources(context, family)
+    if applied is None:
+        return origins
+    named = {source.name: source for source in (*applied.sources, *origins.sources)}
+    enable = dict.fromkeys((*applied.enable, *origins.enable))
+    return replace(origins, sources=tuple(named.values()), enable=tuple(enable))
 
 
 def _lacking(context: Context, prerequisites: tuple[Package, ...]) -> tuple[Package, ...]:
@@ -194,12 +214,9 @@ def _is_headers(context: Context, package: Package) -> bool:
     )
 
 
-_GROUPS = ("prerequisites", "driver", "fabric", "cuda", "cudnn", "nccl", "containers", "python")
-
-
-def _pin(globs: tuple[str, ...], version: str) -> dict[str, Any]:
+def _pin(globs: tuple[str, ...], version: str) -> Pin:
     """Make apt choose this version for everything that belongs to the driver, whatever else the repository offers."""
-    return {"packages": list(globs), "origin": "", "release": "", "version": f"{version}*", "priority": _PIN_PRIORITY}
+    return Pin(packages=globs, version=f"{version}*", priority=_PIN_PRIORITY)
 
 
 def _requirements(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -32,6 +32,8 @@ __all__ = ["Draining", "draining"]
 _AT_ONCE = 16
 _POLL_SECONDS = 15
 _MOVES = {"upgrade", "downgrade", "remove"}
+
+Answer = TypeVar("Answer")
 
 
 def draining(how: Freeing, rollout: Rollout) -> Draining:
@@ -120,7 +122,7 @@ class Draining:
     def _undrain(self, name: str) -> str:
         return self._asked().undrain(self.node(name))
 
-    def _each(self, names: Iterable[str], work: Callable[[str], Any]) -> dict[str, Any]:
+    def _each(self, names: Iterable[str], work: Callable[[str], Answer]) -> dict[str, Answer | GpuSetupError]:
         """Do it for all of them at once; an interruption gives back what was taken."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             jobs = {name: pool.submit(work, name) for name in names}
@@ -202,7 +204,7 @@ class Draining:
         run_playbook(self.rollout.session, "slurmd", deadline=300, overlay=overlay)
 
 
-def _result(get: Callable[[], Any]) -> Any:
+def _result(get: Callable[[], Answer]) -> Answer | GpuSetupError:
     """A scheduler that fails for one node must not stop the others."""
     try:
         return get()

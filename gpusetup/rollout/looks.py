@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
@@ -48,7 +48,8 @@ class Rollout:
     facts: dict[str, HostFacts] = field(default_factory=dict)
     settings: dict[str, Settings] = field(default_factory=dict)
     plans: dict[str, HostPlan] = field(default_factory=dict)
-    connections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    connections: dict[str, str] = field(default_factory=dict)
+    """How Ansible reaches a host."""
     nodes: dict[str, str] = field(default_factory=dict)
     """What a scheduler calls a host, where its inventory says so."""
     fetched: dict[str, str] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class Rollout:
 
     def local(self, name: str) -> bool:
         """Tell whether a host is this machine, under whatever name and however it is reached."""
-        if self.connections.get(name, {}).get("ansible_connection") == "local":
+        if self.connections.get(name) == "local":
             return True
         boot, here = self.facts[name].boot, self._here
         return bool(boot.id and boot.machine) and (boot.id, boot.machine) == (here.id, here.machine)
@@ -107,7 +108,9 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     rollout.settings = settings_of_hosts(how.wishes, session.reach.inventory, looked.run.track)
     if how.lock is not None:
         rollout.settings = {name: _locked(settings, how.lock) for name, settings in rollout.settings.items()}
-    rollout.connections = {name: host.connection for name, host in looked.run.track.hosts.items()}
+    rollout.connections = {
+        name: str(host.connection.get("ansible_connection")) for name, host in looked.run.track.hosts.items()
+    }
     told = {name: host.variables.get("gpusetup_node") for name, host in looked.run.track.hosts.items()}
     rollout.nodes = {name: str(node) for name, node in told.items() if node}
     rollout.facts = looked.facts.hosts
@@ -139,7 +142,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
 
 def _with_care(rollout: Rollout, name: str, plan: HostPlan) -> HostPlan:
     """Say beforehand that a host is the machine that this runs on, which its name does not tell."""
-    connection = rollout.connections.get(name, {}).get("ansible_connection")
+    connection = rollout.connections.get(name)
     if plan.state != "change" or connection == "local" or not rollout.local(name):
         return plan
     text = "gpusetup runs on this machine, so it reboots only with --reboot or gpusetup_reboot"

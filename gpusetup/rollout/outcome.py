@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from gpusetup.errors import Exit
-from gpusetup.model.run import HostOutcome
+from gpusetup.model.run import HostOutcome, PackageChanges
 
 if TYPE_CHECKING:
-    from gpusetup.drive.events import Failure, HostProgress
+    from gpusetup.drive.events import HostProgress
     from gpusetup.model.plan import HostPlan
+    from gpusetup.model.run import State
 
 __all__ = ["exit_of", "interrupted", "not_started", "outcome_of", "planned_only", "postponed", "stopped"]
 
@@ -26,10 +30,19 @@ _EXITS = {
     "not-started": Exit.PENDING,
     "postponed": Exit.PENDING,
 }
-_COPIED = (
-    "simulated", "now", "stack", "actions", "removals", "holds", "reboot", "reboot_why", "download_bytes", "kind",
-    "warnings", "refusals",
-)  # fmt: skip
+
+
+class _Reboot(Struct, frozen=True):
+    reasons: tuple[str, ...] = ()
+
+
+class _Told(Struct, frozen=True):
+    """What the play said of the host at its end."""
+
+    state: str = "done"
+    history_id: str | None = None
+    packages: PackageChanges = PackageChanges()
+    reboot: _Reboot = _Reboot()
 
 
 def exit_of(outcome: HostOutcome) -> Exit:
@@ -43,18 +56,17 @@ def exit_of(outcome: HostOutcome) -> Exit:
 
 def planned_only(plan: HostPlan) -> HostOutcome:
     """Return the outcome of a host that apply did not touch."""
-    states: dict[str, Any] = {"change": "refused", "failed": "refused"}
-    return HostOutcome(state=states.get(plan.state, plan.state), **_copied(plan))
+    return _outcome(plan, "refused" if plan.state == "change" or plan.state == "failed" else plan.state)  # noqa: PLR1714
 
 
 def not_started(plan: HostPlan) -> HostOutcome:
     """Return the outcome of a host whose batch was never begun."""
-    return HostOutcome(state="not-started", **_copied(plan))
+    return _outcome(plan, "not-started")
 
 
 def postponed(plan: HostPlan, why: str) -> HostOutcome:
     """Return the outcome of a host that is at work and stays as it is."""
-    return HostOutcome(state="postponed", pending=(why,), **_copied(plan))
+    return replace(_outcome(plan, "postponed"), pending=(why,))
 
 
 def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> bool:
@@ -66,47 +78,48 @@ def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> bool:
 
 def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
     """Return the outcome of a host that apply worked on."""
-    told = _result(host)
-    common = _copied(plan) | {
-        "changed": host.changed,
-        "seconds": round(seconds, 1),
-        "phases": {role: round(spent, 1) for role, spent in host.seconds.items() if spent >= 0.05},
-    }
-    if host.failure is not None:
-        return _failed(host.failure, common)
-    state = str(told.get("state", "done"))
-    reasons = tuple(str(item) for item in (told.get("reboot") or {}).get("reasons", ()))
-    return HostOutcome(
-        state="pending-reboot" if state == "pending-reboot" else "unchanged" if state == "unchanged" else "done",
-        pending=reasons,
+    found = replace(
+        _outcome(plan, "done"),
+        changed=host.changed,
+        seconds=round(seconds, 1),
+        phases={role: round(spent, 1) for role, spent in host.seconds.items() if spent >= 0.05},
+    )
+    failure = host.failure
+    if failure is not None:
+        state: State = "unreachable" if failure.unreachable else "failed"
+        return replace(found, state=state, failed_at=failure.task, failure=failure.trouble)
+    told = convert(host.data.get("gpu_state", {}).get("gpu_result") or {}, _Told)
+    return replace(
+        found,
+        state=told.state if told.state in {"pending-reboot", "unchanged"} else "done",
+        pending=told.reboot.reasons,
         # A reboot, done or pending, starts them anew.
         restarts=() if plan.reboot else tuple(host.data.get("gpu_container_runtime", {}).get("pending") or ()),
-        packages=told.get("packages") or {},
-        history_id=str(told.get("history_id") or ""),
-        **common,
+        packages=told.packages,
+        history_id=told.history_id or "",
     )
 
 
 def interrupted(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:
     """Return the outcome of a host whose work a person stopped."""
     where = host.task or "between two steps"
+    return replace(_outcome(plan, "interrupted"), failed_at=where, changed=host.changed, seconds=round(seconds, 1))
+
+
+def _outcome(plan: HostPlan, state: State) -> HostOutcome:
+    """Return an outcome with what was planned."""
     return HostOutcome(
-        state="interrupted", failed_at=where, changed=host.changed, seconds=round(seconds, 1), **_copied(plan)
+        state=state,
+        simulated=plan.simulated,
+        now=plan.now,
+        stack=plan.stack,
+        actions=plan.actions,
+        removals=plan.removals,
+        holds=plan.holds,
+        reboot=plan.reboot,
+        reboot_why=plan.reboot_why,
+        download_bytes=plan.download_bytes,
+        kind=plan.kind,
+        warnings=plan.warnings,
+        refusals=plan.refusals,
     )
-
-
-def _result(host: HostProgress) -> dict[str, Any]:
-    told = host.data.get("gpu_state", {}).get("gpu_result")
-    return told if isinstance(told, dict) else {}
-
-
-def _failed(failure: Failure, common: dict[str, Any]) -> HostOutcome:
-    document = dict(failure.document or {})
-    document.setdefault("message", " ".join(failure.message.split())[:2000])
-    return HostOutcome(
-        state="unreachable" if failure.unreachable else "failed", failed_at=failure.task, failure=document, **common
-    )
-
-
-def _copied(plan: HostPlan) -> dict[str, Any]:
-    return {name: getattr(plan, name) for name in _COPIED}

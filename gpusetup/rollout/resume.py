@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
 
 from gpusetup.drive.rundir import runs_in_order
 from gpusetup.errors import BadInputError
@@ -22,6 +24,14 @@ __all__ = ["Stopped", "keep_rollout", "stopped_rollout", "unfinished"]
 _FILE = "rollout.json"
 _INVENTORIES = 50
 _LEFT = {"not-started", "failed", "unreachable", "verify-failed", "interrupted", "postponed"}
+
+
+class _Kept(Struct, frozen=True):
+    """rollout.json."""
+
+    inventory: str
+    batch: str
+    left: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +51,15 @@ def keep_rollout(
     names: Iterable[str],
 ) -> None:
     """Write down who is left of these hosts, and the sizes of the batches that are still to come."""
-    left = [name for name in names if name not in outcomes or outcomes[name].state in _LEFT]
-    run.write(_FILE, {"inventory": _place(inventory), "batch": batch, "left": left})
+    left = tuple(name for name in names if name not in outcomes or outcomes[name].state in _LEFT)
+    run.write(_FILE, _Kept(inventory=_place(inventory), batch=batch, left=left))
 
 
 def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
     """Return the newest rollout over this inventory, which must have hosts left."""
-    run, told = _newest(runs_in_order(home)).get(_place(inventory), (None, {}))
-    if run is not None and told["left"]:
-        return Stopped(run=run.name, batch=told["batch"], hosts=tuple(told["left"]))
+    run, kept = _newest(runs_in_order(home)).get(_place(inventory), (None, None))
+    if run is not None and kept is not None and kept.left:
+        return Stopped(run=run.name, batch=kept.batch, hosts=kept.left)
     raise BadInputError(
         "GS-814",
         f"no rollout over {inventory or 'this machine'} has stopped with hosts left to do",
@@ -60,25 +70,24 @@ def stopped_rollout(home: Path, inventory: str | None) -> Stopped:
 
 def unfinished(runs: list[Path]) -> list[Path]:
     """Return the runs that `stopped_rollout` would go on with, of the last inventories that have one."""
-    return [run for run, told in _newest(runs).values() if told["left"]][:_INVENTORIES]
+    return [run for run, kept in _newest(runs).values() if kept.left][:_INVENTORIES]
 
 
-def _newest(runs: list[Path]) -> dict[str, tuple[Path, dict[str, Any]]]:
+def _newest(runs: list[Path]) -> dict[str, tuple[Path, _Kept]]:
     """Return the newest rollout over each inventory, the newest of all first."""
-    found: dict[str, tuple[Path, dict[str, Any]]] = {}
+    found: dict[str, tuple[Path, _Kept]] = {}
     for run in reversed(runs):
-        told = _kept(run)
-        if told is not None:
-            found.setdefault(told["inventory"], (run, told))
+        kept = _kept(run)
+        if kept is not None:
+            found.setdefault(kept.inventory, (run, kept))
     return found
 
 
-def _kept(run: Path) -> dict[str, Any] | None:
+def _kept(run: Path) -> _Kept | None:
     """Return what a run wrote down of its rollout; nothing when it was none, or the record is torn."""
     try:
-        told = json.loads((run / _FILE).read_bytes())
-        return {"inventory": str(told["inventory"]), "left": list(told["left"]), "batch": str(told["batch"])}
-    except (OSError, ValueError, KeyError, TypeError):
+        return msgspec.json.decode((run / _FILE).read_bytes(), type=_Kept)
+    except (OSError, msgspec.DecodeError):
         return None
 
 

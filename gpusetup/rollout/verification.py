@@ -126,11 +126,10 @@ def _problem(done: PlaybookRun, name: str) -> str:
 
 def _judged(outcome: HostOutcome, report: HostReport) -> HostOutcome:
     failed = report.verdict == "fail"
-    checks = tuple(msgspec.to_builtins(result) for result in report.results)
     return msgspec.structs.replace(
         outcome,
         state="verify-failed" if failed else outcome.state,
-        checks=checks,
+        checks=tuple(report.results),
         verified=report.problem or report.verdict,
     )
 

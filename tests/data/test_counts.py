@@ -7,7 +7,7 @@ EXACT = {
     "CUDA releases": 69, "toolchains": 27, "cuda-toolkit wheels": 40, "driver branches": 28, "driver versions": 271,
     "torch releases": 40, "torch builds": 105, "NCCL versions": 65, "cuDNN wheels": 58, "cuDNN support rows": 79,
     "TensorFlow releases": 52, "TensorFlow and-cuda pins": 15, "JAX releases": 49, "CuPy wheels": 211,
-    "forward compatibility rows": 12, "vGPU branches": 10, "PCI ids": 641,
+    "forward compatibility rows": 12, "vGPU branches": 10, "wheel closures": 33, "PCI ids": 641,
 }  # fmt: skip
 
 
@@ -36,6 +36,7 @@ def counts(documents: Documents) -> dict[str, int]:
         "CuPy wheels": len(d["cupy"]["releases"]),
         "forward compatibility rows": sum(1 for row in d["forward_compat"]["packages"] if row.get("built_from")),
         "vGPU branches": len(d["vgpu"]["branches"]),
+        "wheel closures": len(d["wheels"]["closures"]),
         "PCI ids": len({pci_id for gpu in d["gpus"]["gpus"] for pci_id in gpu.get("ids", ())}),
     }
 

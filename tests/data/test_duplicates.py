@@ -17,6 +17,7 @@ KEYS = {
     "repos.distro_drivers": ("systems", "module", "series"), "repos.kernels": ("systems", "release", "arch"),
     "repos.stack_names": ("source", "families"),
     "images.images": ("cuda",), "gpu_figures.gpus": ("names",),
+    "wheels.closures": ("pin", "arch"),
     "kernel_pairs.pairs": ("driver", "module", "systems", "kernel_from"),
 }  # fmt: skip
 

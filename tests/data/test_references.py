@@ -113,8 +113,16 @@ def _places(documents: Documents) -> list[str]:
     return problems
 
 
+def _wheels(documents: Documents) -> list[str]:
+    wheels = documents.get("wheels", {"closures": [], "sizes": {}})
+    named = {(row["arch"], wheel) for row in wheels["closures"] for wheel in row["wheels"]}
+    sized = {(arch, wheel) for arch, sizes in wheels["sizes"].items() for wheel in sizes}
+    problems = [f"{arch}: no size of {wheel}" for arch, wheel in sorted(named - sized)]
+    return problems + [f"{arch}: {wheel} comes with nothing" for arch, wheel in sorted(sized - named)]
+
+
 def lint(documents: Documents) -> list[str]:
-    return [*_drivers(documents), *_libraries(documents), *_places(documents)]
+    return [*_drivers(documents), *_libraries(documents), *_places(documents), *_wheels(documents)]
 
 
 def test_shipped() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -191,6 +192,25 @@ class TestSpace:
         assert "/boot has 30 MB free, 68 MB are needed (for /boot)" in refusals(answer)["GS-472"]
         there["/boot"] = (1, 90 * _MB)
         assert "GS-472" not in refusals(look(tmp_path, "apt", ("driver", "1"), driver_version="1"))
+
+    @pytest.mark.parametrize("wanted", [(), (("driver", "1"),)])
+    def test_an_environment_that_does_not_fit_is_refused_before_anything_is_touched(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: tuple[tuple[str, str], ...]
+    ) -> None:
+        """Also where nothing but the environment is to be made, and the package manager has nothing to do."""
+        host = DebHost({"bash": "5"}, {"driver": ["1"]})
+        host.stand_in(monkeypatch)
+        place = tmp_path / "opt/gpusetup"
+        small = os.statvfs_result((4096, 4096, 25600, 25600, 25600, 0, 0, 0, 0, 255))  # 100 MB
+        monkeypatch.setattr(space.os, "statvfs", lambda _path: small)
+        told = look(tmp_path, "apt", *wanted, space_mb={str(place): 9000})
+        (refusal,) = (item for item in told["findings"] if item["level"] == "refuse")
+        assert refusal["reference"] == "GS-472"
+        assert "has 100 MB free, 9" in refusal["text"]
+        assert str(place) in refusal["text"]
+        assert "gpusetup_python_path" in refusal["hint"]
+        assert "driver" not in host.installed
+        assert not look(tmp_path, "apt", space_mb={str(place): 99})["refused"]
 
 
 @pytest.mark.parametrize(("package", "refused"), [("python3.12", False), ("python312", False), ("python3.11", True)])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from gpusetup.model.package import UNPROVEN, Origins
 from gpusetup.plan.packages.absent import absence
+from gpusetup.plan.packages.base import repository_at
 from gpusetup.plan.packages.containers import toolkit_sources
 from gpusetup.plan.packages.debian_archive import DebianArchive, last_seen
 from gpusetup.plan.packages.nvidia import NvidiaRepository
@@ -31,10 +35,12 @@ def family_for(
     return NvidiaRepository(directory)
 
 
-def all_sources(context: Context, family: Family) -> dict[str, Any]:
+def all_sources(context: Context, family: Family) -> Origins:
     """Return where packages come from: the family's repositories, the container toolkit's, those that the site adds."""
-    fields = family.sources(context)
-    apt = {"suites": ["/"], "components": [], "architectures": []} if family.manager == "apt" else {}
-    extra = [{**source, "kind": family.manager, **apt} for source in context.settings.extra_sources]
+    origins = family.sources(context)
+    extra = (
+        repository_at(source.name, family.manager, source.uris or (), source.key or UNPROVEN)
+        for source in context.settings.extra_sources
+    )
     toolkit = toolkit_sources(context, family.manager)
-    return {**fields, "sources": (*fields.get("sources", ()), *toolkit, *extra)}
+    return replace(origins, sources=(*origins.sources, *toolkit, *extra))

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gpusetup.errors import PreflightError
+from gpusetup.model.package import Origins, Source
 from gpusetup.model.request import DriverCandidate, LibraryCandidates
 from gpusetup.plan.offers import newest_first
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Manager, Package
+    from gpusetup.model.package import Key, Libraries, Manager, Package, Stream
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.request import ModuleFlavour
     from gpusetup.model.settings import Settings
@@ -28,6 +31,7 @@ __all__ = [
     "candidates",
     "driver_candidates",
     "no_names",
+    "repository_at",
 ]
 
 
@@ -42,8 +46,7 @@ class Repository:
     folder: str
     cpu: str
     url: str
-    key: dict[str, Any]
-    """What vouches for it; empty: nothing does."""
+    key: Key
     unproven: str = ""
     """Where the key is that nobody published a fingerprint of."""
     also: tuple[str, ...] = ()
@@ -68,7 +71,7 @@ class DriverPackages:
     packages: tuple[Package, ...]
     prerequisites: tuple[Package, ...] = ()
     fabric: tuple[Package, ...] = ()
-    streams: tuple[dict[str, str], ...] = ()
+    streams: tuple[Stream, ...] = ()
     remove: tuple[str, ...] = ()
     may_remove: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
@@ -91,8 +94,8 @@ class Family(Protocol):
     def manager(self) -> Manager:
         """The package manager."""
 
-    def sources(self, context: Context) -> dict[str, Any]:
-        """Return the PackageSet fields that say where packages come from."""
+    def sources(self, context: Context) -> Origins:
+        """Return where packages come from."""
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Return globs of all names that a choice may need."""
@@ -106,8 +109,8 @@ class Family(Protocol):
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
         """Return what is offered of each library that is to come as a package; nothing of one means no limit."""
 
-    def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
-        """Return the PackageSet fields of toolkit, cuDNN and NCCL; a library that is left out comes as a wheel."""
+    def libraries(self, context: Context, stack: Stack) -> Libraries:
+        """Return toolkit, cuDNN and NCCL; a library that is left out comes as a wheel."""
 
 
 def no_names(context: Context, choice: DriverChoice, whose: str) -> PreflightError:
@@ -136,7 +139,14 @@ def candidates(**offered: list[tuple[str, str]]) -> tuple[LibraryCandidates, ...
     )
 
 
-def archive_sources(context: Context, codename: str, components: list[str]) -> tuple[dict[str, Any], ...]:
+def repository_at(name: str, manager: Manager, uris: tuple[str, ...], key: Key) -> Source:
+    """Return a repository of a vendor, which is flat where apt reads it."""
+    if manager == "apt":
+        return Source(name=name, kind=manager, uris=uris, key=key, suites=("/",), components=(), architectures=())
+    return Source(name=name, kind=manager, uris=uris, key=key)
+
+
+def archive_sources(context: Context, codename: str, components: Iterable[str]) -> Origins:
     """Return entries that switch on what is off of a distribution's own suites; mirror and key stay the host's."""
     entries = []
     for suite in (codename, f"{codename}-updates", f"{codename}-security", f"{codename}-backports"):
@@ -145,6 +155,10 @@ def archive_sources(context: Context, codename: str, components: list[str]) -> t
         own = [source for source in sources if suite in source.suites]
         lacking = [item for item in components if not any(item in source.components for source in own)]
         if own and lacking:
-            entry = {"name": f"gpusetup-{suite}", "kind": "apt", "like_suite": suite, "suites": [suite]}
-            entries.append({**entry, "components": lacking, "architectures": []})
-    return tuple(entries)
+            entries.append(
+                Source(
+                    name=f"gpusetup-{suite}", kind="apt", like_suite=suite, suites=(suite,), components=tuple(lacking),
+                    architectures=(),
+                )
+            )  # fmt: skip
+    return Origins(sources=tuple(entries))

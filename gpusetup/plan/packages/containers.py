@@ -6,17 +6,21 @@ version is left open: whatever is newest comes, and its security updates come la
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
-from gpusetup.model.plan import Package
+from gpusetup.model.package import Key, Package
 from gpusetup.plan.judge import versions
+from gpusetup.plan.packages.base import repository_at
 from gpusetup.plan.recorded import record_of
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpusetup.model.package import Manager, Source
     from gpusetup.model.record import Arch
     from gpusetup.plan.packages.base import Context, Family
 
@@ -25,7 +29,7 @@ __all__ = ["toolkit_notes", "toolkit_packages", "toolkit_patterns", "toolkit_sou
 _UPDATE = {"apt": "apt-get install --only-upgrade", "dnf": "dnf upgrade", "zypper": "zypper update"}
 
 
-def toolkit_sources(context: Context, manager: str) -> tuple[dict[str, Any], ...]:
+def toolkit_sources(context: Context, manager: Manager) -> tuple[Source, ...]:
     """Return its repository, unless the host has it already; beside a mirror or bundle, what that holds counts."""
     settings, toolkit = context.settings, context.repos.container_toolkit
     if not settings.containers or settings.source not in {"nvidia", "distro"}:
@@ -40,16 +44,12 @@ def toolkit_sources(context: Context, manager: str) -> tuple[dict[str, Any], ...
     if any(source.uri.startswith(common) for source in here):
         return ()
     key = next(key for key in context.repos.keys if key.id == toolkit.key)
-    source: dict[str, Any] = {
-        "name": "nvidia-container-toolkit",
-        "kind": manager,
-        "uris": [uri],
-        "key": {"fingerprints": [key.fingerprint], "url": f"{toolkit.url}/{key.file}"},
-    }
-    if deb:
-        return (source | {"suites": ["/"], "components": [], "architectures": []},)
-    # Its lists are signed, its packages are not: as in the file that NVIDIA publishes for it.
-    return (source | {"description": "NVIDIA container toolkit", "gpgcheck": False, "repo_gpgcheck": True},)
+    vouches = Key(fingerprints=(key.fingerprint,), url=f"{toolkit.url}/{key.file}")
+    source = repository_at("nvidia-container-toolkit", manager, (uri,), vouches)
+    if not deb:
+        # Its lists are signed, its packages are not: as in the file that NVIDIA publishes for it.
+        source = replace(source, description="NVIDIA container toolkit", gpgcheck=False, repo_gpgcheck=True)
+    return (source,)
 
 
 def _gpusetups(context: Context, file: str, name: str) -> bool:

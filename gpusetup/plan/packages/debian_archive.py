@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from gpusetup.model.plan import Package
+from gpusetup.model.package import Libraries, Package
 from gpusetup.plan.judge import versions
 from gpusetup.plan.packages.base import (
     PINNING,
@@ -22,6 +22,7 @@ from gpusetup.plan.packages.names import held
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpusetup.model.package import Origins
     from gpusetup.model.repos import DistroDriver, ReposFile
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
@@ -42,10 +43,10 @@ class DebianArchive:
     key = "debian-archive"
     manager: Literal["apt"] = "apt"
 
-    def sources(self, context: Context) -> dict[str, Any]:
+    def sources(self, context: Context) -> Origins:
         """Switch contrib and non-free on, from the mirror and with the key that the host uses already."""
         components = dict.fromkeys(item for row in _rows(context) for item in row.components)
-        return {"sources": archive_sources(context, context.facts.os.codename or "", list(components))}
+        return archive_sources(context, context.facts.os.codename or "", components)
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Kernel modules, user space and headers."""
@@ -98,19 +99,18 @@ class DebianArchive:
             nccl=[(version, major) for version in context.offers.upstreams(_NCCL) for major in majors],
         )
 
-    def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
+    def libraries(self, context: Context, stack: Stack) -> Libraries:
         """Debian's toolkit when it was asked for as packages.
 
         cuDNN is a wheel all the same: Debian's package of it is a script that fetches an archive from NVIDIA.
         """
         if context.settings.cuda_from != "packages" or stack.cuda is None:
-            return {}
+            return Libraries()
         compiler = (Package(name=_TOOLKIT_GCC),) if context.offers.has(_TOOLKIT_GCC) else ()
         toolkit = context.offers.matching(_TOOLKIT, f"*~{stack.cuda.version}-*") or Package(name=_TOOLKIT)
-        fields: dict[str, Any] = {"cuda": (toolkit, *compiler)}
-        if stack.nccl is not None and context.offers.has(_NCCL, stack.nccl.version):
-            fields["nccl"] = (context.offers.exact(_NCCL, stack.nccl.version),)
-        return fields
+        offered = stack.nccl is not None and context.offers.has(_NCCL, stack.nccl.version)
+        nccl = (context.offers.exact(_NCCL, stack.nccl.version),) if stack.nccl is not None and offered else ()
+        return Libraries(cuda=(toolkit, *compiler), nccl=nccl)
 
 
 def last_seen(repos: ReposFile, label: str) -> tuple[DriverCandidate, ...] | None:

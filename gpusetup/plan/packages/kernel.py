@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpusetup.model.plan import Package
+from gpusetup.model.package import Package
 from gpusetup.plan.judge import versions
 from gpusetup.plan.packages.names import named
 

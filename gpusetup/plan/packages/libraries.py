@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from gpusetup.model.plan import Package
+from gpusetup.model.package import CudaRoot, Libraries, Package
 from gpusetup.plan.packages.base import candidates
 from gpusetup.plan.packages.names import glob, named
 from gpusetup.versions import cuda_minor, nv
@@ -42,21 +42,22 @@ def offered(context: Context, form: Format) -> tuple[LibraryCandidates, ...]:
     )
 
 
-def wanted(context: Context, stack: Stack, form: Format) -> dict[str, Any]:
+def wanted(context: Context, stack: Stack, form: Format) -> Libraries:
     """Return toolkit, cuDNN and NCCL as packages, unless they are to come as wheels."""
     if not _as_packages(context, form) or stack.cuda is None:
-        return {}
-    minor = cuda_minor(stack.cuda.version)
-    fields: dict[str, Any] = {
-        "cuda": _packages(context, form, "cuda", stack.cuda.version, stack.cuda.version),
-        "cuda_roots": ({"version": minor, "path": f"/usr/local/cuda-{minor}"},),
-        "cuda_default": minor,
-    }
-    if stack.cudnn is not None and _there(context, form, "cudnn"):
-        fields["cudnn"] = _packages(context, form, "cudnn", stack.cudnn.version, stack.cudnn.cuda)
-    if stack.nccl is not None and _there(context, form, "nccl"):
-        fields["nccl"] = _packages(context, form, "nccl", stack.nccl.version, stack.nccl.cuda)
-    return fields
+        return Libraries()
+    minor, cudnn, nccl = cuda_minor(stack.cuda.version), stack.cudnn, stack.nccl
+    return Libraries(
+        cuda=_packages(context, form, "cuda", stack.cuda.version, stack.cuda.version),
+        cuda_roots=(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}"),),
+        cuda_default=minor,
+        cudnn=_packages(context, form, "cudnn", cudnn.version, cudnn.cuda)
+        if cudnn is not None and _there(context, form, "cudnn")
+        else (),
+        nccl=_packages(context, form, "nccl", nccl.version, nccl.cuda)
+        if nccl is not None and _there(context, form, "nccl")
+        else (),
+    )
 
 
 def _rows(context: Context, form: Format, component: Component) -> Iterator[LibraryPackages]:

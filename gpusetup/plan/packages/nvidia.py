@@ -7,11 +7,13 @@ SUSE: the generation in a name (G06, G07) says which branches it is for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gpusetup.model.plan import Package
+from msgspec.structs import replace
+
+from gpusetup.model.package import Libraries, Origins, Package, Stream
 from gpusetup.plan.packages import libraries
-from gpusetup.plan.packages.base import PINNING, Context, DriverPackages, driver_candidates, no_names
+from gpusetup.plan.packages.base import PINNING, Context, DriverPackages, driver_candidates, no_names, repository_at
 from gpusetup.plan.packages.kernel import header_patterns, headers, unknown_kernel_note
 from gpusetup.plan.packages.names import covering, fabric_globs, fabric_of, glob, held, named
 from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of_other_series
@@ -42,15 +44,15 @@ class NvidiaRepository:
         self.key = f"nvidia-{directory.family}"
         self.manager: Manager = "apt" if self.form == "deb" else "zypper" if self.family == "suse" else "dnf"
 
-    def sources(self, context: Context) -> dict[str, Any]:
+    def sources(self, context: Context) -> Origins:
         """NVIDIA's repository, or the mirror of it, and the distribution's own that dkms needs."""
-        fields = _source(context, self.manager)
+        origins = _origins(context, self.manager)
         system = context.facts.os
         if system.id in {"rocky", "almalinux", "centos", "ol"}:
             name = _BUILDERS.get(system.version_id.partition(".")[0])
             if name and any(name in source.uri.lower() for source in context.facts.packages.sources):
-                fields["enable"] = (name,)
-        return fields
+                return replace(origins, enable=(name,))
+        return origins
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Kernel modules by name family, user space, and the libraries."""
@@ -115,7 +117,7 @@ class NvidiaRepository:
             packages=tuple(packages),
             prerequisites=headers(context),
             fabric=fabric,
-            streams=({"module": _STREAMS, "stream": named(row.stream, **texts)},) if row.stream else (),
+            streams=(Stream(module=_STREAMS, stream=named(row.stream, **texts)),) if row.stream else (),
             remove=tuple(
                 dict.fromkeys(
                     (
@@ -136,7 +138,7 @@ class NvidiaRepository:
         """What this repository has of them."""
         return libraries.offered(context, self.form)
 
-    def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:
+    def libraries(self, context: Context, stack: Stack) -> Libraries:
         """Toolkit, cuDNN and NCCL as system packages."""
         return libraries.wanted(context, stack, self.form)
 
@@ -170,19 +172,13 @@ def _offered(context: Context, names: Iterable[str], version: str) -> bool:
     return all(context.offers.has(name, version) for name in names)
 
 
-def _source(context: Context, manager: Manager) -> dict[str, Any]:
+def _origins(context: Context, manager: Manager) -> Origins:
     """Return the repository of this distribution and CPU, from NVIDIA or from a mirror with NVIDIA's layout."""
     repository = context.repository
     if repository is None:
-        return {}
-    source: dict[str, Any] = {
-        "name": f"cuda-{repository.folder}" if manager == "apt" else f"cuda-{repository.folder}-{repository.cpu}",
-        "kind": manager,
-        "uris": [repository.url],
-        "key": repository.key,
-    }
-    if manager == "apt":
-        source |= {"suites": ["/"], "components": [], "architectures": []}
-    else:
-        source |= {"description": "NVIDIA CUDA repository", "module_hotfixes": False, "exclude": [], "priority": 0}
-    return {"sources": (source,), "replace": repository.also}
+        return Origins()
+    name = f"cuda-{repository.folder}" if manager == "apt" else f"cuda-{repository.folder}-{repository.cpu}"
+    source = repository_at(name, manager, (repository.url,), repository.key)
+    if manager != "apt":
+        source = replace(source, description="NVIDIA CUDA repository", module_hotfixes=False, exclude=(), priority=0)
+    return Origins(sources=(source,), replace=repository.also)

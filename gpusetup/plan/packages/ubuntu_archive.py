@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from gpusetup.model.plan import Package
+from gpusetup.model.package import Libraries, Package
 from gpusetup.plan.packages.base import (
     PINNING,
     Context,
@@ -21,6 +21,7 @@ from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpusetup.model.package import Origins
     from gpusetup.model.repos import DistroDriver
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
@@ -34,10 +35,10 @@ class UbuntuArchive:
     key = "ubuntu-archive"
     manager: Literal["apt"] = "apt"
 
-    def sources(self, context: Context) -> dict[str, Any]:
+    def sources(self, context: Context) -> Origins:
         """Restricted, from the mirror and with the key that the host uses already."""
         components = dict.fromkeys(item for row in _rows(context) for item in row.components)
-        return {"sources": archive_sources(context, context.facts.os.codename or "", list(components))}
+        return archive_sources(context, context.facts.os.codename or "", components)
 
     def patterns(self, context: Context) -> tuple[str, ...]:
         """Server branches; desktop ones are left to desktops."""
@@ -102,9 +103,9 @@ class UbuntuArchive:
         """None of them comes from here."""
         return ()
 
-    def libraries(self, context: Context, stack: Stack) -> dict[str, Any]:  # noqa: ARG002 - one interface for all
+    def libraries(self, context: Context, stack: Stack) -> Libraries:  # noqa: ARG002 - one interface for all
         """The archive's toolkit is years old: libraries come as wheels."""
-        return {}
+        return Libraries()
 
 
 def _rows(context: Context) -> Iterator[DistroDriver]:

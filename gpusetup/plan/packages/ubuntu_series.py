@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpusetup.model.plan import Package
+    from gpusetup.model.package import Package
     from gpusetup.plan.packages.base import Context
 
 __all__ = ["graphics", "graphics_patterns", "of_other_series"]

@@ -336,15 +336,12 @@ class Preview:
                 self.find("refuse", "headers", text, hint, "GS-471")
 
     def _space(self, answer: Dict[str, Any]) -> None:
-        plan = answer["transaction"]
-        if plan is None:
-            return
-        images = self._images() if self.params["driver_version"] else []
-        new_kernels = sum(1 for name in plan["install"] if _KERNEL.match(name))
-        builds = any(item["builds"] for item in answer["kernels"])
-        needed = space.needs(self.params["manager"], plan, images, new_kernels, builds)
+        plan: Optional[packages.Plan] = answer["transaction"]
+        needed = self._packages_room(plan, answer) if plan is not None else {}
         for path, megabytes in self.params["space_mb"].items():
             needed[path] = needed.get(path, 0) + (megabytes << 20)
+        if not needed:
+            return
         answer["space"] = space.rows(needed)
         for row in answer["space"]:
             if row["read_only"]:
@@ -356,7 +353,15 @@ class Preview:
                     row["free"] >> 20, -(-row["needed"] >> 20), ", ".join(row["for"]), **row
                 )
                 hint = "free some space (apt-get clean, dnf clean all, zypper clean, old kernels)"
+                if set(row["for"]) & set(self.params["space_mb"]):
+                    hint += "; the Python environment can be elsewhere: gpusetup_python_path"
                 self.find("refuse", "space", text, hint, "GS-472")
+
+    def _packages_room(self, plan: packages.Plan, answer: Dict[str, Any]) -> Dict[str, int]:
+        images = self._images() if self.params["driver_version"] else []
+        new_kernels = sum(1 for name in plan["install"] if _KERNEL.match(name))
+        builds = any(item["builds"] for item in answer["kernels"])
+        return space.needs(self.params["manager"], plan, images, new_kernels, builds)
 
     def _images(self) -> List[int]:
         """Return the sizes of the initramfs images that a driver's installation makes anew."""

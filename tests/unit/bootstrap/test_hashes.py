@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gpusetup.bootstrap.hashes import complete
-from gpusetup.bootstrap.wheels import target_environment
+from gpusetup.bootstrap.wheels import target_environment, target_tags
 from gpusetup.errors import BadInputError
 
 TARGET = target_environment("3.10", "x86_64")
@@ -47,3 +47,9 @@ def test_an_index_without_hashes_is_refused() -> None:
     with pytest.raises(BadInputError) as caught:
         complete(["a==1"], [item("a", "1", sha256="")], TARGET)
     assert caught.value.reference == "GS-772"
+
+
+@pytest.mark.parametrize("glibc", [17, 18, 25, 28])
+def test_wheels_for_any_glibc_that_the_target_has_are_seen(glibc: int) -> None:
+    """NCCL's wheels are for 2.18, CUPTI's of CUDA 13 for 2.25: pip sees only the tags that it is told."""
+    assert f"manylinux_2_{glibc}_x86_64" in target_tags("3.12", "x86_64")

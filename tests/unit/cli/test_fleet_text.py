@@ -8,7 +8,7 @@ from gpusetup.drive.causes import common
 from gpusetup.drive.events import HostProgress, Track
 from gpusetup.drive.progress import watch
 from gpusetup.model.plan import HostPlan, Plan, Refusal
-from gpusetup.model.run import Applied, HostOutcome
+from gpusetup.model.run import Applied, HostOutcome, Trouble
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.rollout.outcome import outcome_of
 
@@ -67,7 +67,7 @@ def test_one_host_is_told_in_its_own_words():
 
 def test_other_troubles_and_versions_stay_apart():
     first, second = (
-        HostOutcome(state="failed", failed_at="x", failure={"message": f"cudnn {version} is not there"})
+        HostOutcome(state="failed", failed_at="x", failure=Trouble(message=f"cudnn {version} is not there"))
         for version in ("9.1.0.70", "9.1.1.17")
     )
     text = applied_text(

@@ -35,9 +35,9 @@ def test_its_packages_come_in_the_same_transaction_from_its_own_repository(host,
     facts = _bare(host)
     ask = planner.first(facts, _settings()).ask
     assert set(TOOLKIT.packages) <= set(ask.gpu_preflight_candidates)
-    source = next(item for item in ask.gpu_repo_sources if item["name"] == "nvidia-container-toolkit")
-    assert source["uris"] == [DEB]
-    assert source["key"]["fingerprints"] == ["C95B321B61E88C1809C4F759DDCAE044F796ECB0"]
+    source = next(item for item in ask.gpu_repo_sources if item.name == "nvidia-container-toolkit")
+    assert source.uris == (DEB,)
+    assert source.key.fingerprints == ("C95B321B61E88C1809C4F759DDCAE044F796ECB0",)
     plan = planner.second(facts, _settings(), _offered(nvidia_ubuntu)).plan
     assert plan.refusals == ()
     assert [item.name for item in plan.variables.gpu_container_packages] == list(TOOLKIT.packages)
@@ -59,7 +59,7 @@ def test_what_nobody_offers_is_refused_before_anything_is_touched(host, planner,
 
 def test_beside_a_mirror_its_public_repository_is_not_asked(host, planner):
     ask = planner.first(_bare(host), _settings(source="http://mirror.example")).ask
-    assert [item["name"] for item in ask.gpu_repo_sources] == ["cuda-ubuntu2404"]
+    assert [item.name for item in ask.gpu_repo_sources] == ["cuda-ubuntu2404"]
 
 
 def test_a_repository_that_the_host_has_already_is_left_alone(host, planner):
@@ -69,14 +69,14 @@ def test_a_repository_that_the_host_has_already_is_left_alone(host, planner):
         suites=("/",),
     )
     ask = planner.first(_bare(host, sources=(own,)), _settings()).ask
-    assert "nvidia-container-toolkit" not in {item["name"] for item in ask.gpu_repo_sources}
+    assert "nvidia-container-toolkit" not in {item.name for item in ask.gpu_repo_sources}
 
 
 def test_on_el_its_lists_are_proven_by_signature(host, planner):
     ask = planner.first(_bare(host, "rocky9-a100-open"), _settings()).ask
-    source = next(item for item in ask.gpu_repo_sources if item["name"] == "nvidia-container-toolkit")
-    assert source["uris"] == [f"{TOOLKIT.url}/stable/rpm/x86_64"]
-    assert (source["repo_gpgcheck"], source["gpgcheck"]) == (True, False)
+    source = next(item for item in ask.gpu_repo_sources if item.name == "nvidia-container-toolkit")
+    assert source.uris == (f"{TOOLKIT.url}/stable/rpm/x86_64",)
+    assert (source.repo_gpgcheck, source.gpgcheck) == (True, False)
 
 
 def test_a_toolkit_that_is_too_old_is_said(host, planner, nvidia_ubuntu):

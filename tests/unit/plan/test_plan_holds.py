@@ -75,7 +75,7 @@ def test_the_kernel_is_held_on_request_and_freed_again(planner, host, debian12_a
     plan = planned(planner, facts, wish, debian12_archive)
     assert "hold-kernel" in [action.id for action in plan.actions]
     assert {"linux-image*", "linux-headers*"} <= set(plan.variables.gpu_packages_hold)
-    assert not [name for pin in plan.variables.gpu_repo_pins for name in pin["packages"] if "linux" in name]
+    assert not [name for pin in plan.variables.gpu_repo_pins for name in pin.packages if "linux" in name]
 
     without = planned(planner, facts, DISTRO, debian12_archive)
     assert "hold-kernel" not in [action.id for action in without.actions]

@@ -66,9 +66,9 @@ def test_what_an_earlier_apply_added_to_the_sources_stays_there(planner, host, d
         packages = msgspec.structs.replace(facts.packages, sources=sources)
         plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
         (source,) = plan.variables.gpu_repo_sources
-        assert (source["name"], source["components"]) == (
+        assert (source.name, source.components) == (
             "gpusetup-bookworm",
-            ["contrib", "non-free", "non-free-firmware"],
+            ("contrib", "non-free", "non-free-firmware"),
         )
 
 
@@ -277,16 +277,16 @@ def test_debians_own_toolkit_decides_the_cuda(planner, host, debian12_archive):
 def test_no_kernel_key_is_trusted_without_its_full_fingerprint(planner, host, nvidia_ubuntu):
     plan = planned(planner, host("ubuntu24.04-rtx4090-open", driver=None), DRIVER, nvidia_ubuntu)
     (source,) = plan.variables.gpu_repo_sources
-    assert source["key"]["fingerprints"] == ["EB693B3035CD5710E231E123A4B469963BF863CC"]
-    assert source["uris"] == ["https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64"]
+    assert source.key.fingerprints == ("EB693B3035CD5710E231E123A4B469963BF863CC",)
+    assert source.uris == ("https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64",)
 
 
 def test_a_mirror_has_nvidias_layout_and_its_own_key(planner, host):
     wanted = msgspec.structs.replace(DRIVER, source="http://mirror.lab:8080", source_fingerprints=("A" * 40,))
     ask = planner.first(host("ubuntu24.04-rtx4090-open", driver=None), wanted).ask
     (source,) = ask.gpu_repo_sources
-    assert source["uris"] == ["http://mirror.lab:8080/compute/cuda/repos/ubuntu2404/x86_64"]
-    assert source["key"]["fingerprints"] == ["A" * 40]
+    assert source.uris == ("http://mirror.lab:8080/compute/cuda/repos/ubuntu2404/x86_64",)
+    assert source.key.fingerprints == ("A" * 40,)
 
 
 def test_no_stack_is_a_refusal_of_that_host_alone(planner, host):
@@ -327,16 +327,16 @@ def test_backports_that_the_host_uses_get_the_drivers_components_too(planner, ho
     suites = {suite for source in facts.packages.sources for suite in source.suites}
     assert "bookworm-backports" not in suites, "only what the host uses already is switched on"
     plan = planned(planner, facts, DISTRO, debian12_archive)
-    assert "bookworm-backports" not in {source["like_suite"] for source in plan.variables.gpu_repo_sources}
+    assert "bookworm-backports" not in {source.like_suite for source in plan.variables.gpu_repo_sources}
     own = next(source for source in facts.packages.sources if "bookworm" in source.suites)
     more = msgspec.structs.replace(own, suites=("bookworm-backports",), components=("main",))
     packages = msgspec.structs.replace(facts.packages, sources=(*facts.packages.sources, more))
     plan = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)
-    (entry,) = [item for item in plan.variables.gpu_repo_sources if item["like_suite"] == "bookworm-backports"]
-    assert {"contrib", "non-free"} <= set(entry["components"])
+    (entry,) = [item for item in plan.variables.gpu_repo_sources if item.like_suite == "bookworm-backports"]
+    assert {"contrib", "non-free"} <= set(entry.components)
 
     written = msgspec.structs.replace(
-        more, file="/etc/apt/sources.list.d/gpusetup-bookworm-backports.sources", components=tuple(entry["components"])
+        more, file="/etc/apt/sources.list.d/gpusetup-bookworm-backports.sources", components=entry.components
     )
     packages = msgspec.structs.replace(packages, sources=(*packages.sources, written))
     again = planned(planner, msgspec.structs.replace(facts, packages=packages), DISTRO, debian12_archive)

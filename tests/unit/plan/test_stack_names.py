@@ -88,4 +88,4 @@ def test_every_plan_takes_its_names_from_there(host, planner, nvidia_ubuntu, deb
         assert plan.refusals == ()
         assert plan.variables.gpu_packages_hold == tuple(row)
         assert plan.variables.gpu_packages_may_remove == tuple(row)
-        assert plan.variables.gpu_repo_pins[0]["packages"] == list(row)
+        assert plan.variables.gpu_repo_pins[0].packages == tuple(row)

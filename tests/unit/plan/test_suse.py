@@ -56,8 +56,8 @@ def test_where_the_packages_come_from(planner, host, system, version, directory)
     variables = planned(planner, suse(host, system=system, version=version), "580.178.04")
     assert variables.gpu_package_manager == "zypper"
     (source,) = variables.gpu_repo_sources
-    assert source["kind"] == "zypper"
-    assert source["uris"][0].endswith(f"/repos/{directory}/x86_64")
+    assert source.kind == "zypper"
+    assert source.uris[0].endswith(f"/repos/{directory}/x86_64")
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def rebooted(host: Any, first: Any) -> Any:
     module = ModuleFile(path="/x/nvidia.ko", version=version, flavour=flavour)
     kernels = tuple(change(kernel, nvidia=module) for kernel in keep.kernel.installed)
     sources = tuple(Source(file="/x", uri=uri) for source in first.lock.wanted.packages.sources
-                    for uri in source["uris"])  # fmt: skip
+                    for uri in source.uris)  # fmt: skip
     installed = {**keep.packages.installed, **there}
     return change(
         keep,

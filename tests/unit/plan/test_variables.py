@@ -10,7 +10,7 @@ import yaml
 
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.errors import BadInputError
-from gpusetup.model.plan import Package
+from gpusetup.model.package import Package, Source
 from gpusetup.model.variables import NOTHING, RoleVariables
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,8 +50,10 @@ def test_it_is_what_the_roles_take(name: str) -> None:
     kind, element, allowed = told(HINTS[name])
     assert kind == TYPES[spec["type"]]
     assert set(allowed) <= set(spec.get("choices") or allowed)
-    if element is Package:
-        assert set(spec["options"]) == set(Package.__struct_fields__)
+    if isinstance(element, type) and issubclass(element, msgspec.Struct):
+        assert spec["elements"] == "dict"
+        assert element is not Package or "options" in spec
+        assert set(element.__struct_fields__) <= set(spec.get("options") or element.__struct_fields__)
     elif element is not None:
         elements = {"str": str, "int": int, "dict": dict}[spec["elements"]]
         assert getattr(element, "__origin__", element) is elements
@@ -64,7 +66,7 @@ def test_nothing_said_is_nothing_written(tmp_path: Path) -> None:
 
 
 def test_a_template_is_found_however_deep(tmp_path: Path) -> None:
-    planted = RoleVariables(gpu_repo_sources=({"uris": ("https://x/{{ lookup('pipe', 'id') }}",)},))
+    planted = RoleVariables(gpu_repo_sources=(Source(name="x", uris=("https://x/{{ lookup('pipe', 'id') }}",)),))
     with pytest.raises(BadInputError, match="template markers"):
         write_overlay(tmp_path, {"a": planted})
 

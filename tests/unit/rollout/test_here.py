@@ -24,7 +24,7 @@ def rollout(monkeypatch):
         facts = SimpleNamespace(boot=boot, display=SimpleNamespace(sessions=()))
         return Rollout(
             session, None, None, facts={"a": facts}, settings={"a": Settings(reboot=reboot)},
-            connections={"a": {"ansible_connection": connection}},
+            connections={"a": connection},
         )  # fmt: skip
 
     return make
