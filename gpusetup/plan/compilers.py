@@ -20,7 +20,7 @@ __all__ = ["compiler_caps", "compiler_wheels", "limit_of", "limits", "without_ca
 
 _RULE = "compiler-wheels-within-driver"
 _MAJOR = 13
-"""The wheels of earlier majors have it in their names."""
+"""The wheels of earlier majors have it in their names: nvidia-nvjitlink<12.3 is nowhere to be had."""
 _CAP = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)<([0-9.]+)")
 
 
@@ -31,7 +31,7 @@ def compiler_caps(stack: Stack, matrix: Matrix, *, toolkit: bool) -> tuple[str, 
     `toolkit`: the toolkit comes as wheels beside CuPy.
     """
     names, native = compiler_wheels(matrix), _cuda_of_driver(stack, matrix)
-    if native is None:
+    if native is None or native[0] != _MAJOR:
         return ()
     brought: set[str] = set()
     users = list(_frameworks(stack, matrix))

@@ -65,6 +65,14 @@ def test_the_part_of_the_toolkit_that_floats_beside_cupy_is_limited_where_it_com
     assert not any("<" in line for line in python_requirements(answer.stack, matrix(), wheels=()))
 
 
+def test_wheels_that_have_their_cuda_in_the_name_get_no_limit_that_no_release_meets():
+    """The toolkit of CUDA 12 brings nvidia-nvjitlink-cu12; nvidia-nvjitlink begins with 13."""
+    answer = resolve(Request(requirements=parse_requirements(["cupy", "driver==535.*"]), gpus=("t4",)), matrix())
+    lines = python_requirements(answer.stack, matrix())
+    assert lines[0].startswith("cupy-cuda12x")
+    assert not any("<" in line for line in lines)
+
+
 def test_no_limit_where_nobody_knows_the_driver_s_cuda():
     answer = resolve(Request(requirements=parse_requirements(["torch==2.14.*"]), gpus=("h100",)), matrix())
     assert answer.stack.driver is not None
