@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from gpusetup.cli.plan_text import refusal_lines, refusals_alike, stack_line
 from gpusetup.drive.causes import common, counted, grouped, in_short
 from gpusetup.model.run import VERIFICATION
+from gpusetup.plan.settings import NO_EFFECT
 
 if TYPE_CHECKING:
     from gpusetup.model.run import Applied, HostOutcome
@@ -84,8 +85,8 @@ def _host(outcome: HostOutcome) -> str:
     if outcome.state == "postponed":
         lines += _wrap("next: run the same command again; --drain-wait and --busy-wait set how long it waits")
     lines += _checks(outcome)
-    if outcome.state == "nothing-to-do" or (outcome.state != "unchanged" and outcome.warnings):
-        for text in outcome.warnings:
+    for text in outcome.warnings:
+        if outcome.state != "unchanged" or NO_EFFECT in text:  # a second run repeats nothing but this
             lines += _wrap(f"note: {text}")
     return "\n".join(lines)
 

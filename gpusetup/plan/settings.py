@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import shlex
 from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.errors import BadInputError
@@ -21,9 +22,11 @@ from gpusetup.resolve.requests import ALIASES, parse_requirement
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["KNOWN", "PREFIX", "read_level", "settings_for"]
+__all__ = ["KNOWN", "NO_EFFECT", "PREFIX", "overruled", "read_level", "settings_for"]
 
 PREFIX = "gpusetup_"
+NO_EFFECT = " on the command line has no effect"
+"""In every sentence about a wish that a higher level overrules."""
 
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
@@ -89,6 +92,46 @@ def settings_for(
     order = COMPONENTS.index
     requirements = tuple(sorted(wanted.values(), key=lambda item: order(item.component)))
     return Settings(requirements=requirements, **merged)
+
+
+def overruled(
+    host: Mapping[str, Any], file: Mapping[str, Any], wishes: Sequence[Requirement], counts: Settings
+) -> tuple[str, ...]:
+    """Say which wishes of the command line a higher level overrules; one that it only makes narrower is none.
+
+    It names no host: hosts with equal plans are told together.
+    """
+    found = []
+    for wish in wishes:
+        left = next((item for item in counts.requirements if item.component == wish.component), None)
+        bare = not (wish.specifier or wish.variant or wish.latest)
+        if left == wish or (left is not None and bare):
+            continue
+        name = wish.component
+        for level, prefix, where in ((host, PREFIX, "the inventory"), (file, "", "gpusetup.toml")):
+            if name in level.get("versions", {}):
+                value = level["versions"][name]
+                winner = f"{prefix}{name} = {_said(value)} in {where} wins"
+                way = f"change that, or give -e {shlex.quote(f'{PREFIX}{name}={_said(wish)}')}"
+                break
+            if name not in level.get("components", (name,)):
+                winner = f"{prefix}components = {', '.join(level['components'])} in {where} wins"
+                way = f"add {name} there"
+                break
+        else:
+            continue
+        found.append(f"-w {shlex.quote(str(wish))}{NO_EFFECT}: {winner}; {way}")
+    return tuple(found)
+
+
+def _said(wish: Requirement | None) -> str:
+    """Return a version as a variable has it."""
+    if wish is None:
+        return "none"
+    if wish.latest:
+        return "latest"
+    text = str(wish).removeprefix(wish.component)
+    return (text if "," in text else text.removeprefix("==")) or "any"
 
 
 def _check_components(level: Mapping[str, Any], where: str, prefix: str) -> None:

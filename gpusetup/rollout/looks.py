@@ -105,7 +105,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
         if how.only is not None:
             only = write_overlay(session.run.path / "overlay-only", dict.fromkeys(how.only, NOTHING))
         looked = fleet.look(session, matrix_lookup(matrix), candidates=False, overlay=only, observer=observer)
-    rollout.settings = settings_of_hosts(how.wishes, session.reach.inventory, looked.run.track)
+    rollout.settings, lost = settings_of_hosts(how.wishes, session.reach.inventory, looked.run.track)
     if how.lock is not None:
         rollout.settings = {name: _locked(settings, how.lock) for name, settings in rollout.settings.items()}
     rollout.connections = {
@@ -133,15 +133,17 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
         }
     _ask_repositories(rollout, planner, drafts, to_apply=how.to_apply)
     for name, draft in drafts.items():
-        rollout.plans[name] = _with_care(rollout, name, draft.plan)
+        rollout.plans[name] = _with_care(rollout, name, draft.plan, lost.get(name, ()) if how.lock is None else ())
     rollout.plans |= {name: _one_of_two(refusal, rollout.facts[name]) for name, refusal in double.items()}
     rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
     session.run.write("plan.json", rollout.document())
     return rollout
 
 
-def _with_care(rollout: Rollout, name: str, plan: HostPlan) -> HostPlan:
-    """Say beforehand that a host is the machine that this runs on, which its name does not tell."""
+def _with_care(rollout: Rollout, name: str, plan: HostPlan, lost: tuple[str, ...] = ()) -> HostPlan:
+    """Say beforehand what of the command line has no effect on a host, and that it is the machine that this runs on."""
+    if lost:
+        plan = replace(plan, warnings=(*lost, *plan.warnings))
     connection = rollout.connections.get(name)
     if plan.state != "change" or connection == "local" or not rollout.local(name):
         return plan

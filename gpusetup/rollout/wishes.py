@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.errors import BadInputError
-from gpusetup.plan.settings import PREFIX, read_level, settings_for
+from gpusetup.plan.settings import PREFIX, overruled, read_level, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,12 +21,17 @@ __all__ = ["FILE_NAME", "settings_of_hosts"]
 FILE_NAME = "gpusetup.toml"
 
 
-def settings_of_hosts(wishes: Wishes, inventory: str | None, track: Track) -> dict[str, Settings]:
-    """Return every host's wishes; a wrong or unknown setting is bad input before anything is done."""
+def settings_of_hosts(
+    wishes: Wishes, inventory: str | None, track: Track
+) -> tuple[dict[str, Settings], dict[str, tuple[str, ...]]]:
+    """Return every host's wishes, and which of the command line's have no effect on it.
+
+    A wrong or unknown setting is bad input before anything is done.
+    """
     said = {"source": wishes.source, "reboot": wishes.reboot, "replace": wishes.replace, "upgrade": wishes.upgrade}
     line = read_level({name: value for name, value in said.items() if value}, "command line")
     file = _file_level(inventory)
-    settings = {}
+    settings, lost = {}, {}
     for name, host in track.hosts.items():
         if host.problem:
             raise BadInputError(
@@ -36,8 +41,10 @@ def settings_of_hosts(wishes: Wishes, inventory: str | None, track: Track) -> di
                 hint=f"check it with: ansible-inventory -i {inventory or 'INVENTORY'} --host {name}",
             )
         variables = {key: value for key, value in host.variables.items() if key.startswith(PREFIX)}
-        settings[name] = settings_for(read_level(variables, name, prefix=PREFIX), file, line, wishes.requirements)
-    return settings
+        own = read_level(variables, name, prefix=PREFIX)
+        settings[name] = settings_for(own, file, line, wishes.requirements)
+        lost[name] = overruled(own, file, wishes.requirements, settings[name])
+    return settings, lost
 
 
 def _file_level(inventory: str | None) -> dict[str, Any]:

@@ -1,0 +1,112 @@
+"""A wish of the command line that a host's own variable overrules is said, with both values and where each stands."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.cli.apply_text import _host
+from gpusetup.matrix.load import matrix
+from gpusetup.model.plan import HostPlan
+from gpusetup.model.run import HostOutcome
+from gpusetup.plan.host import Planner
+from gpusetup.resolve.api import resolve
+from gpusetup.resolve.requests import parse_requirements
+from gpusetup.rollout.looks import _with_care
+from gpusetup.rollout.options import Wishes
+from gpusetup.rollout.wishes import settings_of_hosts
+from tests.unit.doctor.test_machines import HEALTHY, look_at
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpusetup.model.settings import Settings
+
+
+def asked(words: list[str], inventory: str | None = None, **variables: Any) -> tuple[Settings, tuple[str, ...]]:
+    track: Any = SimpleNamespace(hosts={"a": SimpleNamespace(problem="", variables=variables)})
+    settings, lost = settings_of_hosts(Wishes(requirements=parse_requirements(words)), inventory, track)
+    return settings["a"], lost["a"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "variables", "said"),
+    [
+        (
+            "torch==2.6.*",
+            {"gpusetup_torch": "2.7.*"},
+            (
+                "-w 'torch==2.6.*' on the command line has no effect: gpusetup_torch = 2.7.* in the inventory wins; "
+                "change that, or give -e 'gpusetup_torch=2.6.*'"
+            ),
+        ),
+        ("torch", {"gpusetup_torch": "none"}, "gpusetup_torch = none in the inventory wins"),
+        ("driver==580.*", {"gpusetup_driver": "latest"}, "gpusetup_driver = latest in the inventory wins"),
+        ("torch==latest", {"gpusetup_torch": True}, "gpusetup_torch = any in the inventory wins"),
+        (
+            "torch",
+            {"gpusetup_components": ["cupy", "cuda"]},
+            (
+                "-w torch on the command line has no effect: gpusetup_components = cupy, cuda in the inventory wins; "
+                "add torch there"
+            ),
+        ),
+        ("torch==2.7.1", {"gpusetup_torch": "2.7.*"}, "-w torch==2.7.1 on the command line has no effect"),
+    ],
+)
+def test_a_wish_that_loses_is_named_with_what_wins(wish: str, variables: dict[str, Any], said: str) -> None:
+    (text,) = asked([wish], **variables)[1]
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("wish", "variables"),
+    [
+        ("torch==2.6.*", {}),
+        ("torch==2.6.*", {"gpusetup_torch": "2.6.*"}),
+        ("torch", {"gpusetup_torch": "2.6.*"}),
+        ("torch==2.6.*", {"gpusetup_components": ["torch"]}),
+        ("torch==2.6.*", {"gpusetup_cuda": "12.4"}),
+    ],
+)
+def test_what_counts_or_is_only_made_narrower_is_no_loss(wish: str, variables: dict[str, Any]) -> None:
+    assert asked([wish], **variables)[1] == ()
+
+
+def test_the_file_beside_the_inventory_is_named_and_a_host_s_variable_before_it(tmp_path: Path) -> None:
+    (tmp_path / "gpusetup.toml").write_text('torch = "2.5.*"\n', encoding="utf-8")
+    inventory = str(tmp_path / "hosts.ini")
+    assert "torch = 2.5.* in gpusetup.toml wins" in asked(["torch==2.6.*"], inventory)[1][0]
+    both = asked(["torch==2.6.*"], inventory, gpusetup_torch="2.7.*")[1]
+    assert "gpusetup_torch = 2.7.* in the inventory wins" in both[0]
+    assert len(both) == 1
+
+
+def test_the_command_that_is_offered_wins() -> None:
+    """Ansible's -e is the last word on a variable."""
+    (text,) = asked(["torch==2.6.*"], gpusetup_torch="2.7.*")[1]
+    name, _, value = text.rpartition("-e ")[2].strip("'").partition("=")
+    settings, lost = asked(["torch==2.6.*"], **{name: value})
+    assert [str(item) for item in settings.requirements] == ["torch==2.6.*"]
+    assert lost == ()
+
+
+def test_hosts_are_grouped_as_before() -> None:
+    """The warning is no part of what decides a stack: hosts with equal wishes stay one class."""
+    planner, facts = Planner(matrix(), resolve), look_at(HEALTHY).facts
+    with_loss, without = asked(["torch==2.6.*"], gpusetup_torch="2.7.*"), asked([], gpusetup_torch="2.7.*")
+    assert with_loss[1]
+    assert without[1] == ()
+    assert planner.key(facts, with_loss[0]) == planner.key(facts, without[0])
+
+
+def test_a_plan_has_it_first_and_apply_says_it_of_an_unchanged_host_too() -> None:
+    lost = asked(["torch==2.6.*"], gpusetup_torch="2.7.*")[1]
+    rollout: Any = SimpleNamespace(connections={"a": "local"})
+    plan = _with_care(rollout, "a", HostPlan(state="unchanged", warnings=("other",)), lost)
+    assert plan.warnings == (*lost, "other")
+    text = " ".join(_host(HostOutcome(state="unchanged", warnings=plan.warnings)).split())
+    assert "note: -w 'torch==2.6.*' on the command line has no effect" in text
+    assert "other" not in text
