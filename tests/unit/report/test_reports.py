@@ -241,6 +241,16 @@ def test_a_failed_check_is_linked_to_its_page_in_the_same_file(fleet):
     assert linked == set(re.findall(r'id="(check-[^"]+)"', page))
 
 
+def test_what_was_not_judged_is_folded_below_what_was():
+    report = verification_report({"localhost": captured("h200-x1-full")}, level="full", started=STARTED, seconds=12)
+    skipped = [result for result in report.hosts[0].results if result.verdict in ("skip", "unsupported")]
+    judged, _, folded = render(report, "html").partition(f"<summary>{len(skipped)} not judged</summary>")
+    assert skipped
+    for result in skipped:
+        assert f"<code>{result.id}</code>" not in judged
+        assert f"<code>{result.id}</code>" in folded
+
+
 def test_a_page_with_a_table_is_a_table_in_html():
     from gpusetup.report.html import _markup
     from gpusetup.verify.pages import page
