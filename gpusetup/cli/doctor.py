@@ -174,16 +174,23 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     if not found and (reference := mentioned(asked.encode()) if asked else log.reference):
         return _reference(arguments, reference)
     clean = not asked and not found and log.quiet
+    code = Exit.VERIFY_FAILED if found else Exit.DONE if clean else Exit.BAD_INPUT
+    if found and all(finding.kind == "notice" for finding in found):
+        code = Exit.DONE
     if arguments.format == "json":
-        document: dict[str, Any] = {"schema": SCHEMA, "recognised": bool(found), "clean": clean, "findings": found}
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "ok": code == Exit.DONE,
+            "recognised": bool(found),
+            "clean": clean,
+            "findings": found,
+        }
         if not found and not clean:
             document["send"] = NOT_RECOGNISED
         output.write_answer(output.json_text(document), arguments.out)
     else:
         output.write_answer(CLEAN if clean else output.painted(messages(found), arguments.out), arguments.out)
-    if not found:
-        return Exit.DONE if clean else Exit.BAD_INPUT
-    return Exit.DONE if all(finding.kind == "notice" for finding in found) else Exit.VERIFY_FAILED
+    return code
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
@@ -200,7 +207,7 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
             hint=f"did you mean {', '.join(near)}?" if near else "check its number",
         )
     if arguments.format == "json":
-        document = {"schema": SCHEMA, "reference": reference, "messages": said, "page": page_of(reference)}
+        document = {"schema": SCHEMA, "ok": True, "reference": reference, "messages": said, "page": page_of(reference)}
         output.write_answer(output.json_text(document), arguments.out)
     else:
         output.write_answer(reference_text(reference, said), arguments.out)
@@ -222,7 +229,14 @@ def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
     from gpusetup.monitoring.files import alert_page
 
     page = alert_page(alert)
-    document = {"schema": SCHEMA, "alert": alert.name, "severity": alert.severity, "cause": alert.page, "page": page}
+    document = {
+        "schema": SCHEMA,
+        "ok": True,
+        "alert": alert.name,
+        "severity": alert.severity,
+        "cause": alert.page,
+        "page": page,
+    }
     output.write_answer(output.json_text(document) if arguments.format == "json" else page, arguments.out)
     return Exit.DONE
 
@@ -260,10 +274,12 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     else:
         looks = {LOCAL_NAME: _probed(_look(arguments.root)) if arguments.probe else _look(arguments.root)}
     hosts = {name: diagnose(look) for name, look in looks.items()}
+    healthy = not failures and all(entry.healthy for entry in hosts.values())
     if arguments.format == "json":
         document = {
             "schema": SCHEMA,
-            "healthy": not failures and all(entry.healthy for entry in hosts.values()),
+            "ok": healthy,
+            "healthy": healthy,
             "hosts": hosts,
             "failures": failures,
         }

@@ -46,7 +46,7 @@ def python_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[str
     version, system = solution["python"].version, space.os
     row, known = system.packaged(version), pythons(space)
     if not known and "python" not in space.named:
-        yield f"{system.name}: nobody says which Python it brings; the range above is what this stack takes"
+        yield f"{system.name}: nobody published which Python it has; this stack takes the range above"
     elif known and version not in known and row is None:
         yield f"{system.name} has no package of Python {version}; uv brings one: {_uv(version)}"
     elif row is not None and row.prerelease:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shlex
 from pathlib import Path
@@ -12,7 +13,12 @@ from gpusetup.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "guides" / "questions.md"
-BLOCKS = re.findall(r"^```console\n\$ gpusetup (.*)\n((?:.*\n)*?)```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+BLOCKS = re.findall(
+    r"^```console\n((?:\$ (?:printf '[^']*' \| )?gpusetup .*\n)+)((?:.*\n)*?)```$",
+    PAGE.read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+"""Of several commands in a block the last one's answer is shown; the others write the files that it reads."""
 HAS_GPU = any(path.read_text().strip() == "0x10de" for path in Path("/sys/bus/pci/devices").glob("*/vendor"))
 
 
@@ -20,19 +26,36 @@ def test_the_page_has_its_blocks() -> None:
     assert len(BLOCKS) == PAGE.read_text(encoding="utf-8").count("```console") > 30
 
 
-@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
+def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Run a line of the page as a shell would, in this process."""
+    piped, _, command = command.removeprefix("$ ").rpartition("gpusetup ")
+    text = piped.partition("'")[2].rpartition("'")[0].replace("\\n", "\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    try:
+        return main(shlex.split(command))
+    except SystemExit as stop:  # the command line's own grammar
+        return int(stop.code or 0)
+
+
+@pytest.mark.parametrize(("commands", "shown"), BLOCKS, ids=[commands.splitlines()[-1][2:] for commands, _ in BLOCKS])
 def test_the_answer_is_today_s(
-    command: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    commands: str,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    if command.startswith("verify") and HAS_GPU:
+    *before, command = commands.splitlines()
+    if command.startswith("$ gpusetup verify") and HAS_GPU:
         pytest.skip("the page shows a machine without a GPU")
-    monkeypatch.chdir(ROOT)
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GPUSETUP_MATRIX", raising=False)
     monkeypatch.delenv("COLUMNS", raising=False)
-    try:
-        code = main(shlex.split(command))
-    except SystemExit as stop:  # the command line's own grammar
-        code = int(stop.code or 0)
+    for line in before:
+        assert run(line, monkeypatch) == 0
+    capsys.readouterr()
+    code = run(command, monkeypatch)
     said = capsys.readouterr()
     answer = [line for line in (said.out + said.err).splitlines() if line.strip()]
     lines = [line for line in shown.splitlines() if line.strip()]

@@ -198,3 +198,18 @@ def test_the_environments_own_frameworks_are_never_imported(tmp_path):
     done = command("doctor", "--root", str(HEALTHY), env=environment)
     assert done.returncode == 0
     assert not (tmp_path / "imported").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ok"),
+    [
+        (["Xid 79"], False),
+        (["nothing that anybody knows"], False),
+        (["GS-324"], True),
+        (["--root", str(HEALTHY)], True),
+        (["--root", str(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root")], False),
+    ],
+)
+def test_every_document_says_whether_all_is_well(arguments, ok, capsys):
+    code = main(["doctor", *arguments, "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["ok"] is ok is (code == 0)

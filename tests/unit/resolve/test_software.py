@@ -274,7 +274,7 @@ def test_a_release_candidate_of_python_is_never_chosen_but_may_be_asked_for(ask:
 def test_an_unknown_python_stays_unknown(ask: Any) -> None:
     found = ask("torch", os="kylin11", gpu=["a100"])
     assert found.stack.python.version is None
-    assert any("nobody says which Python" in text for text in found.warnings)
+    assert any("nobody published which Python" in text for text in found.warnings)
 
 
 def test_a_host_tells_its_pythons_itself(ask: Any) -> None:
