@@ -168,6 +168,8 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     moved: dict[str, str] = {}
     taken: dict[str, str] = {}
     holds: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+    """Asked for, and left free: headers follow their kernel, the container toolkit its security updates."""
     files: dict[str, RecordedFile] = {}
     links: dict[str, str | None] = {}
     services: dict[str, RecordedService] = {}

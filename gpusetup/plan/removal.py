@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.lifecycle import Removal
+from gpusetup.plan.judge import versions
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
@@ -19,10 +20,11 @@ def removal_of(facts: HostFacts) -> Removal | None:
         return None
     installed = facts.packages.installed
     back = state.taken | {name: old for name, old in state.moved.items() if name in installed}
+    brought = {there for item in state.brought.items() for there in versions.places(installed, *item)}
     deleted = tuple(sorted(path for path, entry in state.files.items() if entry.original is None))
     python = state.expect.python
     return Removal(
-        packages=tuple(sorted(name for name in state.brought if name in installed)),
+        packages=tuple(sorted(brought)),
         restored=tuple(f"{name}={back[name]}" for name in sorted(back)),
         files_deleted=deleted,
         files_restored=tuple(sorted(path for path in state.files if path not in deleted)),

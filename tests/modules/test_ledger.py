@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lost
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lost, packages
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -135,6 +135,27 @@ def test_packages_add_up_over_applies(ledger: Ledger) -> None:
     )
     ledger.record_packages({"installed": {"old": "5"}, "moved": {"libc": ["3", "1"]}, "removed": {"driver": "2"}})
     assert (ledger.state["brought"], ledger.state["moved"], ledger.state["taken"]) == ({}, {}, {})
+
+
+KERNELS = {"headers-1": "1", "headers-2": "2"}
+"""How a package set lists two versions side by side."""
+
+
+@pytest.mark.parametrize(("there", "brought"), [({}, {"headers": "1"}), ({"headers": "1"}, {})])
+def test_a_second_version_beside_the_first_takes_nothing_away(
+    ledger: Ledger, there: dict[str, str], brought: dict[str, str]
+) -> None:
+    ledger.record_packages(packages.difference(there, {"headers": "1"}))
+    ledger.record_packages(packages.difference({"headers": "1"}, KERNELS))
+    assert ledger.state["brought"] == {**brought, "headers-2": "2"}
+    ledger.record_packages(packages.difference(KERNELS, there))
+    assert (ledger.state["brought"], ledger.state["taken"]) == ({}, {})
+
+
+def test_versions_that_followed_what_we_brought_go_with_it_and_are_not_missed(ledger: Ledger) -> None:
+    ledger.record_packages(packages.difference({}, {"headers": "1"}))
+    ledger.record_packages(packages.difference(KERNELS, {}))
+    assert (ledger.state["brought"], ledger.state["taken"]) == ({}, {})
 
 
 def test_history_keeps_the_newest(ledger: Ledger) -> None:

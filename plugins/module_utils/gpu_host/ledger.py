@@ -10,7 +10,7 @@ import stat
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..gpu_judge import record_form
+from ..gpu_judge import record_form, versions
 from . import files
 from .failure import HostFailure
 
@@ -22,6 +22,7 @@ _EMPTY: State = {
     "apply": {},
     "files": {},
     "holds": [],
+    "free": [],
     "services": {},
     "packages": {},
     "streams": {},
@@ -262,8 +263,12 @@ class Ledger:
                 state["brought"][name] = new
             elif state["moved"].setdefault(name, old) == new:
                 del state["moved"][name]
+        brought = dict(state["brought"])
         for name, version in change["removed"].items():
-            if state["brought"].pop(name, None) is None:
+            ours = versions.recorded_as(brought, name, version)
+            if ours is not None:
+                state["brought"].pop(ours, None)
+            else:
                 state["taken"][name] = state["moved"].pop(name, version)
         self.save()
 

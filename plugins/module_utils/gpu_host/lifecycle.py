@@ -5,7 +5,7 @@ import os
 import shutil
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ..gpu_judge import driver
+from ..gpu_judge import driver, versions
 from . import cdi, drift, fetched, files, jobs, lost, owner, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
@@ -188,10 +188,11 @@ class Lifecycle:
         if known and not self.check:
             self._take()
         back = dict(state["taken"], **{name: version for name, version in state["moved"].items() if name in installed})
+        brought = {there for item in state["brought"].items() for there in versions.places(installed, *item)}
         return {
             "known": known,
             "owner": self.token,
-            "remove": sorted(name for name in state["brought"] if name in installed),
+            "remove": sorted(brought),
             "restore": [
                 {"name": name.split(":")[0], "arch": ([*name.split(":"), ""])[1], "version": back[name]}
                 for name in sorted(back)
@@ -248,7 +249,9 @@ class Lifecycle:
         state, host = self.ledger.state, self._manager()
         installed, held = host.installed(), host.held()
         ours = {
-            "packages that gpusetup installed": [name for name in state["brought"] if name in installed],
+            "packages that gpusetup installed": [
+                item[0] for item in state["brought"].items() if versions.places(installed, *item)
+            ],
             # Held by us when the record was lost: whether they were there before us is what it knew.
             "packages of the record that was lost": [
                 name for name in state["lost"].get("packages") or () if name in installed

@@ -14,6 +14,7 @@ from .machine import Machine
 
 GRUB_DROP_IN = "/etc/default/grub.d/gpusetup-nouveau.cfg"
 ARGUMENT = "modprobe.blacklist=nouveau,nova_core"
+_NO_BOOT_LOADER = "no boot loader that gpusetup can configure: only modprobe.d and the initramfs keep nouveau off"
 _CONTENT = """# Written by gpusetup: the NVIDIA driver and nouveau cannot share a GPU.
 blacklist nouveau
 blacklist nova_core
@@ -66,6 +67,8 @@ class Nouveau:
     # kernel command line
 
     def _argument(self, wanted: bool) -> bool:
+        if shutil.which("pbl", path=self.env["PATH"]):
+            return self._pbl(wanted)
         if os.path.isdir("/etc/default/grub.d") or (
             shutil.which("update-grub", path=self.env["PATH"]) and os.path.exists("/etc/default/grub")
         ):
@@ -76,9 +79,7 @@ class Nouveau:
         if shutil.which("grubby", path=self.env["PATH"]):
             return self._grubby(wanted)
         if wanted:
-            self.warnings.append(
-                "no boot loader that gpusetup can configure: only modprobe.d and the initramfs keep nouveau off"
-            )
+            self.warnings.append(_NO_BOOT_LOADER)
         return False
 
     def _grubby(self, wanted: bool) -> bool:
@@ -91,9 +92,40 @@ class Nouveau:
         if self.check:
             return True
         self._command(["grubby", "--update-kernel=ALL", ("--args=" if wanted else "--remove-args=") + ARGUMENT])
-        self.ledger.state["arguments"] = [ARGUMENT] if wanted else []
-        self.ledger.save()
+        self._record([ARGUMENT] if wanted else [])
         return True
+
+    def _pbl(self, wanted: bool) -> bool:
+        """SUSE's tool knows one value for a key: what somebody else keeps off beside nouveau stays in it."""
+        key, _equals, names = ARGUMENT.partition("=")
+        there, recorded = self._value(key), self.ledger.state["arguments"]
+        ours = [name for argument in recorded for name in argument.partition("=")[2].split(",")]
+        lacking = [name for name in names.split(",") if name not in there]
+        target = there + lacking if wanted else [name for name in there if name not in ours]
+        if target == there and (wanted or not recorded):
+            return False
+        if self.check:
+            return True
+        if wanted:
+            self._record([key + "=" + ",".join(ours + [name for name in lacking if name not in ours])])
+        if target != there:
+            value = key + "=" + ",".join(target)
+            self._command(["pbl", *(["--add-option", value] if target else ["--del-option", key]), "--config"])
+            if self._value(key) != target:  # it ends with 0 where it has no boot loader to configure
+                self.warnings.append(_NO_BOOT_LOADER)
+                return False
+        if not wanted:
+            self._record([])
+        return True
+
+    def _record(self, arguments: List[str]) -> None:
+        self.ledger.state["arguments"] = arguments
+        self.ledger.save()
+
+    def _value(self, key: str) -> List[str]:
+        _code, text, _error = process.output(["pbl", "--get-option", key], self.env)
+        found = re.search("^" + re.escape(key) + "=(.+)$", text, re.MULTILINE)
+        return found.group(1).strip("\"' ").split(",") if found else []
 
     # initramfs
 

@@ -37,6 +37,7 @@ def merge(wishes: Iterable[Wish]) -> List[Wish]:
 
 def difference(before: Installed, after: Installed) -> Dict[str, Any]:
     """Return what changed between two package sets: {"installed", "removed", "moved"}."""
+    before, after = _alike(before, after), _alike(after, before)
     return {
         "installed": {name: after[name] for name in after if name not in before},
         "removed": {name: before[name] for name in before if name not in after},
@@ -44,6 +45,12 @@ def difference(before: Installed, after: Installed) -> Dict[str, Any]:
             name: [before[name], after[name]] for name in after if name in before and before[name] != after[name]
         },
     }
+
+
+def _alike(one: Installed, other: Installed) -> Installed:
+    """Name what one set has in a single version as the other does that has several: it did not go."""
+    several = {name: versions.one_of_several(name, version) for name, version in one.items()}
+    return {several[name] if several[name] in other else name: version for name, version in one.items()}
 
 
 def unmet(wishes: Iterable[Wish], installed: Installed) -> List[Wish]:
@@ -75,8 +82,7 @@ def after(installed: Installed, plan: Plan) -> Installed:
 
 def listed(name: str, version: str) -> Wish:
     """Return the wish for what a package set lists under a name."""
-    end = versions.one_of_several("", version)
-    bare, _colon, arch = (name[: -len(end)] if name.endswith(end) else name).partition(":")
+    bare, _colon, arch = (versions.stem(name, version) or name).partition(":")
     return {"name": bare, "arch": arch, "version": version}
 
 

@@ -121,7 +121,7 @@ class Transaction:
             for wish in wishes
         }
         state = self.ledger.state
-        state["packages"] = there
+        state["packages"], state["free"] = there, sorted(set(self.params["free"]) & set(there))
         for item in self.streams_before:
             state["streams"].setdefault(item["module"], item["stream"])
         self.ledger.record_packages(packages.difference(self.counted, after))

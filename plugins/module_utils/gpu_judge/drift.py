@@ -82,10 +82,10 @@ def unwanted(installed: Dict[str, str], patterns: Iterable[str], kept: Iterable[
 
 
 def _packages(facts: Facts, record: Record) -> Iterator[Difference]:
-    installed = facts["packages"]["installed"]
+    installed, free = facts["packages"]["installed"], record.get("free") or ()
     for name, version in sorted(closure(record).items()):
         now = versions.version_of(installed, name, version)
-        if now is None or versions.bare(now) != version:
+        if now is None or (name not in free and versions.bare(now) != version):
             yield Difference("package-" + name, "package " + name, version, now or "not installed")
     for problem in facts["packages"]["problems"]:
         yield Difference("packages", "the package database", "sound", problem)

@@ -37,6 +37,7 @@ _RECORD: Dict[str, Any] = {
     "moved": _VERSIONS,
     "taken": _VERSIONS,
     "holds": _TEXTS,
+    "free": _TEXTS,
     "files": {"": _FILE},
     "links": {"": _MAYBE},
     "services": {"": _SERVICE},

@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from typing import Dict, Iterable, Optional
+from typing import Dict, Iterable, List, Optional
 
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d+(?:\.\d+)*)")
 _EPOCH = re.compile(r"\d+:")
@@ -42,6 +42,30 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 def one_of_several(name: str, version: str) -> str:
     """Return the name under which a package set lists one version of a package that is there more than once."""
     return f"{name}-{bare(version)}"
+
+
+def stem(name: str, version: str) -> str:
+    """Return a package's own name where a package set lists it as one of several, else nothing."""
+    end = one_of_several("", version)
+    return name[: -len(end)] if name.endswith(end) else ""
+
+
+def places(installed: Dict[str, str], name: str, version: str) -> List[str]:
+    """Return the names under which a package set lists a recorded package now: versions that came beside its own
+    (kernels' headers do) followed it, and where others went its own is listed by the plain name.
+    """
+    if name in installed:
+        return [name]
+    several = [found for found, there in installed.items() if found == one_of_several(name, there)]
+    plain = stem(name, version)
+    alone = plain in installed and bare(installed[plain]) == bare(version)
+    return several or ([plain] if alone else [])
+
+
+def recorded_as(record: Dict[str, str], name: str, version: str) -> Optional[str]:
+    """Return the name under which a record has what a package set lists."""
+    known = (name, one_of_several(name, version), stem(name, version))
+    return next((one for one in known if one in record), None)
 
 
 def version_of(installed: Dict[str, str], name: str, wanted: str = "") -> Optional[str]:

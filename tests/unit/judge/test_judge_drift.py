@@ -55,6 +55,15 @@ def test_the_environment_is_judged_by_what_the_host_says_of_it(facts: dict[str, 
     assert drift.differences(facts, {"expect": {"python": {**python, "now": None}}}) == []
 
 
+def test_headers_that_followed_their_kernel_are_no_drift_and_headers_that_went_are(facts: dict[str, Any]) -> None:
+    record = {"packages": {"headers": "1", "toolkit": "5", "driver": "1"}, "free": ["headers", "toolkit"]}
+    facts["packages"]["installed"] = {"headers": "2", "toolkit": "6", "driver": "1"}
+    assert drift.differences(facts, record) == []
+    facts["packages"]["installed"] = {"headers": "2", "driver": "2"}
+    found = {item.id: item.now for item in drift.differences(facts, record)}
+    assert found == {"package-driver": "2", "package-toolkit": "not installed"}
+
+
 STRAY = {"/usr/local/lib/libcuda.so.570.1": "570.1", "/usr/lib/libcuda.so.580.95.05": "580.95.05"}
 DRIVER: dict[str, Any] = {
     "expect": {"driver_version": "580.95.05", "driver_module": "open"},

@@ -62,6 +62,28 @@ def test_of_a_package_that_is_there_twice_the_wanted_version_is_told() -> None:
     assert not versions.satisfied(installed, "b")
 
 
+@pytest.mark.parametrize(
+    ("installed", "there"),
+    [
+        ({"kernel-devel": "0:1-1"}, ["kernel-devel"]),
+        ({"kernel-devel-1-1": "1-1", "kernel-devel-2-1": "2-1"}, ["kernel-devel-1-1", "kernel-devel-2-1"]),
+        ({"kernel-devel-matched": "1-1"}, []),
+    ],
+)
+def test_what_is_on_record_is_found_beside_versions_that_followed_it(
+    installed: dict[str, str], there: list[str]
+) -> None:
+    assert versions.places(installed, "kernel-devel", "0:1-1") == there
+    for name, version in installed.items():
+        assert versions.recorded_as({"kernel-devel": "0:1-1"}, name, version) == ("kernel-devel" if there else None)
+
+
+def test_one_of_several_on_record_is_found_when_it_is_the_only_one_left() -> None:
+    assert versions.places({"kernel-devel": "0:2-1"}, "kernel-devel-2-1", "2-1") == ["kernel-devel"]
+    assert versions.places({"kernel-devel": "0:1-1"}, "kernel-devel-2-1", "2-1") == []
+    assert versions.recorded_as({"kernel-devel-2-1": "2-1"}, "kernel-devel", "0:2-1") == "kernel-devel-2-1"
+
+
 def test_a_foreign_architecture_is_named_behind_a_colon() -> None:
     assert versions.matches("libcuda1:i386", ["libcuda*"])
     assert not versions.matches("xorg", ["libcuda*"])

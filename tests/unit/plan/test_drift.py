@@ -192,6 +192,16 @@ def test_what_removal_undoes(applied):
     assert removal_of(changed(applied, state=None)) is None
 
 
+def test_removal_shows_the_headers_that_followed_those_that_came(applied):
+    headers = {"kernel-devel-1-1": "1-1", "kernel-devel-2-1": "2-1", "kernel-devel-matched": "2-1"}
+    state = {**RECORD, "brought": {"kernel-devel": "0:1-1"}}
+    removal = removal_of(
+        changed(applied, state=state, packages=msgspec.structs.replace(applied.packages, installed=headers))
+    )
+    assert removal is not None
+    assert removal.packages == ("kernel-devel-1-1", "kernel-devel-2-1")
+
+
 STRAY = "/usr/local/lib/libcuda.so.570.1"
 
 

@@ -50,7 +50,7 @@ RECORD: dict[str, Any] = {
                    "sha256": None, "present": False, "now": None},
         "/etc/b": {"original": None, "apply": "a1", "sha256": "bb", "mode": 384, "present": True, "folder": True, "folders": ["/etc"]},
     },
-    "holds": ["nvidia-open-580"],
+    "holds": ["nvidia-open-580"], "free": ["linux-headers-generic"],
     "services": {"nvidia-persistenced.service": {"was_enabled": False, "was_active": True, "enabled": True, "link": ""}},
     "packages": {"nvidia-open-580": "580.95.05-1"}, "streams": {"nvidia-driver": None}, "links": {"/usr/local/cuda": None},
     "brought": {"nvidia-open-580": "580.95.05-1"}, "moved": {}, "taken": {}, "arguments": ["rd.driver.blacklist=nouveau"],

@@ -1,0 +1,107 @@
+"""gpu_nouveau on SUSE: the kernel's argument by pbl, which keeps one value for a key and does nothing without a boot loader."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import nouveau, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+OURS = "modprobe.blacklist=nouveau,nova_core"
+
+
+class Pbl:
+    """The command line that the next boot gets; `loader` is whether there is anything to configure."""
+
+    def __init__(self, folder: Path, *words: str, loader: bool = True) -> None:
+        self.folder, self.words, self.loader, self.calls = folder, list(words), loader, 0
+
+    def output(self, argv: Sequence[str], *_more: Any) -> tuple[int, str, str]:
+        assert list(argv[:2]) == ["pbl", "--get-option"]
+        return 0, "".join(f"{word}\n" for word in self._of(argv[2])), ""
+
+    def stream(self, argv: Sequence[str], *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+        assert (argv[0], argv[-1]) == ("pbl", "--config"), "a change that is not brought into the menu is none"
+        self.calls += 1
+        if self.loader:
+            self.words = [word for word in self.words if word not in self._of(argv[2])]
+            self.words += [argv[2]] if argv[1] == "--add-option" else []
+        return 0, []
+
+    def _of(self, option: str) -> list[str]:
+        return [word for word in self.words if word.partition("=")[0] == option.partition("=")[0]]
+
+    def ask(self, state: str = "present", *, check: bool = False) -> dict[str, Any]:
+        params = {
+            "state": state,
+            "state_dir": str(self.folder),
+            "simulated_root": "",
+            "kernel_argument": True,
+            "kernels": [],
+        }
+        step = nouveau.Nouveau(params, check)
+        done = step._argument(state == "present")
+        return {"changed": done, "warnings": step.warnings}
+
+    @property
+    def recorded(self) -> list[str]:
+        arguments: list[str] = Ledger(str(self.folder)).state["arguments"]
+        return arguments
+
+
+@pytest.fixture
+def pbl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def make(*words: str, loader: bool = True) -> Pbl:
+        made = Pbl(tmp_path, *words, loader=loader)
+        monkeypatch.setattr(process, "output", made.output)
+        monkeypatch.setattr(process, "stream", made.stream)
+        monkeypatch.setattr(nouveau.shutil, "which", lambda name, path: "/usr/sbin/pbl" if name == "pbl" else None)
+        return made
+
+    return make
+
+
+def test_it_comes_once_and_goes(pbl: Any) -> None:
+    host = pbl("quiet", "rd.driver.blacklist=nouveau")
+    assert host.ask(check=True) == {"changed": True, "warnings": []}
+    assert host.calls == 0
+    assert [host.ask()["changed"], host.ask()["changed"]] == [True, False]
+    assert (host.words, host.calls) == (["quiet", "rd.driver.blacklist=nouveau", OURS], 1)
+    assert host.recorded == [OURS]
+    assert host.ask("absent")["changed"]
+    assert (host.words, host.recorded) == (["quiet", "rd.driver.blacklist=nouveau"], [])
+
+
+@pytest.mark.parametrize("value", ["floppy", "nouveau", "nouveau,floppy", "nouveau,nova_core"])
+def test_what_somebody_else_keeps_off_stays_off(pbl: Any, value: str) -> None:
+    before = f"modprobe.blacklist={value}"
+    host = pbl(before, "quiet")
+    host.ask()
+    (there,) = host._of(before)
+    assert set(there.partition("=")[2].split(",")) == {*value.split(","), "nouveau", "nova_core"}
+    host.ask("absent")
+    assert sorted(host.words) == sorted([before, "quiet"])
+    assert host.recorded == []
+
+
+def test_what_was_taken_out_by_hand_is_put_back_and_still_all_ours(pbl: Any) -> None:
+    host = pbl("quiet")
+    host.ask()
+    host.words = ["quiet", "modprobe.blacklist=nouveau"]
+    assert host.ask()["changed"]
+    host.ask("absent")
+    assert host.words == ["quiet"]
+
+
+def test_without_a_boot_loader_it_says_so_and_is_no_change(pbl: Any) -> None:
+    host = pbl("quiet", loader=False)
+    answer = host.ask()
+    assert answer["changed"] is False
+    assert "no boot loader" in answer["warnings"][0]
+    host.ask("absent")
+    assert host.recorded == []
