@@ -129,3 +129,9 @@ class VerifyFailedError(GpuSetupError):
     """Installed, but the verification failed."""
 
     exit = Exit.VERIFY_FAILED
+
+
+def wrong_field(error: Exception) -> tuple[str, str]:
+    """Return what msgspec found wrong, and the path of the field that it is about: `$` is the whole document."""
+    text, _, path = str(error).partition(" - at `")
+    return text, path.rstrip("`") or "$"

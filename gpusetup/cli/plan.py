@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
 from gpusetup.cli.wishes import add_wishes, wishes_of
-from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.errors import BadInputError, Exit, gravest, wrong_field
 
 if TYPE_CHECKING:
     import argparse
@@ -65,11 +65,11 @@ def load_plan(path: str) -> Plan:
     except OSError as error:
         raise BadInputError("GS-412", f"cannot read the plan: {error.strerror}", path=path) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        text, _, where = str(error).partition(" - at `")
+        text, where = wrong_field(error)
         raise BadInputError(
             "GS-413",
             f"the plan cannot be used: {text}",
-            path=f"{path}:{where.rstrip('`') or '$'}",
+            path=f"{path}:{where}",
             hint="write it with: gpusetup plan INVENTORY --format json --out plan.json",
         ) from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -37,12 +36,8 @@ def measured(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     program = content_path() / "plugins/module_utils/gpu_measure/ptx_sweep.py"
     kept = {name: value for name, value in here.items() if name not in _HIDING}
     finished = run([sys.executable, str(program)], env={**kept, "PYTHONDONTWRITEBYTECODE": "1"}, deadline=_DEADLINE)
-    lines = finished.out.strip().splitlines()
-    try:
-        document = json.loads(lines[-1]) if lines else None
-    except ValueError:
-        document = None
-    if isinstance(document, dict):
+    document = finished.document()
+    if document is not None:
         return document
     why = f"no answer within {_DEADLINE:g} s" if finished.timed_out else f"the process ended with {finished.code}"
     return {"error": "silent", "message": why}

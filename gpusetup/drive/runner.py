@@ -6,6 +6,7 @@ own, so what is killed is found by walking the process tree, not by the group al
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import selectors
@@ -15,7 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 from gpusetup.errors import BadInputError
 
@@ -48,6 +49,15 @@ class Finished:
     def ok(self) -> bool:
         """Ended by itself with 0."""
         return self.code == 0 and not self.timed_out and not self.interrupted
+
+    def document(self) -> dict[str, Any] | None:
+        """Return the JSON object that it printed on its last line, None when it printed none."""
+        lines = self.out.strip().splitlines()
+        try:
+            found = json.loads(lines[-1]) if lines else None
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
 
 
 def run(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.facts import probe
 from gpusetup.facts.products import name_gpus
 from gpusetup.model.facts import SCHEMA, Boot, Facts, HostFacts, Unreadable
@@ -115,7 +115,7 @@ def from_probe(answer: object, name: str, lookup: Lookup | None = None) -> HostF
     try:
         host = _with_record(answer)
     except msgspec.ValidationError as error:
-        message, path = _split(str(error))
+        message, path = wrong_field(error)
         raise BadInputError(
             "GS-304",
             f"the facts of {name} cannot be used: {message}",
@@ -144,7 +144,7 @@ def read_facts(path: Path) -> Facts:
             )
         return _with_records(document)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message, where = _split(str(error))
+        message, where = wrong_field(error)
         raise BadInputError(
             "GS-306",
             f"the facts in {path} cannot be used: {message}",
@@ -171,9 +171,3 @@ def _with_records(document: Any) -> Facts:
     without = {name: {**host, "state": None} if isinstance(host, dict) else host for name, host in hosts.items()}
     facts = msgspec.convert({**document, "hosts": without}, Facts)
     return msgspec.structs.replace(facts, hosts={name: _with_record(host) for name, host in hosts.items()})
-
-
-def _split(message: str) -> tuple[str, str]:
-    """Split msgspec's words into what is wrong and the path of the field."""
-    text, _, path = message.partition(" - at `")
-    return text, path.rstrip("`") or "$"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model import platforms, record, release
 
 if TYPE_CHECKING:
@@ -103,10 +103,10 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
             content = complete(content, base)
         decoded = msgspec.json.decode(content, type=struct_of(name))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        where = str(error).rpartition(" - at `")[2].rstrip("`") if " - at `" in str(error) else "$"
+        what, where = wrong_field(error)
         raise BadInputError(
             "GS-201",
-            f"the matrix file {basename(path)} cannot be used: {str(error).partition(' - at `')[0]}",
+            f"the matrix file {basename(path)} cannot be used: {what}",
             path=f"{path}:{where}",
             hint="compare the field with the shipped file of the same name: gpusetup matrix --data",
         ) from error

@@ -13,9 +13,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     """One version of a package."""
 
     version: str
-    size: int | None = None
     transitional: bool = False
-    source: str = ""
 
 
 class PreviewFinding(Struct, frozen=True, kw_only=True):

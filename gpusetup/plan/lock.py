@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpusetup.errors import BadInputError
+from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model.lock import SCHEMA, Lock, PipHashes, PipRequirements
 from gpusetup.model.settings import HashedLines
 from gpusetup.plan.python import python_requirements
@@ -58,11 +58,11 @@ def read_lock(raw: bytes, path: str) -> Lock:
             )
         lock = msgspec.convert(document, Lock)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        text, _, where = str(error).partition(" - at `")
+        text, where = wrong_field(error)
         raise BadInputError(
             "GS-341",
             f"the lock cannot be used: {text}",
-            path=f"{path}:{where.rstrip('`') or '$'}",
+            path=f"{path}:{where}",
             hint="make it again",
         ) from error
     if lock.digest != _digest(lock.stack, lock.pip, lock.hashes):

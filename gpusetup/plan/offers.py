@@ -6,16 +6,16 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from gpusetup.model.package import Package
-from gpusetup.model.preview import Offer
 from gpusetup.plan.judge import versions
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpusetup.model.facts import Candidate
+    from gpusetup.model.preview import Offer
 
-__all__ = ["Offers", "from_candidates"]
+
+__all__ = ["Offers"]
 
 
 class Offers:
@@ -55,35 +55,8 @@ class Offers:
         found = next((item.version for item in self._real(name) if fnmatch.fnmatchcase(item.version, pattern)), None)
         return Package(name=name, version=found) if found else None
 
-    def size(self, packages: Iterable[Package]) -> int:
-        """Bytes of these packages themselves, as far as they are known."""
-        total = 0
-        for package in packages:
-            total += next((o.size or 0 for o in self._real(package.name) if o.version == package.version), 0)
-        return total
-
     def _real(self, name: str) -> tuple[Offer, ...]:
         return tuple(offer for offer in self.packages.get(name, ()) if not offer.transitional)
-
-
-def from_candidates(candidates: dict[str, Candidate] | None) -> Offers:
-    """Read what the probe found in the repositories that a host has already."""
-    if candidates is None:
-        return Offers(None)
-    return Offers(
-        {
-            name: tuple(
-                Offer(
-                    version=version.version,
-                    size=candidate.size if version.version == candidate.candidate else None,
-                    transitional=candidate.transitional and version.version == candidate.candidate,
-                    source=", ".join(version.sources),
-                )
-                for version in candidate.versions
-            )
-            for name, candidate in candidates.items()
-        }
-    )
 
 
 def newest_first(versions: Iterable[str]) -> list[str]:

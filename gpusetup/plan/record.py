@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gpusetup.errors import wrong_field
 from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied, HostRecord, Lost, Verified
 from gpusetup.model.stack import Stack
 from gpusetup.plan import judge
@@ -85,5 +86,5 @@ def _if_it_fits(value: object, kind: Any) -> Any:
 
 def _said(error: msgspec.ValidationError, root: str) -> str:
     """Return msgspec's words with the whole path of the field."""
-    text, _, path = str(error).partition(" - at `")
-    return f"{text} at `{root}{path.rstrip('`')[1:]}`"
+    text, path = wrong_field(error)
+    return f"{text} at `{root}{path[1:]}`"

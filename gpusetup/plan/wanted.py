@@ -15,6 +15,7 @@ from gpusetup.plan.compilers import without_caps
 from gpusetup.plan.environment import settled
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
+from gpusetup.plan.packages.base import DriverPackages
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
 from gpusetup.plan.packages.names import covering
 from gpusetup.plan.python import (
@@ -107,11 +108,14 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     notes: tuple[str, ...] = ()
     if family is not None:
         packages = PackageSet(manager=family.manager, containers=toolkit_packages(context))
+        driver: DriverPackages | None = None
+        pins: tuple[Pin, ...] = ()
         if applied is not None:
-            packages = _as_applied(context, packages, applied)
-            persistence = settings.persistence
+            driver, pins = _as_applied(applied), applied.pins
         elif managed and stack.driver is not None:
             driver = family.driver(context, stack.driver)
+            pins = (_pin(driver.hold, stack.driver.version),) if family.manager == "apt" else ()
+        if driver is not None:
             prebuilt, notes, persistence = driver.prebuilt, driver.notes, driver.persistence and settings.persistence
             packages = replace(
                 packages,
@@ -122,7 +126,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 remove=driver.remove,
                 may_remove=driver.may_remove,
                 hold=driver.hold,
-                pins=(_pin(driver.hold, stack.driver.version),) if family.manager == "apt" else (),
+                pins=pins,
             )
         packages = _with_libraries(packages, family.libraries(context, stack))
         notes = (*notes, *toolkit_notes(context, family))
@@ -153,18 +157,16 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     )
 
 
-def _as_applied(context: Context, packages: PackageSet, applied: PackageSet) -> PackageSet:
-    """Add the driver's part of what was applied last; whether the kernel is held is asked anew."""
-    return replace(
-        packages,
-        driver=applied.driver,
+def _as_applied(applied: PackageSet) -> DriverPackages:
+    """Return the driver's part of what was applied last; whether the kernel is held is asked anew."""
+    return DriverPackages(
+        packages=applied.driver,
         fabric=applied.fabric,
-        prerequisites=_lacking(context, applied.prerequisites),
+        prerequisites=applied.prerequisites,
         streams=applied.streams,
         remove=applied.remove,
         may_remove=applied.may_remove,
         hold=tuple(pattern for pattern in applied.hold if pattern not in KERNEL_PACKAGES[applied.manager]),
-        pins=applied.pins,
     )
 
 

@@ -43,8 +43,6 @@ __all__ = ["TORCH_INDEX", "relations", "stack_of", "stays"]
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 _WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
 
-Solution = dict[str, "Value"]
-
 
 def relations(space: Space, solution: Mapping[str, Value]) -> dict[str, Relation]:
     """Return how each CUDA runtime of the stack stands on the driver."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.verdict import Result, levels_up_to, worst
+from gpusetup.model.verdict import Result, levels_up_to
 from gpusetup.verify.registry import Check, checks
 
 if TYPE_CHECKING:
-    from gpusetup.model.verdict import Verdict
     from gpusetup.verify.machine import Machine
 
-__all__ = ["judge", "overall"]
+__all__ = ["judge"]
 
 
 def judge(machine: Machine) -> tuple[Result, ...]:
@@ -26,9 +25,3 @@ def _one(check: Check, machine: Machine) -> Result:
     except Exception as error:  # noqa: BLE001 - documents come from outside; the next check must run
         text = f"could not be evaluated: {type(error).__name__}: {error}"
         return Result(id=check.id, level=check.level, verdict="fail", text=text)
-
-
-def overall(results: tuple[Result, ...]) -> Verdict:
-    """Return the verdict on a host: fail, warn, pass; skip when nothing could be proven."""
-    verdicts = [result.verdict for result in results if result.verdict in ("fail", "warn", "pass")]
-    return worst(verdicts)

@@ -33,12 +33,8 @@ def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
         deadline=limit,
         stdin=json.dumps({**ask.document(), "parent": os.getpid()}).encode(),
     )
-    lines = finished.out.strip().splitlines()
-    try:
-        document = json.loads(lines[-1]) if lines else None
-    except ValueError:
-        document = None
-    if isinstance(document, dict):
+    document = finished.document()
+    if document is not None:
         return document
     why = f"it was stopped after {limit:.0f} s" if finished.timed_out else f"it exited with {finished.code}"
     raise VerifyFailedError(

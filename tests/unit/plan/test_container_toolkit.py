@@ -18,7 +18,7 @@ def _settings(**more) -> Settings:
 
 
 def _offered(answer, version="1.20.1-1"):
-    offer = Offer(version=version, size=1, source="toolkit")
+    offer = Offer(version=version)
     return Preview(candidates=answer.candidates | dict.fromkeys(TOOLKIT.packages, (offer,)))
 
 

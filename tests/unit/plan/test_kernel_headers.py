@@ -145,7 +145,7 @@ def test_nvidias_debian_repository_asks_for_the_metapackage_too(host, planner, n
     )
     candidates = dict(nvidia_debian.candidates)
     line = facts.kernel.next.split(".")[0] + "." + facts.kernel.next.split(".")[1]
-    candidates["linux-headers-amd64"] = (Offer(version=f"{line}.170-1", size=1, source="lab"),)
+    candidates["linux-headers-amd64"] = (Offer(version=f"{line}.170-1"),)
     plan = planner.second(facts, Settings(), Preview(candidates=candidates)).plan
     names = [package.name for package in plan.variables.gpu_packages_prerequisites]
     assert names[:2] == [f"linux-headers-{facts.kernel.next}", "linux-headers-amd64"]
