@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,13 +41,18 @@ def opened(folder: Path, **more: Any) -> lifecycle.Lifecycle:
     return lifecycle.Lifecycle(request)
 
 
-def test_removal_does_not_call_done_what_a_lost_record_knew_of(host: Host, tmp_path: Path) -> None:
-    folder = tmp_path / "state"
+def test_removal_does_not_call_done_what_a_lost_record_knew_of(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, mark = tmp_path / "state", tmp_path / "gpusetup-nouveau.conf"
+    mark.write_text("# Written by gpusetup: no step of the next apply touches it.\n")
+    monkeypatch.setattr(record, "MARKS", (str(mark), str(tmp_path / "absent")))
     Ledger(str(folder)).write_history({"id": "20260101", "holds": ["nvidia-smi"]}, keep=3)
     (folder / "state.json").write_text("half")
     opened(folder, mode="begin", id="run-1", lock={}).begin()
 
     left = opened(folder).clean()["ours"]
+    assert not mark.exists()
     assert left["packages of the record that was lost"] == ["nvidia-smi"]
     assert (folder / "state.json").exists()
     del host.there["nvidia-smi"]  # a person took it away

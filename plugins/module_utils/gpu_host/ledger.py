@@ -81,8 +81,7 @@ class Ledger:
         """
         raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
         before = files.read_bytes(path)
-        if before is not None:
-            self._adopt(path, before)
+        self.adopt(path, before)
         # What holds a secret is never left open, whoever made the file.
         ours = before is not None and (self._is_ours(path) or not mode & 0o077)
         if before == raw and not (ours and _mode(path) != mode):
@@ -103,10 +102,10 @@ class Ledger:
     def _is_ours(self, path: str) -> bool:
         return path in self.state["files"] and self.state["files"][path]["original"] is None
 
-    def _adopt(self, path: str, there: bytes) -> None:
+    def adopt(self, path: str, there: Optional[bytes]) -> None:
         """A file that says it is ours is ours: the record that knew it was lost."""
-        if path not in self.state["files"] and there.startswith(_SIGNED) and not self.check:
-            entry = {"original": None, "sha256": files.digest(there), "mode": _mode(path), "present": True}
+        if path not in self.state["files"] and (there or b"").startswith(_SIGNED) and not self.check:
+            entry = {"original": None, "sha256": files.digest(there or b""), "mode": _mode(path), "present": True}
             self.state["files"][path] = entry
             self.save()
 

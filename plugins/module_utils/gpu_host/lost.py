@@ -40,7 +40,7 @@ def state(folder: str, host: Any, held: Iterable[str]) -> State:
 
 
 def begin_anew(folder: str, why: str, held: Iterable[str]) -> Ledger:
-    """Keep a damaged record aside and begin a new one."""
+    """Keep a damaged record aside and begin a new one, with the files that show that there was one."""
     path, kept = os.path.join(folder, "state.json"), ""
     if os.path.lexists(path):
         kept = f"{path}.damaged-{now()}"
@@ -48,5 +48,7 @@ def begin_anew(folder: str, why: str, held: Iterable[str]) -> Ledger:
     ledger = Ledger(folder)
     ours = holds(folder, held)
     ledger.state.update(holds=ours, lost={"time": now(), "why": why, "kept": kept, "packages": ours})
+    for mark in record.MARKS:
+        ledger.adopt(mark, files.read_bytes(mark))
     ledger.save()
     return ledger

@@ -8,7 +8,7 @@ from . import environment
 from .host import LiveHost
 
 STATE_FILE = "/var/lib/gpusetup/state.json"
-_MARKS = (
+MARKS = (
     "/etc/modprobe.d/gpusetup-nouveau.conf",
     "/etc/apt/preferences.d/gpusetup",
     "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades",
@@ -53,7 +53,7 @@ def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
 
 def lost(host: LiveHost) -> str:
     """Say that this host has files of an apply and no record of one; nothing on a host that was never changed."""
-    there = [path for path in _MARKS if host.exists(path)]
+    there = [path for path in MARKS if host.exists(path)]
     return (
         f"there is no record of what gpusetup did here, and files of its own are: {', '.join(there)}" if there else ""
     )
