@@ -56,7 +56,7 @@ def message(status: Status) -> str:
     if status.state == "done":
         how = "as far as a simulated GPU allows" if status.simulated else status.verified
         verified = f", verification: {how}" if how else ""
-        return f"gpusetup: the NVIDIA stack is ready since {status.since}{verified}"
+        return f"gpusetup: the NVIDIA stack has been ready since {status.since}{verified}"
     return f"gpusetup: step {status.step} of {status.of}, {status.doing}; do not shut down (gpusetup status --wait)"
 
 

@@ -11,7 +11,7 @@ __all__ = ["TIMER", "units"]
 
 TIMER = "gpusetup-recheck.timer"
 _SERVICE = """[Unit]
-Description=gpusetup: is this machine still as it was applied, and is another lock pinned
+Description=gpusetup: check this machine for drift and for a newly pinned lock
 Wants=network-online.target
 After=network-online.target
 
@@ -25,7 +25,7 @@ SuccessExitStatus=9
 KillMode=process
 """
 _TIMER = """[Unit]
-Description=gpusetup: look at this machine every {seconds} s
+Description=gpusetup: check this machine every {seconds} s
 
 [Timer]
 OnActiveSec={seconds}s

@@ -127,7 +127,7 @@ def _after(config: Config) -> Iterator[str]:
     else:
         yield f"4. reboot at most {config.reboots} times, record each reason, and continue by itself"
     if config.recheck:
-        yield f"5. look again every {config.recheck} s: tell what differs, apply a newly pinned lock; no reboot"
+        yield f"5. check again every {config.recheck} s: report differences, apply a newly pinned lock; no reboot"
 
 
 def _cloud_config(data: UserData) -> str:

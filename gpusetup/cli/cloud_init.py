@@ -257,7 +257,7 @@ def _variables(given: list[str]) -> dict[str, object]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name.startswith(PREFIX):
-            raise BadInputError("GS-724", f"{text!r} is no {PREFIX}NAME=VALUE", path="--set")
+            raise BadInputError("GS-724", f"{text!r} is not of the form {PREFIX}NAME=VALUE", path="--set")
         variables[name] = _value(value)
     read_level(variables, "--set", prefix=PREFIX)
     return variables

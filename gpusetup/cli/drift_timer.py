@@ -19,7 +19,7 @@ __all__ = ["command_of", "install", "name_of", "quoted", "remove", "unit_folder"
 
 OFF = "never"
 _SERVICE = """[Unit]
-Description=gpusetup: is {what} still as it was applied
+Description=gpusetup: check {what} for drift
 Wants=network-online.target
 After=network-online.target
 
@@ -31,7 +31,7 @@ Nice=10
 TimeoutStartSec=1h
 """
 _TIMER = """[Unit]
-Description=gpusetup: look for drift of {what}
+Description=gpusetup: check {what} for drift
 
 [Timer]
 OnCalendar={calendar}

@@ -81,7 +81,7 @@ def _fleet(arguments: argparse.Namespace, lookup: Lookup) -> Facts:
     looked = fleet.look(session, lookup, candidates=not arguments.no_candidates, record=arguments.capture is not None)
     for name, packed in looked.captures.items():
         if problem := check_host_name(name):
-            raise BadInputError("GS-310", f"no folder can be named after the host {name!r}", note=problem)
+            raise BadInputError("GS-310", f"a folder cannot have the name of the host {name!r}", note=problem)
         collect.write_capture(packed, Path(arguments.capture) / name)
     return looked.facts
 

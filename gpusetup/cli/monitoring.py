@@ -22,7 +22,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("--out", metavar="DIR", required=True, help="folder to write; it is made when it is not there")
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder to write to; created if it does not exist")
     parser.add_argument(
         "--runbook-url", metavar="URL", default="", help="where you serve alerts.md: each alert links to its part of it"
     )

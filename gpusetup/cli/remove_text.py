@@ -61,7 +61,7 @@ def _block(name: str, host: HostRemoval) -> str:
     for kind, names in sorted(msgspec.structs.asdict(host.left_over).items()):
         if not names:
             continue
-        lines += _wrap(f"differs  {kind} since then by something else: {', '.join(sorted(names))}")
+        lines += _wrap(f"differs  {kind} since the apply, not by gpusetup: {', '.join(sorted(names))}")
     return "\n".join(lines)
 
 

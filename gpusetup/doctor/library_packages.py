@@ -146,7 +146,7 @@ def of_nccl(manager: str) -> tuple[Fix, ...]:
 
 def _too_old(what: str) -> Fix:
     return Fix(
-        text=f"gpusetup knows no package of {what}: use a build of the program for a newer one.",
+        text=f"gpusetup does not know a package of {what}: use a build of the program for a newer one.",
         commands=("gpusetup matrix",),
     )
 

@@ -89,7 +89,7 @@ def visible(look: Look) -> Outcome:
         if wrong:
             hidden = "hides every GPU" if position == 0 else f"hides what stands after {asked[position - 1]}"
             return cause(
-                "cuda-visible-devices", f"CUDA_VISIBLE_DEVICES names {part!r}, which is not there, and {hidden}", shown
+                "cuda-visible-devices", f"CUDA_VISIBLE_DEVICES names {part!r}, which is missing, and {hidden}", shown
             )
     if len(set(asked)) != len(asked):
         return cause("cuda-visible-devices", "CUDA_VISIBLE_DEVICES names a GPU twice, so CUDA shows none", shown)

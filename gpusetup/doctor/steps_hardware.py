@@ -59,7 +59,7 @@ def device_files(look: Look) -> Outcome:
     if missing and look.facts.virtualisation.container is not None:
         return cause("container-without-gpu", "no GPU was handed to this container", *absent)
     if missing:
-        return cause("device-files-missing", "device files are not there", *absent)
+        return cause("device-files-missing", "device files are missing", *absent)
     closed = [path for path in wanted if devices[path].open is False]
     if closed:
         shown = [f"{path}: mode {devices[path].mode or 'unknown'}" for path in closed]

@@ -36,7 +36,7 @@ def dockerfile(stack: Stack, request: Request, matrix: Matrix) -> tuple[tuple[st
     exact = chosen is not None and stack.cuda is not None and chosen[0].cuda == stack.cuda.version
     if chosen is None or (stack.cuda is not None and stack.cupy is None and not exact):
         wanted = f"CUDA {stack.cuda.version}" if stack.cuda else "this Python and driver"
-        return (), f"the matrix knows no NVIDIA image with {wanted}"
+        return (), f"the matrix has no NVIDIA image with {wanted}"
     image, system = chosen
     wheels = tuple(name for name in LIBRARIES if name != "cuda" or not exact)
     pins = python_requirements(stack, matrix, wheels=wheels)

@@ -353,7 +353,7 @@ def _unmeasured(room: Room) -> tuple[str, ...]:
     if not room.unknown:
         return ()
     names = ", ".join(room.unknown)
-    return (f"the size of {names} is not known, and so not whether the Python environment fits on the disk",)
+    return (f"the size of {names} is not known: the disk may be too small for the Python environment",)
 
 
 def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["apply_line", "companions_of", "install_of"]
 
 _NO_WHEELS = "nothing in this stack is a Python package"
-_NO_TOOLKIT = "the CUDA toolkit with its compiler is no Python package"
+_NO_TOOLKIT = "the CUDA toolkit with its compiler is not a Python package"
 
 
 def install_of(resolution: Resolution, matrix: Matrix) -> Install:

@@ -227,7 +227,11 @@ def _module(probed: dict[str, Any], choice: DriverChoice) -> Iterator[Action]:
     wish = judge.wish(choice)
     for kernel in judge.driver.module_problems(probed, wish):
         found = judge.driver.module_of(probed, kernel)
-        have = "none is there" if found is None else f"{found['version']} ({found['flavour'] or 'unknown'}) is there"
+        have = (
+            "none is installed"
+            if found is None
+            else f"{found['version']} ({found['flavour'] or 'unknown'}) is installed"
+        )
         what = f"nvidia {choice.version} ({choice.module}) for kernel {kernel}"
         yield _action("module", "build", what, f"the kernel that boots next needs its module; {have}")
     reasons = judge.driver.reboot_reasons(probed, wish)
@@ -268,7 +272,7 @@ def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         yield _action("container", "runtimes", ", ".join(lacking), "these runtimes are not configured for the GPU yet")
     if wanted.settings.containers and judge.drift.described_otherwise(judge.probed(facts)):
         was = ", ".join(facts.containers.cdi_drivers)
-        why = f"it is of driver {was}, and another one is loaded: containers would not start"
+        why = f"it describes driver {was}, but another one is loaded: containers would not start"
         yield _action("container", "cdi", "describe the GPUs to container runtimes again (CDI)", why)
 
 

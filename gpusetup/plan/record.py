@@ -24,7 +24,7 @@ def read_applied(document: object) -> Applied:
     if not document:
         return NO_LOCK
     if not isinstance(document, dict):
-        return Applied(unread="it is JSON of another form")
+        return Applied(unread="its JSON has an unexpected structure")
     stack = document.get("stack")
     components, wrong = _fitting(stack, Stack, "$.stack") if isinstance(stack, dict) else ({}, [])
     parts, more = _fitting({**document, "stack": components} if components else document, Applied, "$")
@@ -42,7 +42,7 @@ def _fitting(document: dict[str, Any], kind: type[msgspec.Struct], root: str) ->
     wrong: list[str] = []
     for name, value in document.items():
         if name not in types:
-            wrong.append(f"this version knows no `{root}.{name}`")
+            wrong.append(f"this version does not know `{root}.{name}`")
             continue
         try:
             parts[name] = msgspec.convert(value, types[name])

@@ -48,7 +48,7 @@ def python_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[str
     if not known and "python" not in space.named:
         yield f"{system.name}: nobody published which Python it has; this stack takes the range above"
     elif known and version not in known and row is None:
-        yield f"{system.name} has no package of Python {version}; uv brings one: {_uv(version)}"
+        yield f"{system.name} has no package of Python {version}; uv installs one: {_uv(version)}"
     elif row is not None and row.prerelease:
         yield f"{system.name}'s package of Python {version} is {row.note}"
     if known and "python" not in space.named:
@@ -70,10 +70,9 @@ def _held_back(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
             wish = better["python"].version
             assert space.os is not None  # noqa: S101 - only a distribution limits the Pythons
             yield (
-                f"Python {solution['python'].version} is the newest that {space.os.name} has for this, and it holds "
-                f"{name} at {value.version} of {_date(value)}; with Python {wish} it would be {name} "
-                f"{better[name].version} of {_date(better[name])}. uv brings that Python without root: "
-                f"{_uv(wish)}; then ask for python=={wish}"
+                f"the newest Python of {space.os.name} here is {solution['python'].version}, which limits {name} to "
+                f"{value.version} ({_date(value)}); Python {wish} allows {name} {better[name].version} "
+                f"({_date(better[name])}). Install it without root: {_uv(wish)}; then ask for python=={wish}"
             )
 
 

@@ -222,7 +222,7 @@ def _one_major(context: _Context, member: Pair) -> str:
         if len(majors) <= 2:
             parts.append(f"{shown} is for CUDA {' or '.join(map(str, sorted(majors)))}")
     if len(parts) < 2:
-        return f"one environment holds one CUDA major, for {listed(map(title, member.scope))} alike"
+        return f"one environment can hold only one CUDA major, shared by {listed(map(title, member.scope))}"
     return f"one environment holds one CUDA major, and {parts[0]} while {parts[1]}"
 
 
@@ -251,7 +251,7 @@ def _torch_cudnn(context: _Context, _: Pair) -> str:
     for value in cast("Any", context.values("torch"))[-3:]:
         name = label("torch", value)
         major = rules.major(value.build.cuda)
-        brings = f"brings cuDNN {value.build.cudnn}" if value.build.cudnn else f"brings a cuDNN for CUDA {major}"
+        brings = f"includes cuDNN {value.build.cudnn}" if value.build.cudnn else f"includes a cuDNN for CUDA {major}"
         parts.append(f"{name} {brings}")
     return "; ".join(parts) + "; a second cuDNN in the same environment shadows it"
 
@@ -293,7 +293,7 @@ def _distribution_python(_: _Context, member: Unary) -> str:
     system, known = member.subject
     whose = system.name if system is not None else "the host"
     others = f" and packages {' and '.join(known[1:])}" if len(known) > 1 else ""
-    return f"{whose} brings Python {known[0]}{others}"
+    return f"{whose} has Python {known[0]}{others}"
 
 
 def _glibc(context: _Context, member: Unary) -> str:
@@ -315,12 +315,12 @@ def _distribution_cuda(_: _Context, member: Unary) -> str:
 
 def _cpu(_: _Context, member: Unary) -> str:
     system, arch = member.subject
-    return f"{system.name} is set up on {', '.join(system.arches)}, not on {arch}"
+    return f"{system.name} is supported on {', '.join(system.arches)}, not on {arch}"
 
 
 def _beside_cpu(_: _Context, member: Unary) -> str:
     gpu, arch = member.subject
-    return f"{gpu.label} exists only beside {gpu.only_cpu} CPUs, and {arch} was asked for"
+    return f"{gpu.label} comes only with {gpu.only_cpu} CPUs; {arch} was asked for"
 
 
 def _wheel_cpu(context: _Context, member: Unary) -> str:
@@ -341,15 +341,14 @@ def _ptx(context: _Context, member: Pair) -> str:
     gpu: GpuKind = member.subject
     name = "it" if context.candidate else title(member.scope[1])
     return (
-        f"{name} reaches {gpu.label} through PTX only, which the driver must compile: "
-        "the driver must be as new as the build's CUDA"
+        f"{name} has only PTX for {gpu.label}, which the driver compiles: the driver must be as new as the build's CUDA"
     )
 
 
 def _elsewhere(_: _Context, member: Unary) -> str:
     if member.subject == "wsl":
-        return "this is WSL, which uses the driver of Windows: none may be installed in it"
-    return "this is a container, which uses the driver of its host: none may be installed in it"
+        return "this is WSL, which uses the driver of Windows: do not install one in it"
+    return "this is a container, which uses the driver of its host: do not install one in it"
 
 
 def _jetson(_: _Context, member: Unary) -> str:

@@ -61,9 +61,9 @@ def _check_filters(name: str, request: Request) -> None:
         if used and option not in _FILTERS[name]:
             raise BadInputError(
                 "GS-135",
-                f"the table of `matrix {name}` has nothing to do with {option}",
+                f"`matrix {name}` cannot be narrowed by {option}",
                 path=option,
-                hint=f"leave it away; what narrows this table: {', '.join(sorted(_FILTERS[name]))}",
+                hint=f"leave it out; this table can be narrowed by {', '.join(sorted(_FILTERS[name]))}",
             )
 
 

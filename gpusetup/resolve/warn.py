@@ -80,7 +80,7 @@ def _driver(space: Space, value: DriverValue) -> Iterator[str]:
     flavour = space.request.installed_module
     wrong = next((only for gpu in space.gpus if (only := only_module(gpu)) and flavour not in (None, value.module)), "")
     if wrong:
-        yield f"{wrong}: the {flavour} ones that are installed have to go"
+        yield f"{wrong}: the {flavour} ones that are installed must be removed"
     for gpu in space.gpus:
         if gpu.min_driver is not None and value.number < nv(gpu.min_driver):
             yield f"NVIDIA lists {gpu.label} from driver {gpu.min_driver}; {value.version} is older"

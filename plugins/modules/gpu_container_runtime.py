@@ -220,7 +220,7 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
         return {"changed": bool(asked["runtimes"] or asked["cdi"]), "pending": []}
     if tool is None:
         hint = "is nvidia-container-toolkit in gpu_container_packages?"
-        raise HostFailure("GS-490", "nvidia-ctk is not there", hint=hint)
+        raise HostFailure("GS-490", "nvidia-ctk is missing", hint=hint)
     changed = False
     pending: List[str] = []
     wishes = {name: configured(name, tool, env) for name in asked["runtimes"] if name in containers.SETTINGS}

@@ -7,7 +7,7 @@ short_description: Choose the key that signs modules built on this host, and ask
 description:
   - C(configure) makes DKMS sign with a site's own key; without one, DKMS goes on with the key that it makes for itself.
   - C(enroll) stages the enrolment of the key that DKMS signs with, when Secure Boot is on and the firmware does not
-    know it. Somebody at the console confirms it at the next boot by a one-time password, which is kept in a file for
+    know it. A person at the console confirms it at the next boot by a one-time password, which is kept in a file for
     root alone, never printed or logged. An enrolment that was not confirmed is gone after that boot; the next call
     stages it again.
 options:

@@ -7,7 +7,7 @@ short_description: Open, record, revert and undo an apply
 description:
   - Keeps C(state.json), the history and the originals of changed files below O(host.state_dir), written in one step
     each.
-  - C(begin) tells in one look whether the host is still exactly what the last finished apply left and was asked for the
+  - C(begin) tells at once whether the host is still exactly what the last finished apply left and was asked for the
     same; a play can end there.
 options:
   mode:

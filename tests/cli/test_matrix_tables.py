@@ -121,7 +121,7 @@ def test_an_option_that_a_table_has_nothing_to_do_with_is_refused(
 ) -> None:
     code, out, err = ask(*words)
     assert (code, out) == (3, "")
-    assert f"has nothing to do with {option} [GS-135]" in err
+    assert f"cannot be narrowed by {option} [GS-135]" in err
 
 
 def test_where_the_files_are_is_a_document_too(ask: Any) -> None:

@@ -179,4 +179,4 @@ def test_a_check_before_the_toolkit_is_there_tells_of_a_change(call: Any, host: 
     (host.root / "bin/nvidia-ctk").unlink()
     host.monkeypatch.setenv("PATH", f"{host.root}/bin:/usr/bin:/bin")
     assert call("docker", check=True)["changed"]
-    assert "nvidia-ctk is not there" in call("docker", fails=True)["msg"]
+    assert "nvidia-ctk is missing" in call("docker", fails=True)["msg"]

@@ -85,7 +85,7 @@ class Slurm:
         if silent:
             return silent
         if "INVALID_REG" in seen.states:
-            return f"slurmd reports other hardware than slurm.conf says: {seen.reason}; correct gres.conf"
+            return f"slurmd reports different hardware than slurm.conf: {seen.reason}; correct gres.conf"
         if not seen.drained and "DOWN" not in seen.states:
             return ""
         if not seen.ours and not seen.reason.startswith(_REBOOTED):

@@ -52,7 +52,7 @@ there, `?` a form in whose place may be nothing.
 def wrong(document: Any) -> str:
     """Say what makes a record unusable, and where; nothing when it can be used."""
     if not isinstance(document, dict):
-        return "it is JSON of another form"
+        return "its JSON has an unexpected structure"
     return _wrong(document, _RECORD, "$")
 
 

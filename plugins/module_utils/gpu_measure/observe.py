@@ -100,7 +100,7 @@ def interpreter(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
     for path in [named] if named else PYTHONS:
         if os.path.isabs(path) and os.access(path, os.X_OK):
             return {"path": path, "error": None}
-    return {"path": None, "error": "%s is not there or not executable" % (named or " or ".join(PYTHONS))}
+    return {"path": None, "error": "%s is missing or not executable" % (named or " or ".join(PYTHONS))}
 
 
 def observe(request: Dict[str, Any]) -> Dict[str, Any]:

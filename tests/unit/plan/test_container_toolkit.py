@@ -127,4 +127,4 @@ def test_a_description_of_another_driver_is_made_anew(host, planner, nvidia_ubun
         return [action.why for action in plan.actions if action.id == "container-cdi"]
 
     assert told(loaded) == []
-    assert told("535.54.03") == ["it is of driver 535.54.03, and another one is loaded: containers would not start"]
+    assert told("535.54.03") == ["it describes driver 535.54.03, but another one is loaded: containers would not start"]

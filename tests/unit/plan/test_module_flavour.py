@@ -73,7 +73,7 @@ def test_what_plan_asks_with_its_repositories_is_answered_with_it_once(tmp_path:
     offered = tuple(DriverCandidate(version=version, modules=modules) for version, modules in candidates.items())
     answer = resolve(request_for(look.facts, Settings(), offered), matrix())
     assert [text for text in answer.warnings if SENTENCE in text] == [
-        f"Tesla V100 PCIe 32GB {SENTENCE}: the open ones that are installed have to go"
+        f"Tesla V100 PCIe 32GB {SENTENCE}: the open ones that are installed must be removed"
     ]
 
 

@@ -285,7 +285,7 @@ def test_a_host_tells_its_pythons_itself(ask: Any) -> None:
 
 def test_years_lost_to_a_python_are_said_loudly_with_a_way_out(ask: Any) -> None:
     (loud,) = [text for text in ask("torch", os="ubuntu20.04").warnings if "Python" in text]
-    assert "torch at 2.4.1 of 2024-09" in loud
+    assert "limits torch to 2.4.1 (2024-09)" in loud
     assert "uv venv --managed-python --python 3.12" in loud
     assert ask("torch", "python==3.12", os="ubuntu20.04").stack.torch.version in loud
     assert not [text for text in ask("torch", os="ubuntu22.04").warnings if "Python" in text]

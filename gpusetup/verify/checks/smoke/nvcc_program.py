@@ -37,7 +37,7 @@ def judge(machine: Machine) -> Finding:
         return Finding("fail", f"nvcc could not compile: {last[0][:160] if last else 'it printed nothing'}")
     if answer.get("error") and not answer.get("gpus"):
         return Finding(
-            "fail", f"the program not run: {answer['error'] if 'message' not in answer else explain(answer)}"
+            "fail", f"the program did not run: {answer['error'] if 'message' not in answer else explain(answer)}"
         )
     items = []
     for gpu in answer.get("gpus", []):
