@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    packages,
     planning,
     process,
     sources,
@@ -121,6 +122,22 @@ class Answers:
 
 def wish(name: str, version: str = "", arch: str = "") -> dict[str, str]:
     return {"name": name, "version": version, "arch": arch}
+
+
+def test_of_headers_side_by_side_one_goes_or_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"kernel-devel-1-1": "0:1-1", "kernel-devel-2-1": "0:2-1", "bash": "0:5-1"}
+    rows = [f'<solvable type="package" name="kernel-devel" edition="{n}-1" arch="x86_64"/>' for n in (1, 2)]
+    for going in (rows[:1], rows):
+        text = '<install-summary packages-to-change="1"><to-remove>' + "".join(going) + "</to-remove></install-summary>"
+        host = zypper.Zypper()
+        monkeypatch.setattr(host, "architecture", lambda: "x86_64")
+        monkeypatch.setattr(host, "installed", lambda: there)
+        monkeypatch.setattr(host, "_ask", lambda _words, _env, text=text: (0, text))
+        gone = list(there)[: len(going)]
+        plan = planning.plan_for(host, [], gone, there)
+        assert list(plan["remove"]) == gone
+        assert packages.forbidden(plan["remove"], [], gone) == []
+        assert packages.after(there, plan) == {name: there[name] for name in there if name not in gone}
 
 
 def test_a_summary_is_read_as_a_plan() -> None:

@@ -4,7 +4,7 @@ import re
 from typing import Dict, List, Optional, Tuple
 
 from .packages import Plan
-from .rpm import listed
+from .rpm import listed, note_removal
 
 _HEADINGS = {
     "installing": "install",
@@ -53,8 +53,10 @@ def parse(text: str, native: str) -> Plan:
         if at is not None and len(pending) > at + 2:
             after = at + 3 if pending[at + 1] == "<-" else at + 1  # "noarch <- x86_64", in newer versions of dnf 5
             name, version, pending = listed(pending[at - 1], pending[at], native), pending[after], []
-            if kind in ("install", "remove"):
+            if kind == "install":
                 answer[kind][name] = version
+            elif kind == "remove":
+                note_removal(answer, name, version)
             elif kind in ("upgrade", "downgrade"):
                 answer[kind][name] = ["", version]
             last = name

@@ -37,7 +37,7 @@ def merge(wishes: Iterable[Wish]) -> List[Wish]:
 
 def difference(before: Installed, after: Installed) -> Dict[str, Any]:
     """Return what changed between two package sets: {"installed", "removed", "moved"}."""
-    before, after = _alike(before, after), _alike(after, before)
+    before, after = alike(before, after), alike(after, before)
     return {
         "installed": {name: after[name] for name in after if name not in before},
         "removed": {name: before[name] for name in before if name not in after},
@@ -47,8 +47,8 @@ def difference(before: Installed, after: Installed) -> Dict[str, Any]:
     }
 
 
-def _alike(one: Installed, other: Installed) -> Installed:
-    """Name what one set has in a single version as the other does that has several: it did not go."""
+def alike(one: Installed, other: Installed) -> Installed:
+    """Name what one set has in a single version as the other does, which has several."""
     several = {name: versions.one_of_several(name, version) for name, version in one.items()}
     return {several[name] if several[name] in other else name: version for name, version in one.items()}
 

@@ -7,7 +7,7 @@ from ..gpu_judge import versions
 from . import packages, process
 from .failure import HostFailure
 from .manager import PackageManager
-from .packages import Installed
+from .packages import Installed, Plan
 
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 
@@ -15,6 +15,16 @@ _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 def listed(name: str, arch: str, native: str) -> str:
     """Return the name under which a package set lists a package."""
     return name if arch in (native, "noarch") else f"{name}:{arch}"
+
+
+def note_removal(plan: Plan, name: str, version: str) -> None:
+    """Put a package that goes into a plan; of several versions of one each by its own name."""
+    going = plan["remove"]
+    if name in going:
+        other = going.pop(name)
+        going[versions.one_of_several(name, other)] = other
+        name = versions.one_of_several(name, version)
+    going[name] = version
 
 
 class Rpm(PackageManager):

@@ -5,7 +5,7 @@ from html import unescape
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from .packages import Plan
-from .rpm import listed
+from .rpm import listed, note_removal
 
 _TAG = re.compile(r"<(/?)([a-z-]+)((?:\s+[\w-]+=\"[^\"]*\"|\s+[\w-]+='[^']*')*)\s*/?>")
 _ATTRIBUTE = re.compile(r"([\w-]+)=[\"']([^\"']*)[\"']")
@@ -45,7 +45,10 @@ def plan(text: str, native: str) -> Optional[Plan]:
         if kind is None or row.get("type") != "package":
             continue
         name, version = listed(row["name"], row["arch"], native), row["edition"]
-        answer[kind][name] = [row.get("edition-old", ""), version] if kind in ("upgrade", "downgrade") else version
+        if kind == "remove":
+            note_removal(answer, name, version)
+        else:
+            answer[kind][name] = version if kind == "install" else [row.get("edition-old", ""), version]
     return answer
 
 
