@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple, cast
 
 import child
+import container
 
 if TYPE_CHECKING:
     from child import Answer
@@ -62,6 +63,8 @@ def start(python: str, request: Dict[str, Any], scratch: str, collection: "Colle
     compiler = _nvcc(request)
     if compiler:
         work.add("nvcc", _compile_and_run, compiler, scratch, collection)
+    for runtime in container.to_try(collection.wait("facts") or {}):
+        work.add("container-" + runtime, container.look, runtime, scratch)
     if _has_cudnn():
         work.add("cudnn", _python_script, sys.executable, "cudnn", scratch)
     return work

@@ -5,12 +5,8 @@ from typing import Any, Dict, List
 
 from .host import LiveHost
 
-_RUNTIMES = (
-    ("docker", ("/usr/bin/dockerd", "/usr/local/bin/dockerd", "/snap/bin/docker")),
-    ("containerd", ("/usr/bin/containerd", "/usr/local/bin/containerd")),
-    ("podman", ("/usr/bin/podman",)),
-    ("crio", ("/usr/bin/crio", "/usr/local/bin/crio")),
-)
+_RUNTIMES = (("docker", "dockerd"), ("containerd", "containerd"), ("podman", "podman"), ("crio", "crio"))
+_FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")  # Debian's dockerd is in sbin
 SETTINGS = {
     "docker": ("/etc/docker/daemon.json",),
     "containerd": ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
@@ -31,7 +27,9 @@ def collect(host: LiveHost, packages: Dict[str, Any]) -> Dict[str, Any]:
     toolkit = packages.get("nvidia-container-toolkit") or packages.get("nvidia-container-toolkit-base")
     installed = toolkit if toolkit and toolkit["state"] == "installed" else None
     return {
-        "runtimes": [name for name, paths in _RUNTIMES if any(host.exists(path) for path in paths)],
+        "runtimes": [
+            name for name, program in _RUNTIMES if any(host.exists(f"{folder}/{program}") for folder in _FOLDERS)
+        ],
         "toolkit": installed["version"] if installed else None,
         "configured": configured,
         "cdi": list(cdi),

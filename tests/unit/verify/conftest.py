@@ -15,7 +15,18 @@ def probe(monkeypatch):
     """Return the probe's modules, imported from the role and forgotten afterwards."""
     monkeypatch.syspath_prepend(str(FILES.parent))  # the host probe
     monkeypatch.syspath_prepend(str(FILES))
-    names = ("child", "collect", "measure", "fleet", "frameworks", "observe", "ptx_sweep", "scratch", "smoke")
+    names = (
+        "child",
+        "collect",
+        "container",
+        "measure",
+        "fleet",
+        "frameworks",
+        "observe",
+        "ptx_sweep",
+        "scratch",
+        "smoke",
+    )
     modules = {name: importlib.import_module(name) for name in names}
     yield type("Probe", (), modules)
     for name in names:

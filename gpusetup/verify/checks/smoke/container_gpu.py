@@ -1,0 +1,71 @@
+"""A container sees every GPU: one is run in docker and in podman, where gpusetup configured them.
+
+Its image is made of this host's own files and nothing is fetched. It asks for the GPUs as a person does, by their CDI
+name; in docker, where that does not work, by NVIDIA's runtime. It looks for the devices and runs nvidia-smi. The image
+and the container are gone afterwards. containerd and CRI-O are not tried: their clients run in Kubernetes.
+
+To do: restart a runtime that runs since before it was configured; describe the GPUs again with `systemctl restart
+nvidia-cdi-refresh.service`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.registry import check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+_RUNTIMES = ("docker", "podman")
+_STEPS = {
+    "import": "does not take an image",
+    "run": "gives no GPU",
+    "nvidia-smi": "gives devices, but nvidia-smi fails",
+}
+_NOT_RESTARTED = ("unknown or invalid runtime name: nvidia", 'could not select device driver "cdi"')
+
+
+def _answers(machine: Machine) -> dict[str, dict[str, Any]]:
+    found = {name: machine.sections.get(f"container-{name}") for name in _RUNTIMES}
+    return {name: answer for name, answer in found.items() if isinstance(answer, dict)}
+
+
+def _seconds(machine: Machine) -> float:
+    return max((float(answer.get("seconds", 0)) for answer in _answers(machine).values()), default=0.0)
+
+
+@check("container.gpu", "A container sees the GPUs", needs=("gpu",), seconds=_seconds)
+def judge(machine: Machine) -> Finding:
+    """Judge what each runtime's container saw."""
+    answers = _answers(machine)
+    if not answers:
+        if machine.wanted.packages("containers"):
+            return Finding("skip", "neither docker nor podman is configured here")
+        return Finding("skip", "gpusetup configured no container runtime here")
+    items = [_item(name, answer, len(machine.gpus)) for name, answer in answers.items()]
+    ways = ", ".join(f"{name} by {_way(answer)}" for name, answer in answers.items())
+    return from_items(items, f"{len(machine.gpus)} GPUs in a container: {ways}")
+
+
+def _way(answer: dict[str, Any]) -> str:
+    return "CDI" if answer.get("way") == "cdi" else "NVIDIA's runtime"
+
+
+def _item(name: str, answer: dict[str, Any], count: int) -> Item:
+    message = str(answer.get("message") or "")
+    if any(text in message for text in _NOT_RESTARTED):
+        return Item(
+            subject=name, verdict="warn", text=f"it was configured and needs a restart: systemctl restart {name}"
+        )
+    if answer.get("error"):
+        step = _STEPS.get(str(answer["error"]), "was not tried")
+        return Item(
+            subject=name, verdict="fail", text=f"{step}: {message.splitlines()[-1][:160] if message else 'no word'}"
+        )
+    devices, smi = len(answer.get("devices") or ()), answer.get("smi")
+    if devices != count or smi not in {None, count}:
+        seen = f"{devices} devices" + ("" if smi is None else f", nvidia-smi {smi} GPUs")
+        return Item(subject=name, verdict="fail", text=f"a container sees {seen}; this machine has {count}")
+    return Item(subject=name, verdict="pass")

@@ -1,0 +1,115 @@
+"""GPUs in containers: Debian's real docker.io, containerd and podman; the driver and nvidia-ctk are stand-ins.
+
+docker cannot start a container here (the lab's hosts may not make networks): there its daemon is asked. podman runs one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tests.lab.applying import apply, gpusetup
+from tests.lab.lifecycle import stand_ins
+from tests.lab.plays import files_below, packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+SETTINGS = ("/etc/docker", "/etc/containerd", "/etc/containers", "/etc/cdi", "/etc/systemd/system")
+RUNTIMES = """
+export DEBIAN_FRONTEND=noninteractive
+echo update_initramfs=no >/etc/initramfs-tools/update-initramfs.conf
+mkdir -p /etc/docker /etc/containers
+# What a host inside a host needs: no layers over layers, no networks, no key rings, no control groups.
+echo '{"storage-driver": "vfs", "iptables": false, "bridge": "none", "ip-forward": false}' >/etc/docker/daemon.json
+printf '[storage]\\ndriver = "vfs"\\nrunroot = "/run/containers/storage"\\ngraphroot = "/var/lib/containers/storage"\\n' \
+  >/etc/containers/storage.conf
+printf '[containers]\\nkeyring = false\\ncgroups = "disabled"\\n[engine]\\nruntime = "crun"\\ncgroup_manager = "cgroupfs"\\n' \
+  >/etc/containers/containers.conf
+apt-get update -qq && apt-get install -qq -y --no-install-recommends docker.io podman crun busybox-static
+echo update_initramfs=yes >/etc/initramfs-tools/update-initramfs.conf
+mkdir -p /tmp/image/bin && cp /usr/bin/busybox /tmp/image/bin/ && tar -C /tmp/image -cf - . | podman import - tiny
+"""
+
+
+def wish(repositories: Repositories, runtimes: list[str]) -> dict[str, str]:
+    toolkit = {
+        "name": "toolkit",
+        "urls": [f"{repositories.container_toolkit}/deb/amd64/"],
+        "fingerprints": [repositories.fingerprint],
+        "key": f"{repositories.base}/lab-key.asc",
+    }
+    more = {"gpusetup_containers": json.dumps(runtimes), "gpusetup_extra_sources": json.dumps([toolkit])}
+    return stand_ins(repositories, gpusetup_driver="==580.142", **more)
+
+
+def told(host: Host, *argv: str) -> str:
+    done = host.ssh(*argv)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def dump(host: Host) -> list[str]:
+    return [line for line in told(host, "containerd", "config", "dump").splitlines() if "imports" not in line]
+
+
+def test_containers_get_the_gpus_and_nobody_loses_anything(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4-x4", network="mirror")
+    refused = apply(tmp_path, lab_inventory([host], wish(lab_repositories, ["docker"])))
+    assert refused.code == 5, refused.out
+    assert [item["reference"] for item in refused.hosts[host.name]["refusals"]] == ["GS-339"]
+    assert not host.path("/var/lib/gpusetup/state.json").exists()
+
+    host.ssh("sh", "-c", RUNTIMES)
+    before = files_below(host, *SETTINGS), packages(host), dump(host)
+    inventory = lab_inventory([host], wish(lab_repositories, ["docker", "containerd", "podman"]))
+    done = apply(tmp_path, inventory)
+    assert done.code == 0, done.out + done.err
+
+    assert "nvidia" in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
+    assert [line for line in before[2] if line not in dump(host)] == []
+    assert 'BinaryName = "/usr/bin/nvidia-container-runtime"' in "\n".join(dump(host))
+    listed = told(
+        host,
+        *[
+            "podman",
+            "run",
+            "--rm",
+            "--network",
+            "host",
+            "--device",
+            "nvidia.com/gpu=all",
+            "tiny",
+            "/bin/busybox",
+            "ls",
+            "/dev",
+        ],
+    )
+    assert [name for name in listed.split() if name.startswith("nvidia")] == [
+        "nvidia0",
+        "nvidia1",
+        "nvidia2",
+        "nvidia3",
+    ]
+
+    again = apply(tmp_path, inventory)
+    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
+    drift = gpusetup(tmp_path, "drift", inventory, "--format", "json")
+    assert drift.code == 0, drift.out
+
+    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    assert removed.code == 0, removed.out
+    assert (files_below(host, *SETTINGS), packages(host), dump(host)) == before
+    assert not host.path("/run/cdi/nvidia.yaml").exists()
+    assert "nvidia" not in told(
+        host, "podman", "run", "--rm", "--network", "host", "tiny", "/bin/busybox", "ls", "/dev"
+    )
