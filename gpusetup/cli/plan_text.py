@@ -106,7 +106,8 @@ def stack_line(stack: Stack) -> str:
         chosen = getattr(stack, name)
         if chosen is not None:
             variant = f"+{chosen.variant}" if name == "torch" else ""
-            parts.append(f"{name} {chosen.version}{variant}")
+            others = [other.version for other in stack.cudas] if name == "cuda" else []
+            parts.append(" and ".join([f"{name} {chosen.version}{variant}", *others]))
     if stack.python is not None and stack.python.version:
         parts.append(f"Python {stack.python.version}")
     return ", ".join(parts)

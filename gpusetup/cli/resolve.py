@@ -102,7 +102,9 @@ def stack_rows(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, s
         )
     if stack.cuda:
         compat = f"; needs {stack.cuda.compat}" if stack.cuda.compat else ""
-        rows.append(("cuda", stack.cuda.version, f"toolkit on the system; {stack.cuda.relation}{compat}"))
+        role = "the default toolkit" if stack.cudas else "toolkit on the system"
+        rows.append(("cuda", stack.cuda.version, f"{role}; {stack.cuda.relation}{compat}"))
+    rows += [("cuda", other.version, f"toolkit beside it; {other.relation}") for other in stack.cudas]
     for name, library in (("cudnn", stack.cudnn), ("nccl", stack.nccl)):
         if library:
             rows.append((name, library.version, f"for CUDA {library.cuda}"))

@@ -28,18 +28,21 @@ DEFAULT_COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "cupy")
 class Requirement(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A component and what its version must be; `variant` names one build of torch (cu128).
 
-    `latest` asks for the newest release there is, whatever is installed or on record.
+    `latest` asks for the newest release there is, whatever is installed or on record. `beside` are further toolkits
+    of CUDA, each a specifier of its own: the first one is the default.
     """
 
     component: str
     specifier: str = ""
     variant: str = ""
     latest: bool = False
+    beside: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.latest:
             return f"{self.component}==latest"
-        return self.component + self.specifier + (f"+{self.variant}" if self.variant else "")
+        first = self.component + self.specifier + (f"+{self.variant}" if self.variant else "")
+        return " ".join((first, *(self.component + specifier for specifier in self.beside)))
 
 
 class DriverCandidate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -121,6 +121,8 @@ class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     jax: JaxChoice | None = None
     cupy: CupyChoice | None = None
     python: PythonChoice | None = None
+    cudas: tuple[CudaChoice, ...] = ()
+    """Toolkits beside `cuda`, which is the default."""
 
 
 class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

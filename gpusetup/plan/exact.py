@@ -20,5 +20,8 @@ def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
         if chosen is None or not chosen.version:
             continue
         variant = chosen.variant if name == "torch" else ""
-        requirements.append(Requirement(component=name, specifier=f"=={chosen.version}", variant=variant))
+        beside = tuple(f"=={other.version}" for other in stack.cudas) if name == "cuda" else ()
+        requirements.append(
+            Requirement(component=name, specifier=f"=={chosen.version}", variant=variant, beside=beside)
+        )
     return tuple(requirements)

@@ -74,6 +74,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         yield from _signing(probed, wanted)
         yield from _module(probed, driver)
     yield from _services(facts, wanted)
+    yield from _default_cuda(facts, wanted)
     yield from _python(facts, wanted)
     yield from _containers(facts, wanted)
     yield from _files(probed)
@@ -264,6 +265,19 @@ def _python(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         what = " ".join(line.partition(" --hash")[0] for line in todo)
         where = wanted.settings.python_path
         yield _action("python", "packages", f"{what} in {where}", "the GPU frameworks of the stack")
+
+
+def _default_cuda(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    """Among several toolkits the first is the default, and the others keep their own places."""
+    packages = wanted.packages
+    if packages is None or len(packages.cuda_roots) < 2:
+        return
+    path = next(root.path for root in packages.cuda_roots if root.version == packages.cuda_default)
+    if facts.cuda.default != path:
+        others = ", ".join(root.path for root in packages.cuda_roots if root.path != path)
+        yield _action(
+            "service", "cuda-default", f"/usr/local/cuda is {path}", f"it was named first; beside it: {others}"
+        )
 
 
 def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:

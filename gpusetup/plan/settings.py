@@ -17,7 +17,7 @@ from gpusetup.model.package import Key, Source
 from gpusetup.model.request import COMPONENTS, Requirement
 from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, Settings
 from gpusetup.plan.logins import holds_login, without_login
-from gpusetup.resolve.requests import ALIASES, parse_requirement
+from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -170,7 +170,11 @@ def _short(value: object) -> str:
 
 
 def _requirement(component: str, value: Any, label: str) -> Requirement | None:
-    """Read a version, a specifier, `latest`, `true` (whatever fits best), `none` or `false` (not this one)."""
+    """Read a version, a specifier, `latest`, `true` (whatever fits best), `none` or `false` (not this one); of CUDA a
+    list of versions too.
+    """
+    if component == "cuda" and (isinstance(value, list | tuple) or str(value).lstrip().startswith("[")):
+        return _toolkits(value, label)
     if isinstance(value, bool) or value is None:
         return Requirement(component=component) if value else None
     if isinstance(value, float) and str(value).rpartition(".")[2] in {"1", "2"}:
@@ -194,6 +198,19 @@ def _requirement(component: str, value: Any, label: str) -> Requirement | None:
         return parse_requirement(component + text)
     except BadInputError as error:
         raise BadInputError(error.reference, error.message, path=label, hint=error.hint) from None
+
+
+def _toolkits(value: Any, label: str) -> Requirement | None:
+    """Read several toolkits; the first one is the default."""
+    wishes = [_requirement("cuda", item, label) for item in _texts(value, label)]
+    found = next(iter(wishes), None)
+    for wish in wishes[1:]:
+        both = beside(found, wish.specifier) if found is not None and wish is not None else None
+        if both is None:
+            wanted = 'versions of different toolkits, the default first: ["12.8", "13.0"]'
+            raise _wrong(label, value, wanted)
+        found = both
+    return found
 
 
 def _components(value: Any, label: str) -> tuple[str, ...]:

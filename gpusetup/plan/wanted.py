@@ -17,6 +17,7 @@ from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
 from gpusetup.plan.packages.base import DriverPackages
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
+from gpusetup.plan.packages.libraries import no_longer_wanted, not_of
 from gpusetup.plan.packages.names import covering
 from gpusetup.plan.python import (
     LIBRARIES,
@@ -130,6 +131,15 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             )
         packages = _with_libraries(packages, family.libraries(context, stack))
         notes = (*notes, *toolkit_notes(context, family))
+        roots = packages.cuda_roots
+        gone = no_longer_wanted(context, roots)
+        packages = replace(
+            packages,
+            remove=(*not_of(packages.remove, roots), *gone),
+            may_remove=(*not_of(packages.may_remove, roots), *gone),
+        )
+    if stack.cudas and (packages is None or len(packages.cuda_roots) < 2):
+        raise _not_as_packages(stack)
     wheels = tuple(name for name in LIBRARIES if packages is None or not getattr(packages, name))
     interpreter = Interpreter()
     if has_python(stack) and not settings.python_adopt:
@@ -154,6 +164,16 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         prebuilt=prebuilt,
         notes=notes,
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
+    )
+
+
+def _not_as_packages(stack: Stack) -> PreflightError:
+    toolkits = ", ".join(choice.version for choice in (stack.cuda, *stack.cudas) if choice is not None)
+    return PreflightError(
+        "GS-333",
+        f"CUDA {toolkits} can stand side by side as packages only, and here they would come as wheels",
+        note="a distribution's own source has one toolkit, and an environment holds one",
+        hint="use NVIDIA's repository (gpusetup_source=nvidia) without gpusetup_cuda_from=wheels, or ask for one CUDA",
     )
 
 

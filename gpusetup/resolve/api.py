@@ -27,6 +27,14 @@ __all__ = ["check_set", "fits", "resolve"]
 
 def resolve(request: Request, matrix: Matrix) -> Resolution:
     """Return the preferred stack with its reasons; raises NoStackError with the minimal conflict."""
+    if any(item.beside for item in request.requirements):
+        from gpusetup.resolve.beside import with_others
+
+        return with_others(request, matrix, _resolved)
+    return _resolved(request, matrix)
+
+
+def _resolved(request: Request, matrix: Matrix) -> Resolution:
     space = build(matrix, request)
     solution = best(space)
     if solution is None:

@@ -40,6 +40,13 @@ _ORDER = ("driver", "torch", "tensorflow", "jax", "cuda", "cudnn", "nccl", "cupy
 
 def build(matrix: Matrix, request: Request) -> Space:
     """Return the search space of a request, with every rule that speaks about it."""
+    if any(item.beside for item in request.requirements):
+        raise BadInputError(
+            "GS-114",
+            "only resolve, lock, plan and apply look at several CUDAs side by side",
+            path="REQ",
+            hint="ask for one of them at a time",
+        )
     space = Space(matrix, request)
     _find_system(space)
     for name in _components(request):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
@@ -14,7 +15,7 @@ from gpusetup.model.request import COMPONENTS, Requirement
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ALIASES", "joined_words", "parse_requirement", "parse_requirements"]
+__all__ = ["ALIASES", "beside", "joined_words", "parse_requirement", "parse_requirements"]
 
 ALIASES = {
     "pytorch": "torch",
@@ -41,6 +42,7 @@ _CUDA_TAG = re.compile(r"cu([0-9]{2,3})", re.IGNORECASE)
 _ONE_EQUALS = re.compile(r"=(?![=<>])\s*(?P<version>[^,=]+)(?P<rest>,.*)?")
 _BUILD_TAG = re.compile(r"cu[0-9]{3}", re.IGNORECASE)
 _NAMES_TORCH = re.compile(r"(?:py)?torch(?![A-Za-z-])", re.IGNORECASE)
+_SERIES_OF = re.compile(r"==(\d+\.\d+)(?:\.[\d*]+)*$")
 _SERIES = 2
 """A version with fewer dots than this names all releases that begin with it: torch=2.6 is torch==2.6.*."""
 
@@ -154,6 +156,15 @@ def parse_requirement(text: str) -> Requirement:
     return Requirement(component=component, specifier=canonical, variant=variant)
 
 
+def beside(first: Requirement, specifier: str) -> Requirement | None:
+    """Return the requirement with one more toolkit beside; None where the two say of one toolkit what it must be."""
+    minors = [_SERIES_OF.match(text) for text in (first.specifier, *first.beside, specifier)]
+    numbers = [match[1] for match in minors if match]
+    if len(numbers) != len(minors) or len(set(numbers)) != len(numbers):
+        return None
+    return structs.replace(first, beside=(*first.beside, specifier))
+
+
 def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
     """Return all requirements; two for one component are joined when they can be."""
     joined: dict[str, Requirement] = {}
@@ -164,6 +175,9 @@ def parse_requirements(texts: list[str]) -> tuple[Requirement, ...]:
         old = joined.get(new.component)
         if old is None:
             joined[new.component] = new
+            continue
+        if new.component == "cuda" and (one_more := beside(old, new.specifier)):
+            joined["cuda"] = one_more
             continue
         if old.variant and new.variant and old.variant != new.variant:
             raise BadInputError(

@@ -7,6 +7,7 @@ short_description: Make one of several CUDA toolkits the default
 description:
   - C(/usr/local/cuda), C(PATH) for login shells and the dynamic linker's path name the default toolkit. Where NVIDIA's
     packages manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
+  - Where several toolkits stand side by side and Lmod is installed, each gets a module file.
 options:
   roots:
     description: C(version) and C(path) of every toolkit.
@@ -58,6 +59,20 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 LINK = "/usr/local/cuda"
 PROFILE = "/etc/profile.d/gpusetup-cuda.sh"
 LINKER = "/etc/ld.so.conf.d/gpusetup-cuda.conf"
+MODULES = ("/etc/lmod/modules", "/usr/share/modulefiles", "/etc/modulefiles")
+"""Where Lmod of Debian, of EL and of older EL looks."""
+LMOD = ("/etc/lmod", "/usr/share/lmod")
+_MODULE = """-- Written by gpusetup: CUDA {version}.
+help([[CUDA {version} in {path}]])
+whatis("Name: cuda")
+whatis("Version: {version}")
+family("cuda")
+setenv("CUDA_HOME", "{path}")
+setenv("CUDA_PATH", "{path}")
+prepend_path("PATH", "{path}/bin")
+prepend_path("CPATH", "{path}/include")
+prepend_path("LIBRARY_PATH", "{path}/lib64")
+"""
 _SHELL = """# Written by gpusetup: CUDA {version} for login shells.
 case ":$PATH:" in
   *:/usr/local/cuda/bin:*) ;;
@@ -99,6 +114,19 @@ def set_link(ledger: Ledger, root: Optional[Dict[str, str]], env: Dict[str, str]
     return True
 
 
+def write_modules(ledger: Ledger, roots: List[Dict[str, str]]) -> bool:
+    """Give each of several toolkits a module file where Lmod is, and take those of others away."""
+    wanted: Dict[str, str] = {}
+    if len(roots) > 1 and any(os.path.isdir(folder) for folder in LMOD):
+        folder = next((place for place in MODULES if os.path.isdir(place)), MODULES[0])
+        wanted = {os.path.join(folder, "cuda", root["version"] + ".lua"): _MODULE.format(**root) for root in roots}
+    ours = [os.path.join(place, "cuda") for place in MODULES]
+    written = [path for path in ledger.state["files"] if os.path.dirname(path) in ours]
+    changed = [ledger.restore(path) for path in sorted(written) if path not in wanted]
+    changed += [ledger.write(path, text) for path, text in sorted(wanted.items())]
+    return any(changed)
+
+
 def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
@@ -118,6 +146,7 @@ def main() -> None:
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         root = chosen(module.params["roots"], module.params["default"], module.check_mode)
         changed = set_link(ledger, root, env)
+        changed = write_modules(ledger, module.params["roots"]) or changed
         if root:
             changed = ledger.write(PROFILE, _SHELL.format(version=root["version"])) or changed
             libraries = ledger.write(LINKER, f"# Written by gpusetup.\n{LINK}/lib64\n")

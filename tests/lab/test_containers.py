@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
@@ -57,6 +59,7 @@ def dump(host: Host) -> list[str]:
     return [line for line in told(host, "containerd", "config", "dump").splitlines() if "imports" not in line]
 
 
+@pytest.mark.slow
 def test_containers_get_the_gpus_and_nobody_loses_anything(
     lab_hosts: Callable[..., list[Host]],
     lab_inventory: Callable[..., Path],
@@ -107,7 +110,7 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(
     assert drift.code == 0, drift.out
 
     removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
-    assert removed.code == 0, removed.out
+    assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
     assert (files_below(host, *SETTINGS), packages(host), dump(host)) == before
     assert not host.path("/run/cdi/nvidia.yaml").exists()
     assert "nvidia" not in told(

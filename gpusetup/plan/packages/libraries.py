@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from gpusetup.model.package import CudaRoot, Libraries, Package
 from gpusetup.plan.packages.base import candidates
 from gpusetup.plan.packages.names import glob, named
+from gpusetup.plan.recorded import record_of
 from gpusetup.versions import cuda_minor, nv
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import Stack
     from gpusetup.plan.packages.base import Context
 
-__all__ = ["offered", "patterns", "wanted"]
+__all__ = ["no_longer_wanted", "not_of", "offered", "patterns", "wanted"]
 
 Component = Literal["cuda", "cudnn", "nccl"]
 _BUILT = re.compile(r"(?P<version>\d+(?:\.\d+)*)-[^+]*[+.]cuda(?P<major>\d+)\.")
@@ -46,11 +47,13 @@ def wanted(context: Context, stack: Stack, form: Format) -> Libraries:
     """Return toolkit, cuDNN and NCCL as packages, unless they are to come as wheels."""
     if not _as_packages(context, form) or stack.cuda is None:
         return Libraries()
-    minor, cudnn, nccl = cuda_minor(stack.cuda.version), stack.cudnn, stack.nccl
+    toolkits = [stack.cuda.version, *(other.version for other in stack.cudas)]
+    minors = [cuda_minor(version) for version in toolkits]
+    cudnn, nccl = stack.cudnn, stack.nccl
     return Libraries(
-        cuda=_packages(context, form, "cuda", stack.cuda.version, stack.cuda.version),
-        cuda_roots=(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}"),),
-        cuda_default=minor,
+        cuda=tuple(item for version in toolkits for item in _packages(context, form, "cuda", version, version)),
+        cuda_roots=tuple(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}") for minor in minors),
+        cuda_default=minors[0],
         cudnn=_packages(context, form, "cudnn", cudnn.version, cudnn.cuda)
         if cudnn is not None and _there(context, form, "cudnn")
         else (),
@@ -58,6 +61,28 @@ def wanted(context: Context, stack: Stack, form: Format) -> Libraries:
         if nccl is not None and _there(context, form, "nccl")
         else (),
     )
+
+
+def no_longer_wanted(context: Context, roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
+    """Return the packages of toolkits that stood beside others and are no longer asked for: those that we brought."""
+    record = record_of(context.facts)
+    lock = record.lock.wanted
+    before = [root.version for root in lock.packages.cuda_roots] if lock is not None and lock.packages else []
+    now = {root.version for root in roots}
+    if len(before) < 2:
+        return ()
+    return tuple(
+        sorted(name for name in record.brought if _of_toolkits(name, [item for item in before if item not in now]))
+    )
+
+
+def not_of(names: tuple[str, ...], roots: tuple[CudaRoot, ...]) -> tuple[str, ...]:
+    """Return what may go without these toolkits: one that went once is wanted again."""
+    return tuple(name for name in names if not _of_toolkits(name, [root.version for root in roots]))
+
+
+def _of_toolkits(name: str, minors: list[str]) -> bool:
+    return any(re.search(rf"-{minor.replace('.', '-')}(-|$)", name) for minor in minors)
 
 
 def _rows(context: Context, form: Format, component: Component) -> Iterator[LibraryPackages]:

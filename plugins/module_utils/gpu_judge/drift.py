@@ -27,7 +27,19 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
     if apply and not apply.get("finished"):
         started = "apply {} began and has not finished".format(apply.get("id"))
         return [Difference("apply", "the last apply", "finished", started)]
-    parts = (_packages, _holds, files, _module, _libraries, _nouveau, _fabric, _services, _description, _python)
+    parts = (
+        _packages,
+        _holds,
+        files,
+        _module,
+        _libraries,
+        _nouveau,
+        _fabric,
+        _services,
+        _default_cuda,
+        _description,
+        _python,
+    )
     return [found for part in parts for found in part(facts, record)]
 
 
@@ -178,6 +190,15 @@ def _services(facts: Facts, record: Record) -> Iterator[Difference]:
             yield Difference("service-" + unit, unit, "enabled", service["enabled"])
         elif service["active"] == "failed" and not facts["simulated"]:  # no daemon can open a simulated GPU
             yield Difference("service-" + unit, unit, "running", "failed")
+
+
+def _default_cuda(facts: Facts, record: Record) -> Iterator[Difference]:
+    """Yield a default among several toolkits that somebody else has set: alternatives are not a file of ours."""
+    packages = _part(_part(_part(record, "lock"), "wanted"), "packages")
+    roots = {root.get("version"): root.get("path") for root in packages.get("cuda_roots") or ()}
+    wanted, now = roots.get(packages.get("cuda_default")), _part(facts, "cuda").get("default")
+    if len(roots) > 1 and wanted and now != wanted:
+        yield Difference("cuda-default", "/usr/local/cuda", str(wanted), str(now or "nothing"))
 
 
 def described_otherwise(facts: Facts) -> bool:

@@ -63,11 +63,22 @@ def start(python: str, request: Dict[str, Any], scratch: str, collection: "Colle
     compiler = _nvcc(request)
     if compiler:
         work.add("nvcc", _compile_and_run, compiler, scratch, collection)
+    for release, other in _others(compiler, collection.wait("facts") or {}):
+        work.add("nvcc-" + release, _compile_and_run, other, scratch, collection)
     for runtime in container.to_try(collection.wait("facts") or {}):
         work.add("container-" + runtime, container.look, runtime, scratch)
     if _has_cudnn():
         work.add("cudnn", _python_script, sys.executable, "cudnn", scratch)
     return work
+
+
+def _others(compiler: Optional[List[str]], facts: Dict[str, Any]) -> List[Tuple[str, List[str]]]:
+    """Compilers of the other toolkits that the host's record has side by side; one that is gone too."""
+    lock = (facts.get("state") or {}).get("lock") or {}
+    roots = ((lock.get("wanted") or {}).get("packages") or {}).get("cuda_roots") or []
+    done = os.path.realpath(compiler[0]) if compiler else ""
+    paths = [(root["version"], os.path.join(root["path"], "bin", "nvcc")) for root in roots if len(roots) > 1]
+    return [(release, [path]) for release, path in paths if os.path.realpath(path) != done]
 
 
 def _installed(python: str) -> Set[str]:

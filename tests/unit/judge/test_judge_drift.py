@@ -89,3 +89,26 @@ def test_a_stray_library_is_told_with_what_helps(
     found = next(item for item in drift.differences(facts, DRIVER) if item.id == "library")
     assert (found.mend, found.now) == (mend, now)
     assert ("ldconfig" in found.hint) is (mend == "hand")
+
+
+def test_another_default_among_several_toolkits_is_a_difference(facts: dict[str, Any]) -> None:
+    roots = [{"version": "12.8", "path": "/usr/local/cuda-12.8"}, {"version": "13.0", "path": "/usr/local/cuda-13.0"}]
+    record = {"lock": {"wanted": {"packages": {"cuda_roots": roots, "cuda_default": "12.8"}}}}
+    facts["cuda"] = {"default": "/usr/local/cuda-12.8"}
+    assert drift.differences(facts, record) == []
+    facts["cuda"] = {"default": "/usr/local/cuda-13.0"}
+    (found,) = drift.differences(facts, record)
+    assert (found.id, found.was, found.now) == ("cuda-default", "/usr/local/cuda-12.8", "/usr/local/cuda-13.0")
+    record["lock"]["wanted"]["packages"]["cuda_roots"] = roots[:1]
+    assert drift.differences(facts, record) == []
+
+
+def test_a_description_of_another_driver_is_a_difference(facts: dict[str, Any]) -> None:
+    record = {"services": {"nvidia-cdi-refresh.service": {"was_enabled": True}}}
+    runs = facts["driver"]["loaded"]["version"]
+    facts["containers"] = {"cdi_drivers": [runs]}
+    assert drift.differences(facts, record) == []
+    facts["containers"] = {"cdi_drivers": ["535.54.03"]}
+    (found,) = drift.differences(facts, record)
+    assert (found.id, found.was, found.now) == ("cdi", f"driver {runs}", "driver 535.54.03")
+    assert drift.differences(facts, {}) == []

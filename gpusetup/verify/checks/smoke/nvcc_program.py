@@ -1,7 +1,7 @@
 """The toolkit's own path: nvcc compiles a small program for these GPUs, and it runs right on each.
 
 Judged when a toolkit is installed: where the request says, in /usr/local/cuda, or as the distribution's own packages.
-The toolkit's version and the driver's are reported.
+The toolkit's version and the driver's are reported. Of several toolkits side by side each is tried.
 
 To do: install the host compiler that this toolkit supports; name the toolkit's folder.
 """
@@ -25,7 +25,20 @@ def _seconds(machine: Machine) -> float:
 @check("nvcc.program", "nvcc's program runs", needs=("gpu",), seconds=_seconds)
 def judge(machine: Machine) -> Finding:
     """Judge compiling and running."""
+    others = {name: told for name, told in machine.sections.items() if name.startswith("nvcc-")}
     answer = machine.sections.get("nvcc")
+    first = _judged(machine, answer)
+    if not others or first.verdict == "skip":
+        return first
+    found = {"default": first, **{name.removeprefix("nvcc-"): _judged(machine, told) for name, told in others.items()}}
+    items = [
+        Item(subject=f"CUDA {name}", verdict=one.verdict, text="" if one.verdict == "pass" else one.text)
+        for name, one in found.items()
+    ]
+    return from_items(items, f"{first.text}; beside it CUDA {', '.join(sorted(found)[:-1])}")
+
+
+def _judged(machine: Machine, answer: object) -> Finding:
     if not isinstance(answer, dict):
         if machine.wanted.packages("cuda"):
             return Finding("fail", "the lock has the CUDA toolkit's packages, but nvcc is missing")
