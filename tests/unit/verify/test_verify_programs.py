@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.verify.verify_documents import FILES
+from tests.unit.verify.verify_documents import FILES, captured, results
 
 
 @pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
@@ -121,3 +121,31 @@ def test_another_cuda_error_ends_the_search_for_the_highest_ptx_version(probe):
     answer = probe.ptx_sweep.highest_ptx(lost)
     assert answer["status"] == 700
     assert len(asked) == 1
+
+
+def _side_by_side(*releases):
+    roots = [{"version": release, "path": f"/usr/local/cuda-{release}"} for release in releases]
+    return {"state": {"lock": {"wanted": {"packages": {"cuda_roots": roots}}}}}
+
+
+def test_every_toolkit_that_stands_beside_the_default_is_tried(probe):
+    others = probe.frameworks._others(["/usr/local/cuda-12.8/bin/nvcc"], _side_by_side("12.8", "13.0", "12.6"))
+    assert others == [("13.0", ["/usr/local/cuda-13.0/bin/nvcc"]), ("12.6", ["/usr/local/cuda-12.6/bin/nvcc"])]
+    assert probe.frameworks._others(["/usr/local/cuda-12.8/bin/nvcc"], _side_by_side("12.8")) == []
+    assert probe.frameworks._others(None, {"state": {"lock": None}}) == []
+
+
+RAN = {"gpus": [{"index": 0, "error": None, "wrong": 0}, {"index": 1, "error": None, "wrong": 0}], "compile_seconds": 2.1, "runtime_cuda": 12080}  # fmt: skip
+
+
+@pytest.mark.parametrize(("other", "verdict", "says"), [
+    (dict(RAN, runtime_cuda=13000), "pass", "CUDA 12.8, compiled in 2.1 s, correct on every GPU; beside it CUDA 13.0"),
+    ({"error": "compile", "message": "x.cu(1): error: no such luck"}, "fail", "CUDA 13.0: nvcc could not compile"),
+    ({"error": "cannot-start", "message": "no such file"}, "fail", "CUDA 13.0: the program not run"),
+])  # fmt: skip
+def test_one_toolkit_of_several_that_fails_is_named(other, verdict, says):
+    document = captured("h100-x2-full")
+    document["sections"] |= {"nvcc": RAN, "nvcc-13.0": other}
+    found = results(document)["nvcc.program"]
+    assert found.verdict == verdict
+    assert says in " ".join([found.text, *(f"{item.subject}: {item.text}" for item in found.items)])
