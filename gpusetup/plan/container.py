@@ -32,6 +32,8 @@ _PYTHON = {
 
 def dockerfile(stack: Stack, request: Request, matrix: Matrix) -> tuple[tuple[str, ...], str]:
     """Return the lines of a Dockerfile and a note; no lines when the matrix knows no image, and the note says so."""
+    if stack.cudas:
+        return (), "an NVIDIA image holds one toolkit: ask for one CUDA"
     chosen = max(_candidates(stack, request, matrix), key=lambda item: _rank(stack, request, *item), default=None)
     exact = chosen is not None and stack.cuda is not None and chosen[0].cuda == stack.cuda.version
     if chosen is None or (stack.cuda is not None and stack.cupy is None and not exact):

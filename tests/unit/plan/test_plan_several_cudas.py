@@ -6,14 +6,17 @@ import msgspec
 import pytest
 
 from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.matrix.load import matrix
 from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted, HostRecord
 from gpusetup.model.facts import Cuda
 from gpusetup.model.package import CudaRoot, PackageSet
-from gpusetup.model.request import Requirement
+from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice, Stack
+from gpusetup.plan.container import dockerfile
 from gpusetup.plan.exact import exact_requirements
 from gpusetup.plan.settings import read_level
+from gpusetup.resolve.api import resolve
 
 BOTH = Requirement(component="cuda", specifier="==12.9.*", beside=("==13.0.*",))
 ROOTS = tuple(CudaRoot(version=minor, path=f"/usr/local/cuda-{minor}") for minor in ("12.9", "13.0"))
@@ -91,6 +94,12 @@ def test_while_both_are_asked_for_none_goes(host, planner, nvidia_ubuntu):
     facts = applied(host("ubuntu24.04-rtx4090-open", driver=None), "cuda-toolkit-12-9", "cuda-toolkit-13-0")
     plan = planned(planner, facts, Settings(requirements=(BOTH,)), nvidia_ubuntu)
     assert not {"cuda-toolkit-12-9", "cuda-toolkit-13-0"} & set(plan.variables.gpu_packages_remove)
+
+
+def test_an_image_holds_one_toolkit():
+    request = Request(requirements=(BOTH,), gpus=("h100",), os="ubuntu24.04")
+    lines, note = dockerfile(resolve(request, matrix()).stack, request, matrix())
+    assert (lines, note) == ((), "an NVIDIA image holds one toolkit: ask for one CUDA")
 
 
 def test_wheels_cannot_bring_several(host, planner, nvidia_ubuntu):

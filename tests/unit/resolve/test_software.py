@@ -377,5 +377,5 @@ def test_every_rule_in_an_answer_is_named_and_every_text_a_sentence(ask: Any) ->
         assert reason.text
         assert not reason.text.endswith(".")
     components = {reason.component for reason in resolution.reasons}
-    chosen = {name for name in resolution.stack.__struct_fields__ if getattr(resolution.stack, name) is not None}
+    chosen = {name for name in resolution.stack.__struct_fields__ if getattr(resolution.stack, name) not in (None, ())}
     assert chosen - {"python"} <= components
