@@ -75,6 +75,12 @@ def test_libraries_are_filtered_by_the_rules(rows: Any) -> None:
         assert "9.0" in row["archs"] or row["ptx"] or row["kind"] == "package"
 
 
+def test_what_is_not_known_of_a_gpu_has_no_unit(ask: Any) -> None:
+    _, text, _ = ask("gpu", "Tesla K10")
+    lines = dict(line.split(None, 1) for line in text.splitlines() if line and line[0] != " ")
+    assert [lines[name] for name in ("memory", "bandwidth", "power")] == ["?"] * 3
+
+
 def test_a_gpu_with_all_that_is_known(rows: Any, ask: Any) -> None:
     (row,) = rows("gpu", "H200 SXM")
     assert (row["architecture"], row["cc"], row["memory_gb"], row["bandwidth_gbs"]) == ("Hopper", "9.0", 141, 4800)
