@@ -7,7 +7,7 @@ short_description: Make one of several CUDA toolkits the default
 description:
   - C(/usr/local/cuda), C(PATH) for login shells and the dynamic linker's path name the default toolkit. Where NVIDIA's
     packages manage C(/usr/local/cuda) through alternatives, the alternative is set instead of the link.
-  - Where several toolkits stand side by side and Lmod is installed, each gets a module file.
+  - Where Lmod is installed, each toolkit gets a module file.
 options:
   roots:
     description: C(version) and C(path) of every toolkit.
@@ -115,9 +115,9 @@ def set_link(ledger: Ledger, root: Optional[Dict[str, str]], env: Dict[str, str]
 
 
 def write_modules(ledger: Ledger, roots: List[Dict[str, str]]) -> bool:
-    """Give each of several toolkits a module file where Lmod is, and take those of others away."""
+    """Give each toolkit a module file where Lmod is, and take those of others away."""
     wanted: Dict[str, str] = {}
-    if len(roots) > 1 and any(os.path.isdir(folder) for folder in LMOD):
+    if any(os.path.isdir(folder) for folder in LMOD):
         folder = next((place for place in MODULES if os.path.isdir(place)), MODULES[0])
         wanted = {os.path.join(folder, "cuda", root["version"] + ".lua"): _MODULE.format(**root) for root in roots}
     ours = [os.path.join(place, "cuda") for place in MODULES]

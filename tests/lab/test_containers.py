@@ -6,11 +6,12 @@ docker cannot start a container here (the lab's hosts may not make networks): th
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.lab.applying import apply, gpusetup
+from tests.lab.applying import REPOSITORY, apply, gpusetup
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
 
@@ -59,6 +60,20 @@ def dump(host: Host) -> list[str]:
     return [line for line in told(host, "containerd", "config", "dump").splitlines() if "imports" not in line]
 
 
+def looked(host: Host) -> dict[str, Any]:
+    """What verify's own container sees in the real podman; on a simulated GPU verify itself does not try."""
+    place = host.path("/root/measure")
+    for part in ("gpu_measure", "gpu_probe"):
+        shutil.copytree(REPOSITORY / "plugins/module_utils" / part, place / part)
+    code = (
+        "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; "
+        "import container; print(json.dumps(container.look('podman', '/root/measure')))"
+    )
+    found: dict[str, Any] = json.loads(told(host, "python3", "-c", code))
+    shutil.rmtree(place)
+    return found
+
+
 @pytest.mark.slow
 def test_containers_get_the_gpus_and_nobody_loses_anything(
     lab_hosts: Callable[..., list[Host]],
@@ -103,6 +118,10 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(
         "nvidia2",
         "nvidia3",
     ]
+
+    tried = looked(host)
+    assert (tried["way"], tried["devices"], tried["error"]) == ("cdi", [f"nvidia{number}" for number in range(4)], None)
+    assert "gpusetup-verify" not in told(host, "podman", "images", "--format", "{{.Repository}}")
 
     again = apply(tmp_path, inventory)
     assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out

@@ -1,4 +1,4 @@
-"""gpu_cuda_default: module files for Lmod where several toolkits stand side by side; the default is the one named."""
+"""gpu_cuda_default: module files for Lmod, one for each toolkit."""
 
 from __future__ import annotations
 
@@ -65,6 +65,8 @@ def test_one_more_or_one_less_touches_no_other(call: Call, tmp_path: Path) -> No
     assert modules(tmp_path) == [f"lmod/cuda/{release}.lua" for release in ("12.6", "12.8", "13.0")]
     call("12.8", "12.6")
     assert modules(tmp_path) == ["lmod/cuda/12.6.lua", "lmod/cuda/12.8.lua"]
+    call("12.8")
+    assert modules(tmp_path) == ["lmod/cuda/12.8.lua"]
     assert (kept.stat().st_mtime_ns, kept.stat().st_ino) == (before.st_mtime_ns, before.st_ino)
 
 
@@ -75,10 +77,15 @@ def test_it_is_where_this_lmod_looks(call: Call, tmp_path: Path) -> None:
     assert modules(tmp_path) == ["el/cuda/12.8.lua", "el/cuda/13.0.lua"]
 
 
-def test_without_lmod_or_beside_none_there_is_no_module_file(call: Call, tmp_path: Path) -> None:
+def test_without_lmod_there_is_no_module_file(call: Call, tmp_path: Path) -> None:
     call("12.8", "13.0")
+    assert modules(tmp_path) == []
+
+
+def test_without_a_toolkit_there_is_none(call: Call, tmp_path: Path) -> None:
     (tmp_path / "etc/lmod").mkdir(parents=True)
     call("12.8")
+    call()
     assert modules(tmp_path) == []
 
 
