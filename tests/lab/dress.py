@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.lab.spec import HostSpec
 
 USERS = {"root": "root", "admin": "home/admin", "ops": "home/ops", "guest": "home/guest"}
-BOOT_TOOLS = {"rocky": "grubby", "suse": ""}
+BOOT_TOOLS = {"rocky": "grubby", "suse": "pbl"}
 CA_BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 
 
@@ -81,7 +81,7 @@ def _boot_tools(root: Path, tool: str) -> None:
         "simulated-boot": ("usr/local/lib/gpusetup-lab/simulated-boot", 0o755),
         "simulated-boot.service": ("etc/systemd/system/gpusetup-lab-simulated-boot.service", 0o644),
         "default-grub": ("etc/default/grub", 0o644),
-        **({tool: (f"usr/sbin/{tool}", 0o755)} if tool else {}),
+        tool: (f"usr/sbin/{tool}", 0o755),
     }
     for name, (place, mode) in files.items():
         # By a process of its own: a program that this one writes is "busy" while a process that another thread starts has it open.

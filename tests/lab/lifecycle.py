@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from tests.lab.applying import Answer, gpusetup
@@ -9,6 +10,7 @@ from tests.lab.applying import Answer, gpusetup
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
 
 CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
@@ -23,6 +25,14 @@ def stand_ins(repositories: Repositories, **more: str) -> dict[str, str]:
         "gpusetup_components": '["driver"]',
         **more,
     }
+
+
+def rpms(host: Host) -> dict[str, str]:
+    """Every installed package with its version; "name-version" of what is there more than once, as kernels are."""
+    text = host.ssh("rpm", "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n").stdout
+    rows = sorted(line.split() for line in text.splitlines() if not line.startswith("gpg-pubkey"))
+    several = {name for name, count in Counter(name for name, _version in rows).items() if count > 1}
+    return {f"{name}-{version}" if name in several else name: version for name, version in rows}
 
 
 def lock(folder: Path, driver: str, gpu: str = "h200", system: str = "ubuntu24.04") -> Path:

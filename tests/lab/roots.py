@@ -23,8 +23,8 @@ COMMON = [
     "procps", "kmod", "zstd", "linux-image-amd64",
 ]  # fmt: skip
 BUILD_TOOLS = ["dkms", "linux-headers-amd64", "python3-venv", "gnupg"]
-EL_DRESSING = "dressing/enterprise-linux.sh"
-EL_TOOLS = ["rpm", "linux-headers-amd64", "make", "patch", "kmod", "python3-venv"]
+RPM_DRESSING = "dressing/rpm-family.sh"
+RPM_TOOLS = ["rpm", "linux-headers-amd64", "make", "patch", "kmod", "python3-venv"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Root:
     name: str
     suite: str
     packages: tuple[str, ...]
-    hook: str = ""  # one more script after customize.sh
+    hook: str = ""  # one more script after customize.sh, for hosts with rpm
     older: tuple[str, ...] = ()  # a suite, then source packages that come from it whatever the other one has
 
     @property
@@ -44,7 +44,7 @@ class Root:
         for path in sorted(HOOKS.iterdir()):
             seen.update(path.name.encode() + b"\0" + path.read_bytes())
         if self.hook:
-            seen.update((SOURCE / self.hook).read_bytes())
+            seen.update((SOURCE / self.hook).read_bytes() + (SOURCE / RPM_DRESSING).read_bytes())
         return seen.hexdigest()[:12]
 
     @property
@@ -128,8 +128,14 @@ class Root:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _root(name: str, suite: str, *packages: str, hook: str = "", older: tuple[str, ...] = ()) -> Root:
-    return Root(name=name, suite=suite, packages=(*COMMON, *packages), hook=hook, older=older)
+def _root(name: str, suite: str, *packages: str) -> Root:
+    return Root(name=name, suite=suite, packages=(*COMMON, *packages))
+
+
+def _rpm_root(name: str, suite: str, *packages: str, wears: str, older: tuple[str, ...] = ()) -> Root:
+    """A host with rpm: its script says which kernel and which image's name, and has what is that family's own."""
+    packages = (*COMMON, "dracut", *packages, *RPM_TOOLS)
+    return Root(name=name, suite=suite, packages=packages, hook=f"dressing/{wears}.sh", older=older)
 
 
 ROOTS = {
@@ -140,17 +146,15 @@ ROOTS = {
         _root("debian12-cloud", "bookworm", "initramfs-tools", *BUILD_TOOLS, "cloud-init"),
         _root("debian13-bare", "trixie", "initramfs-tools"),
         _root("debian13", "trixie", "initramfs-tools", *BUILD_TOOLS),
-        _root("el", "bookworm", "dracut", "dnf", "dnf-plugins-core", *EL_TOOLS, hook=EL_DRESSING),
+        _rpm_root("el", "bookworm", "dnf", "dnf-plugins-core", wears="enterprise-linux"),
         # No release of Debian has dnf 5 yet; the systemd of the next one does not start where cgroups are of version 1.
-        _root(
+        _rpm_root(
             "el-dnf5",
             "forky",
-            "dracut",
             "dnf5",
-            *EL_TOOLS,
-            hook=EL_DRESSING,
+            wears="enterprise-linux",
             older=("trixie", "systemd", "linux", "linux-signed-amd64"),
         ),
-        _root("suse", "bookworm", "dracut", "zypper", *EL_TOOLS, hook="dressing/suse.sh"),
+        _rpm_root("suse", "bookworm", "zypper", wears="suse"),
     )
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab.lifecycle import rpms
 from tests.lab.plays import nvidia_on_el, play
 
 if TYPE_CHECKING:
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
 
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
-
-
-def packages(host: Host) -> list[str]:
-    text = host.ssh("rpm", "-qa", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\n").stdout
-    return sorted(line for line in text.splitlines() if not line.startswith("gpg-pubkey"))
 
 
 @pytest.mark.parametrize(("flavour", "holds_itself"), [("rocky9-like", False), ("rocky9-dnf5-like", True)])
@@ -32,14 +28,14 @@ def test_apply_upgrade_downgrade_remove(
 ) -> None:
     (host,) = lab_hosts(flavour=flavour, machine="t4")
     inventory = lab_inventory([host])
-    before = packages(host)
+    before = rpms(host)
     able = host.ssh("dnf", "versionlock", "list", check=False).returncode == 0
     assert able == holds_itself, "dnf 4's plugin is a package of its own, dnf 5 has it built in"
     for version in ("580.159.04", "580.178.04", "570.211.01"):
         wanted = nvidia_on_el(lab_repositories, version)
         done = play("apply", inventory, wanted)
         assert done.code == 0, done.text
-        assert f"nvidia-driver-cuda {version}-1.el9" in packages(host)
+        assert rpms(host)["nvidia-driver-cuda"] == f"{version}-1.el9"
         assert host.ssh("nvidia-smi", "-L").stdout.startswith("GPU 0:")
         held = host.ssh("dnf", "-q", "versionlock", "list").stdout
         assert re.search(rf"nvidia-driver-cuda(-|\s+evr = )3:{re.escape(version)}", held), held
@@ -49,7 +45,7 @@ def test_apply_upgrade_downgrade_remove(
     assert "modprobe.blacklist=nouveau" in host.ssh("grubby", "--info=ALL").stdout
     removed = play("remove", inventory, {"gpu_package_manager": "dnf"})
     assert removed.code == 0, removed.text
-    assert packages(host) == before
+    assert rpms(host) == before
     assert "modprobe.blacklist=nouveau" not in host.ssh("grubby", "--info=ALL").stdout
 
 
@@ -58,17 +54,17 @@ def test_a_wrong_key_is_refused(
 ) -> None:
     (host,) = lab_hosts(flavour="rocky9-like", machine="t4")
     inventory = lab_inventory([host])
-    before = packages(host)
+    before = rpms(host)
     wanted = nvidia_on_el(lab_repositories)
     for source in wanted["gpu_repo_sources"]:
         source["key"] = {**source["key"], "fingerprints": [lab_repositories.wrong_fingerprint]}
     done = play("apply", inventory, wanted)
     assert done.code == 2
     assert "GS-445" in done.text
-    assert packages(host) == before
+    assert rpms(host) == before
 
     faulty = lab_repositories.with_fault("roleselkey", "wrong-key", "index")
     done = play("apply", inventory, nvidia_on_el(faulty))
     assert done.code == 2
     assert "GS-448" in done.text or "GS-449" in done.text
-    assert packages(host) == before
+    assert rpms(host) == before

@@ -37,7 +37,7 @@ def _driver(branch: str, version: str) -> list[Package]:
         package("libnvidia-cfg"),
         package("nvidia-modprobe"),
         package("nvidia-persistenced", content="persistenced", depends=(same("libnvidia-cfg"),)),
-        package(f"nvidia-common-{generation}", content="modprobe_conf", conflicts=(f"nvidia-common-{other}",), depends=(same("nvidia-modprobe"), same(module))),
+        package(f"nvidia-common-{generation}", content="suse_common", conflicts=(f"nvidia-common-{other}",), depends=(same("nvidia-modprobe"), same(module))),
         package(f"nvidia-compute-{generation}", content="libraries", conflicts=(f"nvidia-compute-{other}",), depends=(same("libnvidia-ml"), same(f"nvidia-common-{generation}"))),
         package(f"nvidia-compute-utils-{generation}", content="smi", conflicts=(f"nvidia-compute-utils-{other}",), depends=(same(f"nvidia-compute-{generation}"), same("nvidia-persistenced"))),
         package(open_name, content="dkms", extra={"open": "-open", **dkms}, depends=("dkms",), provides=(same(module),), conflicts=(closed_name,)),

@@ -93,6 +93,12 @@ def _modprobe_conf(package: Package, content: Content) -> None:
     )
 
 
+def _suse_common(package: Package, content: Content) -> None:
+    _modprobe_conf(package, content)
+    content.after_install = "/usr/sbin/pbl --add-option rd.driver.blacklist=nouveau --config\n"
+    content.before_removal = '[ "$1" = 1 ] || /usr/sbin/pbl --del-option rd.driver.blacklist=nouveau --config\n'
+
+
 def _dkms(package: Package, content: Content) -> None:
     name = package.extra["dkms_name"]
     folder = f"usr/src/{name}-{package.driver}"
