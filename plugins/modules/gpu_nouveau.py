@@ -76,7 +76,10 @@ def main() -> None:
     job = jobs.Job(request["state_dir"], "nouveau", request)
     seen: Dict[str, Dict[str, Any]] = {}
     if module.check_mode or not job.joinable():  # while it rebuilds the initramfs the files are right already
-        result = nouveau.Nouveau(request, check=True, seen=seen).run()
+        try:
+            result = nouveau.Nouveau(request, check=True, seen=seen).run()
+        except (failure.HostFailure, OSError) as stop:
+            params.end(module, stop, finished=True, progress={})
         for text in result.pop("warnings"):
             module.warn(text)
         if module.check_mode or not result["changed"]:

@@ -47,3 +47,16 @@ def test_a_rebuild_that_still_runs_is_waited_for(
     _failed, third = run_module(gpu_nouveau, host=host, poll=20)
     assert (third["finished"], third["changed"]) == (True, False)
     jobs.refuse_beside_another(str(tmp_path))
+
+
+def test_a_look_that_fails_is_told_as_a_failure(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Blind(Slow):
+        def run(self) -> dict[str, Any]:
+            raise HostFailure("GS-470", "the boot loader's settings cannot be read", "/etc/default/grub")
+
+    monkeypatch.setattr(gpu_nouveau.nouveau, "Nouveau", Blind)
+    failed, result = run_module(gpu_nouveau, host={"state_dir": str(tmp_path)}, poll=1)
+    assert failed
+    assert result["gpu_failure"]["reference"] == "GS-470"
