@@ -118,6 +118,16 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
 }
 """What a table shows of its rows, and under which heading."""
+_PACKAGE_COLUMNS = (
+    ("kind", "as"),
+    ("cuda", "CUDA"),
+    ("torch", "torch"),
+    ("driver_min", "driver ≥"),
+    ("glibc", "glibc ≥"),
+    ("python", "Python"),
+    ("archs", "GPUs"),
+)
+"""What a table of any package above the frameworks shows behind its versions."""
 _KINDS = {"LTSB": "long-term", "PB": "production", "NFB": "new features"}
 _RATES = ("fp16", "bf16", "fp8")
 _NOTES = {"gpu": "\nrates: TFLOP/s, dense; ?: not known; one GPU by its whole name has more\n"}
@@ -146,6 +156,11 @@ def _cell(name: str, row: dict[str, Any]) -> str:
     return str(value)
 
 
+def columns_of(lead: str) -> tuple[tuple[str, str], ...]:
+    """Return the columns of a table."""
+    return _COLUMNS.get(lead, ((lead, lead), *_PACKAGE_COLUMNS))
+
+
 def printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str) -> str:
     """Return rows as a table, CSV or Markdown."""
     if output_format == "csv":
@@ -153,7 +168,7 @@ def printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str) -> st
             [" ".join(map(str, value)) if isinstance(value, list) else value for value in row.values()] for row in rows
         ]
         return csv_text(list(rows[0]), flat)
-    columns = _COLUMNS[lead]
+    columns = columns_of(lead)
     names = [shown for _, shown in columns]
     cells = [[_cell(key, row) for key, _ in columns] for row in rows]
     if rows[0].get("chosen") and len(rows) > 1:

@@ -34,7 +34,7 @@ def add_requirements(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="REQ",
         help="a component, with a version if you care: torch==2.6.*, torch 2.6, 'cuda>=12.4', driver==580.*, "
-        "cudnn, nccl, cupy, tensorflow, jax, python==3.11, torch==2.7.1+cu128",
+        "cudnn, nccl, cupy, tensorflow, jax, python==3.11, torch==2.7.1+cu128, vllm, flash-attn, …",
     )
 
 
@@ -55,6 +55,9 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--from", dest="facts", metavar="FILE", help="facts of hosts, as written by `gpusetup facts`")
     rules = parser.add_argument_group("compatibility")
     rules.add_argument("--native", action="store_true", help="no minor-version compatibility")
+    rules.add_argument(
+        "--allow-builds", action="store_true", help="also packages without a wheel, which are built on the host"
+    )
     rules.add_argument("--forward", action="store_true", help="allow forward compatibility (cuda-compat packages)")
 
 

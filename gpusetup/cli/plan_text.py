@@ -103,7 +103,7 @@ def stack_line(stack: Stack) -> str:
         kept = ", stays" if stack.driver.installed else ""
         parts.append(f"driver {stack.driver.version} ({stack.driver.module}{kept})")
     for name in ("cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy"):
-        chosen = getattr(stack, name)
+        chosen = stack.part(name)
         if chosen is not None:
             variant = f"+{chosen.variant}" if name == "torch" else ""
             others = [other.version for other in stack.cudas] if name == "cuda" else []

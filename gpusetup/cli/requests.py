@@ -35,6 +35,7 @@ def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
         os=find_system(matrix, arguments.os).id if arguments.os is not None else None,
         arch=arguments.arch,
         driver=arguments.driver,
+        allow_builds=arguments.allow_builds,
         native=arguments.native,
         forward=arguments.forward,
     )

@@ -128,9 +128,21 @@ def stack_rows(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, s
         rows.append(("jax", stack.jax.version, f"jax[{stack.jax.extra}]"))
     if stack.cupy:
         rows.append(("cupy", stack.cupy.version, stack.cupy.package))
+    rows += _packages(resolution)
     if stack.python:
         version, range_ = stack.python.version, stack.python.requires
         rows.append(("python", version or range_, f"this stack takes {range_}" if version else ""))
+    return rows
+
+
+def _packages(resolution: Resolution) -> list[tuple[str, str, str]]:
+    """Return the packages above the frameworks as rows."""
+    rows = []
+    for name, chosen in resolution.stack.packages().items():
+        parts = [f"CUDA {chosen.cuda} inside"] if chosen.cuda else []
+        parts += ["built on the host"] if chosen.kind == "source" else []
+        parts += [f"needs {', '.join(chosen.adds)} as well"] if chosen.adds else []
+        rows.append((name, chosen.version, "; ".join(parts)))
     return rows
 
 
@@ -143,6 +155,7 @@ def _companions(resolution: Resolution, matrix: Matrix) -> list[tuple[str, str, 
     return [
         (name, version, "comes with torch" if name == "triton" else f"matches this torch{where}")
         for name, version in companions_of(resolution.stack, matrix).items()
+        if name not in resolution.stack.packages()
     ]
 
 

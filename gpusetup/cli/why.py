@@ -57,11 +57,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
     resolution = resolve(msgspec.structs.replace(request, requirements=others), matrix)
-    if getattr(resolution.stack, wish.component) is None:
+    if resolution.stack.part(wish.component) is None:
         # Not part of the default stack: the question itself asks for it.
         free = Requirement(component=wish.component)
         resolution = resolve(msgspec.structs.replace(request, requirements=(*others, free)), matrix)
-    chosen = getattr(resolution.stack, wish.component)
+    chosen = resolution.stack.part(wish.component)
     document: dict[str, Any] = {
         "schema": "gpusetup/why/1",
         "ok": True,
@@ -109,7 +109,7 @@ def _is_chosen(chosen: Any, wish: Requirement) -> bool:
 def _chosen_text(resolution: Resolution, component: str) -> str:
     import textwrap
 
-    chosen = getattr(resolution.stack, component)
+    chosen = resolution.stack.part(component)
     lines = [f"{component} {getattr(chosen, 'version', None) or chosen.requires}", ""]
     for reason in resolution.reasons:
         if reason.component == component:

@@ -1,5 +1,5 @@
 """Load the matrix: one JSON file per component, typed, on demand, with an overlay folder for people's own data."""
-# ruff: noqa: PTH100, PTH110, PTH112, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH100, PTH110, PTH112, PTH118, PTH119, PTH120, PTH123, PTH208
 # pathlib would take a tenth of the time that a cold lookup has.
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from gpusetup.model.figures import GpuFiguresFile
     from gpusetup.model.images import ImagesFile
     from gpusetup.model.kernels import KernelPairsFile
+    from gpusetup.model.packages import PackageFile
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.wheels import WheelsFile
 
-__all__ = ["NAMES", "Matrix", "canonical", "load_file", "matrix", "struct_of"]
+__all__ = ["NAMES", "Matrix", "canonical", "load_file", "matrix", "package_files", "struct_of"]
 
 FILES: dict[str, type[record.MatrixFile]] = {
     "driver": release.DriverFile,
@@ -41,6 +42,8 @@ FILES: dict[str, type[record.MatrixFile]] = {
     "forward_compat": release.ForwardFile,
     "vgpu": platforms.VgpuFile,
 }
+_PACKAGE = "frameworks/"
+"""Where the files of packages above the frameworks are, one for each."""
 NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels")
 """Every component; the last five are apart because the resolver never reads them."""
 SCHEMA = "gpusetup/matrix-{}/1"
@@ -53,6 +56,10 @@ def struct_of(name: str) -> type[record.MatrixFile]:
     """Return the type of a component's file."""
     if name in FILES:
         return FILES[name]
+    if name.startswith(_PACKAGE):
+        from gpusetup.model.packages import PackageFile
+
+        return PackageFile
     if name == "kernel_pairs":
         from gpusetup.model.kernels import KernelPairsFile
 
@@ -110,7 +117,7 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
             path=f"{path}:{where}",
             hint="compare the field with the shipped file of the same name: gpusetup matrix --data",
         ) from error
-    wanted = SCHEMA.format(name.replace("_", "-"))
+    wanted = SCHEMA.format("package" if name.startswith(_PACKAGE) else name.replace("_", "-"))
     if decoded.schema != wanted:
         raise BadInputError(
             "GS-202",
@@ -132,6 +139,7 @@ class Matrix:
                 hint="unset GPUSETUP_MATRIX, or point it at a folder of matrix files",
             )
         self.overlay = overlay
+        self._packages: dict[str, PackageFile] = {}
 
     def path(self, name: str) -> str:
         """Return the file that serves this component: the overlay's when it has one."""
@@ -243,6 +251,16 @@ class Matrix:
         """Sizes of wheels, and what comes with which."""
         return self._load("wheels", cast("type[WheelsFile]", struct_of("wheels")))
 
+    def package(self, name: str) -> PackageFile:
+        """Return what is known of a package above the frameworks; read when it is first asked for."""
+        if name not in self._packages:
+            from gpusetup.matrix.companions import COMPANIONS, companion_file
+
+            whole = name in COMPANIONS
+            kind = cast("type[PackageFile]", struct_of(_PACKAGE))
+            self._packages[name] = companion_file(self.torch, name) if whole else self._load(_PACKAGE + name, kind)
+        return self._packages[name]
+
     def files(self) -> Iterator[tuple[str, record.MatrixFile]]:
         """Load and return every component's file."""
         for name in NAMES:
@@ -257,12 +275,17 @@ class Matrix:
     def digest(self) -> str:
         """A digest over every file's bytes: two equal digests resolve alike."""
         total = hashlib.sha256()
-        for name in NAMES:
+        for name in (*NAMES, *package_files()):
             total.update(name.encode())
             total.update(_bytes(name, self.path(name)))
             if (more := self.addition(name)) is not None:
                 total.update(_bytes(name, more))
         return total.hexdigest()
+
+
+def package_files() -> list[str]:
+    """Return the names of the shipped files about packages above the frameworks."""
+    return sorted(_PACKAGE + name[: -len(".json")] for name in os.listdir(join(_SHIPPED, _PACKAGE)))
 
 
 def matrix() -> Matrix:

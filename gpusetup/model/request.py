@@ -9,6 +9,7 @@ from msgspec import Struct
 __all__ = [
     "COMPONENTS",
     "DEFAULT_COMPONENTS",
+    "PACKAGES",
     "DriverCandidate",
     "LibraryCandidates",
     "ModuleFlavour",
@@ -18,7 +19,51 @@ __all__ = [
 
 ModuleFlavour = Literal["open", "proprietary"]
 
-COMPONENTS = ("torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
+PACKAGES = (
+    "vllm",
+    "sglang",
+    "tensorrt-llm",
+    "unsloth",
+    "trl",
+    "deepspeed",
+    "transformers",
+    "accelerate",
+    "peft",
+    "whisperx",
+    "faster-whisper",
+    "ctranslate2",
+    "xformers",
+    "flash-attn",
+    "flashinfer-python",
+    "bitsandbytes",
+    "transformer-engine",
+    "transformer-engine-torch",
+    "torch-tensorrt",
+    "torchao",
+    "torchcodec",
+    "fbgemm-gpu",
+    "mamba-ssm",
+    "causal-conv1d",
+    "tensorrt",
+    "tensorrt-cu12",
+    "tensorrt-cu13",
+    "onnxruntime-gpu",
+    "llama-cpp-python",
+    "numba-cuda",
+    "cudf-cu12",
+    "cudf-cu13",
+    "cuml-cu12",
+    "cuml-cu13",
+    "nvidia-dali-cuda120",
+    "nvidia-dali-cuda130",
+    "xgboost",
+    "torchvision",
+    "torchaudio",
+    "triton",
+)
+"""Packages above the frameworks, named as on the Python index; what asks most of the others comes first."""
+
+COMPONENTS = (*PACKAGES, "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl", "driver", "python")
 """Everything that can be asked for, in the order in which preferences look at it."""
 
 DEFAULT_COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "cupy")
@@ -88,5 +133,7 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     vgpu_guest: bool = False
     driver_elsewhere: Literal["wsl", "container"] | None = None
     """The host borrows its driver: none is installed there."""
+    allow_builds: bool = False
+    """Packages without a wheel may be built on the host."""
     native: bool = False
     forward: bool = False

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from gpusetup.model.install import Install
-from gpusetup.model.request import ModuleFlavour, Request
+from gpusetup.model.request import PACKAGES, ModuleFlavour, Request
 
 __all__ = [
     "CudaChoice",
@@ -16,6 +16,7 @@ __all__ = [
     "JaxChoice",
     "LibraryChoice",
     "MatrixStamp",
+    "PackageChoice",
     "PythonChoice",
     "Reason",
     "Relation",
@@ -102,6 +103,21 @@ class CupyChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ctk: bool
 
 
+class PackageChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A release of a package above the frameworks."""
+
+    version: str
+    kind: Literal["wheel", "source"] = "wheel"
+    cuda: str | None = None
+    """CUDA inside the wheel, as far as it is known: 13.0, or 13."""
+    relation: Relation | None = None
+    extras: tuple[str, ...] = ()
+    adds: tuple[str, ...] = ()
+    """What it opens at run time and does not ask for."""
+    build: str = ""
+    """What building it needs."""
+
+
 class PythonChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The interpreters that every chosen framework has wheels for; `version` when one was asked for."""
 
@@ -109,7 +125,7 @@ class PythonChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     version: str | None = None
 
 
-class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="kebab"):
     """The components; only those asked for and what they need."""
 
     driver: DriverChoice | None = None
@@ -123,6 +139,54 @@ class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     python: PythonChoice | None = None
     cudas: tuple[CudaChoice, ...] = ()
     """Toolkits beside `cuda`, which is the default."""
+    vllm: PackageChoice | None = None
+    sglang: PackageChoice | None = None
+    tensorrt_llm: PackageChoice | None = None
+    unsloth: PackageChoice | None = None
+    trl: PackageChoice | None = None
+    deepspeed: PackageChoice | None = None
+    transformers: PackageChoice | None = None
+    accelerate: PackageChoice | None = None
+    peft: PackageChoice | None = None
+    whisperx: PackageChoice | None = None
+    faster_whisper: PackageChoice | None = None
+    ctranslate2: PackageChoice | None = None
+    xformers: PackageChoice | None = None
+    flash_attn: PackageChoice | None = None
+    flashinfer_python: PackageChoice | None = None
+    bitsandbytes: PackageChoice | None = None
+    transformer_engine: PackageChoice | None = None
+    transformer_engine_torch: PackageChoice | None = None
+    torch_tensorrt: PackageChoice | None = None
+    torchao: PackageChoice | None = None
+    torchcodec: PackageChoice | None = None
+    fbgemm_gpu: PackageChoice | None = None
+    mamba_ssm: PackageChoice | None = None
+    causal_conv1d: PackageChoice | None = None
+    tensorrt: PackageChoice | None = None
+    tensorrt_cu12: PackageChoice | None = None
+    tensorrt_cu13: PackageChoice | None = None
+    onnxruntime_gpu: PackageChoice | None = None
+    llama_cpp_python: PackageChoice | None = None
+    numba_cuda: PackageChoice | None = None
+    cudf_cu12: PackageChoice | None = None
+    cudf_cu13: PackageChoice | None = None
+    cuml_cu12: PackageChoice | None = None
+    cuml_cu13: PackageChoice | None = None
+    nvidia_dali_cuda120: PackageChoice | None = None
+    nvidia_dali_cuda130: PackageChoice | None = None
+    xgboost: PackageChoice | None = None
+    torchvision: PackageChoice | None = None
+    torchaudio: PackageChoice | None = None
+    triton: PackageChoice | None = None
+
+    def part(self, component: str) -> Any:
+        """Return what was chosen of a component, by its own name."""
+        return getattr(self, component.replace("-", "_"))
+
+    def packages(self) -> dict[str, PackageChoice]:
+        """Return the packages above the frameworks."""
+        return {name: chosen for name in PACKAGES if (chosen := self.part(name)) is not None}
 
 
 class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

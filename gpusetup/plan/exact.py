@@ -16,7 +16,7 @@ def exact_requirements(stack: Stack) -> tuple[Requirement, ...]:
     """Return requirements that only this stack satisfies."""
     requirements = []
     for name in COMPONENTS:
-        chosen = getattr(stack, name)
+        chosen = stack.part(name)
         if chosen is None or not chosen.version:
             continue
         variant = chosen.variant if name == "torch" else ""

@@ -63,7 +63,7 @@ def apply_line(stack: Stack, request: Request) -> str:
 
 def _lacks_toolkit(stack: Stack) -> bool:
     """Tell whether wheels would leave the toolkit out: beside a framework or CuPy they bring what those need of it."""
-    users = (stack.torch, stack.tensorflow, stack.jax, stack.cupy)
+    users = (stack.torch, stack.tensorflow, stack.jax, stack.cupy, *stack.packages().values())
     return stack.cuda is not None and all(user is None for user in users)
 
 

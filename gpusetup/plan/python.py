@@ -40,6 +40,7 @@ LIBRARIES = ("cuda", "cudnn", "nccl")
 """What comes as system packages, or as wheels."""
 
 _CUPY_NEEDS = ("cuda-runtime", "cuda-nvrtc", "cublas", "cufft", "curand", "cusolver", "cusparse", "nvjitlink")
+_WITH_TORCH = ("torchvision", "torchaudio")
 _WATCHED = ("cupy", "torch", "tensorflow", "jax")
 
 
@@ -48,6 +49,7 @@ def python_requirements(stack: Stack, matrix: Matrix, *, wheels: Collection[str]
     options: list[str] = []
     pins: list[str] = []
     frameworks = [name for name in ("torch", "tensorflow", "jax") if getattr(stack, name) is not None]
+    frameworks += stack.packages()
     if stack.torch is not None:
         if stack.torch.on_pypi:
             pins.append(f"torch=={stack.torch.version}")
@@ -62,11 +64,23 @@ def python_requirements(stack: Stack, matrix: Matrix, *, wheels: Collection[str]
     if stack.cupy is not None:
         extra = "[ctk]" if "cuda" in wheels and stack.cupy.ctk else ""
         pins.append(f"{stack.cupy.package}{extra}=={stack.cupy.version}")
+    pins += _packages(stack)
     if not frameworks:
         pins += _toolkit_wheels(stack, matrix.cuda) if "cuda" in wheels else []
         pins += _other_wheels(stack, matrix.nccl, wheels)
     toolkit = stack.cupy is not None and stack.cupy.ctk and "cuda" in wheels
     return (*options, *pins, *compiler_caps(stack, matrix, toolkit=toolkit))
+
+
+def _packages(stack: Stack) -> list[str]:
+    """Pin the packages above the frameworks; what is released with torch comes in torch's build."""
+    pins: list[str] = []
+    for name, chosen in stack.packages().items():
+        extras = f"[{','.join(chosen.extras)}]" if chosen.extras else ""
+        build = f"+{stack.torch.variant}" if name in _WITH_TORCH and stack.torch and not stack.torch.on_pypi else ""
+        pins.append(f"{name}{extras}=={chosen.version}{build}")
+        pins += chosen.adds
+    return list(dict.fromkeys(pins))
 
 
 def _toolkit_wheels(stack: Stack, cuda: CudaFile) -> list[str]:

@@ -37,7 +37,7 @@ def read_applied(document: object) -> Applied:
 
 def _fitting(document: dict[str, Any], kind: type[msgspec.Struct], root: str) -> tuple[dict[str, Any], list[str]]:
     """Return the fields that fit, and what is wrong with the others."""
-    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    types = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     parts: dict[str, Any] = {}
     wrong: list[str] = []
     for name, value in document.items():

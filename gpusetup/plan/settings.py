@@ -53,6 +53,7 @@ def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> di
         name = full[len(prefix) :]
         label = f"{where}: {full}"
         component = ALIASES.get(name, name)
+        component = name.replace("_", "-") if component not in COMPONENTS else component
         if component in COMPONENTS:
             wish = _requirement(component, value, label)
             level.setdefault("versions", {})[component] = wish
@@ -148,14 +149,14 @@ def _check_components(level: Mapping[str, Any], where: str, prefix: str) -> None
 
 
 def _unknown(full: str, name: str, where: str, prefix: str) -> BadInputError:
-    known = [*COMPONENTS, *KNOWN, *_OTHERS]
+    known = [*(item.replace("-", "_") for item in COMPONENTS), *KNOWN, *_OTHERS]
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean {prefix}{close[0]}? " if close else ""
     return BadInputError(
         "GS-311",
         f"{where}: unknown setting {full}",
         path=f"{where}: {full}",
-        hint=hint + "Known: " + ", ".join(prefix + item for item in (*COMPONENTS, *KNOWN)),
+        hint=hint + "Known: " + ", ".join(prefix + item.replace("-", "_") for item in (*COMPONENTS, *KNOWN)),
     )
 
 

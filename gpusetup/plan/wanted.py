@@ -86,7 +86,8 @@ def _kept(context: Context, stack: Stack) -> bool:
 
 def has_python(stack: Stack) -> bool:
     """Tell whether something of the stack lives in a Python environment."""
-    return any(getattr(stack, name) is not None for name in ("torch", "tensorflow", "jax", "cupy"))
+    frameworks = ("torch", "tensorflow", "jax", "cupy")
+    return any(getattr(stack, name) is not None for name in frameworks) or bool(stack.packages())
 
 
 def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matrix) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from gpusetup.model.request import PACKAGES
 from gpusetup.model.stack import (
     CudaChoice,
     CupyChoice,
     DriverChoice,
     JaxChoice,
     LibraryChoice,
+    PackageChoice,
     PythonChoice,
     Relation,
     Stack,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         DriverValue,
         JaxValue,
         NcclValue,
+        PackageValue,
         TensorflowValue,
         TorchValue,
         Value,
@@ -54,6 +57,11 @@ def relations(space: Space, solution: Mapping[str, Value]) -> dict[str, Relation
 def stack_of(space: Space, solution: Mapping[str, Value]) -> Stack:
     """Return the stack document of an assignment."""
     stands = relations(space, solution)
+    packages = {
+        name.replace("-", "_"): _package(space, cast("PackageValue", solution[name]), solution)
+        for name in PACKAGES
+        if name in solution
+    }
     return Stack(
         driver=_driver(space, cast("DriverValue", solution["driver"]), stands),
         cuda=_cuda(cast("CudaValue", solution["cuda"]), stands["cuda"]) if "cuda" in solution else None,
@@ -66,6 +74,7 @@ def stack_of(space: Space, solution: Mapping[str, Value]) -> Stack:
         jax=_jax(space, cast("JaxValue", solution["jax"]), stands["jax"]) if "jax" in solution else None,
         cupy=_cupy(cast("CupyValue", solution["cupy"])) if "cupy" in solution else None,
         python=_python(space, solution) if "python" in solution else None,
+        **packages,
     )
 
 
@@ -132,9 +141,36 @@ def _cupy(value: CupyValue) -> CupyChoice:
     return CupyChoice(version=value.version, package=value.release.package, ctk=value.release.ctk_extra)
 
 
+def _package(space: Space, value: PackageValue, solution: Mapping[str, Value]) -> PackageChoice:
+    from gpusetup.resolve.packages import package_relation
+
+    release, driver = value.release, cast("DriverValue", solution["driver"])
+    return PackageChoice(
+        version=value.version,
+        kind="source" if release.kind == "source" else "wheel",
+        cuda=release.cuda[0] if len(release.cuda) == 1 else None,
+        relation=package_relation(space, driver, value),
+        extras=tuple(
+            text.replace("cu*", f"cu{_major_beside(space, solution)}") for text in (*value.file.extras, *release.extras)
+        ),
+        adds=release.adds,
+        build=value.file.build if release.kind == "source" else "",
+    )
+
+
+def _major_beside(space: Space, solution: Mapping[str, Value]) -> int:
+    """Return the CUDA major of the stack: of what brings one, else the newest that the driver runs."""
+    beside = next((solution[name] for name in (*FRAMEWORKS, "cuda") if name in solution), None)
+    if beside is not None:
+        return space.cuda_major(beside)
+    driver = cast("DriverValue", solution["driver"])
+    majors = [row.major for row in space.matrix.cuda.majors if driver.number >= nv(row.min_driver)]
+    return max(majors)
+
+
 def _python(space: Space, solution: Mapping[str, Value]) -> PythonChoice:
     tags = python_tags(space.arch)
-    sets = [set(tags(solution[name])) for name in (*FRAMEWORKS, "cupy") if name in solution]
+    sets = [set(tags(solution[name])) for name in (*PACKAGES, *FRAMEWORKS, "cupy") if name in solution]
     if not sets:  # nothing of the stack comes as a wheel
         sets = [{solution["python"].version}]
     shared = sorted(

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import DEFAULT_COMPONENTS, Request
+from gpusetup.model.request import DEFAULT_COMPONENTS, PACKAGES, Request
 from gpusetup.resolve.domains import (
     CudnnValue,
     CupyValue,
     JaxValue,
+    PackageValue,
     TensorflowValue,
     TorchValue,
     Value,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["build", "python_tags"]
 
 _PYTHON_PACKAGES = (*FRAMEWORKS, "cupy")
-_ORDER = ("driver", "torch", "tensorflow", "jax", "cuda", "cudnn", "nccl", "cupy", "python")
+_ORDER = ("driver", *PACKAGES, "torch", "tensorflow", "jax", "cuda", "cudnn", "nccl", "cupy", "python")
 
 
 def build(matrix: Matrix, request: Request) -> Space:
@@ -49,7 +50,7 @@ def build(matrix: Matrix, request: Request) -> Space:
         )
     space = Space(matrix, request)
     _find_system(space)
-    for name in _components(request):
+    for name in _components(matrix, request):
         space.values[name] = domain(name, matrix, request)
         if not space.values[name]:
             raise BadInputError(
@@ -65,6 +66,14 @@ def build(matrix: Matrix, request: Request) -> Space:
     add_hardware(space)
     add_runtimes(space)
     _wheels(space)
+    if any(name in space.values for name in PACKAGES):
+        from gpusetup.resolve.packages import add_packages, asked_packages
+
+        add_packages(space)
+        if len(asked_packages(request)) > 1:
+            from gpusetup.resolve.abreast import add_abreast
+
+            add_abreast(space, build)
     for gpu in space.gpus:
         if gpu.only_cpu is not None and gpu.only_cpu != space.arch:
             space.unary("gpu-only-beside-cpu", "driver", lambda _: False, subject=(gpu, space.arch))
@@ -73,14 +82,19 @@ def build(matrix: Matrix, request: Request) -> Space:
     return space
 
 
-def _components(request: Request) -> list[str]:
+def _components(matrix: Matrix, request: Request) -> list[str]:
     """Return the components of the answer: what was asked for and what that needs."""
     asked = {item.component for item in request.requirements}
     if not asked - {"python"}:
         asked |= set(DEFAULT_COMPONENTS)
+    packages = asked & set(PACKAGES)
+    if packages:
+        from gpusetup.resolve.packages import what_packages_need
+
+        asked |= what_packages_need(matrix, request)
     if "cupy" in asked or (asked & {"cudnn", "nccl"} and not asked & set(FRAMEWORKS)):
         asked.add("cuda")
-    if asked & set(_PYTHON_PACKAGES):
+    if packages or asked & set(_PYTHON_PACKAGES):
         asked.add("python")
     asked.add("driver")
     return [name for name in _ORDER if name in asked]
@@ -160,7 +174,7 @@ def python_tags(arch: str) -> Callable[[Value], tuple[str, ...]]:
     def tags(value: Value) -> tuple[str, ...]:
         if isinstance(value, TorchValue | JaxValue):
             return value.release.pythons
-        if isinstance(value, TensorflowValue | CupyValue):
+        if isinstance(value, TensorflowValue | CupyValue | PackageValue):
             return value.release.pythons.get(cast("Any", arch), ())
         raise TypeError(type(value).__name__)
 
@@ -169,7 +183,7 @@ def python_tags(arch: str) -> Callable[[Value], tuple[str, ...]]:
 
 def _wheels(space: Space) -> None:
     tags = python_tags(space.arch)
-    for name in _PYTHON_PACKAGES:
+    for name in (*_PYTHON_PACKAGES, *(name for name in PACKAGES if name in space.values)):
         space.pair(
             "python-tag",
             (name, tags),

@@ -23,7 +23,8 @@ from gpusetup.model.release import (
     TorchBuild,
     TorchRelease,
 )
-from gpusetup.model.request import ModuleFlavour
+from gpusetup.model.request import PACKAGES, ModuleFlavour
+from gpusetup.resolve.package_values import PackageValue, package_values
 from gpusetup.versions import NvVersion, cuda_minor, nv
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
     "DriverValue",
     "JaxValue",
     "NcclValue",
+    "PackageValue",
     "PythonValue",
     "TensorflowValue",
     "TorchValue",
@@ -144,7 +146,16 @@ class PythonValue(Struct, frozen=True):
 
 
 Value = (
-    DriverValue | CudaValue | CudnnValue | NcclValue | TorchValue | TensorflowValue | JaxValue | CupyValue | PythonValue
+    DriverValue
+    | CudaValue
+    | CudnnValue
+    | NcclValue
+    | TorchValue
+    | TensorflowValue
+    | JaxValue
+    | CupyValue
+    | PackageValue
+    | PythonValue
 )
 
 
@@ -360,6 +371,8 @@ def domain(component: str, matrix: Matrix, request: Request) -> Sequence[Value]:
     """Return every value of a component, before any rule has looked at it."""
     if component == "driver":
         return _drivers(matrix, request)
+    if component in PACKAGES:
+        return package_values(matrix, component)
     if component == "python":
         return [PythonValue(version) for version in PYTHONS]
     builders: dict[str, Callable[[Matrix], Sequence[Value]]] = {

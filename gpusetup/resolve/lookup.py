@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from gpusetup.errors import NoStackError
-from gpusetup.model.request import Request, Requirement
+from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.constraints import build
@@ -18,6 +18,7 @@ from gpusetup.resolve.domains import (
     DriverValue,
     JaxValue,
     NcclValue,
+    PackageValue,
     TensorflowValue,
     TorchValue,
     Value,
@@ -52,8 +53,13 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
     if lead not in {item.component for item in request.requirements}:
         request = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component=lead)))
     space = build(matrix, request)
+    solution = None
+    if lead in PACKAGES and not request.allow_builds:  # what has to be built is a row too; `resolve` asks first
+        solution = best(space)
+        space = build(matrix, msgspec.structs.replace(request, allow_builds=True))
     values = fitting(space, lead)
-    solution = best(space) if len(values) > 1 else None
+    if solution is None:
+        solution = best(space) if len(values) > 1 else None
     because = ""
     if solution is not None:
         because = _because(space, solution, lead, values[0]) if values[0] != solution[lead] else ""
@@ -105,7 +111,7 @@ _WAYS = {
 def lead_of(request: Request) -> str:
     """Return the component that the rows of a request are about."""
     named = {item.component for item in request.requirements}
-    return next((name for name in (*LEADS, *_LIBRARIES) if name in named), "cuda")
+    return next((name for name in (*PACKAGES, *LEADS, *_LIBRARIES) if name in named), "cuda")
 
 
 def fitting(space: Space, component: str) -> list[Value]:
@@ -133,6 +139,8 @@ def _order(value: Value) -> tuple[Any, ...]:
         return (parsed(value.version), value.release.cuda_major)
     if isinstance(value, CupyValue):
         return (parsed(value.version), value.release.package)
+    if isinstance(value, PackageValue):
+        return (not parsed(value.version).is_prerelease, parsed(value.version))
     return (parsed(value.version),)
 
 
@@ -153,7 +161,7 @@ def _row(space: Space, lead: str, value: Value) -> Row:
             "note": value.row.note,
         }
     record = value.build if isinstance(value, TorchValue) else cast("Any", value).release
-    if not isinstance(value, NcclValue):
+    if not isinstance(value, NcclValue | PackageValue):
         row |= dict(_drivers(space, value))
     return row | {"confidence": record.confidence, "sources": [cite(matrix, lead, record)], "note": record.note}
 
@@ -210,6 +218,8 @@ def _particulars(space: Space, value: Value) -> Row:
             "python": list(wheel.pythons.get(cast("Any", space.arch), ())),
             "archs": [cc for cc in (wheel.cc_min, wheel.cc_max) if cc],
         }
+    if isinstance(value, PackageValue):
+        return _package(space, value)
     if isinstance(value, CudnnValue):
         support = value.row
         return {
@@ -239,3 +249,25 @@ def _particulars(space: Space, value: Value) -> Row:
             "ptx": toolchain.ptx if toolchain else "",
         }
     raise TypeError(type(value).__name__)
+
+
+def _package(space: Space, value: PackageValue) -> Row:
+    """Return what a release of a package brings and pins; what nobody knows is null, not empty."""
+    release, arch = value.release, cast("Any", space.arch)
+    floors = [
+        row.min_driver for row in space.matrix.cuda.majors for cuda in release.cuda if row.major == rules.major(cuda)
+    ]
+    return {
+        "date": release.date,
+        "kind": release.kind,
+        "cuda": list(release.cuda) or None,
+        "torch": release.requires.get("torch"),
+        "pins": {name: text for name, text in release.requires.items() if text.startswith("==")},
+        "requires": dict(release.requires),
+        "python": list(release.pythons.get(arch, ())),
+        "glibc": release.glibc.get(arch),
+        "archs": list(release.code.targets) if release.code else [release.cc_min] if release.cc_min else None,
+        "driver_min": min(floors, key=nv, default=None),
+        "build": value.file.build if release.kind == "source" else "",
+        "read": release.read,
+    }

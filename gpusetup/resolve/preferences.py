@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
-from gpusetup.model.request import COMPONENTS
+from gpusetup.model.request import COMPONENTS, PACKAGES
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, NcclValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs
@@ -139,7 +139,8 @@ def build_rank(space: Space, value: Value) -> Any:
 
 def _release(space: Space, component: str, *, latest: bool = False) -> Iterable[Criterion]:
     """Choose a release; of torch and JAX, which of its builds is taken is decided by the driver, later."""
-    rank = _latest_first if latest else lambda value: (_vendor_first(value), _newest_first(value))
+    final_first = latest or component in PACKAGES
+    rank = _latest_first if final_first else lambda value: (_vendor_first(value), _newest_first(value))
     yield Ranked("newest", component, rank, alike=lambda value: value.version)
     if component == "torch":
         yield Ranked("libraries-cover-gpu", component, lambda value: bool(uncovered_libraries(space, value)))
@@ -172,8 +173,10 @@ def criteria(space: Space) -> list[Criterion]:
     """Return every criterion that applies, in order."""
     request, found = space.request, list[Criterion]()
     named = [name for name in COMPONENTS if name in space.named and name != "python"]
+    if "torch" in space.values and "torch" not in named:
+        named.append("torch")  # a package needs it
     for component in named:
-        if space.named[component].latest:
+        if component in space.named and space.named[component].latest:
             found += _release(space, component, latest=True)
     if request.installed_driver is not None and request.driver is None:
         kept = (request.installed_driver, request.installed_module)
@@ -188,7 +191,7 @@ def criteria(space: Space) -> list[Criterion]:
     found.append(Ranked("supported-branch", "driver", lambda value: value.ended))
     for component in named:
         # Of drivers and toolkits the long-lived one is wanted, not the newest; libraries follow what they stand on.
-        if component in (*FRAMEWORKS, "cupy"):
+        if component in (*PACKAGES, *FRAMEWORKS, "cupy"):
             found += _release(space, component)
     found += [_native_first(space, consumer) for consumer in _asked_runtimes(space)]
     found.append(Ranked("year-to-live", "driver", lambda value: short_lived(value.branch, space.matrix.date)))

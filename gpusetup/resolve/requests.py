@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ALIASES", "beside", "joined_words", "parse_requirement", "parse_requirements"]
 
+_MOST_NAMED = 4
 ALIASES = {
+    "flashinfer": "flashinfer-python",
+    "flash-attention": "flash-attn",
+    "onnxruntime": "onnxruntime-gpu",
+    "fbgemm": "fbgemm-gpu",
+    "llama-cpp": "llama-cpp-python",
+    "numba": "numba-cuda",
     "pytorch": "torch",
     "tf": "tensorflow",
     "tensorflow-gpu": "tensorflow",
@@ -54,12 +61,18 @@ def _component(name: str, text: str) -> str:
         return component
     import difflib
 
-    close = difflib.get_close_matches(lowered, (*COMPONENTS, *ALIASES), n=1, cutoff=0.5)
+    known = (*COMPONENTS, *ALIASES)
+    close = difflib.get_close_matches(lowered, known, n=_MOST_NAMED, cutoff=0.6)
+    close += [item for item in known if item.startswith(lowered) and item not in close]
+    close = close[:_MOST_NAMED] or difflib.get_close_matches(lowered, known, n=1, cutoff=0.5)
     raise BadInputError(
         "GS-110",
         f"unknown component {name!r}",
         path=f"REQ {text!r}",
-        hint=(f"did you mean {close[0]}? " if close else "") + "Known: " + ", ".join(COMPONENTS),
+        hint=(f"did you mean {close[0]}? " if close else "")
+        + (f"Near as well: {', '.join(close[1:])}. " if close[1:] else "")
+        + "Known: "
+        + ", ".join(COMPONENTS),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from packaging.specifiers import SpecifierSet
 
@@ -20,40 +20,34 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.model.request import Requirement
-    from gpusetup.resolve.space import Space
+    from gpusetup.resolve.context import Context
 
 __all__ = ["sentence"]
 
 
-class _Context(Protocol):
-    """What a sentence may look at; `candidate` is the component whose one candidate is judged, else empty."""
-
-    space: Space
-    candidate: str
-
-    def values(self, component: str) -> list[Value]: ...
-
-    def narrow(self, component: str) -> bool: ...
-
-
-def sentence(context: _Context, member: Unary | Pair) -> str:
+def sentence(context: Context, member: Unary | Pair) -> str:
     """Return what a rule says here."""
-    return _WRITERS.get(member.rule, _general)(context, member)
+    writer = _WRITERS.get(member.rule)
+    if writer is None and member.rule.startswith(("package-", "torch-companion")):
+        from gpusetup.resolve.package_told import WRITERS
+
+        writer = WRITERS.get(member.rule)
+    return (writer or _general)(context, member)
 
 
-def _allowed(context: _Context, member: Unary) -> list[Value]:
+def _allowed(context: Context, member: Unary) -> list[Value]:
     values = context.space.values[member.scope[0]]
     return [values[index] for index in bits(member.allowed)]
 
 
-def _general(context: _Context, member: Unary | Pair) -> str:
+def _general(context: Context, member: Unary | Pair) -> str:
     from gpusetup.resolve.sources import rule_text
 
     names = " and ".join(title(name) for name in member.scope)
     return rule_text(context.space.matrix, member.rule) or f"{names}: {member.rule.replace('-', ' ')}"
 
 
-def _requested(context: _Context, member: Unary) -> str:
+def _requested(context: Context, member: Unary) -> str:
     wish = cast("Requirement", member.subject)
     if member.allowed:
         return f"{wish} was asked for"
@@ -75,18 +69,18 @@ def _requested(context: _Context, member: Unary) -> str:
     return text + f"; the nearest are {', '.join(near)}"
 
 
-def _builds_of(context: _Context, release: str) -> list[str]:
+def _builds_of(context: Context, release: str) -> list[str]:
     values = cast("list[TorchValue]", context.space.values.get("torch", ()))
     return sorted({value.build.variant for value in values if value.version == release})
 
 
-def _stays(context: _Context, member: Unary) -> str:
+def _stays(context: Context, member: Unary) -> str:
     branch = branch_of(context.space.matrix, str(member.subject))
     cuda = f", CUDA {branch.cuda}" if branch is not None and branch.cuda else ""
     return f"driver {member.subject} is installed and stays (R{nv(str(member.subject)).major}{cuda})"
 
 
-def _offers(_: _Context, member: Unary) -> str:
+def _offers(_: Context, member: Unary) -> str:
     if isinstance(member.subject, LibraryCandidates):
         versions = span(version for version, _cuda in member.subject.builds)
         return f"this host's repositories offer only {title(member.subject.component)} {versions or 'in no version'}"
@@ -94,7 +88,7 @@ def _offers(_: _Context, member: Unary) -> str:
     return "this host's repositories offer only driver " + (", ".join(offered) or "none at all")
 
 
-def _window(_: _Context, member: Unary) -> str:
+def _window(_: Context, member: Unary) -> str:
     gpu: GpuKind = member.subject
     parts = []
     if gpu.min_branch is not None:
@@ -104,16 +98,16 @@ def _window(_: _Context, member: Unary) -> str:
     return f"{gpu.label} is {gpu.arch}: " + " and ".join(parts)
 
 
-def _module(_: _Context, member: Unary) -> str:
+def _module(_: Context, member: Unary) -> str:
     return only_module(member.subject)
 
 
-def _product_floor(_: _Context, member: Unary) -> str:
+def _product_floor(_: Context, member: Unary) -> str:
     gpu: GpuKind = member.subject
     return f"NVIDIA lists {gpu.label} from driver {gpu.min_driver}"
 
 
-def _gpu_span(context: _Context, member: Unary) -> str:
+def _gpu_span(context: Context, member: Unary) -> str:
     gpu: GpuKind = member.subject
     component = member.scope[0]
     if component in FRAMEWORKS and (context.candidate or context.narrow(component)):
@@ -129,7 +123,7 @@ def _gpu_span(context: _Context, member: Unary) -> str:
     return f"{title(component)} {verb} compute capability {gpu.cc} ({gpu.label}) in {span(fitting)}"
 
 
-def _nearest_that_does(context: _Context, fitting: list[str]) -> str:
+def _nearest_that_does(context: Context, fitting: list[str]) -> str:
     """Point from a candidate that fails to the nearest release that does not."""
     own = parsed(context.values(context.candidate)[0].version)
     older = [version for version in fitting if parsed(version) < own]
@@ -138,7 +132,7 @@ def _nearest_that_does(context: _Context, fitting: list[str]) -> str:
     return f"; the first that does is {min(fitting, key=parsed)}" if fitting else ""
 
 
-def _code(context: _Context, component: str, gpu: GpuKind) -> str:
+def _code(context: Context, component: str, gpu: GpuKind) -> str:
     """Say what the builds in question have code for; at most three of them, the newest."""
     space, parts = context.space, []
     for value in context.values(component)[-3:]:
@@ -156,7 +150,7 @@ def _code(context: _Context, component: str, gpu: GpuKind) -> str:
     return f"{gpu.label} has compute capability {gpu.cc}; {told}"
 
 
-def _fails_on(context: _Context, member: Unary) -> str:
+def _fails_on(context: Context, member: Unary) -> str:
     gpu: GpuKind = member.subject
     name = "it" if context.candidate else title(member.scope[0])
     return (
@@ -165,7 +159,7 @@ def _fails_on(context: _Context, member: Unary) -> str:
     )
 
 
-def _driver_runs(context: _Context, member: Pair) -> str:
+def _driver_runs(context: Context, member: Pair) -> str:
     component = member.scope[1]
     values, drivers = context.values(component), cast("list[DriverValue]", context.values("driver"))
     needs = {context.space.need(value) for value in values}
@@ -183,7 +177,7 @@ def _driver_runs(context: _Context, member: Pair) -> str:
     return f"{what} needs {_floor_of(context, minors)}" + _too_old(context, drivers)
 
 
-def _floors(context: _Context, minors: list[str]) -> str:
+def _floors(context: Context, minors: list[str]) -> str:
     """Say where the driver of each CUDA major starts; without minor-version compatibility that of each newest minor."""
     parts = []
     for major in sorted({rules.major(minor) for minor in minors}):
@@ -192,7 +186,7 @@ def _floors(context: _Context, minors: list[str]) -> str:
     return listed(parts)
 
 
-def _floor_of(context: _Context, minors: list[str]) -> str:
+def _floor_of(context: Context, minors: list[str]) -> str:
     matrix, lowest = context.space.matrix, minors[0]
     minor, branch, listed = rules.need_of_minor(matrix, lowest)
     own = f"driver {listed}" if listed else f"a driver of R{branch}"
@@ -204,13 +198,13 @@ def _floor_of(context: _Context, minors: list[str]) -> str:
     return f"driver {floor} or newer (minor-version compatibility of CUDA {rules.major(minor)})"
 
 
-def _too_old(context: _Context, drivers: list[DriverValue]) -> str:
+def _too_old(context: Context, drivers: list[DriverValue]) -> str:
     if not context.narrow("driver"):
         return ""
     return f"; the driver here is {span(value.version for value in drivers)}"
 
 
-def _one_major(context: _Context, member: Pair) -> str:
+def _one_major(context: Context, member: Pair) -> str:
     parts = []
     for component in member.scope:
         values = context.values(component)
@@ -226,7 +220,7 @@ def _one_major(context: _Context, member: Pair) -> str:
     return f"one environment holds one CUDA major, and {parts[0]} while {parts[1]}"
 
 
-def _cudnn_cuda(context: _Context, _: Pair) -> str:
+def _cudnn_cuda(context: Context, _: Pair) -> str:
     values = cast("Any", context.values("cudnn"))
     versions = {value.version for value in values}
     supported = span({minor for value in values for minor in value.row.cuda})
@@ -237,16 +231,16 @@ def _cudnn_cuda(context: _Context, _: Pair) -> str:
     return f"cuDNN {span(versions)} is supported with CUDA {supported}"
 
 
-def _cudas(context: _Context) -> str:
+def _cudas(context: Context) -> str:
     return span({value.version for value in context.values("cuda")})
 
 
-def _cudnn_driver(context: _Context, _: Pair) -> str:
+def _cudnn_driver(context: Context, _: Pair) -> str:
     floors = {value.row.min_driver for value in cast("Any", context.values("cudnn")) if value.row.min_driver}
     return f"cuDNN needs driver {min(floors, key=nv)} or newer"
 
 
-def _torch_cudnn(context: _Context, _: Pair) -> str:
+def _torch_cudnn(context: Context, _: Pair) -> str:
     parts = []
     for value in cast("Any", context.values("torch"))[-3:]:
         name = label("torch", value)
@@ -256,7 +250,7 @@ def _torch_cudnn(context: _Context, _: Pair) -> str:
     return "; ".join(parts) + "; a second cuDNN in the same environment shadows it"
 
 
-def _framework_cudnn(context: _Context, member: Pair) -> str:
+def _framework_cudnn(context: Context, member: Pair) -> str:
     name = member.scope[0]
     value = cast("Any", context.values(name))[-1]
     major = context.space.cuda_major(value)
@@ -264,12 +258,12 @@ def _framework_cudnn(context: _Context, member: Pair) -> str:
     return f"{label(name, value)} requires cuDNN {pin}"
 
 
-def _pins(context: _Context, member: Pair) -> str:
+def _pins(context: Context, member: Pair) -> str:
     names = [label(name, context.values(name)[-1]) for name in member.scope]
     return f"{names[0]} and {names[1]} pin different versions of the same CUDA wheels"
 
 
-def _python_tag(context: _Context, member: Pair) -> str:
+def _python_tag(context: Context, member: Pair) -> str:
     from gpusetup.resolve.constraints import python_tags
 
     tags, name = python_tags(context.space.arch), member.scope[0]
@@ -289,14 +283,14 @@ def _python_tag(context: _Context, member: Pair) -> str:
     return f"{shown} has wheels for Python {span(offered)}{here}"
 
 
-def _distribution_python(_: _Context, member: Unary) -> str:
+def _distribution_python(_: Context, member: Unary) -> str:
     system, known = member.subject
     whose = system.name if system is not None else "the host"
     others = f" and packages {' and '.join(known[1:])}" if len(known) > 1 else ""
     return f"{whose} has Python {known[0]}{others}"
 
 
-def _glibc(context: _Context, member: Unary) -> str:
+def _glibc(context: Context, member: Unary) -> str:
     name, system = member.scope[0], member.subject
     needed = span({cast("Any", value).release.glibc for value in context.values(name)})
     if context.candidate:
@@ -304,7 +298,7 @@ def _glibc(context: _Context, member: Unary) -> str:
     return f"{title(name)} wheels need glibc {needed}; {system.name} has {system.glibc}"
 
 
-def _distribution_cuda(_: _Context, member: Unary) -> str:
+def _distribution_cuda(_: Context, member: Unary) -> str:
     system = member.subject
     parts = [
         f"from {system.cuda_min}" if system.cuda_min else "",
@@ -313,17 +307,17 @@ def _distribution_cuda(_: _Context, member: Unary) -> str:
     return f"NVIDIA's repository for {system.name} has CUDA " + " ".join(part for part in parts if part)
 
 
-def _cpu(_: _Context, member: Unary) -> str:
+def _cpu(_: Context, member: Unary) -> str:
     system, arch = member.subject
     return f"{system.name} is supported on {', '.join(system.arches)}, not on {arch}"
 
 
-def _beside_cpu(_: _Context, member: Unary) -> str:
+def _beside_cpu(_: Context, member: Unary) -> str:
     gpu, arch = member.subject
     return f"{gpu.label} comes only with {gpu.only_cpu} CPUs; {arch} was asked for"
 
 
-def _wheel_cpu(context: _Context, member: Unary) -> str:
+def _wheel_cpu(context: Context, member: Unary) -> str:
     name = member.scope[0]
     if context.candidate:
         return f"it has no CUDA wheel for {member.subject}"
@@ -332,12 +326,12 @@ def _wheel_cpu(context: _Context, member: Unary) -> str:
     return f"{title(name)} has CUDA wheels for {member.subject} {where}"
 
 
-def _jax_floor(context: _Context, _: Pair) -> str:
+def _jax_floor(context: Context, _: Pair) -> str:
     floors = sorted({value.release.min_driver for value in cast("Any", context.values("jax"))}, key=nv)
     return f"JAX needs driver {floors[0]} or newer"
 
 
-def _ptx(context: _Context, member: Pair) -> str:
+def _ptx(context: Context, member: Pair) -> str:
     gpu: GpuKind = member.subject
     name = "it" if context.candidate else title(member.scope[1])
     return (
@@ -345,18 +339,18 @@ def _ptx(context: _Context, member: Pair) -> str:
     )
 
 
-def _elsewhere(_: _Context, member: Unary) -> str:
+def _elsewhere(_: Context, member: Unary) -> str:
     if member.subject == "wsl":
         return "this is WSL, which uses the driver of Windows: do not install one in it"
     return "this is a container, which uses the driver of its host: do not install one in it"
 
 
-def _jetson(_: _Context, member: Unary) -> str:
+def _jetson(_: Context, member: Unary) -> str:
     gpu: GpuKind = member.subject
     return f"{gpu.label} is a Jetson: its driver and CUDA come with JetPack, not from a driver branch"
 
 
-_WRITERS: dict[str, Callable[[_Context, Any], str]] = {
+_WRITERS: dict[str, Callable[[Context, Any], str]] = {
     "requested": _requested,
     "installed-driver-stays": _stays,
     "repository-offers": _offers,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gpusetup.model.request import PACKAGES
+
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.record import MatrixFile, Record, Rule
@@ -24,7 +26,11 @@ def _title(file: MatrixFile, key: str) -> str:
 
 def cite(matrix: Matrix, component: str, record: Record) -> str:
     """Return the first source of a record."""
-    file: MatrixFile = getattr(matrix, _FILE_OF_COMPONENT.get(component, component))
+    file: MatrixFile = (
+        matrix.package(component)
+        if component in PACKAGES
+        else getattr(matrix, _FILE_OF_COMPONENT.get(component, component))
+    )
     return next((title for key in record.sources if (title := _title(file, key))), "")
 
 

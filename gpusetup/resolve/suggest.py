@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from packaging.specifiers import SpecifierSet
 
-from gpusetup.model.request import Requirement
+from gpusetup.model.request import PACKAGES, Requirement
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import matches, parsed
 from gpusetup.resolve.lookup import fitting
@@ -49,6 +49,7 @@ def suggestions(space: Space) -> tuple[str, ...]:
 def _tried(space: Space) -> Iterator[str]:
     request = space.request
     yield from _elsewhere(space)
+    yield from _packages(space)
     for wish in request.requirements:
         if wish.specifier or wish.variant:
             yield from _loosened(space, wish)
@@ -71,6 +72,26 @@ def _tried(space: Space) -> Iterator[str]:
     if not request.forward and _fits(space, msgspec.structs.replace(request, forward=True)):
         yield "add --forward: with a cuda-compat package it runs on this driver (data-centre GPUs only)"
     yield from _machine(space)
+
+
+def _packages(space: Space) -> Iterator[str]:
+    """Say that builds would do, or that packages which cannot share an environment go into two."""
+    request = space.request
+    packages = [item for item in request.requirements if item.component in PACKAGES]
+    if packages and not request.allow_builds and _fits(space, msgspec.structs.replace(request, allow_builds=True)):
+        yield "add --allow-builds: it fits when packages without a wheel are built on the host"
+    if len(packages) < 2:
+        return
+    for apart in packages:
+        rest = tuple(item for item in request.requirements if item is not apart)
+        alone = tuple(item for item in request.requirements if item is apart or item.component not in PACKAGES)
+        both = [msgspec.structs.replace(request, requirements=some) for some in (rest, alone)]
+        if all(_fits(space, part) for part in both):
+            lines = [
+                " ".join(f"'{item}'" if item.specifier else str(item) for item in part.requirements) for part in both
+            ]
+            yield f"use two environments: gpusetup resolve {lines[0]}; and gpusetup resolve {lines[1]}"
+            return
 
 
 def _other_releases(space: Space) -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
+from gpusetup.model.request import PACKAGES
 from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations
 from gpusetup.resolve.constraints import build
@@ -53,6 +54,10 @@ def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ..
     if "tensorflow" in solution:
         found += _tensorflow(cast("TensorflowValue", solution["tensorflow"]))
     found += _code(space, solution)
+    if any(name in solution for name in PACKAGES):
+        from gpusetup.resolve.package_told import package_warnings
+
+        found += package_warnings(space, solution)
     found += python_warnings(space, solution)
     return tuple(dict.fromkeys(found))
 

@@ -1,0 +1,204 @@
+"""What the rules about packages above the frameworks say, in sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from gpusetup.resolve import rules
+from gpusetup.resolve.domains import PackageValue, TorchValue, parsed
+from gpusetup.resolve.naming import label, span
+from gpusetup.resolve.packages import clashes, cuda_majors, requires
+from gpusetup.versions import nv
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from gpusetup.resolve.context import Context
+    from gpusetup.resolve.domains import Value
+    from gpusetup.resolve.search import Pair, Unary
+    from gpusetup.resolve.space import Space
+
+__all__ = ["WRITERS", "package_warnings"]
+
+
+def _newest(context: Context, component: str) -> Any:
+    """Return the release to speak of: the only one that is left, else the newest final one."""
+    values = context.values(component)
+    return max(values, key=lambda value: (not parsed(value.version).is_prerelease, parsed(value.version)))
+
+
+def _named(context: Context, component: str) -> str:
+    """Name a component by its release where one or a few are left, else by its newest."""
+    values = context.values(component)
+    versions = {value.version for value in values}
+    if len(versions) == 1:
+        return label(component, values[0])
+    return f"{component} {span(versions)}"
+
+
+def _built(context: Context, member: Unary) -> str:
+    name, value = member.scope[0], cast("PackageValue", member.subject)
+    text = f"the index has no wheel of {name} {value.version}: it has to be built on the host (--allow-builds)"
+    text += f", which needs {value.file.build}" if value.file.build and "stub" not in value.file.build else ""
+    text += f"; {value.file.build}" if "stub" in value.file.build else ""
+    wheels = [item.version for item in context.space.values[name] if cast("Any", item).release.kind == "wheel"]
+    return text + (f"; wheels exist of {span(wheels)}" if wheels and not context.candidate else "")
+
+
+def _abreast(_: Context, member: Unary) -> str:
+    name, alone = member.scope[0], cast("PackageValue", member.subject)
+    return (
+        f"alone it would be {name} {alone.version} of {alone.release.date}; releases more than three months older are "
+        "taken only where they are asked for"
+    )
+
+
+def _wheel_instead(_: Context, member: Unary) -> str:
+    return f"newer releases of {member.scope[0]} have wheels: older ones are built only where one is named exactly"
+
+
+def _placeholder(_: Context, member: Unary) -> str:
+    return f"some versions of {member.scope[0]} only keep its name: they hold nothing"
+
+
+def _withdrawn(_: Context, member: Unary) -> str:
+    return f"its project withdrew some releases of {member.scope[0]}: ask for one by its whole version"
+
+
+def _glibc(context: Context, member: Unary) -> str:
+    name, system, arch = member.scope[0], member.subject, cast("Any", context.space.arch)
+    needed = {text for value in context.values(name) if (text := cast("Any", value).release.glibc.get(arch))}
+    return f"{_named(context, name)} needs glibc {span(needed)}; {system.name} has {system.glibc}"
+
+
+def _gpu_floor(context: Context, member: Unary) -> str:
+    gpu = member.subject
+    floors = {cc for value in context.values(member.scope[0]) if (cc := cast("Any", value).release.cc_min)}
+    least = min(floors, key=nv) if floors else "a newer GPU"
+    return f"{_named(context, member.scope[0])} needs compute capability {least}; {gpu.label} has {gpu.cc}"
+
+
+def _gpu_code(context: Context, member: Unary) -> str:
+    gpu, code = member.subject, _newest(context, member.scope[0]).release.code
+    targets = f"has code for {', '.join(code.targets)}" if code else "lacks code"
+    return f"{_named(context, member.scope[0])} {targets}, not for compute capability {gpu.cc} ({gpu.label})"
+
+
+def _driver(context: Context, member: Pair) -> str:
+    name = member.scope[1]
+    values = [value for value in context.values(name) if cast("Any", value).release.cuda]
+    majors = sorted({rules.major(cuda) for value in values for cuda in cast("Any", value).release.cuda})
+    floors = {row.major: row.min_driver for row in context.space.matrix.cuda.majors}
+    told = " and ".join(f"CUDA {major}, which needs driver {floors[major]} or newer" for major in majors[:2])
+    here = span(value.version for value in context.values("driver")) if context.narrow("driver") else ""
+    return f"{_named(context, name)} is built for {told}" + (f"; the driver here is {here}" if here else "")
+
+
+def _requires(context: Context, member: Pair) -> str:
+    first, second = member.scope
+    values = context.values(first)
+    texts = {text: value for value in values if (text := cast("Any", value).release.requires.get(second))}
+    if len(values) > 1 and len(texts) > 1:
+        newest = _newest(context, first)
+        wanted = newest.release.requires.get(second, "any")
+        return (
+            f"each release of {first} asks for its own {second}: {first} {newest.version} for {_said(second, wanted)}"
+        )
+    wanted = next(iter(texts), "any")
+    here = f"; {second} here is {span(v.version for v in context.values(second))}" if context.narrow(second) else ""
+    return f"{_named(context, first)} asks for {_said(second, wanted)}{here}"
+
+
+def _said(name: str, specifier: str) -> str:
+    return name if specifier == "any" else f"{name}{specifier}"
+
+
+def _companion(context: Context, member: Pair) -> str:
+    name = member.scope[0]
+    torch = cast("TorchValue", _newest(context, "torch"))
+    own = torch.release.companions.get(name)
+    belongs = f"{name} {own}" if own else f"no {name}"
+    return f"every {name} belongs to one torch: with torch {torch.version} goes {belongs}"
+
+
+def _served(_: Context, member: Pair) -> str:
+    return (
+        f"{member.scope[0]} on the Python index is linked with the index's own torch; "
+        "another build of torch is taken beside it only where it is named (torch==X.Y.Z+cuNNN)"
+    )
+
+
+def _major(context: Context, member: Pair) -> str:
+    return ", and ".join(_major_of(context, name) for name in member.scope) + ": one of the two would not load"
+
+
+def _major_of(context: Context, component: str) -> str:
+    values = context.values(component)
+    if component == "torch":  # what the index serves is what stands beside a package from there
+        values = [value for value in values if context.space.on_pypi(cast("TorchValue", value))] or values
+    value = max(values, key=lambda item: parsed(item.version))
+    verb = "is linked with" if isinstance(value, PackageValue) else "brings"
+    return f"{label(component, value)} {verb} CUDA {' or '.join(map(str, sorted(_majors(context, value))))}"
+
+
+def _majors(context: Context, value: Value) -> frozenset[int]:
+    if isinstance(value, PackageValue):
+        return cuda_majors(value)
+    return frozenset((context.space.cuda_major(value),))
+
+
+def _pins(context: Context, member: Pair) -> str:
+    first, second = (_newest(context, name) for name in member.scope)
+    one, two = requires(first), requires(second)
+    found = clashes(one, two)
+    if not found:
+        return f"no release of {member.scope[0]} goes with one of {member.scope[1]}: they pin the same packages apart"
+    pins = [
+        f"{label(member.scope[0], first)} asks for {name}{one[name]}, "
+        f"{label(member.scope[1], second)} for {name}{two[name]}"
+        for name in _telling(found, one, two)
+    ]
+    return "; ".join(pins)
+
+
+def _telling(found: list[str], one: Any, two: Any) -> Iterator[str]:
+    """Choose the pins to tell: the two that are exact on both sides first."""
+    exact = [name for name in found if one[name].startswith("==") and two[name].startswith("==")]
+    yield from (exact or found)[:2]
+
+
+WRITERS: dict[str, Callable[[Any, Any], str]] = {
+    "package-built-from-source": _built,
+    "package-abreast": _abreast,
+    "package-wheel-instead": _wheel_instead,
+    "package-placeholder": _placeholder,
+    "package-withdrawn": _withdrawn,
+    "package-glibc": _glibc,
+    "package-gpu-floor": _gpu_floor,
+    "package-code-for-gpu": _gpu_code,
+    "package-cuda-needs-driver": _driver,
+    "package-requires": _requires,
+    "torch-companion": _companion,
+    "package-beside-index-torch": _served,
+    "package-cuda-major": _major,
+    "package-pins-agree": _pins,
+}
+
+
+def package_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
+    """Say what is not known of a package on these GPUs, and what has to be done beside installing it."""
+    for name, value in solution.items():
+        if not isinstance(value, PackageValue):
+            continue
+        release = value.release
+        if release.cuda and release.code is None and release.cc_min is None:
+            for gpu in space.gpus:
+                yield f"nobody published which GPUs {name} {value.version} has code for: try it on {gpu.label}"
+        for gpu in space.gpus:
+            if release.code is not None and rules.way_of(release.code.targets, release.code.ptx, gpu.cc) == "ptx":
+                yield f"{name} {value.version} has only PTX for {gpu.label}: the first start compiles it"
+        if release.kind == "source":
+            how = value.file.build
+            yield f"{name} {value.version} is built on the host" + (f": {how}" if how else "")
+        for other in release.adds:
+            yield f"{name} opens libraries of {other}, which it does not ask for: it is installed beside"

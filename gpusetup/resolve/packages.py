@@ -1,0 +1,299 @@
+"""Packages above the frameworks: what each release asks of torch, Python, CPU, GPU, driver and the others."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, cast
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gpusetup.model.request import PACKAGES
+from gpusetup.resolve import rules
+from gpusetup.resolve.domains import DriverValue, JaxValue, PackageValue, TensorflowValue, TorchValue, parsed
+from gpusetup.versions import NvVersion, nv
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.request import Request
+    from gpusetup.model.stack import Relation
+    from gpusetup.resolve.domains import Value
+    from gpusetup.resolve.space import Space
+
+__all__ = [
+    "add_packages",
+    "asked_packages",
+    "clashes",
+    "cuda_majors",
+    "earlier",
+    "package_relation",
+    "requires",
+    "specifiers_meet",
+    "what_packages_need",
+]
+
+_MONTHS = 3
+"""How much older a release may be than the one that somebody expects, before it has to be asked for."""
+_RUNTIMES = ("cuda", "torch", "tensorflow", "jax")
+_BESIDE = ("torch", "tensorflow", "jax", "cupy")
+_COMPANIONS = ("torchvision", "torchaudio", "triton")
+
+
+def asked_packages(request: Request) -> list[str]:
+    """Return the packages above the frameworks that a request names, the most demanding first."""
+    named = {item.component for item in request.requirements}
+    return [name for name in PACKAGES if name in named] if named & _KNOWN else []
+
+
+_KNOWN = frozenset(PACKAGES)
+
+
+def what_packages_need(matrix: Matrix, request: Request) -> set[str]:
+    """Return the components that the packages of a request cannot do without."""
+    needed: set[str] = set()
+    for name in asked_packages(request):
+        file = matrix.package(name)
+        if "torch" in file.needs or any("torch" in item.requires for item in file.releases):
+            needed.add("torch")
+        if request.allow_builds and "nvcc" in file.build and all(item.kind == "source" for item in file.releases):
+            needed.add("cuda")
+    return needed
+
+
+def add_packages(space: Space) -> None:
+    """Add every rule about the packages of a request."""
+    names = asked_packages(space.request)
+    for name in names:
+        _release(space, name)
+        _hardware(space, name)
+        _torch(space, name)
+        _majors(space, name)
+        for other in (*names[names.index(name) + 1 :], *_BESIDE):
+            _together(space, name, other)
+
+
+def _release(space: Space, name: str) -> None:
+    arch = cast("Any", space.arch)
+    releases = cast("list[PackageValue]", space.values[name])
+    space.unary("package-placeholder", name, lambda value: value.release.kind != "placeholder")
+    space.unary("package-withdrawn", name, lambda value: not value.release.yanked or _named(space, name, value))
+    if not space.request.allow_builds:
+        newest = _newest_source(space, name)
+        limit = earlier(newest.release.date) if newest is not None and name not in _pinned(space) else ""
+        space.unary(
+            "package-built-from-source",
+            name,
+            lambda value: value.release.kind != "source" and value.release.date >= limit,
+            subject=newest,
+        )
+    elif any(value.release.kind == "wheel" for value in releases):
+        last = max(value.release.date for value in releases if value.release.kind == "wheel")
+        space.unary(
+            "package-wheel-instead",
+            name,
+            lambda value: value.release.kind != "source" or value.release.date > last or _named(space, name, value),
+        )
+    space.unary("wheel-for-cpu", name, lambda value: bool(value.release.pythons.get(arch)), subject=space.arch)
+    if space.os is not None and space.os.glibc != "unknown":
+        glibc = nv(space.os.glibc)
+        space.unary(
+            "package-glibc", name, lambda value: nv(value.release.glibc.get(arch, "0")) <= glibc, subject=space.os
+        )
+
+
+def _newest_source(space: Space, name: str) -> PackageValue | None:
+    built = [value for value in cast("list[PackageValue]", space.values[name]) if value.release.kind == "source"]
+    return max(built, key=lambda value: parsed(value.version), default=None)
+
+
+def _pinned(space: Space) -> set[str]:
+    return {name for name, wish in space.named.items() if wish.specifier}
+
+
+def earlier(day: str) -> str:
+    """Return the day three months before: what is older is never taken silently instead of something newer."""
+    year, month = int(day[:4]), int(day[5:7]) - _MONTHS
+    return f"{year if month > 0 else year - 1}-{month if month > 0 else month + 12:02}{day[7:]}"
+
+
+def _named(space: Space, name: str, value: PackageValue) -> bool:
+    wish = space.named.get(name)
+    return wish is not None and wish.specifier == f"=={value.version}"
+
+
+def _hardware(space: Space, name: str) -> None:
+    for gpu in space.gpus:
+        space.unary("package-gpu-floor", name, partial(_above_floor, nv(gpu.cc)), subject=gpu)
+        space.unary("package-code-for-gpu", name, partial(_has_code, gpu.cc), subject=gpu)
+    drivers = {value.version: cast("DriverValue", value) for value in space.values["driver"]}
+
+    def stands(version: str, cuda: tuple[str, ...]) -> bool:
+        found = [_relation(space, drivers[version], minor) for minor in cuda]
+        if space.request.native:
+            return not cuda or any(way in ("native", "backward") for way in found)
+        return not cuda or any(way is not None for way in found)
+
+    space.pair(
+        "package-cuda-needs-driver",
+        ("driver", lambda value: value.version),
+        (name, lambda value: value.release.cuda),
+        stands,
+    )
+
+
+def _above_floor(cc: NvVersion, value: PackageValue) -> bool:
+    return value.release.cc_min is None or nv(value.release.cc_min) <= cc
+
+
+def _has_code(cc: str, value: PackageValue) -> bool:
+    code = value.release.code
+    return code is None or rules.way_of(code.targets, code.ptx, cc) is not None
+
+
+def _relation(space: Space, driver: DriverValue, minor: str) -> Relation | None:
+    whole = minor if "." in minor else f"{minor}.0"
+    return rules.relation(space.matrix, driver, rules.need_of_minor(space.matrix, whole), forward=space.forward)
+
+
+def package_relation(space: Space, driver: DriverValue, value: PackageValue) -> Relation | None:
+    """Return how the CUDA inside a wheel stands on a driver; None where its minor is not known, or it has several."""
+    cuda = value.release.cuda
+    return _relation(space, driver, cuda[0]) if len(cuda) == 1 and "." in cuda[0] else None
+
+
+def _torch(space: Space, name: str) -> None:
+    space.pair(
+        "package-requires",
+        (name, partial(_asks, "torch")),
+        ("torch", lambda value: value.version),
+        _meets,
+        subject="torch",
+    )
+    if name in _COMPANIONS:
+        space.pair(
+            "torch-companion",
+            (name, lambda value: value.version),
+            ("torch", lambda value: value.release.companions.get(name)),
+            lambda version, companion: companion is not None and _meets(_exact(companion), version),
+        )
+    wish = space.named.get("torch")
+    if wish is None or not wish.variant:
+        usual = {value.version for value in space.values.get("torch", ()) if space.on_pypi(cast("TorchValue", value))}
+        space.pair(
+            "package-beside-index-torch",
+            (name, lambda value: value.release.linked),
+            ("torch", lambda value: space.on_pypi(value) or value.version not in usual),
+            lambda linked, served: served or not linked,
+        )
+
+
+def _exact(text: str) -> str:
+    return f"=={text}" if text[:1].isdigit() else text
+
+
+def cuda_majors(value: PackageValue) -> frozenset[int]:
+    """Return the CUDA majors whose libraries a wheel is linked with; empty when there are none."""
+    return frozenset(rules.major(minor) for minor in value.release.cuda) if value.release.linked else frozenset()
+
+
+def _majors(space: Space, name: str) -> None:
+    for other in _RUNTIMES:
+        space.pair(
+            "package-cuda-major",
+            (name, cuda_majors),
+            (other, space.cuda_major),
+            lambda majors, major: not majors or major in majors,
+        )
+
+
+def _together(space: Space, name: str, other: str) -> None:
+    if other not in space.values:
+        return
+    if other in _KNOWN:
+        space.pair(
+            "package-cuda-major",
+            (name, cuda_majors),
+            (other, cuda_majors),
+            lambda one, two: not one or not two or bool(one & two),
+        )
+        for first, second in ((name, other), (other, name)):
+            space.pair(
+                "package-requires",
+                (first, partial(_asks, second)),
+                (second, lambda value: value.version),
+                _meets,
+                subject=second,
+            )
+    if other == "cupy":
+        space.pair(
+            "package-requires",
+            (name, lambda value: tuple((key, text) for key, text in requires(value).items() if key.startswith("cupy"))),
+            ("cupy", lambda value: (value.release.package, value.version)),
+            lambda wanted, cupy: not wanted or any(key == cupy[0] and _meets(text, cupy[1]) for key, text in wanted),
+            subject="cupy",
+        )
+        return
+    shared = _names(space, name) & _names(space, other) - {*space.values}
+    keys = partial(_pins_of, tuple(sorted(shared)))
+    space.pair("package-pins-agree", (name, keys), (other, keys), lambda one, two: not clashes(dict(one), dict(two)))
+
+
+def _asks(name: str, value: PackageValue) -> str:
+    return value.release.requires.get(name, "any")
+
+
+def _names(space: Space, component: str) -> set[str]:
+    return {name for value in space.values[component] for name in requires(value)}
+
+
+def _pins_of(names: Iterable[str], value: Value) -> tuple[tuple[str, str], ...]:
+    wanted = requires(value)
+    return tuple((name, wanted[name]) for name in names if name in wanted)
+
+
+def requires(value: Value) -> Mapping[str, str]:
+    """Return what a release requires, as far as it is known; of torch only the index's own build says it all."""
+    if isinstance(value, PackageValue):
+        return value.release.requires
+    if isinstance(value, TorchValue):
+        return value.release.pins if value.build.default else {}
+    return value.release.pins if isinstance(value, TensorflowValue | JaxValue) else {}
+
+
+def clashes(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+    """Return the packages that two sets of requirements ask in versions that no one release is."""
+    return [name for name in first if name in second and not specifiers_meet(first[name], second[name])]
+
+
+@lru_cache(maxsize=4096)
+def _set(text: str) -> SpecifierSet | None:
+    plain = _exact(text.rpartition("]")[2].strip())
+    if plain in {"", "any"}:
+        return None
+    try:
+        return SpecifierSet(plain, prereleases=True)
+    except InvalidSpecifier:
+        return None
+
+
+@lru_cache(maxsize=16384)
+def _meets(specifier: str, version: str) -> bool:
+    wanted = _set(specifier)
+    return wanted is None or wanted.contains(parsed(version))
+
+
+@lru_cache(maxsize=4096)
+def specifiers_meet(first: str, second: str) -> bool:
+    """Tell whether one version could satisfy both; judged at and just above every bound that they name."""
+    one, two = _set(first), _set(second)
+    if one is None or two is None:
+        return True
+    bounds = {part.version.removesuffix(".*") for part in (*one, *two)}
+    try:
+        tried = [Version(text) for text in ("0", *bounds)]
+        tried += [Version(f"{version.base_version}.0.0.1") for version in tried]
+    except InvalidVersion:
+        return True
+    return any(one.contains(version) and two.contains(version) for version in tried)

@@ -1,0 +1,1 @@
+"""What refreshes the matrix from package indexes."""

@@ -1,0 +1,100 @@
+"""Which packages are collected, from which rows, and what no metadata says about them.
+
+`table` names the rows: file and key of the gathered facts. What stands in `needs`, `build`, `opens` is from the
+projects' own documentation and from the wheels' file lists; the notes of each file name it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["PACKAGES"]
+
+_NVCC = "nvcc of torch's CUDA major, gcc, ninja and --no-build-isolation"
+_HOURS = f"{_NVCC}; each compiler job takes gigabytes of memory: limit them with MAX_JOBS"
+_STUB = (
+    "the index has a stub: its build step downloads NVIDIA's own wheel from https://pypi.nvidia.com, "
+    "which must be reachable"
+)
+
+_TURING = [("11.2.1", "", "7.5")]
+
+PACKAGES: dict[str, dict[str, Any]] = {
+    "vllm": {"table": "vllm.vllm", "needs": ["torch"], "cc_min": [("0", "0.14.99", "7.0"), ("0.21.0", "", "7.5")]},
+    "sglang": {
+        "table": "sglang.sglang",
+        "needs": ["torch"],
+        "whole": "srt",
+        "kernels": {"sglang-kernel": "sglang.sglang_kernel", "sgl-kernel": "sglang.sgl_kernel"},
+    },
+    "tensorrt-llm": {"table": "tensorrt_llm.tensorrt_llm", "needs": ["torch"], "build": _STUB},
+    "unsloth": {"table": "trainers.unsloth", "needs": ["torch"]},
+    "trl": {"table": "trainers.trl", "needs": ["torch"]},
+    "deepspeed": {
+        "table": "deepspeed.deepspeed",
+        "needs": ["torch"],
+        "build": "nvcc of torch's CUDA major, gcc and ninja: its operations are compiled at their first use",
+    },
+    "transformers": {"table": "trainers.transformers"},
+    "accelerate": {"table": "trainers.accelerate"},
+    "peft": {"table": "trainers.peft"},
+    "whisperx": {"table": "ctranslate2.whisperx"},
+    "faster-whisper": {"table": "ctranslate2.faster_whisper", "opens": ("0", "12", "nvidia-cublas-cu12")},
+    "ctranslate2": {"table": "ctranslate2.ctranslate2", "opens": ("4.0", "12", "nvidia-cublas-cu12")},
+    "xformers": {"table": "xformers.xformers", "needs": ["torch"], "build": _HOURS},
+    "flash-attn": {
+        "table": "flash_attn.flash_attn_index",
+        "needs": ["torch"],
+        "build": _HOURS,
+        "cc_min": [("2", "", "8.0")],
+    },
+    "flashinfer-python": {"table": "flashinfer.flashinfer_python", "needs": ["torch"]},
+    "bitsandbytes": {"table": "bitsandbytes.bitsandbytes", "needs": ["torch"], "cc_min": [("0.48.0", "", "6.0")]},
+    "transformer-engine": {
+        "table": "transformer_engine.transformer_engine",
+        "extras": ["core_cu*"],
+    },
+    "transformer-engine-torch": {
+        "table": "transformer_engine.torch",
+        "needs": ["torch"],
+        "build": f"{_NVCC}, and the headers of cuDNN 9.3 or newer",
+    },
+    "torch-tensorrt": {"table": "tensorrt.torch_tensorrt", "needs": ["torch"]},
+    "torchao": {"table": "torch_addons.torchao", "needs": ["torch"]},
+    "torchcodec": {"table": "torch_addons.torchcodec", "needs": ["torch"]},
+    "fbgemm-gpu": {"table": "torch_addons.fbgemm_gpu", "needs": ["torch"]},
+    "mamba-ssm": {"table": "torch_addons.mamba_ssm", "needs": ["torch"], "build": _HOURS},
+    "causal-conv1d": {"table": "torch_addons.causal_conv1d", "needs": ["torch"], "build": _HOURS},
+    "triton": {"table": "triton.triton"},
+    "tensorrt": {
+        "cc_min": [("11.2.1", "", "7.5")],
+        "table": "tensorrt.tensorrt",
+        "names_major": "tensorrt",
+        "build": _STUB,
+    },
+    "tensorrt-cu12": {
+        "cc_min": [("11.2.1", "", "7.5")],
+        "table": "tensorrt.tensorrt_cu12",
+        "build": _STUB,
+        "major": "12",
+    },
+    "tensorrt-cu13": {
+        "cc_min": [("11.2.1", "", "7.5")],
+        "table": "tensorrt.tensorrt_cu13",
+        "build": _STUB,
+        "major": "13",
+    },
+    "onnxruntime-gpu": {"table": "onnxruntime_gpu.onnxruntime_gpu", "extras": ["cuda", "cudnn"]},
+    "llama-cpp-python": {
+        "table": "llama_cpp_python.llama_cpp_python",
+        "build": "nvcc, gcc, cmake and CMAKE_ARGS=-DGGML_CUDA=on; without that it is built for the CPU alone",
+    },
+    "numba-cuda": {"table": "numba_cuda.numba_cuda", "extras": ["cu*"]},
+    "cudf-cu12": {"table": "rapids.cudf_cu12", "major": "12"},
+    "cudf-cu13": {"table": "rapids.cudf_cu13", "major": "13"},
+    "cuml-cu12": {"table": "rapids.cuml_cu12", "major": "12"},
+    "cuml-cu13": {"table": "rapids.cuml_cu13", "major": "13"},
+    "nvidia-dali-cuda120": {"table": "other_gpu_wheels.dali_cuda120", "major": "12"},
+    "nvidia-dali-cuda130": {"table": "other_gpu_wheels.dali_cuda130", "major": "13"},
+    "xgboost": {"table": "other_gpu_wheels.xgboost"},
+}
