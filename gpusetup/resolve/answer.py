@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.model.request import PACKAGES
 from gpusetup.model.stack import (
@@ -57,7 +57,7 @@ def relations(space: Space, solution: Mapping[str, Value]) -> dict[str, Relation
 def stack_of(space: Space, solution: Mapping[str, Value]) -> Stack:
     """Return the stack document of an assignment."""
     stands = relations(space, solution)
-    packages = {
+    packages: dict[str, Any] = {
         name.replace("-", "_"): _package(space, cast("PackageValue", solution[name]), solution)
         for name in PACKAGES
         if name in solution
