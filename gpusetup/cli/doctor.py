@@ -2,8 +2,8 @@
 
 With a message in quotes, or --text FILE, it says what the message means. Without one it looks at this machine (or at
 --root DIR, or at every host of an INVENTORY), stops at the first cause and tells what it ruled out. Exit code 0:
-healthy or harmless, or one of gpusetup's own references (GS-324) or alerts (GpuLost); 8: a cause was found; 3: not
-recognised.
+healthy or harmless, other trouble than the GPU installation's, or one of gpusetup's own references (GS-324) or alerts
+(GpuLost); 8: a cause was found; 3: not recognised.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import select
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit, gravest
@@ -155,12 +155,12 @@ def _unread_input() -> bool:
 
 def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.cli.examination import guest_here
+    from gpusetup.cli.said import answer
     from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
     from gpusetup.doctor.instead import without_apply
     from gpusetup.doctor.logs import Log
     from gpusetup.doctor.ptx import with_measure
     from gpusetup.doctor.references import mentioned, reference_in
-    from gpusetup.doctor.text import CLEAN, NOT_RECOGNISED, messages
 
     log = Log(iter(()) if asked else _chunks(arguments.text))
     short = asked or log.short()
@@ -173,24 +173,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         found = tuple(without_apply(finding, guest) for finding in found)
     if not found and (reference := mentioned(asked.encode()) if asked else log.reference):
         return _reference(arguments, reference)
-    clean = not asked and not found and log.quiet
-    code = Exit.VERIFY_FAILED if found else Exit.DONE if clean else Exit.BAD_INPUT
-    if found and all(finding.kind == "notice" for finding in found):
-        code = Exit.DONE
-    if arguments.format == "json":
-        document: dict[str, Any] = {
-            "schema": SCHEMA,
-            "ok": code == Exit.DONE,
-            "recognised": bool(found),
-            "clean": clean,
-            "findings": found,
-        }
-        if not found and not clean:
-            document["send"] = NOT_RECOGNISED
-        output.write_answer(output.json_text(document), arguments.out)
-    else:
-        output.write_answer(CLEAN if clean else output.painted(messages(found), arguments.out), arguments.out)
-    return code
+    return answer(arguments, found, asked or log.text, SCHEMA, quiet=not asked and log.quiet, log=not asked)
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:

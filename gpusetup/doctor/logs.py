@@ -15,7 +15,14 @@ from gpusetup.doctor.references import mentioned
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Log", "read_pieces"]
+__all__ = ["TROUBLE", "Log", "read_pieces"]
+
+TROUBLE = re.compile(
+    rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
+    rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill",
+    re.IGNORECASE,
+)
+"""The words of trouble: a log without any is healthy."""
 
 PIECE = 16 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
@@ -73,13 +80,10 @@ class Log:
     `reference`: the first of gpusetup's own that was met.
     """
 
-    _TROUBLE = re.compile(
-        rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
-        rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such",
-        re.IGNORECASE,
-    )
     _SHORT = 300
     """A line of no more bytes is a message that somebody piped in."""
+    _WHOLE = 64 * 1024
+    """So much of a log is kept."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.quiet = True
@@ -87,6 +91,12 @@ class Log:
         self._pieces = pieces
         self._first: list[bytes] = []
         self._tail = b""
+        self._kept = b""
+
+    @property
+    def text(self) -> str:
+        """The whole log once it was read, where it has no more than a few thousand lines; else nothing."""
+        return self._kept.decode("utf-8", "replace") if len(self._kept) <= self._WHOLE else ""
 
     def short(self) -> str:
         """Return the whole log where it is one line, looked at like any other; else nothing."""
@@ -102,8 +112,10 @@ class Log:
         """Yield the pieces; a word that two of them share counts too."""
         for piece in itertools.chain(self._first, self._pieces):
             both = self._tail + piece
-            if self.quiet and self._TROUBLE.search(both):
+            if self.quiet and TROUBLE.search(both):
                 self.quiet = False
             self.reference = self.reference or mentioned(both)
             self._tail = piece[-16:]
+            if len(self._kept) <= self._WHOLE:
+                self._kept += piece[: self._WHOLE + 1]
             yield piece

@@ -9,6 +9,12 @@ __all__ = ["foreign"]
 _AMD = re.compile(r"\bHIP\b|\bhip(?:Error|[A-Z_])|\.hip\b|\b(?:rocm|ROCm|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b")
 """AMD's stack words its errors as CUDA does."""
 
+_NO_GPU = re.compile(r"\bdevice:CPU:\d|\bDefaultCPUAllocator\b|\bMPS backend\b")
+"""Frameworks name the device that failed: the processor, or Apple's GPU."""
+
+_TRIED = re.compile(r"\bPlan failed with\b")
+"""cuDNN's search for the fastest algorithm goes on to the next one."""
+
 _ADDRESS = re.compile(r"\b(?:https?|ftp)://([\w.-]+)(\S*)")
 _OURS = re.compile(
     r"nvidia|cuda|docker|ubuntu|debian|canonical|launchpad|fedora|centos|redhat|rocky|almalinux|amazonaws\.com/|amzn"
@@ -18,9 +24,9 @@ _OURS = re.compile(
 """Repositories that a GPU installation takes packages from: NVIDIA's, Docker's and the distributions'."""
 
 _RULES = {
-    "cuda": _AMD,
-    "pytorch": _AMD,
-    "libraries": _AMD,
+    "cuda": (_AMD, _NO_GPU, _TRIED),
+    "pytorch": (_AMD, _NO_GPU),
+    "libraries": (_AMD, _NO_GPU),
 }
 
 
@@ -29,5 +35,4 @@ def foreign(area: str, line: str) -> bool:
     if area == "packages":
         addresses = [f"{host}{path}" for host, path in _ADDRESS.findall(line)]
         return bool(addresses) and not any(map(_OURS.search, addresses))
-    rule = _RULES.get(area)
-    return rule is not None and rule.search(line) is not None
+    return any(rule.search(line) for rule in _RULES.get(area, ()))

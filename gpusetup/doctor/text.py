@@ -10,10 +10,20 @@ from gpusetup.doctor.references import page_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from gpusetup.doctor.outside import Shown
     from gpusetup.doctor.references import Said
     from gpusetup.model.diagnosis import Diagnosis, Finding
 
-__all__ = ["CLEAN", "NOT_RECOGNISED", "diagnoses", "messages", "one_line", "reference_text"]
+__all__ = [
+    "CLEAN",
+    "NOT_RECOGNISED",
+    "NO_WORD_OF_IT",
+    "diagnoses",
+    "messages",
+    "one_line",
+    "outside_text",
+    "reference_text",
+]
 
 _WIDTH = 80
 _MARK = {"fine": "ok", "cause": "CAUSE", "unknown": "?", "notice": "note"}
@@ -28,6 +38,11 @@ If it is an error of the GPU stack, tell us, with:
   - gpusetup facts --format json
   - on the machine itself: gpusetup doctor --bundle support.tar.gz
 Without a message, `gpusetup doctor` looks at the machine.
+"""
+
+NO_WORD_OF_IT = """\
+No line of it names a GPU, its driver or CUDA: begin with the program or the
+service that printed it.
 """
 
 
@@ -76,6 +91,15 @@ def reference_text(reference: str, said: Iterable[Said]) -> str:
         if one.hint:
             lines += _wrapped(f"fix: {one.hint}", "  ", "       ")
     lines += ["", f"  page: {page_of(reference)} in the documentation"]
+    return "\n".join(lines) + "\n"
+
+
+def outside_text(shown: Iterable[Shown]) -> str:
+    """Tell what a text is about when that is not the GPU installation."""
+    lines = ["no fault of the GPU installation in this text."]
+    for one in shown:
+        lines += ["", *_wrapped(f"{one.title} [{one.id}]", rest="  "), *_wrapped(one.line, "  | ")]
+        lines += _wrapped(one.advice, "  ")
     return "\n".join(lines) + "\n"
 
 

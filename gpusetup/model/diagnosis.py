@@ -79,6 +79,24 @@ class CauseFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     causes: tuple[Cause, ...]
 
 
+class Outside(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kind of trouble that is none of the GPU installation's, and how a line shows it."""
+
+    id: CauseId
+    title: str
+    advice: str
+    always: bool
+    """A line shows it even with a word of NVIDIA's stack in it."""
+    regex: str
+
+
+class OutsideFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The kinds, in the order in which a line is asked."""
+
+    sources: tuple[str, ...]
+    kinds: tuple[Outside, ...]
+
+
 class CudaError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error number of CUDA with its names in both APIs, its text, and the cause it stands for when it has one."""
 

@@ -1,0 +1,101 @@
+"""What a text without any cause is about: other trouble than the GPU installation's, where its lines show it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gpusetup.doctor.catalogue import read_table
+from gpusetup.doctor.logs import TROUBLE
+from gpusetup.doctor.unwrap import plain
+from gpusetup.model.diagnosis import OutsideFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.model.diagnosis import Outside
+
+__all__ = ["Shown", "names_gpu", "outside", "routine"]
+
+_GPU = re.compile(
+    r"nvidia|nvrm|cuda|nvml|nccl|cudnn|cublas|cufft|cusolver|cusparse|curand|cupy|nvcc|nvrtc|ptxas|(?<![a-z])gpus?(?![a-z])"
+    r"|\bxid\b|nvlink|nvswitch|tensorrt|fabric.?manager|libnv|\bnv-|nouveau|\+cu\d|dkms|modprobe|insmod|secure.?boot"
+    r"|\brtx\b|geforce|\btesla\b|\bdcgm|key was rejected|vermagic|\bdrm\b|triton|pcieport|\bAER\b|xformers|flash.attn"
+    r"|bitsandbytes|onnxruntime|jaxlib|\bxla|\brmm\b|infiniband|mlx5|\brdma\b|\bibv?_|\bucx\b|\.so\b|undefined symbol"
+    r"|root cause above|host_config\.h|linux-headers|lib/modules|kernel module",
+    re.IGNORECASE,
+)
+"""Near one of these, a line may be the installation's, or another layer's of the same stack."""
+
+_ROUTINE = {"no-errors", "healthy-boot"}
+_FRAME = re.compile(
+    r"""\s*(?:File ".*", line \d+|Traceback \(most recent call last\)|During handling of the above|\^+\s*$)"""
+)
+_CODE = re.compile(r"\s{2,}\S")
+_LONGEST = 400
+_FAR = 1200
+"""A line is looked at so far."""
+_FEW = 40
+"""Of a text of so few lines every line is asked, also where none sounds like trouble."""
+_NEAR = 4
+"""So many lines before and after a line tell what it belongs to."""
+
+
+class Shown(NamedTuple):
+    """A kind of trouble and the first line that shows it."""
+
+    id: str
+    title: str
+    advice: str
+    line: str
+
+
+@cache
+def _kinds() -> tuple[tuple[Outside, re.Pattern[str]], ...]:
+    table = msgspec.json.decode(read_table("outside.json"), type=OutsideFile)
+    return tuple((kind, re.compile(kind.regex)) for kind in table.kinds)
+
+
+def names_gpu(text: str) -> bool:
+    """Tell whether a text has any word of NVIDIA's stack."""
+    return _GPU.search(text) is not None
+
+
+def outside(text: str) -> tuple[Shown, ...]:
+    """Return what a text's trouble is instead; nothing unless every line of trouble shows such a kind."""
+    lines = list(_told(text))
+    troubled = [number for number, line in enumerate(lines) if TROUBLE.search(line.encode())]
+    if not troubled and len(lines) > _FEW:
+        return ()
+    gpu = cache(names_gpu)
+    kind_of = cache(_kind)
+    shown: dict[str, Shown] = {}
+    for number in troubled or range(len(lines)):
+        near = lines[max(0, number - _NEAR) : number + _NEAR + 1]
+        kind = kind_of(lines[number], any(map(gpu, near)))
+        if kind is not None:
+            shown.setdefault(kind.id, Shown(kind.id, kind.title, kind.advice, lines[number][:_LONGEST]))
+        elif troubled:
+            return ()
+    return tuple(one for one in shown.values() if one.id not in _ROUTINE) or tuple(shown.values())
+
+
+def _told(text: str) -> Iterator[str]:
+    """Yield the lines without what the log put before them; a traceback's lines of code say nothing of their own."""
+    frame = False
+    for line in text.splitlines():
+        after_frame, frame = frame, _FRAME.match(line) is not None
+        if not frame and not (after_frame and _CODE.match(line)):
+            yield plain(line[:_FAR]).strip()[:_FAR]
+
+
+def routine(shown: tuple[Shown, ...]) -> bool:
+    """Tell whether all that sounds like trouble is what healthy machines say."""
+    return bool(shown) and all(one.id in _ROUTINE for one in shown)
+
+
+def _kind(line: str, gpu: bool) -> Outside | None:
+    return next((kind for kind, regex in _kinds() if (kind.always or not gpu) and regex.search(line)), None)

@@ -1,0 +1,157 @@
+"""Texts in which no cause is found: what they are about instead, and logs that are healthy."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+
+import msgspec
+import pytest
+
+from gpusetup.doctor.catalogue import read_table
+from gpusetup.doctor.findings import diagnose_text
+from gpusetup.doctor.others import foreign
+from gpusetup.doctor.outside import outside, routine
+from gpusetup.model.diagnosis import OutsideFile
+from tests.unit.doctor.score import FIXTURES, score
+from tests.unit.doctor.test_references import doctor
+
+
+def entries(name):
+    return json.loads((FIXTURES / f"{name}.json").read_text(encoding="utf-8"))["entries"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Out of memory: Killed process 25315 (python3) total-vm:53312244kB", "host-memory"),
+        ("ssh: connect to host node7 port 22: Connection refused", "ssh"),
+        ("curl: (6) Could not resolve host: example.org", "network"),
+        ("Error response from daemon: pull access denied for foo", "containers"),
+        ("0/3 nodes are available: 3 Insufficient cpu.", "kubernetes"),
+        ("slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***", "slurm"),
+        ("error: externally-managed-environment", "python-packages"),
+        ("E: Unable to locate package frobnicate", "packages"),
+        ("foo.c:1:10: fatal error: foo.h: No such file or directory", "build"),
+        ("Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    fail()\nKeyError: 'a'", "program"),
+        ("amdgpu 0000:2a:00.0: Invalid PCI ROM header signature", "amd-gpu"),
+        ("i915 0000:00:02.0: Failed to load DMC firmware", "intel-gpu"),
+        ("nvme nvme0: I/O error, dev nvme0n1, sector 5", "other-hardware"),
+        ("Job for nginx.service failed because the control process exited with error code.", "services"),
+        ("a.py:3: UserWarning: this was deprecated", "warnings"),
+        ("example.errors.OddityError: nobody expected it", "exception"),
+    ],
+)
+def test_the_kind_of_trouble_is_told(text, kind):
+    assert [one.id for one in outside(text)] == [kind]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "frobnication failed: 42",
+        "KeyError: 'a'\nfrobnication failed: 42",
+        "nvidia-frobnicator: KeyError: 'a'",
+        "loading CUDA\nKeyError: 'a'",
+        "OSError: libfoo.so.1: cannot open shared object file: No such file or directory",
+        "",
+    ],
+)
+def test_nothing_is_told_where_one_line_may_be_the_installations(text):
+    assert outside(text) == ()
+
+
+def test_a_line_of_code_in_a_traceback_is_no_trouble_of_its_own():
+    frames = '  File "a.py", line 1, in f\n    frobnication_failed()\n'
+    assert [one.id for one in outside(f"Traceback (most recent call last):\n{frames}ValueError: x")] == ["program"]
+
+
+def test_the_answer_is_plain_and_ends_with_0():
+    answer = doctor("ssh: connect to host node7 port 22: Connection refused")
+    assert answer.returncode == 0
+    assert answer.stdout.startswith("no fault of the GPU installation in this text")
+    assert "SSH does not let you in" in answer.stdout
+    told = json.loads(doctor("--format", "json", "error: externally-managed-environment").stdout)
+    assert told["recognised"] is False
+    assert [one["id"] for one in told["outside"]] == ["python-packages"]
+    assert "send" not in told
+
+
+def test_an_unknown_message_without_a_word_of_the_gpu_gets_a_next_step():
+    assert "begin with the program" in doctor("frobnication failed: 42").stdout
+    assert "begin with the program" not in doctor("nvidia frobnication failed: 42").stdout
+
+
+def test_a_log_with_routine_lines_is_healthy():
+    log = "RAS: Correctable Errors collector initialized.\nGPU burn: 0 errors\nEXT4-fs (sda1): re-mounted. errors=remount-ro\n"
+    answer = doctor("--text", "-", given=log)
+    assert (answer.returncode, answer.stdout.split(":")[0]) == (0, "healthy")
+    assert routine(outside(log))
+    assert not routine(())
+
+
+def test_five_errors_are_not_none():
+    log = "step\n" * 60 + "GPU burn: 5 errors\n"
+    assert not outside(log)
+    assert routine(outside(log.replace("5 errors", "0 errors")))
+    assert outside("Steam\n" * 60) == ()
+
+
+def test_a_kernel_that_killed_a_program_is_not_called_healthy():
+    answer = doctor("--text", "-", given="node invoked oom-killer: gfp_mask=0xcc0\n")
+    assert "The host's memory ran out" in answer.stdout
+
+
+def test_a_long_log_is_not_judged_by_its_lines():
+    answer = doctor("--text", "-", given="KeyError: 'a'\n" * 30_000)
+    assert answer.returncode == 3
+
+
+def test_every_kind_has_an_expression_of_its_own():
+    kinds = msgspec.json.decode(read_table("outside.json"), type=OutsideFile).kinds
+    assert len({kind.id for kind in kinds}) == len(kinds)
+    assert all(re.compile(kind.regex).search("") is None for kind in kinds)
+
+
+@pytest.mark.parametrize(
+    ("area", "line"),
+    [
+        ("cuda", "HIP error: invalid device function"),
+        ("pytorch", "RuntimeError: MPS backend out of memory"),
+        ("cuda", "OOM when allocating tensor on /device:CPU:0"),
+        ("packages", "E: The repository 'https://example.org/apt stable Release' is not signed."),
+    ],
+)
+def test_other_software_is_told_by_its_words(area, line):
+    assert foreign(area, line)
+
+
+def test_nvidias_words_are_not_foreign():
+    assert not foreign("cuda", "CUDA error: invalid device function")
+    assert not foreign("packages", "E: https://developer.download.nvidia.com/compute/cuda/repos is not signed.")
+    assert not foreign("kernel_module", "amdgpu")
+
+
+def test_the_threads_were_split_by_their_hash():
+    for name, rest in (("threads_open", 0), ("threads_closed", 1)):
+        assert all(hashlib.sha256(one["thread"].encode()).digest()[-1] % 2 == rest for one in entries(name))
+
+
+def test_half_of_the_threads_are_no_fault_of_the_installation():
+    both = entries("threads_open") + entries("threads_closed")
+    assert len(both) == 300
+    assert sum(one["cause"] is None for one in both) >= 150
+    assert all(one.get("about") for one in both if one["cause"] is None)
+
+
+def test_the_open_threads_stay_named():
+    found = score("threads_open")
+    assert found.right >= 143, found.missed
+    assert found.wrong == 0
+
+
+def test_the_trouble_of_others_is_seldom_told_for_a_cause():
+    texts = [one["text"] for name in ("threads_open", "heldout") for one in entries(name) if one["cause"]]
+    mistaken = [text for text in texts if outside(text) and not diagnose_text(text)]
+    assert not mistaken
