@@ -141,7 +141,7 @@ RAN = {"gpus": [{"index": 0, "error": None, "wrong": 0}, {"index": 1, "error": N
 @pytest.mark.parametrize(("other", "verdict", "says"), [
     (dict(RAN, runtime_cuda=13000), "pass", "CUDA 12.8, compiled in 2.1 s, correct on every GPU; beside it CUDA 13.0"),
     ({"error": "compile", "message": "x.cu(1): error: no such luck"}, "fail", "CUDA 13.0: nvcc could not compile"),
-    ({"error": "cannot-start", "message": "no such file"}, "fail", "CUDA 13.0: the program not run"),
+    ({"error": "cannot-start", "message": "no such file"}, "fail", "CUDA 13.0: the program did not run"),
 ])  # fmt: skip
 def test_one_toolkit_of_several_that_fails_is_named(other, verdict, says):
     document = captured("h100-x2-full")
