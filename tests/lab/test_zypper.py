@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.lab.applying import apply
+from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
 from tests.lab.plays import files_below
 
@@ -16,20 +16,16 @@ if TYPE_CHECKING:
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
 
-DRIVER = "580.142"
+OLDER, NEWER = "580.142", "595.91.07"
 CONFIGURATION = ("/etc/zypp", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/default", "/etc/systemd/system")
 HEADERS, NEXT_HEADERS = "6.4.0-150600.23.47.2", "6.4.0-150600.23.60.1"
 
 
-NAMES = {
-    "nvidia-open-driver-G06",
-    "nvidia-common-G06",
-    "nvidia-compute-G06",
-    "nvidia-compute-utils-G06",
-    "libnvidia-ml",
-    "nvidia-modprobe",
-    "nvidia-persistenced",
-}
+def names(version: str) -> tuple[str, ...]:
+    """What belongs to a driver: the generation that its branch is of, and what is of both."""
+    generation = "G07" if version.startswith("59") else "G06"
+    own = ("open-driver", "common", "compute", "compute-utils")
+    return (*(f"nvidia-{name}-{generation}" for name in own), "libnvidia-ml", "nvidia-persistenced", "nvidia-modprobe")
 
 
 def locked(host: Host) -> set[str]:
@@ -46,16 +42,17 @@ def stands(host: Host, version: str) -> None:
     now = rpms(host)
     stack = {name: now[name] for name in now if "nvidia" in name}
     assert stack == dict.fromkeys(stack, f"{version}-1")
-    assert NAMES <= set(stack) <= locked(host)
+    assert set(names(version)) <= set(stack) <= locked(host)
     assert version in host.ssh("nvidia-smi").stdout
 
 
-def test_apply_again_and_what_an_update_leaves_alone(
+def test_one_hosts_whole_life(
     lab_hosts: Callable[..., list[Host]],
     lab_inventory: Callable[..., Path],
     lab_repositories: Repositories,
     tmp_path: Path,
 ) -> None:
+    """Looked at, applied, again, up, down where a script fails, rolled back, mended, updated by others, removed."""
     (host,) = lab_hosts(flavour="leap15-like", machine="t4")
     inventory = lab_inventory([host], stand_ins(lab_repositories))
     untouched = rpms(host), files_below(host, *CONFIGURATION), arguments(host)
@@ -63,26 +60,61 @@ def test_apply_again_and_what_an_update_leaves_alone(
     def asked(version: str, *words: str) -> Answer:
         return apply(tmp_path, inventory, "-w", f"driver=={version}", *words)
 
-    looked = asked(DRIVER, "--check")
+    looked = asked(OLDER, "--check")
     assert (rpms(host), files_below(host, *CONFIGURATION), arguments(host)) == untouched, "a look changes nothing"
-    done = asked(DRIVER)
+    done = asked(OLDER)
     assert (done.code, host_of(done)["state"]) == (0, "done"), done.out + done.err
-    stands(host, DRIVER)
+    stands(host, OLDER)
     first = rpms(host)
     assert first["kernel-default-devel"] == HEADERS, "the headers of this kernel, not the newest"
     for part in ("actions", "changed", "removals", "reboot"):
         assert host_of(looked)[part] == host_of(done)[part], "apply does what the look said"
     for word in ("modprobe.blacklist=nouveau,nova_core", "rd.driver.blacklist=nouveau"):
         assert word in arguments(host), "one is ours, one is of the driver's own package"
-    again = asked(DRIVER)
+    again = asked(OLDER)
     assert (again.code, host_of(again)["state"], host_of(again)["changed"]) == (0, "unchanged", 0), again.out
     assert drift(tmp_path, inventory)[1] == {}
 
+    up = asked(NEWER)
+    assert up.code == 0, up.out + up.err
+    stands(host, NEWER)
+    newer, held = rpms(host), locked(host)
+
+    host.break_packages("nvidia-compute-utils-G06", "fail")
+    failed = asked(OLDER)
+    assert (failed.code, host_of(failed)["state"]) == (7, "failed"), failed.out + failed.err
+    told = host_of(failed)["failure"]
+    assert "nvidia-compute-utils-G06" in told["note"], told
+    assert "zypper ended with" in told["note"], told
+    assert "the host has its previous packages" in told["note"], told
+    assert (rpms(host), locked(host)) == (newer, held)
+    assert drift(tmp_path, inventory)[1] == {}, "it stands on what was applied before, whole"
+    host.break_packages("nvidia-compute-utils-G06", "")
+
+    back = gpusetup(tmp_path, "rollback", inventory, "--format", "json")
+    assert back.code == 0, back.out + back.err
+    stands(host, OLDER)
+    assert rpms(host) == first, "down again is the same set as before"
+
+    host.ssh("zypper", "removelock", "nvidia-persistenced")
+    host.ssh("rpm", "-e", "--nodeps", "nvidia-persistenced")
+    lost, found = drift(tmp_path, inventory)
+    assert (lost.code, found["package-nvidia-persistenced"]) == (9, "not installed"), found
+    mended = gpusetup(tmp_path, *host_of(lost)["mend"].split()[1:])
+    assert mended.code == 0, mended.out + mended.err
+    stands(host, OLDER)
+
     host.ssh("zypper", "--non-interactive", "update")
-    stands(host, DRIVER)
+    stands(host, OLDER)
     side_by_side = {f"kernel-default-devel-{version}" for version in (HEADERS, NEXT_HEADERS)}
     assert side_by_side <= set(rpms(host)), "zypper keeps both, and the module is still built for the old one"
     assert drift(tmp_path, inventory)[1] == {}
+
+    removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
+    assert (removed.code, host_of(removed)["state"]) == (9, "pending-reboot"), removed.out + removed.err
+    assert host_of(removed)["left_over"] == {}, removed.out
+    assert (rpms(host), files_below(host, *CONFIGURATION), arguments(host)) == untouched
+    assert not host.path("/var/lib/gpusetup").exists()
 
 
 def test_what_somebody_else_locked_is_not_moved(
@@ -92,7 +124,7 @@ def test_what_somebody_else_locked_is_not_moved(
     tmp_path: Path,
 ) -> None:
     (host,) = lab_hosts(flavour="leap15-like", machine="t4")
-    inventory = lab_inventory([host], stand_ins(lab_repositories, gpusetup_driver=f"=={DRIVER}"))
+    inventory = lab_inventory([host], stand_ins(lab_repositories, gpusetup_driver=f"=={OLDER}"))
     url = lab_repositories.url("opensuse15")
     host.ssh(
         "zypper", "-n", "--no-gpg-checks", "--plus-repo", url, "install", "--oldpackage", "nvidia-modprobe=580.159.04-1"
