@@ -41,9 +41,11 @@ def _ways(resolution: Resolution, install: Install) -> Iterator[tuple[str, str]]
     python = resolution.stack.python
     if install.pip and python is not None and python.version:
         yield "without root:", install.pip[0]
-        yield "", install.pip[1]
+        yield from (("", line) for line in install.pip[1:])
     elif install.pip:
-        yield "without root:", install.pip[1].replace(".venv/bin/python -m pip", "pip")
+        heads = ("without root:", *("" for _ in install.pip[2:]))
+        for head, line in zip(heads, install.pip[1:], strict=True):
+            yield head, line.replace(".venv/bin/python -m pip", "pip")
 
 
 def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:

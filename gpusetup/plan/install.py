@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from gpusetup.plan.python import python_requirements
 from gpusetup.versions import cuda_minor as _minor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.install import Way
     from gpusetup.model.request import Request
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["apply_line", "companions_of", "install_of"]
 
+_AGAINST_TORCH = "--no-build-isolation"
+"""What pip needs where a package is compiled against the torch that is installed."""
+_BUILD_TOOLS = ("ninja", "packaging", "setuptools", "wheel")
 _NO_WHEELS = "nothing in this stack is a Python package"
 _NO_TOOLKIT = "the CUDA toolkit with its compiler is not a Python package"
 
@@ -26,22 +32,28 @@ _NO_TOOLKIT = "the CUDA toolkit with its compiler is not a Python package"
 def install_of(resolution: Resolution, matrix: Matrix) -> Install:
     """Return every way to install a stack."""
     stack, request = resolution.stack, resolution.request
+    built = _built(stack)
     pins = python_requirements(stack, matrix)
+    later = tuple(pin for pin in pins if _name(pin) in built)
+    pins = tuple(pin for pin in pins if pin not in later)
     notes: dict[Way, str] = {}
-    missing = _NO_TOOLKIT if _lacks_toolkit(stack) else "" if pins else _NO_WHEELS
+    missing = _NO_TOOLKIT if _lacks_toolkit(stack) else "" if pins or later else _NO_WHEELS
     if missing:
-        pins = ()
+        pins = later = ()
         notes = {"pip": missing, "uv": missing, "conda": missing}
     if request.driver_elsewhere is not None:
         notes["apply"] = "this machine borrows its driver: apply installs none in WSL or a container"
     image, note = dockerfile(stack, request, matrix)
+    if built:
+        image = ()
+        note = f"{', '.join(built)} must be built from source, which needs a toolkit in the image"
     if note:
         notes["docker"] = note
     return Install(
         apply=() if "apply" in notes else (apply_line(stack, request),),
-        pip=_pip(stack, pins),
-        uv=_uv(stack, pins),
-        conda=_conda(stack, pins),
+        pip=_pip(stack, pins, later),
+        uv=_uv(stack, pins, later),
+        conda=_conda(stack, pins, later),
         docker=image,
         companions=companions_of(stack, matrix),
         notes=notes,
@@ -57,8 +69,32 @@ def apply_line(stack: Stack, request: Request) -> str:
             continue  # the distribution's, which apply finds by itself
         if requirement.component == "driver" and stack.driver is not None and stack.driver.installed:
             continue
+        if requirement.component in _built(stack):
+            continue  # apply installs wheels; what is built comes after it, into its environment
         words += ["-w", str(requirement)]
     return shlex.join(words)
+
+
+def _built(stack: Stack) -> tuple[str, ...]:
+    """Return the packages that the index has no wheel of."""
+    return tuple(name for name, chosen in stack.packages().items() if chosen.kind == "source")
+
+
+def _name(pin: str) -> str:
+    return re.split(r"[\[<>=!~; ]", pin, maxsplit=1)[0]
+
+
+def _steps(install: str, pins: tuple[str, ...], later: tuple[str, ...], stack: Stack) -> Iterator[str]:
+    """Yield the lines that install wheels, then those that build what has none: it is compiled against the rest."""
+    if pins:
+        yield f"{install} {_words(pins)}"
+    beside = tuple(pin for pin in later if _AGAINST_TORCH in stack.part(_name(pin)).build)
+    if beside:
+        yield f"{install} {' '.join(_BUILD_TOOLS)}"
+        yield f"{install} {_AGAINST_TORCH} {_words(beside)}"
+    alone = tuple(pin for pin in later if pin not in beside)
+    if alone:
+        yield f"{install} {_words(alone)}"
 
 
 def _lacks_toolkit(stack: Stack) -> bool:
@@ -85,31 +121,32 @@ def _words(pins: tuple[str, ...]) -> str:
     return shlex.join(word for pin in pins for word in pin.split())
 
 
-def _pip(stack: Stack, pins: tuple[str, ...]) -> tuple[str, ...]:
-    if not pins:
+def _pip(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
+    if not pins and not later:
         return ()
     version = stack.python.version if stack.python else None
     python = f"python{_minor(version)}" if version else "python3"
-    return (f"{python} -m venv .venv", f".venv/bin/python -m pip install {_words(pins)}")
+    return (f"{python} -m venv .venv", *_steps(".venv/bin/python -m pip install", pins, later, stack))
 
 
-def _uv(stack: Stack, pins: tuple[str, ...]) -> tuple[str, ...]:
+def _uv(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
     """Uv looks for PyTorch's own packages alone in PyTorch's index, which pip cannot."""
-    if not pins:
+    if not pins and not later:
         return ()
     backend = () if stack.torch is None or stack.torch.on_pypi else (f"--torch-backend {stack.torch.variant}",)
     wanted = (*backend, *(pin for pin in pins if not pin.startswith("-")))
-    return (f"uv venv --python {shlex.quote(_python(stack, ''))}", f"uv pip install {_words(wanted)}")
+    venv = f"uv venv --python {shlex.quote(_python(stack, ''))}"
+    return (venv, *_steps("uv pip install", wanted, later, stack))
 
 
-def _conda(stack: Stack, pins: tuple[str, ...]) -> tuple[str, ...]:
+def _conda(stack: Stack, pins: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
     """Conda brings the Python; the packages are the same wheels, for the matrix holds no conda builds."""
-    if not pins:
+    if not pins and not later:
         return ()
     python = shlex.quote("python" + _python(stack, "="))
     return (
         f"conda create --yes --name gpu --channel conda-forge {python} pip",
-        f"conda run --name gpu python -m pip install {_words(pins)}",
+        *_steps("conda run --name gpu python -m pip install", pins, later, stack),
     )
 
 

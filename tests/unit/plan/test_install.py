@@ -221,3 +221,36 @@ def test_json_has_every_way(capsys):
     assert set(install) == {*WAYS, "companions", "notes"}
     assert all(isinstance(install[way], list) and install[way] for way in WAYS)
     assert install["companions"]["torchvision"] == "0.29.2"
+
+
+def built(*words: str) -> tuple:
+    request = Request(requirements=parse_requirements(list(words)), gpus=("h100",), os="ubuntu24.04", allow_builds=True)
+    answer = resolve(request, matrix())
+    return answer, install_of(answer, matrix())
+
+
+def test_what_is_compiled_against_torch_comes_after_it_without_isolation():
+    answer, install = built("flash-attn")
+    pin = f"flash-attn=={answer.stack.flash_attn.version}"
+    for lines in (install.pip, install.uv, install.conda):
+        *before, tools, last = lines
+        assert pin not in " ".join(before)
+        assert "torch==" in before[-1]
+        assert "ninja" in tools.split()
+        assert last.endswith(f"--no-build-isolation {pin}")
+
+
+def test_a_stub_of_the_index_needs_no_tools():
+    _, install = built("tensorrt")
+    assert "--no-build-isolation" not in " ".join(install.pip)
+    assert install.pip[-1].startswith(".venv/bin/python -m pip install tensorrt==")
+
+
+def test_apply_is_never_asked_for_what_it_would_refuse():
+    """Apply installs wheels: what is built is left to the lines for its environment."""
+    answer, install = built("flash-attn")
+    assert answer.stack.flash_attn.kind == "source"
+    assert "flash-attn" not in " ".join(install.apply)
+    assert install.docker == ()
+    assert "flash-attn" in install.notes["docker"]
+    assert "ninja" in ending(answer, matrix())
