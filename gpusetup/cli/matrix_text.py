@@ -195,6 +195,10 @@ def answer_text(
     if rows[0].get("chosen") and len(rows) > 1:
         reason = f"; {rows[0]['because']}" if rows[0].get("because") else ""
         text += _filled("", f"* {rows[0][lead]} is what `gpusetup resolve` chooses{reason}") + "\n"
+    elif rows[0].get("kind") == "source":
+        text += (
+            _filled("", "no wheel fits: `gpusetup resolve` builds one of these on the host with --allow-builds") + "\n"
+        )
     for name, versions in beside.items():
         listed = ", ".join(versions[:6]) + (f" and {len(versions) - 6} older" if len(versions) > 6 else "")
         text += "\n" + _filled(f"{name:<12}", listed or "none")

@@ -53,9 +53,10 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
     if lead not in {item.component for item in request.requirements}:
         request = msgspec.structs.replace(request, requirements=(*request.requirements, Requirement(component=lead)))
     space = build(matrix, request)
-    solution = None
+    solution, only_built = None, False
     if lead in PACKAGES and not request.allow_builds:  # what has to be built is a row too; `resolve` asks first
         solution = best(space)
+        only_built = solution is None
         space = build(matrix, msgspec.structs.replace(request, allow_builds=True))
     values = fitting(space, lead)
     if solution is None:
@@ -64,7 +65,7 @@ def lookup(request: Request, matrix: Matrix) -> list[Row]:
     if solution is not None:
         because = _because(space, solution, lead, values[0]) if values[0] != solution[lead] else ""
         values.sort(key=lambda value: value != solution[lead])  # stable: the others stay newest first
-    rows = [_row(space, lead, value) | {"chosen": index == 0} for index, value in enumerate(values)]
+    rows = [_row(space, lead, value) | {"chosen": index == 0 and not only_built} for index, value in enumerate(values)]
     if because:
         rows[0]["because"] = because
     if not rows:
