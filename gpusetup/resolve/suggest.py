@@ -79,7 +79,8 @@ def _packages(space: Space) -> Iterator[str]:
     request = space.request
     packages = [item for item in request.requirements if item.component in PACKAGES]
     if packages and not request.allow_builds and _fits(space, msgspec.structs.replace(request, allow_builds=True)):
-        yield "add --allow-builds: it fits when packages without a wheel are built on the host"
+        asked = " ".join(f"'{item}'" if item.specifier else str(item) for item in packages)
+        yield f"gpusetup resolve {asked} --allow-builds has the lines that build what has no wheel"
     if len(packages) < 2:
         return
     for apart in packages:
