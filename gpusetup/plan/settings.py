@@ -52,8 +52,7 @@ def read_level(values: Mapping[str, Any], where: str, *, prefix: str = "") -> di
     for full, value in values.items():
         name = full[len(prefix) :]
         label = f"{where}: {full}"
-        component = ALIASES.get(name, name)
-        component = name.replace("_", "-") if component not in COMPONENTS else component
+        component = _component(name)
         if component in COMPONENTS:
             wish = _requirement(component, value, label)
             level.setdefault("versions", {})[component] = wish
@@ -214,8 +213,14 @@ def _toolkits(value: Any, label: str) -> Requirement | None:
     return found
 
 
+def _component(name: str) -> str:
+    """Return a component by its own name; variables have an underscore where packages have a dash."""
+    found = ALIASES.get(name, name)
+    return found if found in COMPONENTS else name.replace("_", "-")
+
+
 def _components(value: Any, label: str) -> tuple[str, ...]:
-    names = [ALIASES.get(name, name) for name in _texts(value, label)]
+    names = [_component(name) for name in _texts(value, label)]
     for name in names:
         if name not in COMPONENTS:
             close = difflib.get_close_matches(name, COMPONENTS, n=1, cutoff=0.5)

@@ -128,3 +128,11 @@ def test_a_list_of_components_leaves_the_wish_for_a_python_alone() -> None:
     level = read_level({"components": '["driver", "torch"]'}, "inventory")
     found = settings_for(level, {}, {}, parse_requirements(["python==3.12", "cupy"])).requirements
     assert [str(item) for item in found] == ["torch", "driver", "python==3.12"]
+
+
+def test_a_package_with_a_dash_is_named_by_an_underscore_or_its_own_name() -> None:
+    for spelling in ("flash_attn", "flash-attn"):
+        level = read_level({"gpusetup_components": ["torch", spelling]}, "inventory", prefix="gpusetup_")
+        assert level["components"] == ("torch", "flash-attn")
+    level = read_level({"gpusetup_flash_attn": "2.8.*"}, "inventory", prefix="gpusetup_")
+    assert [wish.component for wish in level["versions"].values()] == ["flash-attn"]
