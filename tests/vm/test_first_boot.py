@@ -97,7 +97,7 @@ def test_the_verification_names_what_it_could_not_check(machine, end):
 def test_it_is_gone_and_another_boot_changes_nothing(machine, end):
     files = f"/etc/systemd/system/{UNIT} /var/lib/cloud/scripts/per-boot/50-gpusetup"
     assert machine.ssh("sh", "-c", f"ls {files} 2>/dev/null", check=False).stdout == ""
-    assert machine.ssh("cat", "/etc/motd.d/gpusetup").stdout.startswith("gpusetup: the NVIDIA stack is ready")
+    assert machine.ssh("cat", "/etc/motd.d/gpusetup").stdout.startswith("gpusetup: the NVIDIA stack has been ready")
     assert machine.ssh("dpkg", "--audit").stdout == ""
     assert again(machine) == []
     assert "nvidia" in boots(machine)[-1].loaded
