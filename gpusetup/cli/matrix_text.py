@@ -54,6 +54,7 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
         ("driver_native", "native ≥"),
         ("archs", "GPUs"),
         ("gcc_max", "gcc ≤"),
+        ("clang_max", "clang ≤"),
         ("ptx", "PTX"),
     ),
     "cudnn": (
@@ -228,6 +229,12 @@ def _one_gpu(row: dict[str, Any]) -> str:
         (
             "drivers",
             f"from {row['driver_first'] or '?'}" + (f", last {row['driver_last']}" if row["driver_last"] else ""),
+        ),
+        (
+            "CUDA toolkits",
+            f"from {row['cuda_first']}" + (f", last {row['cuda_last']}" if row["cuda_last"] else "")
+            if row["cuda_first"]
+            else "",
         ),
         ("open modules", row["open_module"]),
         ("MIG", f"from driver {row['mig_driver']}" if row["mig_driver"] else ""),

@@ -26,6 +26,8 @@ class Product(Struct, frozen=True, kw_only=True):
     name: str
     arch: str | None
     compute_capability: str | None
+    vgpu: bool = False
+    """Whether the subsystem is one that only a vGPU in a guest has."""
 
 
 def name_gpus(host: HostFacts, lookup: Lookup | None) -> HostFacts:
@@ -44,6 +46,7 @@ def _named(gpu: Gpu, product: Product | None) -> Gpu:
         name=product.name,
         arch=product.arch,
         compute_capability=product.compute_capability or gpu.reported_capability,
+        vgpu=True if gpu.vgpu is None and product.vgpu else gpu.vgpu,
     )
 
 
@@ -60,6 +63,7 @@ def matrix_lookup(matrix: Matrix) -> Lookup:
             name=" or ".join(gpu.name for gpu in found),
             arch=arches.pop() if len(arches) == 1 else None,
             compute_capability=capabilities.pop() if len(capabilities) == 1 else None,
+            vgpu=subsystem in matrix.vgpu.guest_subsystems.get(pci_id, ()),
         )
 
     return lookup

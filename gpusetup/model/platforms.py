@@ -29,21 +29,10 @@ class Gpu(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last_branch: int | None = None
 
 
-class FabricSystem(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A system that needs (or must not have) fabric manager."""
-
-    system: str
-    gpu: str = ""
-    gpus: int | None = None
-    nvswitch_generation: int | None = None
-    fabric_manager: bool
-
-
 class GpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """gpus.json."""
 
     gpus: tuple[Gpu, ...]
-    fabric_systems: tuple[FabricSystem, ...]
 
 
 class PackagedPython(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,5 +99,5 @@ class VgpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     branches: tuple[VgpuBranch, ...]
     releases: tuple[VgpuRelease, ...]
-    guest_subsystems: dict[str, str] = field(default_factory=dict)
-    """Subsystem ids known to be a vGPU guest device → what they are."""
+    guest_subsystems: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """PCI id → the subsystems under which it is a vGPU in a guest: for who may not read a device's capabilities."""

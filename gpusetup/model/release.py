@@ -22,8 +22,6 @@ class DriverBranch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Known to be past its end of life, also when nobody published the day."""
     architectures: tuple[str, ...]
     latest: Version | None = None
-    first_date: str = ""
-    latest_date: str = ""
 
 
 class DriverVersion(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -210,9 +208,7 @@ class TorchRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     version: Version
     date: str
-    requires_python: str
     pythons: tuple[str, ...]
-    platform_tag: str
     glibc: Version
     aarch64_default: str = ""
     """Variant that PyPI serves on aarch64; empty: a CPU build or none."""
@@ -303,9 +299,7 @@ class CompatPackage(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A cuda-compat package and the driver branches it may stand on."""
 
     cuda: Version
-    built_from: int | None = None
     base_branches: tuple[int, ...]
-    refused_branches: tuple[int, ...] = ()
 
 
 class ForwardFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):

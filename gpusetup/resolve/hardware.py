@@ -113,6 +113,8 @@ def _framework(space: Space, gpu: GpuKind, name: str) -> None:
             lambda value: rules.way_of(value.release.fails_on, (), gpu.cc) is None,
             subject=gpu,
         )
+    if name == "jax":
+        space.unary("jax-gpu-floor", name, lambda value: nv(value.release.min_cc) <= nv(gpu.cc), subject=gpu)
     rule = "torch-needs-code-for-gpu" if name == "torch" else "framework-needs-code-for-gpu"
     space.unary(rule, name, lambda value: way(value) is not None, subject=gpu)
     if any(way(value) == "ptx" for value in space.values[name]):

@@ -192,6 +192,7 @@ def _particulars(space: Space, value: Value) -> Row:
             "cuda": value.build.cuda,
             "cudnn": value.build.cudnn,
             "nccl": value.build.nccl,
+            "libraries_confidence": value.build.libs_confidence,
             "python": list(value.release.pythons),
             "archs": list(code.targets) if code else [],
             "default": space.on_pypi(value),
@@ -247,6 +248,8 @@ def _particulars(space: Space, value: Value) -> Row:
             "wheel": value.release.wheel,
             "archs": _span_of(toolchain),
             "gcc_max": toolchain.gcc_max if toolchain else None,
+            "clang_max": toolchain.clang_max if toolchain else None,
+            "installer_driver": value.release.installer_driver,
             "ptx": toolchain.ptx if toolchain else "",
         }
     raise TypeError(type(value).__name__)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.model.request import Requirement
     from gpusetup.resolve.context import Context
+    from gpusetup.resolve.domains import JaxValue
 
 __all__ = ["sentence"]
 
@@ -62,6 +63,8 @@ def _requested(context: Context, member: Unary) -> str:
     for bound in bounds if wish.component == "driver" else ():
         if bound in windows:
             text += f"; {bound} is the Windows number of Linux driver {windows[bound]}"
+        elif bound in matrix.driver.never_released:
+            text += f"; tutorials name {bound}, but NVIDIA never published it"
     if wish.variant and bounds and (builds := _builds_of(context, bounds[0])):
         return f"there is no {wish}; torch {bounds[0]} has the builds {', '.join(builds)}"
     published = published_versions(context.space, wish.component)
@@ -156,6 +159,16 @@ def _fails_on(context: Context, member: Unary) -> str:
     return (
         f"{name} starts on {gpu.label} and fails there: its compiler writes PTX that does not know compute capability "
         f"{gpu.cc}; NVIDIA's TensorFlow container works"
+    )
+
+
+def _jax_gpu_floor(context: Context, member: Unary) -> str:
+    gpu: GpuKind = member.subject
+    floors = {cast("JaxValue", value).release.min_cc for value in context.values("jax")}
+    name = "it" if context.candidate else title("jax")
+    return (
+        f"{name} supports GPUs of compute capability {min(floors, key=nv)} or newer, whatever code its wheel holds; "
+        f"{gpu.label} has {gpu.cc}"
     )
 
 
@@ -366,6 +379,7 @@ _WRITERS: dict[str, Callable[[Context, Any], str]] = {
     "torch-needs-code-for-gpu": _gpu_span,
     "framework-needs-code-for-gpu": _gpu_span,
     "tensorflow-fails-on-gpu": _fails_on,
+    "jax-gpu-floor": _jax_gpu_floor,
     "driver-runs-cuda": _driver_runs,
     "one-cuda-major": _one_major,
     "cudnn-takes-cuda": _cudnn_cuda,

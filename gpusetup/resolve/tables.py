@@ -154,6 +154,7 @@ def _driven_by(driver: str, kind: GpuKind) -> bool:
 
 def _gpu_row(gpu: Gpu, kind: GpuKind, matrix: Matrix) -> Row:
     figures = next((item for item in matrix.gpu_figures.gpus if gpu.name in item.names), None)
+    window = next((item for item in matrix.driver.architectures if gpu.cc in item.capabilities), None)
     return {
         "gpu": gpu.name,
         "architecture": gpu.arch,
@@ -163,6 +164,8 @@ def _gpu_row(gpu: Gpu, kind: GpuKind, matrix: Matrix) -> Row:
         "only_cpu": gpu.only_cpu,
         "driver_first": gpu.min_driver or (f"R{kind.min_branch}" if kind.min_branch else None),
         "driver_last": f"R{kind.last_branch}" if kind.last_branch else None,
+        "cuda_first": (window.first_cuda or None) if window else None,
+        "cuda_last": (window.last_cuda or None) if window else None,
         "open_module": kind.module,
         "mig_driver": gpu.mig_min_driver,
         **_figures_row(figures),

@@ -34,7 +34,9 @@ def counts(documents: Documents) -> dict[str, int]:
         "TensorFlow and-cuda pins": sum(1 for row in d["tensorflow"]["releases"] if row.get("pins")),
         "JAX releases": len({row["version"] for row in d["jax"]["releases"]}),
         "CuPy wheels": len(d["cupy"]["releases"]),
-        "forward compatibility rows": sum(1 for row in d["forward_compat"]["packages"] if row.get("built_from")),
+        "forward compatibility rows": sum(
+            1 for row in d["forward_compat"]["packages"] if "fwd_compat" in row["sources"]
+        ),
         "vGPU branches": len(d["vgpu"]["branches"]),
         "wheel closures": len(d["wheels"]["closures"]),
         "PCI ids": len({pci_id for gpu in d["gpus"]["gpus"] for pci_id in gpu.get("ids", ())}),

@@ -10,7 +10,7 @@ KEYS = {
     "cudnn.support": ("version", "cuda"), "cudnn.releases": ("version",), "nccl.releases": ("version",),
     "torch.releases": ("version",), "torch.builds": ("version", "variant"), "cupy.releases": ("package", "version"),
     "tensorflow.releases": ("version",), "jax.releases": ("version", "extra"), "gpus.gpus": ("name", "arch", "cc"),
-    "gpus.fabric_systems": ("system",), "os.systems": ("id",), "forward_compat.packages": ("cuda",),
+    "os.systems": ("id",), "forward_compat.packages": ("cuda",),
     "vgpu.branches": ("vgpu",), "vgpu.releases": ("vgpu",), "repos.keys": ("id",), "repos.directories": ("directory",),
     "repos.drivers": ("family", "min_branch", "max_branch", "module"), "repos.fabric": ("format", "min_branch", "max_branch"),
     "repos.libraries": ("component", "format", "min_version", "max_version"),

@@ -12,7 +12,7 @@ def _day(text: str) -> date:
 def lint(documents: Documents) -> list[str]:
     problems = []
     for _, path, record in records(documents):
-        for field in ("eol", "date", "first_date", "latest_date"):
+        for field in ("eol", "date"):
             text = record.get(field, "")
             if text in ("", "unknown"):
                 continue

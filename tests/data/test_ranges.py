@@ -8,7 +8,6 @@ RANGES = (
     ("min_branch", "max_branch"),
     ("min_branch", "last_branch"),
     ("min_version", "max_version"),
-    ("first_date", "latest_date"),
 )
 ORDERED = ("targets", "ptx", "cuda", "cuda_majors", "base_branches")
 

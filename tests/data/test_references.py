@@ -37,7 +37,7 @@ def _drivers(documents: Documents) -> list[str]:
         if row["branch"] not in branches
     ]
     for package in documents.get("forward_compat", {}).get("packages", ()):
-        for branch in (*package["base_branches"], *package.get("refused_branches", ())):
+        for branch in package["base_branches"]:
             if branch not in branches:
                 problems.append(f"cuda-compat of CUDA {package['cuda']}: no branch {branch}")
     return problems

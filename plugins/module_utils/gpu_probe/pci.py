@@ -12,8 +12,6 @@ _BRIDGE_OTHER = "0680"
 _VENDOR_SPECIFIC = 0x09
 # Adapters that show a console and are no second GPU of a laptop: server management chips and virtual displays.
 _CONSOLE_VENDORS = ("1a03", "102b", "1234", "1b36", "1013", "15ad", "1414", "1af4")
-# L4 profiles that a cloud hands out as vGPU (facts of the EKS image); read when the capability itself is not readable.
-_VGPU_SUBSYSTEMS = ("27b8:1733", "27b8:1735", "27b8:1737")
 
 
 def collect(host: LiveHost) -> Dict[str, Any]:
@@ -88,7 +86,7 @@ def _gpu(host: LiveHost, folder: str, address: str, klass: str) -> Dict[str, Any
             max_width=_number(host.value(folder + "/max_link_width")),
             max_speed=host.value(folder + "/max_link_speed"),
         ),
-        "vgpu": _vgpu(host, folder, device + ":" + subsystem.split(":")[1]),
+        "vgpu": _vgpu(host, folder),
     }
 
 
@@ -101,13 +99,11 @@ def _slot(host: LiveHost, folder: str) -> Any:
     }
 
 
-def _vgpu(host: LiveHost, folder: str, products: str) -> Optional[bool]:
+def _vgpu(host: LiveHost, folder: str) -> Optional[bool]:
     """Say whether the device is a vGPU: its vendor capability carries the signature "VF"; None when that is not
     readable.
     """
     config = host.read_bytes(folder + "/config", limit=256)
-    if products in _VGPU_SUBSYSTEMS:
-        return True
     if config is None or len(config) < 256:
         host.note("gpus.vgpu", folder + "/config: only root reads the capabilities of a device")
         return None

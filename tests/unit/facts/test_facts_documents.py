@@ -153,6 +153,15 @@ def test_products_that_share_an_id_are_all_named_where_the_subsystem_does_not_de
     assert (one.arch is None) is (len({row.arch for row in rows}) > 1)
 
 
+@pytest.mark.parametrize(
+    ("seen", "subsystem", "told"),
+    [(None, "10de:1733", True), (None, "10de:16ca", None), (False, "10de:1733", False)],
+)
+def test_a_subsystem_tells_a_vgpu_where_the_capability_cannot_be_read(seen, subsystem, told):
+    one = replace(gpu("10de:27b8", subsystem), vgpu=seen)
+    assert named(one, matrix_lookup(matrix())).vgpu is told
+
+
 # --- classes ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,41 @@
+"""Nothing that the matrix says is kept for nobody: some code reads every field of its records."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from pathlib import Path
+
+import gpusetup
+
+PACKAGE = Path(gpusetup.__file__).parent
+MODELS = ("release", "platforms", "figures", "images", "kernels", "packages", "repos", "wheels")
+
+
+def _declared() -> dict[str, str]:
+    """Return each field of a record with the class that declares it."""
+    trees = (ast.parse((PACKAGE / "model" / f"{name}.py").read_text()) for name in MODELS)
+    classes = (node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    return {
+        part.target.id: owner.name
+        for owner in classes
+        for part in owner.body
+        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
+    }
+
+
+def _read() -> set[str]:
+    """Return every attribute that code takes, and every name that it may pass to getattr."""
+    nodes = itertools.chain.from_iterable(ast.walk(ast.parse(path.read_text())) for path in PACKAGE.rglob("*.py"))
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.add(node.value)
+    return names
+
+
+def test_every_field_of_the_matrix_is_read() -> None:
+    read = _read()
+    assert [f"{owner}.{name}" for name, owner in _declared().items() if name not in read] == []
