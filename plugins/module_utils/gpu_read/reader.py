@@ -1,0 +1,176 @@
+"""One look at all GPUs of a host, from whichever source answers, with rates since the look before."""
+
+import time
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from . import nvml, smi
+from .processes import Processes
+
+__all__ = ["THROTTLE", "Reader", "throttle_reasons"]
+
+THROTTLE = {
+    0x1: "gpu_idle",
+    0x2: "applications_clocks_setting",
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+"""Why clocks are lower than they could be: the names that nvidia-smi has for the bits."""
+_FIELDS = ("memory_temperature", "power", "nvlink_tx", "nvlink_rx", "pcie_tx", "pcie_rx")
+_UNIT = {"nvlink_tx": 1024, "nvlink_rx": 1024, "pcie_tx": 1, "pcie_rx": 1}
+"""Bytes that a counter counts at a time."""
+_FASTEST = 2e12
+"""Bytes a second that no link reaches: a counter that began again in between is not believed."""
+
+
+def throttle_reasons(bits: Optional[int]) -> Optional[List[str]]:
+    """Return the names of the bits that are set; None where the driver does not tell."""
+    return None if bits is None else [name for bit, name in THROTTLE.items() if bits & bit]
+
+
+class Reader:
+    """Reads again and again. `doing` says what is asked at the moment: a driver that hangs, hangs there."""
+
+    def __init__(self, library: str = nvml.LIBRARY, processes: Optional[Processes] = None) -> None:
+        self.library = library
+        self.processes = processes or Processes()
+        self.source: Union[nvml.Nvml, smi.Smi, None] = None
+        self.why_not_library = ""
+        self._counters: Dict[Tuple[str, str], Tuple[float, float]] = {}
+        self._stamps: Dict[str, int] = {}
+        self._fixed: Dict[int, Dict[str, Any]] = {}
+
+    @property
+    def doing(self) -> str:
+        """The question that is under way."""
+        return self.source.doing if self.source is not None else ""
+
+    def read(self) -> Dict[str, Any]:
+        """Return {"time", "source", "driver", "gpus"}, with "error" where the driver cannot be asked."""
+        document: Dict[str, Any] = {"time": round(time.time(), 3), "source": None, "driver": None, "gpus": []}
+        try:
+            source = self._open()
+            document["source"] = "nvml" if isinstance(source, nvml.Nvml) else "nvidia-smi"
+            gpus = self._from_library(source) if isinstance(source, nvml.Nvml) else self._from_smi(source)
+        except nvml.NvmlError as error:
+            self._let_go()
+            return dict(document, error=f"NVML: {error}")
+        except smi.SmiError as error:
+            self._let_go()
+            return dict(document, error=f"{error}; {self.why_not_library}" if self.why_not_library else str(error))
+        driver = source.driver() if isinstance(source, nvml.Nvml) else next((gpu["driver"] for gpu in gpus), None)
+        for gpu in gpus:
+            gpu.pop("driver", None)
+            gpu["throttle"] = throttle_reasons(gpu.pop("reasons", None))
+            for process in gpu["processes"]:
+                process.update(self.processes.told(process["pid"]))
+        self.processes.forget()
+        return dict(document, driver=driver, gpus=gpus)
+
+    def _open(self) -> Union[nvml.Nvml, smi.Smi]:
+        if self.source is None:
+            try:
+                self.source = nvml.Nvml(self.library)
+            except nvml.LibraryMissingError as error:
+                self.why_not_library = str(error)
+                self.source = smi.Smi()
+        return self.source
+
+    def _let_go(self) -> None:
+        """Begin afresh at the next look: the driver may be replaced, a GPU reset."""
+        if isinstance(self.source, nvml.Nvml):
+            self.source.close()
+        self.source = None
+        self._fixed = {}
+
+    def _from_smi(self, source: smi.Smi) -> List[Dict[str, Any]]:
+        empty = dict.fromkeys(("pcie_tx", "pcie_rx", "nvlink_tx", "nvlink_rx"))
+        return [dict(gpu, **empty) for gpu in source.read()]
+
+    def _from_library(self, source: nvml.Nvml) -> List[Dict[str, Any]]:
+        gpus = []
+        for index, (device, refused) in enumerate(source.devices()):
+            lost = refused
+            if lost is None:
+                try:
+                    gpus.append(self._gpu(source, index, device))
+                    continue
+                except nvml.NvmlError as error:
+                    if error.code == nvml.UNINITIALIZED:
+                        raise
+                    lost = error
+            fixed = self._fixed.get(index, {"index": index, "uuid": None, "address": None, "name": None})
+            gpus.append(dict(fixed, error=str(lost), processes=[]))
+        return gpus
+
+    def _gpu(self, source: nvml.Nvml, index: int, device: Any) -> Dict[str, Any]:
+        fixed = self._fixed.get(index)
+        if fixed is None:
+            fixed = {
+                "index": index,
+                "uuid": source.uuid(device),
+                "address": source.address(device),
+                "name": source.name(device),
+            }
+            self._fixed[index] = fixed
+        busy, memory_busy = source.utilization(device)
+        used, total = source.memory(device)
+        fields = source.fields(device, _FIELDS)
+        power = fields.get("power")
+        temperature = fields.get("memory_temperature")
+        gpu = dict(
+            fixed,
+            utilization=busy,
+            memory_utilization=memory_busy,
+            memory_used=used,
+            memory_total=total,
+            power=power.value / 1000.0 if power and power.value else source.power(device),
+            power_limit=source.power_limit(device),
+            temperature=source.temperature(device),
+            memory_temperature=int(temperature.value) if temperature and temperature.value else None,
+            fan=source.fan(device),
+            clock=source.clock(device, nvml.CLOCK_SM),
+            clock_limit=source.clock_limit(device, nvml.CLOCK_SM),
+            memory_clock=source.clock(device, nvml.CLOCK_MEMORY),
+            reasons=source.throttle(device),
+            mig=source.mig(device),
+            processes=self._programs(source, device, str(fixed["uuid"])),
+        )
+        gpu.update(self._rates(source, device, str(fixed["uuid"]), fields))
+        return gpu
+
+    def _programs(self, source: nvml.Nvml, device: Any, uuid: str) -> List[Dict[str, Any]]:
+        running = source.processes(device)
+        if running:
+            shares, self._stamps[uuid] = source.process_utilization(device, self._stamps.get(uuid, 0))
+            for process in running:
+                process["utilization"] = shares.get(process["pid"])
+        return running
+
+    def _rates(self, source: nvml.Nvml, device: Any, uuid: str, fields: Dict[str, nvml.Counter]) -> Dict[str, Any]:
+        now = time.monotonic()
+        found: Dict[str, Any] = {}
+        for name, unit in _UNIT.items():
+            counter = fields.get(name)
+            if counter is not None:
+                found[name] = self._rate((uuid, name), counter.value * unit, counter.bits, unit, now)
+            elif name.startswith("pcie"):
+                found[name] = source.pcie_sampled(device, name == "pcie_rx")
+            else:
+                found[name] = None
+        return found
+
+    def _rate(self, key: Tuple[str, str], value: float, bits: int, unit: int, now: float) -> Optional[float]:
+        before = self._counters.get(key)
+        self._counters[key] = (now, value)
+        if before is None or now <= before[0]:
+            return None
+        moved = value - before[1]
+        if moved < 0 and bits == 32:
+            moved += float(unit << 32)
+        rate = moved / (now - before[0])
+        return round(rate) if 0 <= rate < _FASTEST else None

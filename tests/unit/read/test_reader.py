@@ -1,0 +1,152 @@
+"""Figures of a moment: from the library (a stand-in with its own structures), or from nvidia-smi."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpusetup.content import host_code
+
+MODULE = host_code("gpu_read.reader")
+
+
+def test_a_look_has_every_figure(reader, told):
+    told.gpu(0, compute=f"{os.getpid()}:{7 << 30}", shares=f"{os.getpid()}:90 {os.getpid()}:80", memory_temperature=71)
+    document = reader.read()
+    assert (document["source"], document["driver"]) == ("nvml", "580.159.04")
+    (gpu,) = document["gpus"]
+    (process,) = gpu.pop("processes")
+    assert {name: process[name] for name in ("pid", "kind", "memory", "utilization")} == {
+        "pid": os.getpid(), "kind": "C", "memory": 7 << 30, "utilization": 85,
+    }  # fmt: skip
+    assert "pytest" in process["command"] or "python" in process["command"]
+    assert gpu == {
+        "index": 0, "uuid": "GPU-0", "address": "0000:18:00.0", "name": "NVIDIA H200", "utilization": 97,
+        "memory_utilization": 40, "memory_used": 100 << 30, "memory_total": 140 << 30, "power": 612.0, "power_limit": 700.0,
+        "temperature": 64, "memory_temperature": 71, "fan": None, "clock": 1755, "clock_limit": 1980, "memory_clock": 3201,
+        "throttle": ["sw_power_cap"], "mig": False, "pcie_tx": None, "pcie_rx": None, "nvlink_tx": None, "nvlink_rx": None,
+    }  # fmt: skip
+
+
+def test_counters_become_rates_over_the_time_between_two_looks(reader, told, monkeypatch):
+    clock = iter([10.0, 12.0, 14.0, 16.0])
+    monkeypatch.setattr(MODULE.time, "monotonic", lambda: next(clock))
+    told.gpu(0, nvlink_tx=1000, nvlink_rx=0, pcie_tx=(1 << 32) - 500, pcie_rx=0)
+    assert reader.read()["gpus"][0]["nvlink_tx"] is None, "one look gives no rate"
+    told.gpu(0, nvlink_tx=1000 + (2 << 20), pcie_tx=1500)
+    gpu = reader.read()["gpus"][0]
+    assert gpu["nvlink_tx"] == 1 << 30, "KiB are bytes a second"
+    assert gpu["nvlink_rx"] == 0
+    assert gpu["pcie_tx"] == 1000, "a counter of 32 bits began again"
+    told.gpu(0, nvlink_tx=0)
+    assert reader.read()["gpus"][0]["nvlink_tx"] is None, "the driver was loaded again"
+    told.gpu(0, pcie_tx=None, pcie_sampled_tx=3)
+    assert reader.read()["gpus"][0]["pcie_tx"] == 3 * 1024, "an older driver samples"
+
+
+def test_a_lost_gpu_is_told_beside_the_others(reader, told):
+    told.machine(count=2).gpu(1, uuid="GPU-1", name="NVIDIA H200")
+    assert len(reader.read()["gpus"]) == 2
+    told.gpu(1, lost=1)
+    well, lost = reader.read()["gpus"]
+    assert "error" not in well
+    assert (lost["error"], lost["uuid"], lost["processes"]) == ("GPU is lost", "GPU-1", [])
+
+
+def test_a_driver_that_is_exchanged_is_met_again(reader, told):
+    assert reader.read()["gpus"]
+    told.machine(count=None)
+    gone = reader.read()
+    assert (gone["error"], gone["gpus"]) == ("NVML: Driver Not Loaded", [])
+    told.machine(count=1, driver="590.1")
+    assert reader.read()["driver"] == "590.1"
+
+
+def test_figures_that_a_gpu_does_not_have_are_none(reader, told):
+    told.gpu(0, utilization=None, memory_utilization=None, fan=None, reasons=None, mig=1)
+    gpu = reader.read()["gpus"][0]
+    assert (gpu["utilization"], gpu["fan"], gpu["throttle"], gpu["mig"]) == (None, None, None, True)
+
+
+def test_many_programs_fit(reader, told):
+    pids = range(100001, 100041)
+    told.gpu(0, compute=" ".join(f"{pid}:5" for pid in pids))
+    found = reader.read()["gpus"][0]["processes"]
+    assert [process["pid"] for process in found] == list(pids)
+    assert found[0]["user"] is None, "a program that is gone has no user"
+
+
+SMI = """#!/bin/sh
+case "$1" in
+--query-gpu=*) echo '0, GPU-a, 00000000:19:00.0, NVIDIA H200, 580.159.04, 97, 40, 1024, 143771, 612.50, 700.00, 64, [N/A], [N/A], 1755, 1980, 3201, 0x0000000000000004, Disabled' ;;
+*) echo 'GPU-a, 4711, 512' ;;
+esac
+"""
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    def put(text):
+        program = tmp_path / "bin/nvidia-smi"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(text)
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+
+    return put
+
+
+def test_without_the_library_nvidia_smi_is_asked(smi):
+    smi(SMI)
+    document = MODULE.Reader("/nowhere/libnvidia-ml.so.1").read()
+    assert (document["source"], document["driver"]) == ("nvidia-smi", "580.159.04")
+    (gpu,) = document["gpus"]
+    assert {name: gpu[name] for name in ("utilization", "memory_used", "power", "fan", "throttle", "mig", "nvlink_tx")} == {
+        "utilization": 97, "memory_used": 1 << 30, "power": 612.5, "fan": None, "throttle": ["sw_power_cap"], "mig": False,
+        "nvlink_tx": None,
+    }  # fmt: skip
+    assert gpu["processes"][0]["memory"] == 512 << 20
+    assert "error" not in document
+
+
+def test_both_reasons_are_told_where_nothing_answers(smi):
+    smi("#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n")
+    document = MODULE.Reader("/nowhere/libnvidia-ml.so.1").read()
+    assert document["gpus"] == []
+    assert "NVIDIA-SMI has failed" in document["error"]
+    assert "/nowhere/libnvidia-ml.so.1" in document["error"]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("0::/system.slice/docker-3f2a9c1b7d4e5566778899aabbccddeeff00112233445566778899aabbccddee.scope", "docker 3f2a9c1b7d4e"),
+        ("12:devices:/docker/3f2a9c1b7d4e5566778899aabbccddeeff00112233445566778899aabbccddee", "docker 3f2a9c1b7d4e"),
+        ("0::/machine.slice/libpod-3f2a9c1b7d4e5566778899aabbccddeeff00112233445566778899aabbccddee.scope/container", "podman 3f2a9c1b7d4e"),
+        ("0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podabcd1234_12ab_34cd_56ef_0123456789ab.slice/cri-containerd-3f2a9c1b7d4e5566778899aabbccddeeff00112233445566778899aabbccddee.scope", "pod abcd1234-12ab-34cd-56ef-0123456789ab"),
+        ("0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0", "slurm job 4711"),
+        ("4:cpuset:/slurm/uid_1000/job_4711/step_batch", "slurm job 4711"),
+        ("0::/user.slice/user-1000.slice/session-3.scope", None),
+    ],
+)  # fmt: skip
+def test_a_container_is_known_by_its_control_group(line, told):
+    assert host_code("gpu_read.processes").container_of(line + "\n") == told
+
+
+def test_a_command_is_told_without_its_secrets_and_not_for_the_next_program_of_that_number(tmp_path):
+    folder = tmp_path / "4711"
+    folder.mkdir()
+    (folder / "stat").write_text("4711 (a) b) S " + " ".join(str(number) for number in range(30)))
+    (folder / "cmdline").write_bytes(b"python\0train.py\0--api-key=hunter2\0")
+    found = host_code("gpu_read.processes").Processes(str(tmp_path))
+    assert found.told(4711)["command"] == "python train.py --api-key=(masked)"
+    (folder / "cmdline").write_bytes(b"other\0")
+    found.forget()
+    assert found.told(4711)["command"].startswith("python"), "looked up once"
+    (folder / "stat").write_text("4711 (a) S " + " ".join(str(number + 1) for number in range(30)))
+    assert found.told(4711)["command"] == "other"
+
+
+def test_nothing_of_it_needs_more_than_the_standard_library():
+    folder = Path(host_code("gpu_read").__path__[0])
+    assert not [path for path in folder.glob("*.py") if "ansible" in path.read_text()]
