@@ -64,10 +64,12 @@ def run(arguments: argparse.Namespace) -> Exit:
     manifest, digest = read_manifest(folder / MANIFEST)
     size = sum(file.size for file in manifest.files.values())
     if arguments.format == "json":
-        about = {
-            "schema": "gpusetup/bundle-made/1", "ok": True, "path": str(folder), "manifest_sha256": digest,
-            "gpusetup": manifest.gpusetup, "files": len(manifest.files), "bytes": size, "sets": list(manifest.sets),
-        }  # fmt: skip
+        from gpusetup.model.documents import BundleMade
+
+        about = BundleMade(
+            path=str(folder), manifest_sha256=digest, gpusetup=manifest.gpusetup, files=len(manifest.files),
+            bytes=size, sets=tuple(manifest.sets),
+        )  # fmt: skip
         output.write_answer(output.json_text(about), None)
         return Exit.DONE
     lines = [

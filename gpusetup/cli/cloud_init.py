@@ -106,8 +106,9 @@ def run(arguments: argparse.Namespace) -> Exit:
             "where your cloud takes more",
         )  # fmt: skip
     if arguments.format == "json":
-        document = {"schema": "gpusetup/user-data/1", "ok": True, "shape": shape, "bytes": size, "user_data": text}
-        text = output.json_text(document)
+        from gpusetup.model.documents import UserDataMade
+
+        text = output.json_text(UserDataMade(shape=shape, bytes=size, user_data=text))
     output.write_answer(text, arguments.out)
     return Exit.DONE
 

@@ -45,6 +45,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bootstrap": ("bootstrap", "what such a machine runs by itself at each boot"),
     "status": ("status", "show the bootstrap progress of this machine"),
     "content": ("content", "show where the playbooks and roles are"),
+    "schema": ("schema", "the JSON Schema of a document that gpusetup prints"),
+    "completion": ("completion", "what a shell needs to complete gpusetup's words"),
 }
 
 

@@ -35,6 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Print the folder."""
     folder = str(_PLACES[arguments.what]())
-    document = {"schema": "gpusetup/content/1", "ok": True, "path": folder}
-    write_answer(json_text(document) if arguments.format == "json" else folder, arguments.out)
+    if arguments.format == "json":
+        from gpusetup.model.documents import ContentPlace
+
+        folder = json_text(ContentPlace(path=folder))
+    write_answer(folder, arguments.out)
     return Exit.DONE

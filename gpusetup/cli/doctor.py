@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
-SCHEMA = "gpusetup/doctor/1"
 _STAY_AWAKE = 1.0
 _INVENTORIES = (".ini", ".yml", ".yaml", ".toml")
 _LOGS = (".log", ".txt", ".out", ".err", ".log.gz")
@@ -173,7 +172,7 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
         found = tuple(without_apply(finding, guest) for finding in found)
     if not found and (reference := mentioned(asked.encode()) if asked else log.reference):
         return _reference(arguments, reference)
-    return answer(arguments, found, asked or log.text, SCHEMA, quiet=not asked and log.quiet, log=not asked)
+    return answer(arguments, found, asked or log.text, quiet=not asked and log.quiet, log=not asked)
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
@@ -190,7 +189,9 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
             hint=f"did you mean {', '.join(near)}?" if near else "check its number",
         )
     if arguments.format == "json":
-        document = {"schema": SCHEMA, "ok": True, "reference": reference, "messages": said, "page": page_of(reference)}
+        from gpusetup.model.documents import DoctorReference
+
+        document = DoctorReference(reference=reference, messages=tuple(said), page=page_of(reference))
         output.write_answer(output.json_text(document), arguments.out)
     else:
         output.write_answer(reference_text(reference, said), arguments.out)
@@ -209,17 +210,11 @@ def _alert_named(text: str) -> Alert | None:
 
 def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
     """Tell what an alert means and what to do."""
+    from gpusetup.model.documents import DoctorAlert
     from gpusetup.monitoring.files import alert_page
 
     page = alert_page(alert)
-    document = {
-        "schema": SCHEMA,
-        "ok": True,
-        "alert": alert.name,
-        "severity": alert.severity,
-        "cause": alert.page,
-        "page": page,
-    }
+    document = DoctorAlert(alert=alert.name, severity=alert.severity, cause=alert.page, page=page)
     output.write_answer(output.json_text(document) if arguments.format == "json" else page, arguments.out)
     return Exit.DONE
 
@@ -259,14 +254,9 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     hosts = {name: diagnose(look) for name, look in looks.items()}
     healthy = not failures and all(entry.healthy for entry in hosts.values())
     if arguments.format == "json":
-        document = {
-            "schema": SCHEMA,
-            "ok": healthy,
-            "healthy": healthy,
-            "hosts": hosts,
-            "failures": failures,
-        }
-        text = output.json_text(document)
+        from gpusetup.model.documents import DoctorHosts
+
+        text = output.json_text(DoctorHosts(ok=healthy, healthy=healthy, hosts=hosts, failures=failures))
     else:
         text = output.painted(diagnoses(hosts, failures), arguments.out)
     output.write_answer(text, arguments.out)

@@ -54,6 +54,14 @@ def _command_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
+def _with_values(name: str) -> argparse.ArgumentParser:
+    from gpusetup.cli.completion import add_values
+
+    parser = _command_parser(name)
+    add_values(parser)
+    return parser
+
+
 def _complete() -> None:
     """Answer the shell's question; of the commands, only the one that is being typed is imported."""
     import argcomplete
@@ -62,7 +70,7 @@ def _complete() -> None:
     parser = _top_parser()
     commands = parser.add_subparsers()
     for name in COMMANDS:
-        parents = [_command_parser(name)] if [name] == typed else []
+        parents = [_with_values(name)] if [name] == typed else []
         commands.add_parser(name, parents=parents, add_help=False)
     argcomplete.autocomplete(parser)
 

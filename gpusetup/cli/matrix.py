@@ -54,8 +54,12 @@ def run(arguments: argparse.Namespace) -> Exit:
     matrix = load_matrix()
     if arguments.data:
         paths = {name: matrix.path(name) for name in NAMES}
-        found = {"schema": "gpusetup/matrix-files/1", "ok": True, "files": paths}
-        write_answer(json_text(found) if arguments.format == "json" else "\n".join(paths.values()), arguments.out)
+        from gpusetup.model.documents import MatrixFiles
+
+        write_answer(
+            json_text(MatrixFiles(files=paths)) if arguments.format == "json" else "\n".join(paths.values()),
+            arguments.out,
+        )
         return Exit.DONE
     name, wanted = _table(arguments)
     request = request_about(arguments, matrix)
@@ -75,15 +79,19 @@ def run(arguments: argparse.Namespace) -> Exit:
         conclusion = newest_for_driver(request, matrix) if by_driver else ""
     warnings = _warnings(request, matrix)
     if arguments.format == "json":
-        document: dict[str, Any] = {
-            "schema": "gpusetup/matrix/1",
-            "ok": True,
-            "matrix": {"date": matrix.date, "digest": matrix.digest},
-            "rows": rows,
-            "warnings": warnings,
-        }
-        document |= {"fits": beside, "conclusion": conclusion} if beside else {}
-        document |= {"gpus": gpus_taken_for(request, matrix)} if request.gpus else {}
+        from msgspec import UNSET
+
+        from gpusetup.model.documents import MatrixRows
+        from gpusetup.model.stack import MatrixStamp
+
+        document = MatrixRows(
+            matrix=MatrixStamp(date=matrix.date, digest=matrix.digest),
+            rows=tuple(rows),
+            warnings=tuple(warnings),
+            fits={name: tuple(found) for name, found in beside.items()} if beside else UNSET,
+            conclusion=conclusion if beside else UNSET,
+            gpus=gpus_taken_for(request, matrix) if request.gpus else UNSET,
+        )
         write_answer(json_text(document), arguments.out)
         return Exit.DONE
     for warning in warnings:

@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Write the files."""
+    from gpusetup.model.documents import MonitoringFiles
     from gpusetup.monitoring.files import files
 
     folder = Path(arguments.out)
@@ -47,7 +48,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             path=str(error.filename or folder),
             hint="name a folder that you may write: gpusetup monitoring --out monitoring",
         ) from error
-    document = {"schema": "gpusetup/monitoring/1", "ok": True, "folder": str(folder), "files": sorted(texts)}
+    document = MonitoringFiles(folder=str(folder), files=tuple(sorted(texts)))
     output.write_answer(output.json_text(document) if arguments.format == "json" else _told(folder, texts), None)
     return Exit.DONE
 

@@ -6,39 +6,41 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
-from gpusetup.matrix.systems import find_system
-from gpusetup.model.request import Request
-from gpusetup.resolve.requests import parse_requirements
-from gpusetup.versions import nv
+from gpusetup.resolve.question import question
 
 if TYPE_CHECKING:
     import argparse
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.request import Request
+    from gpusetup.model.stack import TakenFor
 
-__all__ = ["about_host", "age_warning", "check_driver", "gpus_taken_for", "gpus_text", "request_about", "request_of"]
+__all__ = ["about_host", "age_warning", "gpus_taken_for", "gpus_text", "request_about", "request_of"]
 
 _OLD_AFTER_DAYS = 90
 
 
 def request_of(arguments: argparse.Namespace, matrix: Matrix) -> Request:
     """Return the request that the shared arguments spell."""
-    if arguments.driver is not None:
-        check_driver(arguments.driver, matrix)
-        arguments.driver = _whole_driver(arguments.driver, matrix)
     python = [f"python=={arguments.python}"] if arguments.python is not None else []
-    return Request(
-        requirements=parse_requirements([*arguments.requirements, *python]),
-        gpus=tuple(arguments.gpu),
-        gpu_count=len(arguments.gpu),
-        os=find_system(matrix, arguments.os).id if arguments.os is not None else None,
+    request = question(
+        [*arguments.requirements, *python],
+        matrix,
+        gpus=arguments.gpu,
+        os=arguments.os,
         arch=arguments.arch,
         driver=arguments.driver,
         allow_builds=arguments.allow_builds,
         native=arguments.native,
         forward=arguments.forward,
     )
+    if request.driver != arguments.driver:
+        from gpusetup.cli.output import warn
+
+        warn(f"driver {arguments.driver} is taken for {request.driver}, the first release with that number")
+        arguments.driver = request.driver
+    return request
 
 
 def request_about(arguments: argparse.Namespace, matrix: Matrix) -> Request:
@@ -86,15 +88,16 @@ def about_host(host: HostFacts, wishes: Request, matrix: Matrix) -> Request:
     )
 
 
-def gpus_taken_for(request: Request, matrix: Matrix) -> list[dict[str, object]]:
-    """Return what each GPU's name was taken for, as records."""
+def gpus_taken_for(request: Request, matrix: Matrix) -> tuple[TakenFor, ...]:
+    """Return what each GPU's name was taken for."""
     from gpusetup.matrix.gpus import find_gpu
+    from gpusetup.model.stack import TakenFor
 
     kinds = {name: find_gpu(matrix, name) for name in dict.fromkeys(request.gpus)}
-    return [
-        {"asked": name, "architecture": kind.arch, "compute_capability": kind.cc, "products": list(kind.names)}
+    return tuple(
+        TakenFor(asked=name, architecture=kind.arch, compute_capability=kind.cc, products=kind.names)
         for name, kind in kinds.items()
-    ]
+    )
 
 
 def gpus_text(request: Request, matrix: Matrix) -> str:
@@ -111,44 +114,6 @@ def gpus_text(request: Request, matrix: Matrix) -> str:
                 f"GPU {name}: {taken_for(kind, name)}", 80, subsequent_indent="  ", break_on_hyphens=False
             )
     return "".join(line + "\n" for line in lines)
-
-
-def check_driver(version: str, matrix: Matrix) -> None:
-    """Refuse what is no Linux driver version."""
-    try:
-        nv(version)
-    except ValueError:
-        raise BadInputError(
-            "GS-125",
-            f"{version!r} is not a driver version",
-            path=f"--driver {version!r}",
-            hint="write it as nvidia-smi prints it: 550.144.03",
-        ) from None
-    numbers = {windows: linux for linux, windows in matrix.driver.windows_numbers.items()}
-    windows = {item.version for item in matrix.driver.versions if item.platform == "windows"}
-    if version in numbers or version in windows:
-        other = f"; on Linux that release is {numbers[version]}" if version in numbers else ""
-        raise BadInputError(
-            "GS-126",
-            f"{version} is a Windows driver number{other}",
-            path=f"--driver {version}",
-            hint=f"--driver {numbers[version]}"
-            if version in numbers
-            else "run on the Linux host: cat /sys/module/nvidia/version",
-        )
-
-
-def _whole_driver(version: str, matrix: Matrix) -> str:
-    """Return the first release that a driver's beginning can mean (550.54: 550.54.14); a whole number as it is."""
-    known = [item.version for item in matrix.driver.versions if item.platform == "linux" and not item.beta]
-    meant = [item for item in known if item.startswith(f"{version}.")]
-    if version in known or not meant:
-        return version
-    first = min(meant, key=nv)
-    from gpusetup.cli.output import warn
-
-    warn(f"driver {version} is taken for {first}, the first release with that number")
-    return first
 
 
 def age_warning(matrix: Matrix) -> str | None:

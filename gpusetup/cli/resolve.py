@@ -72,10 +72,10 @@ def _document(resolution: Resolution, matrix: Matrix) -> dict[str, Any]:
 
     from gpusetup.plan.install import install_of
 
-    document = replace(resolution, install=install_of(resolution, matrix)).to_document()
+    told = replace(resolution, install=install_of(resolution, matrix))
     if resolution.request.gpus:
-        document["gpus"] = gpus_taken_for(resolution.request, matrix)
-    return document
+        told = replace(told, gpus=gpus_taken_for(resolution.request, matrix))
+    return told.to_document()
 
 
 def _answer(resolution: Resolution, matrix: Matrix, arguments: argparse.Namespace) -> str:
@@ -235,8 +235,9 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
         texts.append((f"# {shown}\n" if arguments.install else f"{shown}\n") + _answer(resolution, matrix, arguments))
         texts += [f"warning: {text}\n" for text in resolution.warnings]
     if arguments.format == "json":
-        document = {"schema": "gpusetup/stacks/1", "ok": len(codes) == 1, "classes": classes}
-        write_answer(json_text(document), arguments.out)
+        from gpusetup.model.documents import StackClasses
+
+        write_answer(json_text(StackClasses(ok=len(codes) == 1, classes=classes)), arguments.out)
     else:
         write_answer("\n".join(texts), arguments.out)
     return gravest(codes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.cli import output
 from gpusetup.doctor.outside import names_gpu, outside, routine
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["answer"]
 
 
-def answer(
-    arguments: argparse.Namespace, found: tuple[Finding, ...], text: str, schema: str, *, quiet: bool, log: bool
-) -> Exit:
+def answer(arguments: argparse.Namespace, found: tuple[Finding, ...], text: str, *, quiet: bool, log: bool) -> Exit:
     """Tell what a text means; where nothing was found, whether a log is healthy, and what a text is about instead.
 
     `quiet`: a log without any word of trouble.
@@ -32,17 +30,18 @@ def answer(
     if found and all(finding.kind == "notice" for finding in found):
         code = Exit.DONE
     if arguments.format == "json":
-        document: dict[str, Any] = {
-            "schema": schema,
-            "ok": code == Exit.DONE,
-            "recognised": bool(found),
-            "clean": clean,
-            "findings": found,
-        }
-        if shown:
-            document["outside"] = [one._asdict() for one in shown]
-        elif not found and not clean:
-            document["send"] = NOT_RECOGNISED
+        from msgspec import UNSET
+
+        from gpusetup.model.documents import DoctorText, OutsideTold
+
+        document = DoctorText(
+            ok=code == Exit.DONE,
+            recognised=bool(found),
+            clean=clean,
+            findings=found,
+            outside=tuple(OutsideTold(*one) for one in shown) if shown else UNSET,
+            send=NOT_RECOGNISED if not (shown or found or clean) else UNSET,
+        )
         said = output.json_text(document)
     elif shown:
         said = outside_text(shown)

@@ -16,6 +16,7 @@ from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
+from gpusetup.model.documents import Asked, Clash, Why
 from gpusetup.model.request import Requirement
 from gpusetup.resolve.requests import joined_words, parse_requirement
 
@@ -62,23 +63,23 @@ def run(arguments: argparse.Namespace) -> Exit:
         free = Requirement(component=wish.component)
         resolution = resolve(msgspec.structs.replace(request, requirements=(*others, free)), matrix)
     chosen = resolution.stack.part(wish.component)
-    document: dict[str, Any] = {
-        "schema": "gpusetup/why/1",
-        "ok": True,
-        "component": wish.component,
-        "chosen": msgspec.to_builtins(chosen),
-        "reasons": [msgspec.to_builtins(item) for item in resolution.reasons if item.component == wish.component],
-    }
+    document = Why(
+        component=wish.component,
+        chosen=chosen,
+        reasons=tuple(item for item in resolution.reasons if item.component == wish.component),
+    )
     text = _chosen_text(resolution, wish.component)
     if wish.specifier and not _is_chosen(chosen, wish):
         asked = msgspec.structs.replace(request, requirements=(*others, wish))
         try:
             resolve(asked, matrix)
         except NoStackError as error:
-            document["asked"] = {"version": str(wish), "fits": False, "conflict": error.to_document()["conflict"]}
+            conflict = msgspec.convert(error.to_document()["conflict"], tuple[Clash, ...])
+            told = Asked(version=str(wish), fits=False, conflict=conflict)
+            document = msgspec.structs.replace(document, asked=told)
             text += f"\n{wish} does not fit:\n  {error.note}\n"
         else:
-            document["asked"] = {"version": str(wish), "fits": True}
+            document = msgspec.structs.replace(document, asked=Asked(version=str(wish), fits=True))
             text += f"\n{wish} fits too; to choose it:\n  {_ask_for(asked)}\n"
     age = age_warning(matrix)
     if age:

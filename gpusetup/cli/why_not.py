@@ -17,6 +17,7 @@ from gpusetup.cli.requests import request_about
 from gpusetup.cli.why import add_subject, split_subject
 from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
+from gpusetup.model.documents import Clash, WhyNot
 
 if TYPE_CHECKING:
     import argparse
@@ -44,12 +45,15 @@ def run(arguments: argparse.Namespace) -> Exit:
         )
     request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
-    document: dict[str, object] = {"schema": "gpusetup/why-not/1", "ok": True, "version": str(wish)}
+    document = WhyNot(ok=True, version=str(wish), forbidden=False)
     try:
         resolve(msgspec.structs.replace(request, requirements=(*others, wish)), matrix)
     except NoStackError as error:
         found = error.to_document()
-        document |= {"forbidden": True, "conflict": found["conflict"], "suggestions": found["suggestions"]}
+        conflict = msgspec.convert(found["conflict"], tuple[Clash, ...])
+        document = WhyNot(
+            ok=False, version=str(wish), forbidden=True, conflict=conflict, suggestions=tuple(found["suggestions"])
+        )
         lines = [f"{wish} is forbidden:", ""]
         for item in found["conflict"]:
             lines += textwrap.wrap(f"- {item['text']} [{item['rule']}]", 80, subsequent_indent="  ")
@@ -58,9 +62,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         if found["suggestions"]:
             lines += ["", "hint: " + "; or ".join(found["suggestions"])]
         text, code = "\n".join(lines) + "\n", Exit.NO_STACK
-        document["ok"] = False
     else:
-        document |= {"forbidden": False, "conflict": [], "suggestions": []}
         text, code = f"nothing forbids {wish}\n", Exit.DONE
     write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
     return code

@@ -11,23 +11,17 @@ import msgspec
 from msgspec import Struct
 
 from gpusetup.doctor.catalogue import read_table
+from gpusetup.model.diagnosis import Said
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PLACE", "Said", "mentioned", "nearest", "page_of", "pages", "reference_in", "told"]
+__all__ = ["PLACE", "mentioned", "nearest", "page_of", "pages", "reference_in", "told"]
 
 PLACE = "reference/errors"
 """Where the built documentation has the pages."""
 _REFERENCE = re.compile(r"\s*\[?\s*GS[-_ ]?(\d{1,4})\s*\]?\s*", re.IGNORECASE)
 _MENTIONED = re.compile(rb"\bGS-\d{3}\b")
-
-
-class Said(Struct, frozen=True, forbid_unknown_fields=True):
-    """One message with a reference; … stands for what differs from case to case."""
-
-    message: str
-    hint: str
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):

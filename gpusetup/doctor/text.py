@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from gpusetup.doctor.outside import Shown
-    from gpusetup.doctor.references import Said
-    from gpusetup.model.diagnosis import Diagnosis, Finding
+    from gpusetup.model.diagnosis import Diagnosis, Finding, Said
 
 __all__ = [
     "CLEAN",

@@ -167,6 +167,13 @@ class SxidFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sxids: dict[int, Sxid]
 
 
+class Said(Struct, frozen=True, forbid_unknown_fields=True):
+    """One message of gpusetup's own with a reference; … stands for what differs from case to case."""
+
+    message: str
+    hint: str
+
+
 class Finding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A cause found in a text or on a machine, ready to be told."""
 

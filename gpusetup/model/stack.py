@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.install import Install
 from gpusetup.model.request import PACKAGES, ModuleFlavour, Request
@@ -22,6 +22,7 @@ __all__ = [
     "Relation",
     "Resolution",
     "Stack",
+    "TakenFor",
     "TensorflowChoice",
     "TorchChoice",
 ]
@@ -198,6 +199,15 @@ class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     source: str = ""
 
 
+class TakenFor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a GPU's name was taken for."""
+
+    asked: str
+    architecture: str
+    compute_capability: str
+    products: tuple[str, ...]
+
+
 class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole answer."""
 
@@ -210,6 +220,8 @@ class Resolution(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     warnings: tuple[str, ...] = ()
     install: Install | None = None
     """What installs it; filled in where somebody reads the answer."""
+    gpus: tuple[TakenFor, ...] | UnsetType = UNSET
+    """The same, for the GPUs that were asked about."""
 
     def to_document(self) -> dict[str, Any]:
         """Return the answer as plain JSON types."""

@@ -27,7 +27,7 @@ LAYERS = (
     ("monitoring",),
     ("rollout",),
     ("bootstrap",),
-    ("cli",),
+    ("cli", "api"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 OUTSIDE = {"__main__", "callback_plugins"}

@@ -28,7 +28,21 @@ def _complete(line: str, folder: Path) -> list[str]:
         ("gpusetup why", {"why", "why-not"}),
         ("gpusetup matrix --for", {"--format", "--forward"}),
         ("gpusetup resolve --arch ", {"x86_64", "aarch64"}),
+        ("gpusetup resolve --gpu gh2", {"gh200\\ 480gb"}),
+        ("gpusetup matrix --os ubuntu2", {"ubuntu22.04", "ubuntu24.04"}),
+        ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}),
+        ("gpusetup schema why", {"why", "why-not"}),
     ],
 )
 def test_tab(line: str, expected: set[str], tmp_path: Path) -> None:
     assert expected <= set(_complete(line, tmp_path))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_what_a_shell_reads(shell: str, tmp_path: Path) -> None:
+    script = tmp_path / "completion"
+    subprocess.run([sys.executable, "-m", "gpusetup", "completion", shell, "--out", script], check=True, timeout=60)
+    text = script.read_text()
+    assert "gpusetup" in text
+    if shell == "bash":
+        subprocess.run(["bash", "-n", script], check=True, timeout=10)

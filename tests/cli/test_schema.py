@@ -1,0 +1,117 @@
+"""Every document that a command prints is one that its schema takes, and the schema refuses what does not belong there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import gpusetup
+from gpusetup.cli.schema import schema_of
+from gpusetup.model.documents import DOCUMENTS
+from tests.property.test_command_line import run
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = str(ROOT / "tests" / "hosts" / "ubuntu24.04-h200x2-keep" / "root")
+KEPT_ELSEWHERE = {
+    "baseline": "a file of figures that `verify --save-baseline` writes for itself",
+    "capture": "a host as `facts --capture` keeps it",
+    "causes": "the doctor's own data",
+    "cuda-errors": "the doctor's own data",
+    "matrix-package": "the matrix's own data",
+    "observations": "what the measuring program says to verify",
+    "observations-of-hosts": "what `verify --observations` keeps for `verify --from`",
+    "status-names": "the doctor's own data",
+    "sxid": "the doctor's own data",
+}
+"""Documents between the parts of gpusetup: nothing for other programs to rely on."""
+
+
+def printed(*argv: str) -> Any:
+    _, out, _ = run([*argv, "--format", "json"])
+    return json.loads(out)
+
+
+def name_of(document: Any) -> str:
+    return str(document["schema"].split("/")[1])
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("resolve", "torch", "vllm", "--gpu", "h100"),
+        ("resolve", "torch==2.6.0", "--gpu", "rtx 5090"),
+        ("resolve", "--gpu", "h200", "--os", "ubuntu24.04", "cuda==12.8.*", "cuda==13.0.*"),
+        ("resolve", "tensorflow", "jax", "cupy", "--gpu", "v100"),
+        ("resolve", "pandas"),
+        ("matrix",),
+        ("matrix", "torch", "--gpu", "v100"),
+        ("matrix", "--driver", "535.154.05", "--gpu", "a100"),
+        ("matrix", "gpu", "h100"),
+        ("matrix", "os"),
+        ("matrix", "python"),
+        ("matrix", "vgpu"),
+        ("matrix", "vllm"),
+        ("matrix", "torch", "--gpu", "gtx 680"),
+        ("matrix", "driver", "999.*"),
+        ("matrix", "--data"),
+        ("why", "driver", "--gpu", "h100"),
+        ("why", "torch==2.6.0", "--gpu", "v100"),
+        ("why", "torch==2.6.0", "--gpu", "rtx 5090"),
+        ("why-not", "cuda=13.1", "--gpu", "v100"),
+        ("why-not", "cuda=12.8", "--gpu", "v100"),
+        ("facts", "--root", HOST),
+        ("doctor", "--root", HOST),
+        ("doctor", "NVRM: Xid (PCI:0000:81:00): 79, GPU has fallen off the bus."),
+        ("doctor", "ImportError: libcudart.so.11.0: cannot open shared object file"),
+        ("doctor", "GS-324"),
+        ("doctor", "GpuLost"),
+        ("doctor", "the weather is fine"),
+        ("lock", "torch", "--gpu", "h100", "--os", "ubuntu24.04"),
+        ("cloud-init", "--gpu", "t4", "--os", "debian12"),
+        ("content", "path"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_printed_fits(argv: tuple[str, ...]) -> None:
+    document = printed(*argv)
+    jsonschema.validate(document, schema_of(name_of(document)))
+
+
+def test_what_is_printed_of_hosts_fits(tmp_path: Path) -> None:
+    facts = tmp_path / "facts.json"
+    facts.write_text(json.dumps(printed("facts", "--root", HOST)))
+    for argv in (
+        ("plan",),
+        ("resolve", "--from", str(facts)),
+        ("verify", "--from", str(ROOT / "tests/fixtures/observations/h200-x2-full.json")),
+        ("monitoring", "--out", str(tmp_path / "monitoring")),
+    ):
+        document = printed(*argv)
+        assert name_of(document) in DOCUMENTS
+        jsonschema.validate(document, schema_of(name_of(document)))
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_schema_is_a_schema_and_refuses_what_does_not_belong(name: str) -> None:
+    schema = schema_of(name)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"schema": f"gpusetup/{name}/1", "surprise": 1}, schema)
+
+
+def test_every_document_has_a_schema() -> None:
+    sources = "".join(path.read_text() for path in Path(gpusetup.__file__).parent.rglob("*.py"))
+    named = set(re.findall(r'"gpusetup/([a-z-]+)/[0-9]"', sources))
+    assert named - set(KEPT_ELSEWHERE) == set(DOCUMENTS)
+
+
+def test_a_name_that_no_document_has() -> None:
+    code, _, err = run(["schema", "stak"])
+    assert (code, "did you mean stack" in err) == (3, True)
+    assert run(["schema"])[0] == 0
+    assert json.loads(run(["schema", "gpusetup/plan/1"])[1])["title"] == "gpusetup/plan/1"
