@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 __all__ = [
     "UNPROVEN",
+    "Built",
     "CudaRoot",
     "Key",
     "KeyPackage",
@@ -22,6 +23,9 @@ __all__ = [
 ]
 
 Texts = tuple[str, ...]
+
+Built = Literal["prebuilt", "dkms"]
+"""How kernel modules come to be: elsewhere, by whoever made the package, or on the host."""
 
 Manager = Literal["apt", "dnf", "zypper"]
 """The package managers that are driven."""
@@ -156,6 +160,10 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     hold: tuple[str, ...] = ()
     cuda_roots: tuple[CudaRoot, ...] = ()
     cuda_default: str = ""
+    built: Built | None = None
+    """How the driver's modules come; records of earlier versions do not say it."""
+    keeps_kernel: bool = False
+    """The kernel is held, because no package would bring modules for the next one."""
 
     def wanted(self) -> tuple[Package, ...]:
         """Return every package by name."""

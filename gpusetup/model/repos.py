@@ -82,6 +82,34 @@ class DriverPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The stream of the module nvidia-driver that chooses the branch."""
 
 
+class PrebuiltModules(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Kernel modules that come built, for where NVIDIA's repository has the rest of the driver."""
+
+    systems: tuple[str, ...]
+    """Ids of os.json whose kernels they are made for."""
+    arch: Arch | None = None
+    min_branch: int | None = None
+    max_branch: int | None = None
+    module: Literal["open", "proprietary"]
+    release: str
+    """A regular expression for the whole kernel release; its named groups fill the texts below."""
+    package: str
+    """What holds the modules of this very kernel, or of all kernels that keep its interface."""
+    built: str = ""
+    """Its full version as a pattern, where the version says what kernel it was built with; empty: the name does."""
+    stream: str = ""
+    """The stream of the module nvidia-driver that has it."""
+    enable: str = ""
+    """The distribution's own repository that has it, which is off at first."""
+    next: str = ""
+    """The package that brings the modules of later kernels, or keeps a kernel without modules away."""
+    lasting: bool = False
+    """It holds for later kernels too: the distribution keeps their interface."""
+    signer: str
+    trusted: bool = False
+    """Whether Secure Boot takes the signature as a machine is delivered."""
+
+
 class StackNames(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Globs of everything that moves with the driver and of nothing else: what is held, and what may go."""
 
@@ -130,6 +158,8 @@ class DistroDriver(Record, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Packages of the kernel module, the best first; one for {kernel} is built and signed."""
     next_kernel: str = ""
     """The package that brings the module of every later kernel."""
+    signer: str = ""
+    """Who signed the prebuilt modules; Secure Boot takes a distribution's own signature."""
     packages: tuple[str, ...]
     """User space; the first tells which versions there are."""
     optional: tuple[str, ...] = ()
@@ -181,6 +211,7 @@ class ReposFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     keys: tuple[Key, ...]
     directories: tuple[RepoDirectory, ...]
     drivers: tuple[DriverPackages, ...]
+    prebuilt: tuple[PrebuiltModules, ...] = ()
     stack_names: tuple[StackNames, ...]
     fabric: tuple[FabricPackages, ...]
     libraries: tuple[LibraryPackages, ...]

@@ -9,8 +9,9 @@ from msgspec import Struct
 from gpusetup.model.package import Source
 from gpusetup.model.request import Requirement
 
-__all__ = ["DriverOptions", "HashedLines", "RebootPolicy", "RestartPolicy", "Settings"]
+__all__ = ["DriverOptions", "HashedLines", "ModuleWay", "RebootPolicy", "RestartPolicy", "Settings"]
 
+ModuleWay = Literal["auto", "prebuilt", "dkms"]
 RebootPolicy = Literal["never", "when-needed", "schedule"]
 RestartPolicy = Literal["never", "idle", "always"]
 DriverOptions = dict[str, str | int | float | bool]
@@ -43,6 +44,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     forward: bool = False
     replace: bool = False
     """Remove a driver of another origin, a `.run` installation included."""
+    module: ModuleWay = "auto"
+    """Kernel modules that come built, or that DKMS builds on the host; auto: whatever fits the host."""
     secure_boot: Literal["refuse", "enroll"] = "refuse"
     """What to do where the firmware does not know the key that signs modules built there."""
     signing_key: str = ""

@@ -17,6 +17,7 @@ from gpusetup.model.variables import NOTHING
 from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers
 from gpusetup.plan.packages import absence, all_sources, family_for
+from gpusetup.plan.packages.built import no_way, seen_through_streams
 from gpusetup.plan.packages.containers import toolkit_patterns
 from gpusetup.plan.preflight import (
     NO_GPU,
@@ -154,6 +155,8 @@ class Planner:
         family = family_for(self.matrix.repos, facts.os, settings.source, directory)
         context = context_of(self.matrix.repos, facts, settings, offers or Offers(None))
         candidates = family.drivers(context) if family is not None and offers is not None else None
+        if family is not None and (refusal := no_way(context, family, candidates)) is not None:
+            return _refused(base, (refusal,))
         try:
             context, resolution = self._choose(context, family, candidates)
             if has_python(resolution.stack) and not settings.python_adopt:
@@ -211,7 +214,7 @@ class Planner:
                     settings,
                     stack.driver,
                     wanted.packages,
-                    prebuilt=wanted.prebuilt,
+                    signer=wanted.signer,
                     pairs=self.matrix.kernel_pairs,
                 )
             )
@@ -220,7 +223,8 @@ class Planner:
         lock = Applied(schema=SCHEMA, key=key, matrix=resolution.matrix, stack=stack, wanted=packed(wanted))
         plan = _planned(base, facts, wanted, lock, self.matrix)
         warnings = (*plan.warnings, *_not_understood(facts), *wanted.notes, *resolution.warnings)
-        return _draft(_replace(plan, reasons=resolution.reasons, warnings=warnings), wanted)
+        reasons = (*resolution.reasons, *wanted.reasons)
+        return _draft(_replace(plan, reasons=reasons, warnings=warnings), wanted)
 
     def _from_record(self, base: HostPlan, facts: HostFacts, settings: Settings, lock: Applied) -> Draft:
         """Plan by what was applied last: the same wish on the same matrix is the same stack."""
@@ -230,7 +234,8 @@ class Planner:
     def _question(self, context: Context, family: Family) -> RoleVariables:
         pythons = packaged_patterns(system_of(self.matrix, context.facts))
         names = (*family.patterns(context), *toolkit_patterns(context), *pythons)
-        return question_variables(context.facts, all_sources(context, family), names)
+        origins = seen_through_streams(context, all_sources(context, family))
+        return question_variables(context.facts, origins, names)
 
     def resolve(self, request: Request) -> Resolution:
         """Ask the resolver, once per question."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import PackageSet
     from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice, Stack
+    from gpusetup.model.stack import DriverChoice, Reason, Stack
 
 __all__ = ["Wanted", "actions", "missing", "removals"]
 
@@ -37,11 +37,17 @@ class Wanted:
     """What the environment is made with; empty: the system's own Python."""
     adopted: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
-    prebuilt: bool = False
-    """Kernel modules come built and signed."""
+    signer: str = ""
+    """Who signed kernel modules that come built, where Secure Boot does not take that as the machine is delivered."""
+    reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     homeless: tuple[str, ...] = ()
     """Libraries that neither packages nor wheels would bring."""
+
+    @property
+    def prebuilt(self) -> bool:
+        """Whether kernel modules come built: no key of this host signs them."""
+        return self.packages is not None and self.packages.built == "prebuilt"
 
 
 def missing(packages: PackageSet, installed: dict[str, str]) -> tuple[Package, ...]:
@@ -137,7 +143,7 @@ def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterato
     stack = wanted.stack
     groups: tuple[tuple[str, tuple[Package, ...], str], ...] = (
         ("prerequisites", packages.prerequisites, "the module is built for the kernel that boots next"),
-        ("driver", packages.driver, _driver_reason(facts, stack.driver)),
+        ("driver", packages.driver, _driver_reason(facts, stack.driver, packages)),
         (
             "fabric",
             packages.fabric,
@@ -175,11 +181,12 @@ def _kind(packages: Iterable[Package], installed: dict[str, str]) -> ActionKind:
     return "downgrade" if old and new and nv(new) < nv(old) else "upgrade"
 
 
-def _driver_reason(facts: HostFacts, driver: DriverChoice | None) -> str:
+def _driver_reason(facts: HostFacts, driver: DriverChoice | None, packages: PackageSet) -> str:
     if driver is None:
         return ""
     now = facts.driver.version if facts.driver is not None else None
-    text = f"driver {driver.version} with {driver.module} kernel modules"
+    built = "prebuilt " if packages.built == "prebuilt" else ""
+    text = f"driver {driver.version} with {built}{driver.module} kernel modules"
     return f"{text}, replacing {now}" if now and now != driver.version else text
 
 
@@ -205,11 +212,15 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
         else:
             yield _action("hold", "libraries", " ".join(sorted(libraries)), "an unattended upgrade must not move them")
     if kernel - held:
-        yield _action(
-            "hold", "kernel", "the kernel and the package that updates it", "gpusetup_hold_kernel asks for it"
-        )
+        yield _action("hold", "kernel", "the kernel and the package that updates it", _kernel_reason(packages))
     if obsolete & held:
         yield _action("hold", "release", f"no longer {' '.join(sorted(obsolete & held))}", "nothing needs it now")
+
+
+def _kernel_reason(packages: PackageSet) -> str:
+    if packages.keeps_kernel:
+        return "no package would bring prebuilt modules for the next kernel"
+    return "gpusetup_hold_kernel asks for it"
 
 
 def _is_kernel(name: str) -> bool:

@@ -119,7 +119,7 @@ def driver_refusals(
     choice: DriverChoice,
     packages: PackageSet,
     *,
-    prebuilt: bool,
+    signer: str,
     pairs: KernelPairsFile,
 ) -> Iterator[Refusal]:
     """Return why this driver may not be put on this host."""
@@ -129,7 +129,9 @@ def driver_refusals(
     if facts.vgpu_guest:
         yield vgpu_refusal()
     yield from _origins(facts, settings, packages)
-    if not prebuilt:
+    if signer and judge.driver.secure_boot(judge.probed(facts)):
+        yield _unknown_signer(signer)
+    if packages.built != "prebuilt":
         unsigned = settings.secure_boot == "refuse" and not settings.signing_key
         if unsigned and judge.driver.key_unknown(judge.probed(facts)):
             yield _secure_boot(facts)
@@ -208,6 +210,16 @@ def _secure_boot(facts: HostFacts) -> Refusal:
         f"By hand, on the host: mokutil --import {key} (choose a one-time password), reboot, at the console choose "
         "Enroll MOK and type that password, then repeat this command. Or take signed modules where the "
         "distribution has them: gpusetup_source=distro on Ubuntu",
+    )
+
+
+def _unknown_signer(signer: str) -> Refusal:
+    return Refusal(
+        reference="GS-351",
+        message=f"Secure Boot is on, and the prebuilt modules are signed by {signer}, whose key the firmware does not "
+        "trust as it is delivered",
+        note="the kernel would reject them after the reboot (Loading of module with unavailable key is rejected)",
+        hint="use gpusetup_module=dkms with gpusetup_secure_boot=enroll: DKMS signs with a key that you enrol once",
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
 from gpusetup.plan.exact import exact_requirements
+from gpusetup.plan.packages.built import other_way
 from gpusetup.plan.recorded import record_of
 
 if TYPE_CHECKING:
@@ -37,13 +38,16 @@ def request_for(
     pythons: tuple[str, ...] | None = None,
 ) -> Request:
     """Return the question; two hosts with equal questions get the same answer."""
-    driver = None if settings.upgrade and _brought_driver(facts) else working_driver(facts)
+    moves = other_way(facts, settings)
+    driver = None if moves or (settings.upgrade and _brought_driver(facts)) else working_driver(facts)
     adopted = adopted_python(facts, settings)
     arch: Literal["x86_64", "aarch64"] | None = (
         "aarch64" if facts.arch == "aarch64" else "x86_64" if facts.arch == "x86_64" else None
     )
     return Request(
-        requirements=_requirements(settings, adopted),
+        requirements=_same_driver(_requirements(settings, adopted), facts, candidates)
+        if moves
+        else _requirements(settings, adopted),
         gpus=tuple(sorted({gpu.pci_id for gpu in facts.gpus})),
         gpu_count=len(facts.gpus),
         os=facts.os.label,
@@ -86,6 +90,20 @@ def working_driver(facts: HostFacts) -> str | None:
     if facts.smi is not None and not facts.smi.ok and not facts.simulated:
         return None
     return driver.version
+
+
+def _same_driver(
+    requirements: tuple[Requirement, ...], facts: HostFacts, candidates: tuple[DriverCandidate, ...] | None
+) -> tuple[Requirement, ...]:
+    """Ask for the version that is there where only the way of its modules changes, and that way has this version."""
+    version = working_driver(facts)
+    asked = requirements or tuple(Requirement(component=name) for name in DEFAULT_COMPONENTS)
+    named = next((item for item in asked if item.component == "driver"), None)
+    free = named is None or not (named.specifier or named.latest)
+    if version is None or not free or all(item.version != version for item in candidates or ()):
+        return requirements
+    others = tuple(item for item in asked if item.component != "driver")
+    return (*others, Requirement(component="driver", specifier=f"=={version}"))
 
 
 def adopted_python(facts: HostFacts, settings: Settings) -> Python | None:

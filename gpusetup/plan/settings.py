@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from gpusetup.errors import BadInputError
 from gpusetup.model.package import Key, Source
 from gpusetup.model.request import COMPONENTS, Requirement
-from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, Settings
+from gpusetup.model.settings import DriverOptions, ModuleWay, RebootPolicy, RestartPolicy, Settings
 from gpusetup.plan.logins import holds_login, without_login
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 
@@ -313,6 +313,13 @@ def _runtimes(value: Any, label: str) -> tuple[str, ...]:
     return names
 
 
+def _module(value: Any, label: str) -> str:
+    if str(value) in {"open", "proprietary"}:
+        wanted = ", ".join(get_args(ModuleWay))
+        raise _wrong(label, value, f"one of: {wanted}. Open or proprietary follows from the GPU and the driver")
+    return str(_choice(*get_args(ModuleWay))(value, label))
+
+
 def _options(value: Any, label: str) -> DriverOptions:
     if not isinstance(value, dict) or not all(
         re.fullmatch(r"NVreg_[A-Za-z0-9]+", str(name))
@@ -334,6 +341,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "native": _yes,
     "forward": _yes,
     "replace": _yes,
+    "module": _module,
     "secure_boot": _choice("refuse", "enroll"),
     "signing_key": _path,
     "signing_certificate": _path,

@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from gpusetup.errors import PreflightError
 from gpusetup.model.applied import AppliedWanted
 from gpusetup.model.package import Package, PackageSet, Pin
-from gpusetup.model.stack import Stack
+from gpusetup.model.stack import Reason, Stack
 from gpusetup.plan.compilers import without_caps
 from gpusetup.plan.environment import settled
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
 from gpusetup.plan.packages.base import DriverPackages
+from gpusetup.plan.packages.built import other_way
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
 from gpusetup.plan.packages.libraries import no_longer_wanted, not_of
 from gpusetup.plan.packages.names import covering
@@ -81,7 +82,9 @@ def _packages_of(lock: Applied, driver: str) -> PackageSet | None:
 
 
 def _kept(context: Context, stack: Stack) -> bool:
-    return stack.driver is not None and stack.driver.installed and working_driver(context.facts) == stack.driver.version
+    if stack.driver is None or not stack.driver.installed or other_way(context.facts, context.settings):
+        return False
+    return working_driver(context.facts) == stack.driver.version
 
 
 def has_python(stack: Stack) -> bool:
@@ -106,7 +109,9 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     settings = context.settings
     managed, applied = manages_driver(context, stack), applied_driver(context, stack)
     packages = None
-    prebuilt = persistence = False
+    persistence = False
+    signer = ""
+    reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     if family is not None:
         packages = PackageSet(manager=family.manager, containers=toolkit_packages(context))
@@ -118,7 +123,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             driver = family.driver(context, stack.driver)
             pins = (_pin(driver.hold, stack.driver.version),) if family.manager == "apt" else ()
         if driver is not None:
-            prebuilt, notes, persistence = driver.prebuilt, driver.notes, driver.persistence and settings.persistence
+            notes, persistence = driver.notes, driver.persistence and settings.persistence
+            signer, reasons = driver.signer, _built_reasons(driver)
             packages = replace(
                 packages,
                 driver=driver.packages,
@@ -129,6 +135,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 may_remove=driver.may_remove,
                 hold=driver.hold,
                 pins=pins,
+                built=driver.built,
+                keeps_kernel=driver.keeps_kernel,
             )
         packages = _with_libraries(packages, family.libraries(context, stack))
         notes = (*notes, *toolkit_notes(context, family))
@@ -150,7 +158,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         packages = replace(packages, python=interpreter.packages)
         # A driver that was there before us is its owner's to hold; what we bring beside it is ours.
         ours = packages.hold if managed else tuple(package.name for package in packages.libraries())
-        kernel = KERNEL_PACKAGES[family.manager] if settings.hold_kernel else ()
+        keeps = settings.hold_kernel or packages.keeps_kernel
+        kernel = KERNEL_PACKAGES[family.manager] if keeps else ()
         packages = _from(_origins(context, family, applied), replace(packages, hold=(*ours, *kernel)))
         packages = packages if packages.wanted() else None
     return Wanted(
@@ -162,7 +171,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         interpreter=interpreter.path,
         adopted=requirements if settings.python_adopt else (),
         services=_services(context, packages, stack.driver, persistence=persistence),
-        prebuilt=prebuilt,
+        signer=signer,
+        reasons=reasons,
         notes=notes,
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
     )
@@ -188,7 +198,21 @@ def _as_applied(applied: PackageSet) -> DriverPackages:
         remove=applied.remove,
         may_remove=applied.may_remove,
         hold=tuple(pattern for pattern in applied.hold if pattern not in KERNEL_PACKAGES[applied.manager]),
+        built=applied.built or "dkms",
+        keeps_kernel=applied.keeps_kernel,
     )
+
+
+def _built_reasons(driver: DriverPackages) -> tuple[Reason, ...]:
+    """Say how the kernel modules come, and that the kernel is held where nothing would bring those of the next one."""
+    if not driver.why:
+        return ()
+    way = "prebuilt kernel modules" if driver.built == "prebuilt" else "kernel modules by DKMS"
+    found = [Reason(component="driver", rule="module-built", text=f"{way}: {driver.why}")]
+    if driver.keeps_kernel:
+        text = "the kernel is held: no package would bring prebuilt modules for the next one"
+        found.append(Reason(component="driver", rule="module-kernel-held", text=text))
+    return tuple(found)
 
 
 def _with_libraries(packages: PackageSet, libraries: Libraries) -> PackageSet:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Key, Libraries, Manager, Package, Stream
+    from gpusetup.model.package import Built, Key, Libraries, Manager, Package, Stream
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.request import ModuleFlavour
     from gpusetup.model.settings import Settings
@@ -79,8 +79,14 @@ class DriverPackages:
     """Whether the persistence daemon is among them."""
     notes: tuple[str, ...] = ()
     """What a person should hear about the choice."""
-    prebuilt: bool = False
-    """Modules come signed and built; nothing is compiled on the host."""
+    built: Built = "dkms"
+    """Whether modules come built or are built on the host."""
+    why: str = ""
+    """Why so."""
+    signer: str = ""
+    """Who signed what comes built, where Secure Boot does not take it as the machine is delivered."""
+    keeps_kernel: bool = False
+    """No package would bring modules for the next kernel: this one has to stay."""
 
 
 class Family(Protocol):
@@ -105,6 +111,9 @@ class Family(Protocol):
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Return the packages of a driver."""
+
+    def has_prebuilt(self, context: Context) -> bool:
+        """Tell whether anybody makes prebuilt modules for this system, for whatever kernel."""
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
         """Return what is offered of each library that is to come as a package; nothing of one means no limit."""

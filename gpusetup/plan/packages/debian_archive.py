@@ -60,6 +60,8 @@ class DebianArchive:
         if not context.offers.known:
             return None
         found: dict[str, set[ModuleFlavour]] = {}
+        if context.settings.module == "prebuilt":
+            return ()
         for row in _rows(context):
             for version in context.offers.upstreams(row.packages[0]):
                 if context.offers.has(row.modules[0], version):
@@ -87,6 +89,10 @@ class DebianArchive:
             notes=(*_flavour_note(context, row, choice), *unknown_kernel_note(context)),
             persistence=persistence,
         )
+
+    def has_prebuilt(self, context: Context) -> bool:  # noqa: ARG002 - one interface for all
+        """Debian has the driver's modules as source alone."""
+        return False
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
         """Debian's toolkit and NCCL, when they are asked for as packages."""

@@ -11,9 +11,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpusetup.errors import PreflightError
 from gpusetup.model.package import Libraries, Origins, Package, Stream
 from gpusetup.plan.packages import libraries
 from gpusetup.plan.packages.base import PINNING, Context, DriverPackages, driver_candidates, no_names, repository_at
+from gpusetup.plan.packages.built import (
+    Prebuilt,
+    Ways,
+    choose,
+    nvidia_prebuilt,
+    only_trusted,
+    prebuilt_patterns,
+    refusal,
+    repositories_of,
+    stale_prebuilt,
+)
 from gpusetup.plan.packages.kernel import header_patterns, headers, unknown_kernel_note
 from gpusetup.plan.packages.names import covering, fabric_globs, fabric_of, glob, held, named
 from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of_other_series
@@ -21,7 +33,7 @@ from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from gpusetup.model.package import Manager
+    from gpusetup.model.package import Built, Manager
     from gpusetup.model.repos import DriverPackages as Row
     from gpusetup.model.repos import Format, RepoDirectory
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
@@ -47,11 +59,12 @@ class NvidiaRepository:
     def sources(self, context: Context) -> Origins:
         """NVIDIA's repository, or the mirror of it, and the distribution's own that dkms needs."""
         origins = _origins(context, self.manager)
+        origins = replace(origins, enable=(*origins.enable, *repositories_of(context)))
         system = context.facts.os
         if system.id in {"rocky", "almalinux", "centos", "ol"}:
             name = _BUILDERS.get(system.version_id.partition(".")[0])
             if name and any(name in source.uri.lower() for source in context.facts.packages.sources):
-                return replace(origins, enable=(name,))
+                return replace(origins, enable=(*origins.enable, name))
         return origins
 
     def patterns(self, context: Context) -> tuple[str, ...]:
@@ -70,6 +83,7 @@ class NvidiaRepository:
                     ),
                     *libraries.patterns(context, self.form),
                     *header_patterns(context),
+                    *prebuilt_patterns(context),
                     "dkms",
                     *(graphics_patterns(context) if self.family == "ubuntu" else ()),
                 )
@@ -82,15 +96,46 @@ class NvidiaRepository:
         if not offers.known:
             return None
         found: dict[str, set[ModuleFlavour]] = {}
+        signed: dict[str, set[ModuleFlavour]] = {}
         for row in self._rows(context):
-            for name in offers.names(glob(row.compute_only[0])) if row.compute_only else ():
+            for version, ways in self._offered(context, row):
+                chosen = choose(context, ways)
+                if chosen is not None:
+                    found.setdefault(version, set()).add(row.module)
+                if chosen is not None and chosen[0] == "prebuilt":
+                    signed.setdefault(version, set()).add(row.module)
+        asked = context.settings.module == "prebuilt"
+        hidden = not found and not asked and any(row.stream for row in self._rows(context))
+        return None if hidden else driver_candidates(signed if signed and only_trusted(context) else found)
+
+    def _offered(self, context: Context, row: Row) -> Iterator[tuple[str, Ways]]:
+        """Yield each version that this row has user space of, with the ways in which its modules come."""
+        offers = context.offers
+        for pattern in row.compute_only[-1:]:
+            for name in offers.names(glob(pattern)):
                 for version in offers.upstreams(name):
                     branch = version.partition(".")[0]
                     names = [named(item, branch=branch) for item in row.compute_only]
-                    if names[0] == name and any(covering([row], int(branch))) and _offered(context, names, version):
-                        found.setdefault(version, set()).add(row.module)
-        hidden = not found and any(row.stream for row in self._rows(context))
-        return None if hidden else driver_candidates(found)
+                    fits = names[-1] == name and any(covering([row], int(branch)))
+                    if fits and _offered(context, names[1:], version):
+                        yield version, self._ways(context, row, names[0], version)
+
+    def _ways(self, context: Context, row: Row, module: str, version: str) -> Ways:
+        return Ways(
+            prebuilt=nvidia_prebuilt(context, version, row.module),
+            dkms=context.offers.has(module, version),
+            prefers="dkms",
+        )
+
+    def _built(self, context: Context, row: Row, module: str, version: str) -> tuple[Built, str, Prebuilt | None]:
+        """Return the way that the modules come; where nobody could look, DKMS."""
+        ways = self._ways(context, row, module, version)
+        chosen = choose(context, ways)
+        why_not = refusal(context, self)
+        if chosen is None and why_not is not None and context.settings.module == "prebuilt":
+            raise PreflightError(why_not.reference, why_not.message, note=why_not.note, hint=why_not.hint)
+        built, why = chosen or ("dkms", "")
+        return built, why, ways.prebuilt if built == "prebuilt" else None
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Compute packages without a desktop; the metapackage where nobody could look what else is offered."""
@@ -104,7 +149,15 @@ class NvidiaRepository:
             names, more = _filled(row.packages, texts), []
         certain = not offers.known or bool(row.stream)
         names += [name for name in more if certain or offers.has(name, version)]
+        built, why, prebuilt = self._built(context, row, names[0], version) if names else ("dkms", "", None)
+        here = names[:1]
+        if prebuilt is not None:
+            names = names[1:]
         packages = [offers.exact(name, version) for name in names]
+        if prebuilt is not None:
+            more_names = (prebuilt.follower,) if prebuilt.follower else ()
+            packages = [prebuilt.package, *(Package(name=name) for name in more_names), *packages]
+        stream = prebuilt.stream if prebuilt is not None and prebuilt.stream else row.stream
         suffix = f"-{choice.branch}" if any("{branch}" in name for name in row.compute_only) else ""
         if self.family == "ubuntu":
             packages += graphics(context, suffix, version)
@@ -115,13 +168,15 @@ class NvidiaRepository:
         stack = held(context.repos, "nvidia", self.family)
         return DriverPackages(
             packages=tuple(packages),
-            prerequisites=headers(context),
+            prerequisites=headers(context) if prebuilt is None else (),
             fabric=fabric,
-            streams=(Stream(module=_STREAMS, stream=named(row.stream, **texts)),) if row.stream else (),
+            streams=(Stream(module=_STREAMS, stream=named(stream, **texts)),) if stream else (),
             remove=tuple(
                 dict.fromkeys(
                     (
                         *(name for name in other if name not in names),
+                        *(here if prebuilt is not None else ()),
+                        *stale_prebuilt(context, version if prebuilt is not None else ""),
                         *_filled(row.foreign, texts),
                         *(of_other_series(context, suffix) if self.family == "ubuntu" else ()),
                         *((PINNING,) if self.manager == "apt" else ()),
@@ -131,8 +186,16 @@ class NvidiaRepository:
             ),
             may_remove=stack,
             hold=stack,
-            notes=unknown_kernel_note(context),
+            notes=unknown_kernel_note(context) if prebuilt is None else (),
+            built=built,
+            why=why,
+            signer=prebuilt.signer if prebuilt is not None and not prebuilt.trusted else "",
+            keeps_kernel=prebuilt is not None and not prebuilt.follows,
         )
+
+    def has_prebuilt(self, context: Context) -> bool:
+        """Tell whether there are any for this system, of whatever kernel."""
+        return any(context.facts.os.label in row.systems for row in context.repos.prebuilt)
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:
         """What this repository has of them."""

@@ -14,6 +14,7 @@ from gpusetup.plan.packages.base import (
     driver_candidates,
     no_names,
 )
+from gpusetup.plan.packages.built import Prebuilt, Ways, choose, only_trusted
 from gpusetup.plan.packages.kernel import flavour_of, header_patterns, headers
 from gpusetup.plan.packages.names import fabric_globs, fabric_of, glob, held, named
 from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of_other_series
@@ -21,7 +22,7 @@ from gpusetup.plan.packages.ubuntu_series import graphics, graphics_patterns, of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.model.package import Origins
+    from gpusetup.model.package import Built, Origins
     from gpusetup.model.repos import DistroDriver
     from gpusetup.model.request import DriverCandidate, LibraryCandidates, ModuleFlavour
     from gpusetup.model.stack import DriverChoice, Stack
@@ -59,23 +60,28 @@ class UbuntuArchive:
         if not context.offers.known:
             return None
         found: dict[str, set[ModuleFlavour]] = {}
+        signed: dict[str, set[ModuleFlavour]] = {}
         for row in _rows(context):
             for name in context.offers.names(glob(row.packages[0], "[0-9]*")):
                 match = re.fullmatch(re.escape(row.packages[0]).replace(r"\{branch\}", r"(\d+)"), name)
-                if match is None or _module(context, row, match[1]) is None or not _covers(row, match[1]):
+                chosen = choose(context, _ways(context, row, match[1])) if match else None
+                if match is None or chosen is None or not _covers(row, match[1]):
                     continue
                 for version in context.offers.upstreams(name)[:1]:
                     found.setdefault(version, set()).add(row.module)
-        return driver_candidates(found)
+                    if chosen[0] == "prebuilt":
+                        signed.setdefault(version, set()).add(row.module)
+        return driver_candidates(signed if signed and only_trusted(context) else found)
 
     def driver(self, context: Context, choice: DriverChoice) -> DriverPackages:
         """Signed modules for the kernel and for those that follow it, user space without DKMS, nvidia-smi."""
         offers, branch = context.offers, choice.branch
         row = _row_for(context, choice)
-        module = _module(context, row, branch) or named(row.modules[0], branch=branch, kernel=context.facts.kernel.next)
-        prebuilt = _is_prebuilt(module)
-        modules = [Package(name=module)] if prebuilt else [offers.exact(module, choice.version)]
-        follower = _follower(context, row, branch) if prebuilt else ""
+        built, why = _built(context, row, branch)
+        ways = _ways(context, row, branch)
+        signed, source = _names(context, row, branch)
+        follower = ways.prebuilt.follower if built == "prebuilt" and ways.prebuilt is not None else ""
+        modules = [Package(name=signed)] if built == "prebuilt" else [offers.exact(source, choice.version)]
         if follower:
             modules.append(Package(name=follower))
         names = [*row.packages, *((row.persistence,) if context.settings.persistence else ())]
@@ -88,16 +94,23 @@ class UbuntuArchive:
                 *(offers.exact(named(name, branch=branch), choice.version) for name in names),
                 *graphics(context, series, choice.version),
             ),
-            prerequisites=() if prebuilt else headers(context),
+            prerequisites=() if built == "prebuilt" else headers(context),
             fabric=fabric,
             remove=(
                 *_other_flavour(series[1:], "-open" if choice.module == "open" else ""),
+                *((source,) if built == "prebuilt" else (f"linux-modules-nvidia-{series[1:]}*",)),
                 *of_other_series(context, series), PINNING, *fabric_globs(context, "deb"),
             ),
             may_remove=stack,
             hold=stack,
-            prebuilt=prebuilt,
+            built=built,
+            why=why,
+            keeps_kernel=built == "prebuilt" and offers.known and not follower,
         )  # fmt: skip
+
+    def has_prebuilt(self, context: Context) -> bool:
+        """Canonical makes them for every kernel of the archive."""
+        return any(True for _row in _rows(context))
 
     def library_candidates(self, context: Context) -> tuple[LibraryCandidates, ...]:  # noqa: ARG002 - one interface for all
         """None of them comes from here."""
@@ -123,14 +136,29 @@ def _row_for(context: Context, choice: DriverChoice) -> DistroDriver:
     return rows[0]
 
 
-def _is_prebuilt(name: str) -> bool:
-    return name.startswith("linux-modules-")
+def _names(context: Context, row: DistroDriver, branch: str) -> tuple[str, str]:
+    """Return the package of prebuilt modules for the kernel that boots next, and the source for DKMS."""
+    signed, source = (named(name, branch=branch, kernel=context.facts.kernel.next) for name in row.modules)
+    return signed, source
 
 
-def _module(context: Context, row: DistroDriver, branch: str) -> str | None:
-    """Return the package of prebuilt modules for the kernel that boots next, else the source for DKMS."""
-    names = (named(name, branch=branch, kernel=context.facts.kernel.next) for name in row.modules)
-    return next((name for name in names if context.offers.has(name)), None)
+def _ways(context: Context, row: DistroDriver, branch: str) -> Ways:
+    signed, source = _names(context, row, branch)
+    prebuilt = None
+    if context.offers.has(signed):
+        prebuilt = Prebuilt(
+            package=Package(name=signed), follower=_follower(context, row, branch), signer=row.signer, trusted=True
+        )
+    return Ways(prebuilt=prebuilt, dkms=context.offers.has(source), prefers="prebuilt")
+
+
+def _built(context: Context, row: DistroDriver, branch: str) -> tuple[Built, str]:
+    """Return the way that the modules come; where nobody could look, the archive is taken to have both."""
+    chosen = choose(context, _ways(context, row, branch))
+    if chosen is not None:
+        return chosen
+    asked = context.settings.module
+    return ("dkms", "gpusetup_module asks for it") if asked == "dkms" else ("prebuilt", "the archive has them")
 
 
 def _follower(context: Context, row: DistroDriver, branch: str) -> str:

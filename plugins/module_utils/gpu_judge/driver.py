@@ -120,10 +120,15 @@ def reboot_reasons(facts: Facts, wish: Wish) -> List[str]:
     return reasons + ([unsigned] if unsigned else [])
 
 
+def secure_boot(facts: Facts) -> bool:
+    """Say whether the kernel takes only modules that are signed by a key that the firmware trusts."""
+    return bool(facts["secure_boot"])
+
+
 def key_unknown(facts: Facts) -> bool:
     """Say whether Secure Boot is on and the firmware does not know the key that signs what is built on this host."""
     keys = facts["firmware"]["signing_keys"]
-    return bool(facts["secure_boot"]) and not any(key["enrolled"] for key in keys)
+    return secure_boot(facts) and not any(key["enrolled"] for key in keys)
 
 
 def unsigned_reason(facts: Facts) -> Optional[str]:

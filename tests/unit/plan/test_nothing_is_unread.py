@@ -161,6 +161,10 @@ def test_every_field_of_every_row_is_read_for_some_host() -> None:
             hosts = [msgspec.structs.replace(facts, containers=docker) for facts in _hosts(system.id, arch)]
             for facts in hosts:
                 _planned(context_of(repos, facts, settings, Offers(None)), source, _stack("580", "open", "9.8.0.87"))
+            built = msgspec.structs.replace(settings, module="prebuilt")
+            for facts, branch, module in itertools.product(hosts[::2], ("580", "595"), ("open", "proprietary")):
+                everything = Everything(f"{branch}.10.01")
+                _planned(context_of(repos, facts, built, everything), source, _stack(branch, module, "9.8.0.87"))
             for branch, module, cudnn in itertools.product(BRANCHES, ("open", "proprietary"), ("9.8.0.87", "8.9.7.29")):
                 stack = _stack(branch, module, cudnn)
                 for offers in (Offers(None), Everything(f"{branch}.10.01"), Everything(f"{branch}.10.01", "-tesla-")):
