@@ -183,3 +183,9 @@ def test_the_proxys_password_is_hidden_by_every_module(run_module: Any, monkeypa
         run_module(gpu_service, check=True, names=[], host={"state_dir": "/nonexistent", "proxy": proxy})
     assert all("secret" in values for values in hidden)
     assert len(hidden) == 2
+
+
+def test_to_look_for_an_owner_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "nobody"
+    owner.hold(str(folder), "")
+    assert not folder.exists()

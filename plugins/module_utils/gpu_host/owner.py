@@ -46,6 +46,8 @@ def take(folder: str, who: Dict[str, Any], digest: str) -> str:
 
 def hold(folder: str, token: str) -> None:
     """Show a sign of life; refuse when this host belongs to somebody else."""
+    if not os.path.isdir(folder):
+        return  # nobody has owned it, and to look leaves nothing behind
     with files.locked(_lock(folder)):
         owner = _read(folder)
         if owner is None or (not token and _is_dead(owner)):
