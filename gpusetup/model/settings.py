@@ -9,8 +9,9 @@ from msgspec import Struct
 from gpusetup.model.package import Source
 from gpusetup.model.request import Requirement
 
-__all__ = ["DriverOptions", "HashedLines", "ModuleWay", "RebootPolicy", "RestartPolicy", "Settings"]
+__all__ = ["DriverOptions", "HashedLines", "ModuleWay", "RebootPolicy", "ReloadPolicy", "RestartPolicy", "Settings"]
 
+ReloadPolicy = Literal["idle", "never"]
 ModuleWay = Literal["auto", "prebuilt", "dkms"]
 RebootPolicy = Literal["never", "when-needed", "schedule"]
 RestartPolicy = Literal["never", "idle", "always"]
@@ -40,6 +41,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Repositories that are needed beside, such as a mirror of EPEL."""
     reboot: RebootPolicy | None = None
     """None: when needed on other machines, never on this one."""
+    reload: ReloadPolicy = "idle"
+    """When a module that is loaded is replaced without a reboot: idle is while nothing uses the GPU."""
     native: bool = False
     forward: bool = False
     replace: bool = False

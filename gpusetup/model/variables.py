@@ -74,6 +74,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_driver_version: str | UnsetType = UNSET
     gpu_driver_module: Literal["", "open", "proprietary"] | UnsetType = UNSET
     gpu_driver_options: DriverOptions | UnsetType = UNSET
+    gpu_driver_reload: bool | UnsetType = UNSET
     gpu_driver_replace_runfile: bool | UnsetType = UNSET
     gpu_driver_enroll_key: bool | UnsetType = UNSET
     gpu_driver_signing_key: str | UnsetType = UNSET

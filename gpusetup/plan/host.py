@@ -254,7 +254,9 @@ class Planner:
         """Return a digest over all that decides a stack, but not over what an apply changes."""
         what = {
             # Of when and how, not of what.
-            "settings": msgspec.structs.replace(settings, reboot=None, upgrade=False, containers_restart="idle"),
+            "settings": msgspec.structs.replace(
+                settings, reboot=None, upgrade=False, containers_restart="idle", reload="idle"
+            ),
             "matrix": self.matrix.digest,
             "os": facts.os.label,
             "arch": facts.arch,

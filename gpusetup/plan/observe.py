@@ -78,7 +78,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         yield from _holds(facts, wanted.packages)
     if driver is not None and wanted.manage_driver:
         yield from _signing(probed, wanted)
-        yield from _module(probed, driver)
+        yield from _module(probed, driver, wanted.settings)
     yield from _services(facts, wanted)
     yield from _default_cuda(facts, wanted)
     yield from _python(facts, wanted)
@@ -235,7 +235,7 @@ def _signing(probed: dict[str, Any], wanted: Wanted) -> Iterator[Action]:
     yield _action("module", "enrol", what, why, reboot=True)
 
 
-def _module(probed: dict[str, Any], choice: DriverChoice) -> Iterator[Action]:
+def _module(probed: dict[str, Any], choice: DriverChoice, settings: Settings) -> Iterator[Action]:
     wish = judge.wish(choice)
     for kernel in judge.driver.module_problems(probed, wish):
         found = judge.driver.module_of(probed, kernel)
@@ -248,7 +248,9 @@ def _module(probed: dict[str, Any], choice: DriverChoice) -> Iterator[Action]:
         yield _action("module", "build", what, f"the kernel that boots next needs its module; {have}")
     reasons = judge.driver.reboot_reasons(probed, wish)
     free = judge.driver.obstacle(judge.driver.built(probed, wish), wish) is None
-    if reasons and free:  # only the kernel itself says whether it takes the module
+    if reasons and settings.reload == "never":
+        yield _action("reboot", "", "reboot", "; ".join((*reasons, "gpusetup_reload is never")), reboot=True)
+    elif reasons and free:  # only the kernel itself says whether it takes the module
         why = "; ".join((*reasons, "reboots only if the kernel cannot load the module now"))
         yield _action("module", "load", f"nvidia {choice.version}", why, reboot=True)
     elif reasons:

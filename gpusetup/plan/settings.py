@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from gpusetup.errors import BadInputError
 from gpusetup.model.package import Key, Source
 from gpusetup.model.request import COMPONENTS, Requirement
-from gpusetup.model.settings import DriverOptions, ModuleWay, RebootPolicy, RestartPolicy, Settings
+from gpusetup.model.settings import DriverOptions, ModuleWay, RebootPolicy, ReloadPolicy, RestartPolicy, Settings
 from gpusetup.plan.logins import holds_login, without_login
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 
@@ -338,6 +338,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "source_key": _source,
     "extra_sources": _extra_sources,
     "reboot": _choice(*get_args(RebootPolicy)),
+    "reload": _choice(*get_args(ReloadPolicy)),
     "native": _yes,
     "forward": _yes,
     "replace": _yes,

@@ -39,6 +39,7 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             gpu_nouveau_blacklist=True,
             gpu_driver_version=driver.version,
             gpu_driver_module=driver.module,
+            gpu_driver_reload=settings.reload == "idle",
             gpu_driver_options=settings.driver_options,
             gpu_driver_replace_runfile=settings.replace,
             gpu_driver_enroll_key=settings.secure_boot == "enroll" and not wanted.prebuilt,

@@ -6,9 +6,9 @@ module: gpu_kernel_module
 short_description: Configure the nvidia module and load it, or replace the loaded one, when nothing uses it
 description:
   - Writes module options and the list of modules to load at boot.
-  - Loads the module, or unloads an older one and loads the new, only when no process and no display uses the GPU;
-    services of the driver itself are stopped and started again. Otherwise it tells why a reboot is needed. It never
-    kills a process.
+  - Loads the module, or unloads an older one and loads the new, only when no process, display or other module uses the
+    GPU; services of the driver itself are stopped and started again. Otherwise it tells why a reboot is needed. It
+    never kills a process. Whether the wanted module runs then is asked of the kernel.
 options:
   options:
     description: Module options.
@@ -20,7 +20,7 @@ options:
     elements: str
     default: []
   reload:
-    description: Load or replace the module now, when nothing uses it.
+    description: Load or replace the module now, when nothing uses it; otherwise a reboot does.
     type: bool
     default: true
 extends_documentation_fragment:

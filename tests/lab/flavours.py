@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 UBUNTU_KERNELS = {"jammy": "5.15.0-140-generic", "noble": "6.8.0-60-generic"}
 
@@ -44,6 +44,24 @@ def _ubuntu(version: str, codename: str, kernel: str) -> Flavour:
     )
 
 
+def _red_hat(name: str) -> Flavour:
+    """The same under Red Hat's own name: for its kernels there are prebuilt modules, for those of the rebuilds not."""
+    rocky = _rocky(name, "el")
+    return replace(
+        rocky,
+        os_release={
+            **(rocky.os_release or {}),
+            "NAME": "Red Hat Enterprise Linux",
+            "VERSION": "9.6 (Plow)",
+            "ID": "rhel",
+            "ID_LIKE": "fedora",
+            "PRETTY_NAME": "Red Hat Enterprise Linux 9.6 (Plow)",
+        },
+        files={**rocky.files, "etc/redhat-release": "Red Hat Enterprise Linux release 9.6 (Plow)\n"},
+        absent=(*rocky.absent, "etc/rocky-release"),
+    )
+
+
 def _rocky(name: str, root: str) -> Flavour:
     return Flavour(
         name=name,
@@ -80,6 +98,7 @@ FLAVOURS = {
         _ubuntu("24.04", "noble", UBUNTU_KERNELS["noble"]),
         _rocky("rocky9-like", "el"),
         _rocky("rocky9-dnf5-like", "el-dnf5"),
+        _red_hat("rhel9-like"),
         Flavour(
             name="leap15-like",
             root="suse",

@@ -12,7 +12,25 @@ class Machine:
     """A kernel with the whole driver in it."""
 
     def loaded(self) -> list[str]:
-        return ["gdrdrv", "nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"]
+        return ["nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_uvm"]
+
+    def module_users(self) -> dict[str, Any]:
+        return {
+            "nvidia": {"references": 2, "holders": ["nvidia_uvm", "nvidia_modeset"]},
+            "nvidia_modeset": {"references": 1, "holders": ["nvidia_drm"]},
+            "nvidia_drm": {"references": 0, "holders": []},
+            "nvidia_uvm": {"references": 0, "holders": []},
+        }
+
+
+class Kernel(Machine):
+    """A kernel that lets the driver go and takes it again."""
+
+    def __init__(self, **counts: Any) -> None:
+        self.counts = counts
+
+    def module_users(self) -> dict[str, Any]:
+        return {**super().module_users(), **self.counts}
 
 
 @pytest.fixture
@@ -42,3 +60,60 @@ def test_what_came_out_goes_back_when_the_next_one_stays(said: list[list[str]]) 
     assert back.index("nvidia-modeset") < back.index("nvidia-drm")
     units = [argv[1:] for argv in said if argv[0] == "systemctl" and argv[1] != "is-active"]
     assert units == [["stop", "nvidia-persistenced"], ["start", "nvidia-persistenced"]]
+
+
+@pytest.fixture
+def willing(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Every command, while everything does as it is told; all of the driver's services run."""
+    commands: list[list[str]] = []
+
+    def output(argv: list[str], *_more: Any) -> tuple[int, str, str]:
+        commands.append(argv)
+        return (0, "", "")
+
+    monkeypatch.setattr(kernel_module.process, "output", output)
+    monkeypatch.setattr(kernel_module.process, "environment", dict)
+    return commands
+
+
+def test_the_order_in_which_all_goes_and_comes(willing: list[list[str]]) -> None:
+    assert kernel_module.Loader(Kernel()).load() is None  # type: ignore[arg-type]
+    words = [" ".join(argv) for argv in willing if "is-active" not in argv]
+    assert words == [
+        "systemctl stop nvidia-dcgm", "systemctl stop nvidia-persistenced", "systemctl stop nvidia-imex",
+        "systemctl stop nvidia-fabricmanager",
+        "rmmod nvidia_drm", "rmmod nvidia_modeset", "rmmod nvidia_uvm", "rmmod nvidia",
+        "modprobe nvidia", "modprobe nvidia-uvm", "modprobe nvidia-modeset", "modprobe nvidia-drm",
+        "systemctl start nvidia-fabricmanager", "systemctl start nvidia-imex", "systemctl start nvidia-persistenced",
+        "systemctl start nvidia-dcgm",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ({"nvidia_uvm": {"references": 2, "holders": []}}, "nvidia_uvm is used 2 times"),
+        ({"nvidia_drm": {"references": 1, "holders": []}}, "nvidia_drm is in use"),
+        ({"nvidia": {"references": 3, "holders": ["nvidia_uvm", "nvidia_modeset", "gdrdrv"]}}, "the module gdrdrv"),
+    ],
+)
+def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unloaded(
+    willing: list[list[str]], counts: dict[str, Any], told: str
+) -> None:
+    trouble = kernel_module.Loader(Kernel(**counts)).load()  # type: ignore[arg-type]
+    assert trouble is not None
+    assert told in trouble
+    assert not [argv for argv in willing if argv[0] in {"rmmod", "modprobe"}]
+    started = [argv[-1] for argv in willing if argv[:2] == ["systemctl", "start"]]
+    assert started[-1] == "nvidia-dcgm", "what was stopped for it runs again"
+
+
+def test_a_service_that_does_not_start_again_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def output(argv: list[str], *_more: Any) -> tuple[int, str, str]:
+        broken = argv[1:] == ["start", "nvidia-fabricmanager"]
+        return (1, "", "Job failed") if broken else (0, "", "")
+
+    monkeypatch.setattr(kernel_module.process, "output", output)
+    monkeypatch.setattr(kernel_module.process, "environment", dict)
+    trouble = kernel_module.Loader(Kernel()).load()  # type: ignore[arg-type]
+    assert trouble == "nvidia-fabricmanager does not start again: Job failed"

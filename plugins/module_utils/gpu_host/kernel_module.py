@@ -1,7 +1,7 @@
 """The nvidia module in the running kernel: its options, loading it, replacing it without a reboot."""
 
 import re
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 from ..gpu_judge import driver
 from . import process
@@ -10,7 +10,8 @@ from .machine import Machine
 
 OPTIONS = "/etc/modprobe.d/gpusetup-nvidia.conf"
 LOAD = "/etc/modules-load.d/gpusetup.conf"
-_SERVICES = ("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nvidia-imex")
+_SERVICES = ("nvidia-dcgm", "nvidia-persistenced", "nvidia-imex", "nvidia-fabricmanager")
+"""What of the driver itself holds the GPU, in the order in which it is stopped."""
 
 
 def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Optional[str]]:
@@ -31,6 +32,8 @@ def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Opt
 class Loader:
     """Loads or replaces the module of the running kernel, only when nothing uses the old one (the judge's
     `obstacle`).
+
+    Services of the driver itself are stopped for it, and started again whatever comes of it.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -44,8 +47,22 @@ class Loader:
         active = [
             name for name in _SERVICES if process.output(["systemctl", "is-active", "-q", name], self.env)[0] == 0
         ]
-        for name in active:
-            process.output(["systemctl", "stop", name], self.env, 60)
+        trouble = self._stopped(active) or driver.in_use(self.machine.module_users())
+        if not trouble:
+            trouble = self._replaced()
+        for name in reversed(active):
+            code, _out, error = process.output(["systemctl", "start", name], self.env, 120)
+            trouble = trouble or (f"{name} does not start again: {error.strip()}" if code else None)
+        return trouble
+
+    def _stopped(self, services: List[str]) -> Optional[str]:
+        for name in services:
+            code, _out, error = process.output(["systemctl", "stop", name], self.env, 60)
+            if code:
+                return f"{name} does not stop: {error.strip()}"
+        return None
+
+    def _replaced(self) -> Optional[str]:
         there = self.machine.loaded()
         before = [name for name in driver.UNLOAD if name in there]
         trouble: Optional[str] = None
@@ -57,6 +74,4 @@ class Loader:
         for name in dict.fromkeys(["nvidia", "nvidia_uvm", *reversed(before)]):
             code, _out, error = process.output(["modprobe", name.replace("_", "-")], self.env, 120)
             trouble = trouble or (error.strip() or f"modprobe {name} failed" if code else None)
-        for name in active:
-            process.output(["systemctl", "start", name], self.env, 60)
         return trouble

@@ -46,6 +46,10 @@ class Machine:
         """Return the names of the loaded GPU modules."""
         return modules.loaded(self.host)
 
+    def module_users(self) -> Dict[str, Any]:
+        """Return how often each loaded GPU module is used, and by which modules, as it is at this moment."""
+        return modules.users(self.host)
+
     def container(self) -> bool:
         """Say whether this is a container that shares another system's kernel (and is no lab host)."""
         if self.simulated is not None:

@@ -174,6 +174,26 @@ def _users(facts: Facts) -> List[str]:
     return found
 
 
+def in_use(users: Dict[str, Any]) -> Optional[str]:
+    """Return which of the driver's modules is used by more than the driver's own modules, None when all can be
+    unloaded.
+
+    Asked once the driver's services are stopped: whatever still counts then is a program, a display or a module that
+    no list of processes shows.
+    """
+    for name in UNLOAD:
+        use = users.get(name)
+        if use is None:
+            continue
+        others = [holder for holder in use["holders"] if holder not in UNLOAD]
+        if others:
+            return "{} is used by the module {}".format(name, ", ".join(others))
+        rest = use["references"] - len(use["holders"])
+        if rest > 0:
+            return f"{name} is used {rest} times" if rest > 1 else f"{name} is in use"
+    return None
+
+
 def other_libraries(facts: Facts, version: str) -> List[str]:
     """Return the versions of the libraries that programs could load and that belong to another driver version."""
     driver = facts["driver"] or {}

@@ -154,7 +154,8 @@ def _ubuntu(top: Path, scratch: Path, keys: Keys) -> None:
 
 def _enterprise_linux(top: Path, scratch: Path, keys: Keys) -> None:
     cuda = top / CUDA_REPOS / "rhel9" / "x86_64"
-    of_nvidia = [*chain.from_iterable(catalog_rpm.drivers().values()), *catalog_rpm.libraries()]
+    drivers = chain.from_iterable(catalog_rpm.drivers().values())
+    of_nvidia = [*drivers, *catalog_rpm.precompiled(), *catalog_rpm.libraries()]
     rpm.build(of_nvidia, cuda, scratch, NVIDIA_RPM)
     toolkit = top / "libnvidia-container" / "stable" / "rpm" / "x86_64"
     rpm.build(catalog_rpm.container_toolkit(), toolkit, scratch, NVIDIA_RPM)

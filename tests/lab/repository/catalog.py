@@ -117,6 +117,11 @@ def ubuntu_archive(kernel: str) -> list[Package]:
                 ),
                 Package(name=f"linux-modules-nvidia-{branch}-server{o}-{flavour}", version=kernel.rpartition("-")[0] + ".63+1", depends=(modules,)),
                 Package(
+                    name=f"nvidia-dkms-{branch}-server{o}", version=full, driver=version, content="dkms",
+                    extra={"open": o, "dkms_name": "nvidia"}, depends=("dkms", f"nvidia-kernel-common-{branch}-server (= {full})"),
+                    provides=(f"nvidia-dkms-kernel-{branch}-server{o}",),
+                ),
+                Package(
                     name=f"nvidia-headless-no-dkms-{branch}-server{o}", version=full, driver=version,
                     depends=(f"libnvidia-compute-{branch}-server (= {full})", f"nvidia-kernel-common-{branch}-server (= {full})"),
                 ),

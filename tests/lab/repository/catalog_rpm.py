@@ -19,6 +19,8 @@ from tests.lab.repository.catalog import (
 
 EL_KERNEL = "5.14.0-570.12.1.el9_6.x86_64"
 BRANCHES = ("570", "580", "590", "610")
+PRECOMPILED = ("580.142", "580.159.04")
+"""Versions with modules that NVIDIA built for this very kernel: not the newest, as they come later than drivers do."""
 EPOCH = "3"
 
 
@@ -69,6 +71,30 @@ def _driver(branch: str, version: str) -> list[Package]:
     ]
 
 
+def precompiled() -> list[Package]:
+    """Modules that come built, one package for each driver and kernel, and the plugin that keeps other kernels out."""
+    short = EL_KERNEL.removesuffix(".el9_6.x86_64")
+    names = {version: f"kmod-nvidia-{version}-{short}" for version in PRECOMPILED}
+    words = {
+        "open": "",
+        "kernel": EL_KERNEL,
+        "place": "extra/drivers/video/nvidia",
+        "signer": "Lab stand-in for NVIDIA",
+    }
+    dkms = ("kmod-nvidia-latest-dkms", "kmod-nvidia-open-dkms")
+    return [
+        _rpm("dnf-plugin-nvidia", "2.3-1.el9"),
+        *(
+            _rpm(
+                name, f"{EPOCH}:{version}-3.el9_6", driver=version, content="prebuilt_module", extra=words,
+                provides=(f"nvidia-kmod = {EPOCH}:{version}-1.el9",),
+                conflicts=(*dkms, *(other for other in names.values() if other != name)),
+            )
+            for version, name in names.items()
+        ),
+    ]  # fmt: skip
+
+
 def streams() -> dict[str, list[Package]]:
     """Stream of the module nvidia-driver → the packages it makes visible, as NVIDIA's metadata lists them."""
     of = drivers()
@@ -79,6 +105,8 @@ def streams() -> dict[str, list[Package]]:
         is_open = {"kmod-nvidia-open-dkms", "nvidia-open"}
         found[f"{branch}-open"] = [package for package in mine if package.name not in proprietary]
         found[f"{branch}-dkms"] = [package for package in mine if package.name not in is_open]
+        built = [package for package in precompiled() if not package.driver or package.driver.startswith(branch)]
+        found[branch] = [package for package in mine if package.name not in proprietary | is_open] + built
         found["open-dkms"] += found[f"{branch}-open"]
         found["latest-dkms"] += found[f"{branch}-dkms"]
     return found

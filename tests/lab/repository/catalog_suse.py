@@ -13,6 +13,9 @@ VERSION = "6.4.0-150600.23.47.2"
 NEXT_VERSION = "6.4.0-150600.23.60.1"
 BRANCHES = ("580", "595")
 G07_FROM = 590
+SIGNED = ("580",)
+BUILT_WITH = "6.4.0_150600.23.25"
+"""An older kernel of the same service pack."""
 
 
 def _rpm(name: str, version: str, **words: Any) -> Package:
@@ -45,6 +48,14 @@ def _driver(branch: str, version: str) -> list[Package]:
     if int(branch) < NO_PROPRIETARY_FROM:
         found.append(
             package(closed_name, content="dkms", extra={"open": "", **dkms}, depends=("dkms",), provides=(same(module),), conflicts=(open_name,))
+        )  # fmt: skip
+    if branch in SIGNED:
+        words = {"open": "-open", "kernel": KERNEL, "place": "weak-updates/updates", "signer": "Lab stand-in for SUSE"}
+        found.append(
+            _rpm(
+                f"{open_name}-signed-cuda-kmp-default", f"{version}_k{BUILT_WITH}-1", driver=version, extra=words,
+                content="prebuilt_module", provides=(same(module),), conflicts=(open_name, closed_name),
+            )
         )  # fmt: skip
     return found
 

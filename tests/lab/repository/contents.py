@@ -126,7 +126,9 @@ def _prebuilt_module(package: Package, content: Content) -> None:
     """Signed modules that come without a compiler; here a module's description alone, which is what tools read."""
     kernel = package.extra["kernel"]
     licence = "Dual MIT/GPL" if package.extra["open"] else "NVIDIA"
-    folder = f"usr/lib/modules/{kernel}/kernel/nvidia-{package.extra['branch']}srv{package.extra['open']}"
+    branch = package.extra.get("branch")
+    place = f"kernel/nvidia-{branch}srv{package.extra['open']}" if branch else package.extra["place"]
+    folder = f"usr/lib/modules/{kernel}/{place}"
     for name in ("nvidia", "nvidia-uvm"):
         image = module(
             {
@@ -134,7 +136,7 @@ def _prebuilt_module(package: Package, content: Content) -> None:
                 "license": licence,
                 "vermagic": f"{kernel} SMP mod_unload",
                 "name": name,
-                "signer": "Lab stand-in for Canonical",
+                "signer": package.extra.get("signer", "Lab stand-in for Canonical"),
             }
         )
         content.add(f"{folder}/{name}.ko", image)

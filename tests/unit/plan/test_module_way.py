@@ -253,3 +253,18 @@ def test_a_working_driver_whose_modules_came_another_way_is_not_as_wanted(planne
     for module, stage in (("auto", "final"), ("dkms", "final"), ("prebuilt", "offers")):
         draft = planner.first(facts, Settings(requirements=DRIVER, source="distro", module=module))
         assert draft.stage == stage, module
+
+
+def test_a_loaded_module_is_replaced_while_idle_unless_a_reboot_is_wanted(planner: Planner, host: Make) -> None:
+    offered = answer(catalog.ubuntu_archive(NOBLE), SOURCE)
+    facts = ubuntu(host, nouveau=host("ubuntu24.04-h200-keep").nouveau)
+    idle = planned(planner, facts, offered, source="distro")
+    never = planned(planner, facts, offered, source="distro", reload="never")
+    assert [action.id for action in idle.actions if action.reboot] == ["module-load"]
+    assert [action.id for action in never.actions if action.reboot] == ["reboot"]
+    assert "gpusetup_reload" in never.reboot_why
+    assert idle.variables.gpu_driver_reload is True
+    assert never.variables.gpu_driver_reload is False
+    settings = Settings(requirements=DRIVER)
+    key = planner.key(facts, settings)
+    assert key == planner.key(facts, msgspec.structs.replace(settings, reload="never")), "of how, not of what"

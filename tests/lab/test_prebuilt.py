@@ -1,0 +1,163 @@
+"""Prebuilt kernel modules on hosts of three families, and the way to DKMS and back; packages are stand-ins (README.md)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab.applying import apply, gpusetup
+from tests.lab.lifecycle import drift, host_of, rpms, stand_ins
+from tests.lab.plays import files_below, packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+VERSION = "580.142"
+PLACES = ("/etc/modprobe.d", "/etc/modules-load.d", "/etc/yum.repos.d", "/etc/zypp/repos.d", "/etc/dnf/modules.d")
+
+
+def signer(host: Host) -> str:
+    kernel = host.ssh("sh", "-c", "ls /lib/modules | head -1").stdout.strip()
+    return str(host.ssh("modinfo", "-k", kernel, "-F", "signer", "nvidia").stdout.strip())
+
+
+def dkms(host: Host) -> str:
+    return str(host.ssh("sh", "-c", "command -v dkms >/dev/null && dkms status nvidia || true").stdout.strip())
+
+
+def works(host: Host) -> None:
+    assert VERSION in host.ssh("nvidia-smi").stdout
+
+
+def epel(repositories: Repositories) -> str:
+    source = {
+        "name": "epel-stand-in",
+        "urls": [f"{repositories.rocky}/epel"],
+        "fingerprints": [repositories.fingerprint],
+        "key": f"{repositories.base}/lab-key.asc",
+    }
+    return json.dumps([source])
+
+
+@pytest.mark.slow
+def test_red_hats_kernel_by_the_stream_with_precompiled_modules(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="rhel9-like", machine="t4")
+    before = rpms(host), files_below(host, *PLACES)
+
+    def wanted(module: str) -> Path:
+        wish = stand_ins(
+            lab_repositories,
+            gpusetup_module=module,
+            gpusetup_driver=f"=={VERSION}",
+            gpusetup_extra_sources=epel(lab_repositories),
+        )
+        return lab_inventory([host], wish)
+
+    done = apply(tmp_path, wanted("prebuilt"))
+    assert done.code == 0, done.out + done.err
+    now = rpms(host)
+    assert now[f"kmod-nvidia-{VERSION}-5.14.0-570.12.1"] == f"{VERSION}-3.el9_6"
+    assert {"dnf-plugin-nvidia", "nvidia-driver-cuda"} <= set(now)
+    assert not {"dkms", "kernel-devel", "gcc"} & set(now), "nothing is there that would compile"
+    assert "stream=580\n" in host.path("/etc/dnf/modules.d/nvidia-driver.module").read_text()
+    assert signer(host) == "Lab stand-in for NVIDIA"
+    works(host)
+    again = apply(tmp_path, wanted("prebuilt"))
+    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+    assert drift(tmp_path, wanted("prebuilt"))[1] == {}
+
+    other = apply(tmp_path, wanted("dkms"))
+    assert other.code == 0, other.out + other.err
+    now = rpms(host)
+    assert "kmod-nvidia-latest-dkms" in now or "kmod-nvidia-open-dkms" in now
+    assert not [name for name in now if name.startswith("kmod-nvidia-5")]
+    assert VERSION in dkms(host)
+    works(host)
+    assert drift(tmp_path, wanted("dkms"))[1] == {}
+
+    back = gpusetup(tmp_path, "rollback", wanted("dkms"), "--format", "json")
+    assert back.code == 0, back.out + back.err
+    assert f"kmod-nvidia-{VERSION}-5.14.0-570.12.1" in rpms(host)
+
+    removed = gpusetup(tmp_path, "remove", wanted("prebuilt"), "--yes", "--format", "json")
+    assert removed.code in (0, 9), removed.out + removed.err
+    assert (rpms(host), files_below(host, *PLACES)) == before
+
+
+@pytest.mark.slow
+def test_suses_signed_modules(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="leap15-like", machine="t4")
+    before = rpms(host), files_below(host, *PLACES)
+
+    def wanted(module: str) -> Path:
+        wish = stand_ins(lab_repositories, gpusetup_module=module, gpusetup_driver=f"=={VERSION}")
+        return lab_inventory([host], wish)
+
+    done = apply(tmp_path, wanted("prebuilt"))
+    assert done.code == 0, done.out + done.err
+    now = rpms(host)
+    assert now["nvidia-open-driver-G06-signed-cuda-kmp-default"] == f"{VERSION}_k6.4.0_150600.23.25-1"
+    assert not {"dkms", "kernel-default-devel", "gcc", "nvidia-open-driver-G06"} & set(now)
+    assert signer(host) == "Lab stand-in for SUSE"
+    works(host)
+    again = apply(tmp_path, wanted("prebuilt"))
+    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+    other = apply(tmp_path, wanted("dkms"))
+    assert other.code == 0, other.out + other.err
+    assert "nvidia-open-driver-G06" in rpms(host)
+    assert "nvidia-open-driver-G06-signed-cuda-kmp-default" not in rpms(host)
+    works(host)
+    removed = gpusetup(tmp_path, "remove", wanted("dkms"), "--yes", "--format", "json")
+    assert removed.code in (0, 9), removed.out + removed.err
+    assert (rpms(host), files_below(host, *PLACES)) == before
+
+
+@pytest.mark.slow
+def test_ubuntus_archive_from_signed_modules_to_dkms_and_back(
+    lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
+) -> None:
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
+    before = packages(host)
+
+    def wanted(module: str) -> Path:
+        wish = {
+            "gpusetup_source": "distro",
+            "gpusetup_components": '["driver"]',
+            "gpusetup_driver": f"=={VERSION}",
+            "gpusetup_module": module,
+        }
+        return lab_inventory([host], wish)
+
+    done = apply(tmp_path, wanted("auto"))
+    assert done.code == 0, done.out + done.err
+    assert "linux-modules-nvidia-580-server-open-generic" in packages(host)
+    assert signer(host) == "Lab stand-in for Canonical"
+    works(host)
+    other = apply(tmp_path, wanted("dkms"))
+    assert other.code == 0, other.out + other.err
+    now = packages(host)
+    assert "nvidia-dkms-580-server-open" in now
+    assert not [name for name in now if name.startswith("linux-modules-nvidia")]
+    works(host)
+    back = gpusetup(tmp_path, "rollback", wanted("dkms"), "--format", "json")
+    assert back.code == 0, back.out + back.err
+    assert "nvidia-dkms-580-server-open" not in packages(host)
+    removed = gpusetup(tmp_path, "remove", wanted("auto"), "--yes", "--format", "json")
+    assert removed.code in (0, 9), removed.out + removed.err
+    assert packages(host) == before
