@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import options, output
+from gpusetup.cli import options, output, timers
 from gpusetup.errors import Exit, gravest
 
 if TYPE_CHECKING:
@@ -30,11 +30,7 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
-    parser.add_argument(
-        "--timer",
-        metavar="WHEN",
-        help="check regularly with a systemd timer (daily, hourly, 'Mon..Fri 06:30'); never: remove the timer",
-    )
+    timers.add_argument(parser)
     options.add_output(parser)
 
 
@@ -63,17 +59,14 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _timer(arguments: argparse.Namespace) -> Exit:
     import os
 
-    from gpusetup.cli import drift_timer
-
-    if arguments.timer == drift_timer.OFF:
-        name = drift_timer.remove(arguments, os.environ)
-        output.write_answer(f"removed {name}.timer\n" if name else "no such timer\n", arguments.out)
-        return Exit.DONE
-    name = drift_timer.install(arguments, os.environ)
-    user = "" if os.geteuid() == 0 else "--user "
-    text = f"{name}.timer asks {arguments.timer}; what it found: journalctl {user}-u {name}, systemctl {user}--failed\n"
+    task = timers.Task(
+        command="drift",
+        does="check {what} for drift",
+        codes="# Exit 9, a difference, is a failed unit: `systemctl {user}--failed` and alerts on them show it.\n",
+    )
+    text, code = timers.answer(arguments, task, os.environ)
     output.write_answer(text, arguments.out)
-    return Exit.DONE
+    return code
 
 
 def _compared(facts: HostFacts, name: str, inventory: str | None) -> HostDrift:

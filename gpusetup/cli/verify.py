@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gpusetup.cli import options, output
+from gpusetup.cli import options, output, timers
 from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
     group = parser.add_argument_group("checks")
-    group.add_argument("--level", choices=LEVELS, default="smoke", help="how thorough; default: %(default)s")
+    group.add_argument(
+        "--level", choices=LEVELS, help="how thorough; default: smoke, and quick where a timer or a hook asks"
+    )
     group.add_argument("--python", metavar="FILE", help="the Python with CuPy; default: the one that apply made")
     group.add_argument("--cuda-home", metavar="DIR", help="the CUDA toolkit; default: /usr/local/cuda")
     group.add_argument("--only", metavar="N[,N…]", help="run on these GPUs only, by nvidia-smi's index")
@@ -52,6 +54,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--baseline", metavar="FILE", help="compare with each host's own last good run, kept in FILE")
     group.add_argument("--update-baseline", action="store_true", help="use this run as the new baseline, if it is good")
+    group = parser.add_argument_group("now and then")
+    timers.add_argument(group)
+    group.add_argument(
+        "--when-idle",
+        action="store_true",
+        help="hold the host's lock; while a GPU is in use only look (level quick); a timer always does so",
+    )
+    group.add_argument(
+        "--budget", type=float, default=0.0, metavar="SECONDS", help="stop measuring after SECONDS and only look"
+    )
+    group.add_argument(
+        "--textfile", metavar="DIR", help="also write gpusetup-verify.prom there, for node_exporter; a timer finds DIR"
+    )
     group = parser.add_argument_group("observations")
     group.add_argument("--observations", metavar="FILE", help="also write the observations, for a bug report")
     group.add_argument("--from", dest="source", metavar="FILE", help="judge saved observations")
@@ -70,13 +85,18 @@ def run(arguments: argparse.Namespace) -> Exit:
         from gpusetup.verify.pages import explained
 
         return explain(arguments, explained(), "check", "GS-511")
+    if arguments.timer is not None:
+        from gpusetup.cli.verify_timer import timed
+
+        return timed(arguments)
+    arguments.level = arguments.level or "smoke"
     from gpusetup.report.formats import render
     from gpusetup.report.verification import verification_report
     from gpusetup.verify import baseline as kept
 
     before = kept.load(Path(arguments.baseline)) if arguments.baseline else None
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    level, documents, problems, unreachable = _observe(arguments)
+    level, documents, problems, away = _observe(arguments)
     if arguments.observations:
         _write_observations(Path(arguments.observations), documents)
     seconds = time.monotonic() - clock
@@ -92,7 +112,12 @@ def run(arguments: argparse.Namespace) -> Exit:
         wanted=wanted,
         problems=problems,
         baseline=before,
+        postponed=[name for name, code in away.items() if code is Exit.PENDING],
     )
+    if arguments.textfile:
+        from gpusetup.cli.verify_timer import write_textfile
+
+        write_textfile(Path(arguments.textfile), report, arguments.inventory)
     if arguments.baseline and before is not None:
         _keep(arguments, before, report)
     output.write_answer(
@@ -101,7 +126,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.out is not None:
         _tell(report, arguments.out)
     codes = [Exit.VERIFY_FAILED for host in report.hosts if host.verdict == "fail" and not host.problem]
-    codes += [Exit.UNREACHABLE if name in unreachable else Exit.VERIFY_FAILED for name in problems]
+    codes += [away.get(name, Exit.VERIFY_FAILED) for name in problems]
     return gravest(codes)
 
 
@@ -134,6 +159,8 @@ def _ask(arguments: argparse.Namespace) -> Ask:
             path="--python",
             hint="PATH differs between a login and a service",
         )
+    if not 0 <= arguments.budget < math.inf:
+        raise BadInputError("GS-508", f"--budget must be seconds, not {arguments.budget:g}", path="--budget")
     if arguments.minutes <= 0:
         raise BadInputError("GS-508", f"--minutes must be more than 0, not {arguments.minutes:g}", path="--minutes")
     return Ask(
@@ -142,11 +169,13 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         cuda_home=arguments.cuda_home,
         gpus=only,
         minutes=arguments.minutes,
+        when_idle=arguments.when_idle,
+        budget=arguments.budget,
     )
 
 
-def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], set[str]]:
-    """Return the level, documents by host, problems by host, and which of those were unreachable."""
+def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, Any]], dict[str, str], dict[str, Exit]]:
+    """Return the level, documents by host, problems by host, and the exit codes of those that are no failed check."""
     if arguments.source:
         documents = _read_observations(Path(arguments.source))
         levels = [str(document.get("level", "")) for document in documents.values()]
@@ -154,15 +183,18 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
             max((level for level in levels if level in LEVELS), key=LEVELS.index, default="quick"),
             documents,
             {},
-            set(),
+            {},
         )
     ask = _ask(arguments)
     if arguments.inventory is None:
-        from gpusetup.verify.local import observe_here
+        from gpusetup.verify.local import observe_in_turn
 
         if output.aside().isatty():
             output.say(f"checking this machine, level {ask.level} …")
-        return ask.level, {LOCAL_NAME: observe_here(ask, os.environ)}, {}, set()
+        here = observe_in_turn(ask, os.environ)
+        if here.document is None:
+            return ask.level, {}, {LOCAL_NAME: here.problem}, {LOCAL_NAME: Exit.PENDING}
+        return ask.level, {LOCAL_NAME: here.document}, {}, {}
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
     from gpusetup.verify.fleet import observe_fleet
@@ -172,7 +204,8 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
         observed = observe_fleet(session, ask, observer)
     documents = {name: host.document for name, host in observed.items() if host.document is not None}
     problems = {name: host.problem for name, host in observed.items() if host.document is None}
-    return ask.level, documents, problems, {name for name, host in observed.items() if host.unreachable}
+    away = {name: Exit.UNREACHABLE for name, host in observed.items() if host.unreachable}
+    return ask.level, documents, problems, away | {n: Exit.PENDING for n, host in observed.items() if host.postponed}
 
 
 def _read_observations(path: Path) -> dict[str, dict[str, Any]]:

@@ -115,6 +115,8 @@ class RecordedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     original: KeptFile | None = None
     previous: KeptFile | None = None
     now: str | UnsetType | None = UNSET
+    hint: str = ""
+    """The command that writes it again, where no apply does."""
 
 
 class RecordedService(Struct, frozen=True, kw_only=True, omit_defaults=True):

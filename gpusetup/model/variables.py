@@ -110,6 +110,8 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_verify_cuda_home: str | UnsetType = UNSET
     gpu_verify_gpus: tuple[int, ...] | UnsetType = UNSET
     gpu_verify_minutes: float | UnsetType = UNSET
+    gpu_verify_when_idle: bool | UnsetType = UNSET
+    gpu_verify_budget: float | UnsetType = UNSET
     gpu_verify_components: Texts | UnsetType = UNSET
     gpu_verify_fail: bool | UnsetType = UNSET
     gpu_verify_token: str | UnsetType = UNSET

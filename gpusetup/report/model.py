@@ -14,9 +14,13 @@ from gpusetup.model.verdict import Result, Verdict, worst
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["GRAVITY", "HostReport", "Report", "Row", "counts"]
+__all__ = ["GRAVITY", "POSTPONED", "HostReport", "Report", "Row", "counts"]
 
 GRAVITY: tuple[Verdict, ...] = ("fail", "warn", "pass", "unsupported", "skip")
+
+
+POSTPONED = "postponed"
+"""The state of a host that was left alone because somebody changes it."""
 
 
 class Row(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,12 +42,14 @@ class HostReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     results: tuple[Result, ...] = ()
     seconds: float = 0.0
     simulated: bool = False
+    level: str = ""
+    """The level that was reached, where it is another one than the report's: a GPU was in use."""
 
     @property
     def verdict(self) -> Verdict:
         """The gravest of what was proven; `skip` when nothing was."""
         if self.problem:
-            return "fail"
+            return "skip" if self.state == POSTPONED else "fail"
         return worst([result.verdict for result in self.results if result.verdict in ("fail", "warn", "pass")])
 
     @property

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from gpusetup.report.model import POSTPONED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpusetup.model.verdict import Result
-    from gpusetup.report.model import Report
+    from gpusetup.report.model import HostReport, Report
 
 __all__ = ["to_prometheus"]
 
@@ -19,13 +21,14 @@ Sample = tuple[dict[str, str], float]
 
 def to_prometheus(report: Report) -> str:
     """Return the exposition text."""
-    results = [(host.name, result) for host in report.hosts for result in host.results]
+    hosts = [host for host in report.hosts if host.state != POSTPONED]
+    results = [(host.name, result) for host in hosts for result in host.results]
     started = datetime.fromisoformat(report.started.replace("Z", "+00:00")).timestamp()
     lines = [
         *_metric(
             "gpusetup_verify_ok",
             "Whether no check failed on the host.",
-            (({"host": host.name, "level": report.level}, float(host.verdict != "fail")) for host in report.hosts),
+            ((_of(host, report), float(host.verdict != "fail")) for host in hosts),
         ),
         *_metric(
             "gpusetup_verify_check",
@@ -57,15 +60,19 @@ def to_prometheus(report: Report) -> str:
         *_metric(
             "gpusetup_verify_duration_seconds",
             "How long the verification of the host took.",
-            (({"host": host.name, "level": report.level}, host.seconds) for host in report.hosts),
+            ((_of(host, report), host.seconds) for host in hosts),
         ),
         *_metric(
             "gpusetup_verify_timestamp_seconds",
             "When the verification began, in seconds since 1970.",
-            (({"host": host.name, "level": report.level}, started) for host in report.hosts),
+            ((_of(host, report), started) for host in hosts),
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _of(host: HostReport, report: Report) -> dict[str, str]:
+    return {"host": host.name, "level": host.level or report.level}
 
 
 def _numbers(results: list[tuple[str, Result]], field: str) -> Iterable[Sample]:

@@ -7,13 +7,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from gpusetup import __version__
-from gpusetup.report.model import HostReport, Report, Row
+from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.verify.baseline import compare
 from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
     from typing import Any
 
     from gpusetup.model.verdict import Level
@@ -38,6 +38,9 @@ def describe(machine: Machine) -> tuple[Row, ...]:
     interpreter = machine.sections.get("interpreter")
     if isinstance(interpreter, dict) and interpreter.get("path"):
         rows.append(Row(label="python", text=str(interpreter["path"])))
+    left = machine.document.get("left_alone") or ()
+    if left:
+        rows.append(Row(label="not measured", text="; ".join(map(str, left))))
     return tuple(rows)
 
 
@@ -57,6 +60,7 @@ def host_report(name: str, machine: Machine, baseline: Baseline | None = None) -
         results=compare(results, own) if own is not None else results,
         seconds=round(float(machine.document.get("seconds", 0.0)), 3),
         simulated=machine.simulated,
+        level=machine.level,
     )
 
 
@@ -69,12 +73,16 @@ def verification_report(
     wanted: Mapping[str, Wanted] | None = None,
     problems: Mapping[str, str] | None = None,
     baseline: Baseline | None = None,
+    postponed: Container[str] = (),
 ) -> Report:
     """Return the report on every host that was observed, and on those that could not be."""
     hosts = [
         host_report(name, Machine(document, (wanted or {}).get(name)), baseline) for name, document in documents.items()
     ]
-    hosts += [HostReport(name=name, problem=text) for name, text in (problems or {}).items()]
+    hosts += [
+        HostReport(name=name, problem=text, state=POSTPONED if name in postponed else "")
+        for name, text in (problems or {}).items()
+    ]
     return Report(
         title="Verification of " + (hosts[0].name if len(hosts) == 1 else f"{len(hosts)} hosts"),
         started=started.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, structs
 
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.variables import Part, RoleVariables
-from gpusetup.verify.request import deadline
+from gpusetup.verify.request import Observed, deadline
 
 if TYPE_CHECKING:
     from gpusetup.drive.events import HostProgress
     from gpusetup.drive.playbook import Observer, Session
     from gpusetup.verify.request import Ask
 
-__all__ = ["Observed", "hosts_plan", "observe_fleet"]
+__all__ = ["hosts_plan", "observe_fleet"]
 
 MIB = 1 << 20
 SIZES = (64 * MIB, 256 * MIB, 1024 * MIB)
 _PORTS = range(40000, 60000)
 _REACHING = 300.0
 """Seconds for logging in everywhere, beside the probe's own deadline."""
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What came back from a host: its document, or why there is none."""
-
-    document: dict[str, Any] | None
-    problem: str = ""
-    unreachable: bool = False
 
 
 def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) -> dict[str, Observed]:
@@ -43,7 +34,7 @@ def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) 
         raise KeyboardInterrupt
     observed = {name: _observed(host) for name, host in run.track.hosts.items()}
     plan = hosts_plan(observed, {name: host.connection for name, host in run.track.hosts.items()})
-    if ask.level in ("full", "stress") and len(plan) > 1:
+    if ask.level in ("full", "stress") and len(plan) > 1 and not ask.when_idle:
         _between_hosts(session, ask, plan, observed)
     return observed
 
@@ -54,6 +45,8 @@ def _variables(ask: Ask) -> RoleVariables:
         gpu_verify_cuda_home=ask.cuda_home or "",
         gpu_verify_gpus=tuple(ask.gpus or ()),
         gpu_verify_minutes=ask.minutes,
+        gpu_verify_when_idle=ask.when_idle or UNSET,
+        gpu_verify_budget=ask.budget or UNSET,
         gpu_verify_components=tuple(ask.components),
         gpu_verify_fail=False,
         # Left alone, each host's own inventory says which Python it is.
@@ -66,6 +59,8 @@ def _observed(host: HostProgress) -> Observed:
     document = answer.get("observations")
     if isinstance(document, dict):
         return Observed(document)
+    if answer.get("postponed"):
+        return Observed(None, str(answer["postponed"]), postponed=True)
     if host.failure is not None:
         return Observed(None, host.failure.message or "it failed without an error message", host.failure.unreachable)
     return Observed(None, "the probe did not answer")

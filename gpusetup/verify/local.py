@@ -7,21 +7,33 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.content import content_path
+from gpusetup.content import content_path, host_code
 from gpusetup.drive.runner import run
 from gpusetup.errors import VerifyFailedError
-from gpusetup.verify.request import Ask, deadline
+from gpusetup.verify.request import Ask, Observed, deadline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["observe_here", "probe_path"]
+__all__ = ["observe_here", "observe_in_turn", "probe_path"]
 
 
 def probe_path() -> Path:
     """Return the probe's entry, the same file that the action plugin sends to other machines."""
     return content_path() / "plugins/module_utils/gpu_measure/observe.py"
+
+
+def observe_in_turn(ask: Ask, environment: Mapping[str, str]) -> Observed:
+    """Run the probe here, as root with `when_idle` only while nobody changes this machine."""
+    if not ask.when_idle or os.geteuid() != 0:
+        return Observed(observe_here(ask, environment))
+    failure, turn = host_code("gpu_host.failure"), host_code("gpu_host.turn")
+    try:
+        with turn.taken(turn.FOLDER):
+            return Observed(observe_here(ask, environment))
+    except failure.HostFailure as other:
+        return Observed(None, "{message}: {context}".format(**other.fields), postponed=True)
 
 
 def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:

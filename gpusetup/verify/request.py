@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import Struct
 
 from gpusetup.model.verdict import Level
 
-__all__ = ["Ask", "deadline"]
+__all__ = ["Ask", "Observed", "deadline"]
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -24,6 +25,10 @@ class Ask(Struct, frozen=True, kw_only=True):
     """How long `stress` works."""
     components: tuple[str, ...] = ()
     """Frameworks that are part of the stack, looked at even where they seem not to be installed."""
+    when_idle: bool = False
+    """Hold the host's lock, and only look, without measuring, while a GPU is in use."""
+    budget: float = 0.0
+    """Seconds after which measuring gives way to level quick; 0: no budget."""
 
     def document(self) -> dict[str, Any]:
         """Return the JSON that the probe reads."""
@@ -34,7 +39,22 @@ class Ask(Struct, frozen=True, kw_only=True):
             found["cuda_home"] = self.cuda_home
         if self.gpus is not None:
             found["gpus"] = list(self.gpus)
+        if self.when_idle:
+            found["when_idle"] = True
+        if self.budget:
+            found["budget"] = self.budget
         return found
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What came back from a host: its document, or why there is none."""
+
+    document: dict[str, Any] | None
+    problem: str = ""
+    unreachable: bool = False
+    postponed: bool = False
+    """Somebody changes the host: it is looked at another time."""
 
 
 def deadline(ask: Ask) -> float:

@@ -43,6 +43,16 @@ options:
     description: What hosts of such a measurement prove to each other.
     type: str
     default: ""
+  when_idle:
+    description:
+      - Whether to hold the host's lock, and to look without measuring (level C(quick)) while a GPU is in use.
+      - A host that another run of gpusetup is changing is not examined; C(postponed) names that run.
+    type: bool
+    default: false
+  budget:
+    description: Seconds after which measuring gives way to level C(quick); 0 means no budget.
+    type: float
+    default: 0
   simulated_root:
     description: A folder on the host that holds a captured machine; nothing is then run on a GPU.
     type: str
@@ -67,20 +77,27 @@ EXAMPLES = r"""
 RETURN = r"""
 observations:
   description: The probe's document, C(gpusetup/observations/2).
-  returned: always
+  returned: when the host was examined
   type: dict
+postponed:
+  description: The run that is changing the host, so that nothing was examined.
+  returned: with C(when_idle), while another run is changing the host
+  type: str
 results:
   description: Verdicts, when the controller can judge.
   returned: when gpusetup is importable in Ansible's Python
   type: list
 """
 
+import contextlib
 import json
 import os
 import sys
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import turn
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
 DEADLINES = {"quick": 90, "smoke": 420, "full": 1500, "stress": 1500}
@@ -93,6 +110,8 @@ SPEC = {
     "components": {"type": "list", "elements": "str", "default": []},
     "hosts": {"type": "dict", "default": {}},
     "token": {"type": "str", "default": "", "no_log": True},
+    "when_idle": {"type": "bool", "default": False},
+    "budget": {"type": "float", "default": 0},
     "simulated_root": {"type": "str", "default": ""},
     "fail": {"type": "bool", "default": True},
     "bundle": {"type": "dict", "default": {}},
@@ -107,7 +126,7 @@ def request(parameters: Dict[str, Any]) -> Dict[str, Any]:
         "components": parameters["components"],
         "parent": os.getpid(),
     }
-    for name in ("python", "cuda_home", "gpus", "simulated_root"):
+    for name in ("python", "cuda_home", "gpus", "when_idle", "budget", "simulated_root"):
         if parameters[name]:
             asked[name] = parameters[name]
     if parameters["hosts"]:
@@ -139,6 +158,12 @@ def run(folder: str, asked: Dict[str, Any], deadline: float) -> Tuple[Optional[D
         return None, f"the probe ended with {found.code}: {found.err.decode('utf-8', 'replace')[-800:]}"
 
 
+@contextlib.contextmanager
+def nobody_asks() -> Iterator[None]:
+    """No turn is taken: a person who verifies decides when."""
+    yield
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     # The bundle need not come back.
@@ -156,7 +181,11 @@ def main() -> None:
     deadline: float = DEADLINES[module.params["level"]]
     if module.params["level"] == "stress":
         deadline += 60 * module.params["minutes"]
-    document, problem = run(module.tmpdir, request(module.params), deadline)
+    try:
+        with turn.taken(turn.FOLDER) if module.params["when_idle"] and os.geteuid() == 0 else nobody_asks():
+            document, problem = run(module.tmpdir, request(module.params), deadline)
+    except HostFailure as other:
+        module.exit_json(changed=False, postponed="{message}: {context}".format(**other.fields), invocation=invocation)
     if problem:
         module.fail_json(msg=problem, invocation=invocation)
     module.exit_json(changed=False, observations=document, invocation=invocation)

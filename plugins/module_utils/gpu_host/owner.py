@@ -21,9 +21,9 @@ _POLL = 1.0
 _BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 
 
-def take(folder: str, who: Dict[str, Any], digest: str) -> str:
+def take(folder: str, who: Dict[str, Any], digest: str, patience: Optional[float] = None) -> str:
     """Own this host and return the token of it; wait for an owner without a sign of life, refuse beside one that has
-    some.
+    some. `patience` is the longest wait, PATIENCE where it is not given; below 0: do not wait.
     """
     first: Optional[Dict[str, Any]] = None
     waited = 0.0
@@ -33,12 +33,12 @@ def take(folder: str, who: Dict[str, Any], digest: str) -> str:
             if owner is None or _is_over(owner, who, digest) or _is_dead(owner):
                 token = files.digest(os.urandom(16))[:16]
                 named = {key: str(who.get(key) or "") for key in ("controller", "user", "run", "home")}
-                patience = PATIENCE + _TURN * (max(1, int(who.get("turns") or 1)) - 1)
-                _write(folder, dict(named, token=token, digest=digest, since=time.time(), patience=patience))
+                silence = PATIENCE + _TURN * (max(1, int(who.get("turns") or 1)) - 1)
+                _write(folder, dict(named, token=token, digest=digest, since=time.time(), patience=silence))
                 return token
         first = first or owner
         lives = owner["seen"] != first["seen"] or owner["token"] != first["token"] or _lives_here(owner, who)
-        if lives or waited > PATIENCE:
+        if lives or waited > (PATIENCE if patience is None else patience):
             raise _refusal(owner)
         time.sleep(_POLL)
         waited += _POLL
@@ -55,6 +55,12 @@ def hold(folder: str, token: str) -> None:
         if owner["token"] != token:
             raise _refusal(owner)
         _write(folder, owner)
+
+
+def present(folder: str) -> Optional[Dict[str, Any]]:
+    """Return who owns this host, when he is not dead."""
+    now = _read(folder)
+    return None if now is None or _is_dead(now) else now
 
 
 def release(folder: str, token: str) -> None:

@@ -54,7 +54,10 @@ def files(_facts: Facts, record: Record) -> Iterator[Difference]:
         if now == wanted:
             continue
         became = "missing" if now is None else "changed" if wanted is not None else "there again"
-        yield Difference("file-" + path, path, "removed" if wanted is None else "as gpusetup wrote it", became)
+        # What no apply writes has the command that does so on record.
+        hint = str(entry.get("hint") or "")
+        was = "removed" if wanted is None else "as gpusetup wrote it"
+        yield Difference("file-" + path, path, was, became, "hand" if hint else "apply", hint)
 
 
 def closure(record: Record) -> Dict[str, str]:

@@ -9,9 +9,10 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 import xml.etree.ElementTree
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # The host probe lies beside our folder, or where whoever unpacked us says.
@@ -123,6 +124,9 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
         # Without nvidia-smi's answer the driver's own list still says where CUDA should find something.
         if not gpus and depth > 0:
             gpus = [blind(index, bus) for index, bus in enumerate(sorted(collection.wait("proc_gpus") or {}))]
+        if depth > 0 and request.get("when_idle") and in_use(gpus):
+            document.update({"level": "quick", "left_alone": in_use(gpus)})
+            depth = 0
         if depth > 0 and gpus:
             python = interpreter(request)
             document["sections"]["interpreter"] = python
@@ -131,6 +135,13 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
                 if request.get("hosts") and team.python:
                     document["sections"]["workers"] = team.start(("hello", "open"))
                     document["sections"]["hosts"] = fleet.measure(team, request["hosts"])
+                elif request.get("budget"):
+                    found = within(request["budget"] - (time.time() - started), on_the_gpus, team, depth, collection)
+                    if found is None:
+                        over = "the budget of {:g} s was over".format(request["budget"])
+                        document.update({"level": "quick", "left_alone": [over], "sections": {}})
+                    else:
+                        document["sections"].update(found)
                 else:
                     document["sections"].update(on_the_gpus(team, depth, collection))
             finally:
@@ -139,6 +150,29 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
         document.update({"facts": quick.pop("facts"), "quick": quick, "collector_seconds": collection.seconds})
     document["seconds"] = round(time.time() - started, 3)
     return document
+
+
+def in_use(gpus: "List[GpuEntry]") -> List[str]:
+    """Say which GPUs somebody uses: programs on them, or work whose program cannot be seen from here."""
+    found = []
+    for gpu in gpus:
+        names = ["{} ({})".format(item.get("name"), item.get("pid")) for item in gpu["processes"][:3]]
+        busy = re.match(r"(\d+)", gpu.get("utilization") or "")
+        if names:
+            found.append("GPU {}: {}".format(gpu["index"], ", ".join(names)))
+        elif busy and int(busy.group(1)) > 0:
+            found.append("GPU {}: {} % busy".format(gpu["index"], busy.group(1)))
+    return found
+
+
+def within(seconds: float, work: Callable[..., Dict[str, Any]], *arguments: Any) -> Optional[Dict[str, Any]]:
+    """Return what the work found; None when it took too long: what it started dies with this process."""
+    found: List[Dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: found.append(work(*arguments)))
+    thread.daemon = True
+    thread.start()
+    thread.join(max(0.0, seconds))
+    return found[0] if found else None
 
 
 def on_the_gpus(team: measure.Team, depth: int, collection: collect.Collection) -> Dict[str, Any]:

@@ -10,8 +10,8 @@ from msgspec import UNSET
 from gpusetup.drive.argv import Reach
 from gpusetup.drive.events import Failure, Track
 from gpusetup.verify import fleet
-from gpusetup.verify.fleet import Observed, hosts_plan, observe_fleet
-from gpusetup.verify.request import Ask, deadline
+from gpusetup.verify.fleet import hosts_plan, observe_fleet
+from gpusetup.verify.request import Ask, Observed, deadline
 from gpusetup.verify.smi import parse_gpus, parse_topology
 from tests.unit.verify.verify_documents import captured
 

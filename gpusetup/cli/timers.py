@@ -1,0 +1,305 @@
+"""A systemd timer that runs a command of gpusetup now and then: for this machine as root, for a fleet as the user who
+reaches it.
+
+On a machine that an apply changed, root's timer is part of its record: `drift` says when somebody changed it, `remove`
+takes it away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.errors import BadInputError, Exit, PreflightError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Task", "add_argument", "answer", "command_of", "name_of", "quoted", "unit_folder", "units"]
+
+OFF, SHOW = "never", "show"
+_SERVICE = """# Written by gpusetup
+[Unit]
+Description=gpusetup: {does}
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=oneshot
+{environment}ExecStart={command}
+{codes}Nice=10
+TimeoutStartSec={longest}
+"""
+_TIMER = """# Written by gpusetup
+[Unit]
+Description=gpusetup: {does}
+
+[Timer]
+OnCalendar={calendar}
+RandomizedDelaySec={spread}
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a timer runs."""
+
+    command: str
+    """The command of gpusetup: `drift`, `verify`."""
+    does: str
+    """What it does, for people; `{what}` is this machine or the inventory."""
+    kind: str = ""
+    """Part of the timer's name, where one machine may have several of a command."""
+    words: tuple[str, ...] = ()
+    """The command's own options, beside those that reach hosts."""
+    codes: str = ""
+    """Lines of the unit about exit codes."""
+    environment: tuple[tuple[str, str], ...] = ()
+    longest: str = "1h"
+    spread: str = "10min"
+    """Machines that were set up together do not all run at the same moment."""
+
+    @property
+    def service_codes(self) -> str:
+        """The lines, with the option that the user's own systemd needs."""
+        return self.codes.format(user="" if os.geteuid() == 0 else "--user ")
+
+
+_KEPT = ("GPUSETUP_STATE", "GPUSETUP_MATRIX", "GPUSETUP_CONTENT", "ANSIBLE_CONFIG", "SSH_AUTH_SOCK", "LANG")
+"""What a command on the terminal would have had too; passwords are nowhere among it."""
+
+
+def add_argument(parser: argparse._ActionsContainer) -> None:
+    """Add `--timer`."""
+    parser.add_argument(
+        "--timer",
+        metavar="WHEN",
+        help="run regularly with a systemd timer (daily, hourly, 'Mon..Fri 06:30'); show: show the timer;"
+        " never: remove it",
+    )
+
+
+def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, str]) -> tuple[str, Exit]:
+    """Install, show or remove the timer; return what to say."""
+    command = command_of(arguments, task)
+    name = name_of(task, command, arguments.inventory)
+    if arguments.timer == SHOW:
+        return _shown(name, environment)
+    if arguments.timer == OFF:
+        return (f"removed {name}.timer\n" if _remove(name, environment) else "no such timer\n"), Exit.DONE
+    _install(arguments, task, name, command, environment)
+    user = "" if os.geteuid() == 0 else "--user "
+    return (
+        f"{name}.timer runs {arguments.timer}; what it found: journalctl {user}-u {name}, systemctl {user}--failed\n",
+        Exit.DONE,
+    )
+
+
+def command_of(arguments: argparse.Namespace, task: Task) -> list[str]:
+    """Return the same question with absolute names; what would need somebody at a terminal is refused."""
+    asked = [
+        name
+        for name, value in (("-K", arguments.ask_become_pass), ("--ask-vault-pass", arguments.ask_vault_pass))
+        if value
+    ]
+    if asked:
+        raise BadInputError(
+            "GS-807",
+            f"a timer cannot ask for input: {', '.join(asked)}",
+            path=asked[0],
+            hint="allow passwordless sudo, or use --vault-password-file",
+        )
+    words = [sys.executable, "-m", "gpusetup", task.command, *task.words]
+    for option, value in (
+        ("--limit", arguments.limit),
+        ("--forks", arguments.forks),
+        ("--user", arguments.user),
+        ("--private-key", _absolute(arguments.private_key)),
+        ("--vault-password-file", _absolute(arguments.vault_password_file)),
+    ):
+        if value is not None:
+            words += [option, str(value)]
+    handed_on = [word for word in arguments.ansible_arguments if word.startswith(("-e", "--extra"))]
+    for item in (*arguments.extra_vars, *handed_on):
+        if not item.startswith("@"):
+            raise BadInputError(
+                "GS-807",
+                "everyone on this machine can read a timer's unit, so it must not contain values of --extra-vars",
+                path="--extra-vars",
+                hint="keep it in the inventory or a vault, or name a file: --extra-vars @FILE",
+            )
+        words += ["--extra-vars", f"@{_absolute(item[1:])}"]
+    if arguments.inventory is not None:
+        words.append(str(_absolute(arguments.inventory)))
+    return [*words, *(["--", *arguments.ansible_arguments] if arguments.ansible_arguments else [])]
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
+
+
+def name_of(task: Task, command: Sequence[str], inventory: str | None) -> str:
+    """Return the timer's name: one for this machine, one per question about an inventory."""
+    name = f"gpusetup-{task.command}" + (f"-{task.kind}" if task.kind else "")
+    if inventory is None:
+        return name
+    reached = (task.command, *command[4 + len(task.words) :])
+    return f"{name}-" + hashlib.sha256("\0".join(reached).encode()).hexdigest()[:8]
+
+
+def units(
+    task: Task, command: Sequence[str], calendar: str, what: str, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the text of the service and of the timer, by suffix."""
+    kept = [f"{name}={environment[name]}" for name in _KEPT if environment.get(name)]
+    kept += [f"{name}={value}" for name, value in task.environment]
+    if os.geteuid() == 0:
+        kept.append(f"HOME={environment.get('HOME', '/root')}")
+    does = _plain(task.does.replace("{what}", what))
+    service = _SERVICE.format(
+        does=does,
+        command=" ".join(quoted(word) for word in command),
+        environment="".join(f"Environment={_setting(item)}\n" for item in kept),
+        codes=task.service_codes,
+        longest=task.longest,
+    )
+    return {"service": service, "timer": _TIMER.format(does=does, calendar=calendar, spread=task.spread)}
+
+
+def quoted(word: str) -> str:
+    """Return a word of a command as systemd reads it back: quotes, backslashes, specifiers, variables mean nothing."""
+    return _setting(word).replace("$", "$$")
+
+
+def _setting(word: str) -> str:
+    """Return a word as systemd reads it back where variables mean nothing anyway."""
+    if re.search(r"[\x00-\x1f\x7f]", word):
+        raise BadInputError("GS-807", f"a unit file cannot hold {word!r}", path=word, hint="rename it")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\x00-\x1f\x7f]", " ", text).replace("%", "%%")
+
+
+def unit_folder(environment: Mapping[str, str]) -> Path:
+    """Return where this user's units live."""
+    if os.geteuid() == 0:
+        return Path("/etc/systemd/system")
+    home = environment.get("XDG_CONFIG_HOME") or str(Path(environment.get("HOME", "~")).expanduser() / ".config")
+    return Path(home) / "systemd" / "user"
+
+
+def _install(
+    arguments: argparse.Namespace, task: Task, name: str, command: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    """Write and start the timer."""
+    calendar = arguments.timer
+    if re.search(r"[\x00-\x1f\x7f]", calendar) or _run(("systemd-analyze", "calendar", "--", calendar), environment):
+        raise BadInputError(
+            "GS-807",
+            f"{calendar!r} is not a time that systemd understands",
+            path="--timer",
+            hint="daily, hourly, or such as 'Mon..Fri 06:30'; man 7 systemd.time",
+        )
+    what = "this machine" if arguments.inventory is None else Path(arguments.inventory).name
+    folder = unit_folder(environment)
+    ledger = _record(arguments.inventory)
+    again = f"gpusetup {task.command} --timer {calendar if re.fullmatch('[a-z]+', calendar) else repr(calendar)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for suffix, text in units(task, command, calendar, what, environment).items():
+        path = folder / f"{name}.{suffix}"
+        if ledger is not None:
+            ledger.write(str(path), text)
+            ledger.state["files"][str(path)]["hint"] = again
+        else:
+            new = folder / f".{name}.{suffix}.new"
+            new.write_text(text, encoding="utf-8")
+            new.chmod(0o644)
+            new.replace(path)
+    if ledger is not None:
+        # Its unit file says what it should be; here stands only that it was not there before us.
+        was = {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
+        ledger.state["services"].setdefault(f"{name}.timer", was)
+        ledger.save()
+    _systemctl(("daemon-reload",), environment)
+    _systemctl(("enable", f"{name}.timer"), environment)
+    _systemctl(("restart", f"{name}.timer"), environment)
+
+
+def _remove(name: str, environment: Mapping[str, str]) -> bool:
+    """Stop and remove the timer; return whether there was one."""
+    paths = [unit_folder(environment) / f"{name}.{suffix}" for suffix in ("timer", "service")]
+    ledger = _record(None)
+    known = ledger is not None and any(str(path) in ledger.state["files"] for path in paths)
+    if not known and not any(path.exists() for path in paths):
+        return False
+    if paths[0].exists():
+        _systemctl(("disable", "--now", f"{name}.timer"), environment)
+    for path in paths:
+        if ledger is not None and str(path) in ledger.state["files"]:
+            ledger.restore(str(path))
+        path.unlink(missing_ok=True)
+    if ledger is not None and ledger.state["services"].pop(f"{name}.timer", None):
+        ledger.save()
+    _systemctl(("daemon-reload",), environment)
+    return True
+
+
+def _shown(name: str, environment: Mapping[str, str]) -> tuple[str, Exit]:
+    """Return when the timer runs and what it runs."""
+    folder = unit_folder(environment)
+    try:
+        texts = [(folder / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("timer", "service")]
+    except FileNotFoundError:
+        return "no such timer\n", Exit.DONE
+    found = [re.search(pattern, text, re.MULTILINE) for pattern, text in zip(_SHOWN, texts, strict=True)]
+    when, what = (match[1] if match else "?" for match in found)
+    return f"{name}.timer: {when}\n  {what}\n", Exit.DONE
+
+
+_SHOWN = (r"^OnCalendar=(.*)$", r"^ExecStart=(.*)$")
+_STATE = Path("/var/lib/gpusetup")
+
+
+def _record(inventory: str | None) -> Any:
+    """Return this machine's record, where an apply left one and a timer for the machine itself is meant."""
+    if inventory is not None or os.geteuid() != 0 or not (_STATE / "state.json").exists():
+        return None
+    from gpusetup.content import host_code
+
+    return host_code("gpu_host.ledger").Ledger(str(_STATE))
+
+
+def _systemctl(words: Sequence[str], environment: Mapping[str, str]) -> None:
+    scope = () if os.geteuid() == 0 else ("--user",)
+    problem = _run(("systemctl", *scope, *words), environment)
+    if problem:
+        raise PreflightError(
+            "GS-808",
+            f"systemd rejected the timer: systemctl {' '.join((*scope, *words))}",
+            note=problem,
+            hint="is systemd running here? cron can run the same command",
+        )
+
+
+def _run(argv: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return why a command failed, nothing when it did not."""
+    from gpusetup.drive.runner import run
+
+    try:
+        done = run(argv, env=environment, deadline=60)
+    except (OSError, BadInputError) as error:
+        return str(error)
+    return "" if done.ok else (done.err or done.out).strip()[-600:] or f"exit {done.code}"

@@ -1,0 +1,147 @@
+"""`--timer` of drift and verify: units that systemd reads back as the command that was typed; nothing hostile gets through."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.cli import timers
+from gpusetup.cli.main import main
+from gpusetup.content import host_code
+from gpusetup.errors import BadInputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DRIFT = timers.Task(command="drift", does="check {what} for drift")
+HOSTILE = """a b"c'd$HOME%h\\;e"""
+
+
+@pytest.fixture
+def systemd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...]]:
+    """A systemctl that only listens, and a folder for units."""
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(timers, "unit_folder", lambda _environment: tmp_path / "units")
+    monkeypatch.setattr(timers, "_run", lambda argv, _environment: asked.append(tuple(argv)) or "")
+    return asked
+
+
+def test_it_is_installed_changed_and_removed(systemd: list[Any], tmp_path: Path, capsys: Any) -> None:
+    inventory = tmp_path / "inventory.ini"
+    inventory.write_text("gpu01\n")
+    question = ["drift", str(inventory), "--limit", "gpu*"]
+    assert main([*question, "--timer", "daily"]) == 0
+    (timer,) = (tmp_path / "units").glob("*.timer")
+    service = timer.with_suffix(".service")
+    assert "OnCalendar=daily" in timer.read_text()
+    assert f'"drift" "--limit" "gpu*" "{inventory}"' in service.read_text()
+    assert ("systemctl", "enable", timer.name) in [tuple(w for w in call if w != "--user") for call in systemd]
+    assert timer.stem in capsys.readouterr().out
+    assert main([*question, "--timer", "hourly"]) == 0
+    assert "OnCalendar=hourly" in timer.read_text(), "the same question has one timer"
+    assert main([*question, "--timer", "never"]) == 0
+    assert list((tmp_path / "units").iterdir()) == []
+    assert main([*question, "--timer", "never"]) == 0
+
+
+def test_a_timer_has_nobody_to_ask(systemd: list[Any], capsys: Any) -> None:
+    assert main(["drift", "-K", "--timer", "daily"]) == 3
+    assert "GS-807" in capsys.readouterr().err
+    assert systemd == []
+
+
+@pytest.mark.parametrize("words", [["-e", "token=planted"], ["--", "-e", "token=planted"], ["--", "-etoken=planted"]])
+def test_no_value_of_a_variable_gets_into_a_unit(
+    systemd: list[Any], tmp_path: Path, capsys: Any, words: list[str]
+) -> None:
+    assert main(["drift", "--timer", "daily", "gpu01,", *words]) == 3
+    assert "@FILE" in capsys.readouterr().err
+    assert (systemd, (tmp_path / "units").exists()) == ([], False)
+
+
+def test_a_file_of_variables_is_named_absolutely(
+    systemd: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["drift", "--timer", "daily", "-e", "@vars.yml"]) == 0
+    (service,) = (tmp_path / "units").glob("*.service")
+    assert f'"--extra-vars" "@{tmp_path}/vars.yml"' in service.read_text()
+
+
+def test_what_systemd_expands_in_commands_stays_itself_in_settings() -> None:
+    service = timers.units(DRIFT, ["/bin/true", "a$b"], "daily", "x", {"GPUSETUP_STATE": "/srv/a$b"})["service"]
+    assert 'ExecStart="/bin/true" "a$$b"' in service
+    assert 'Environment="GPUSETUP_STATE=/srv/a$b"' in service
+
+
+def test_a_line_break_never_reaches_a_unit() -> None:
+    with pytest.raises(BadInputError):
+        timers.quoted("x\nExecStartPost=/bin/sh")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze reads the units back")
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    command = ["/bin/true", "drift", HOSTILE, "$(touch x)"]
+    task = timers.Task(
+        command="drift", does="check {what}", codes="SuccessExitStatus=9\n", environment=(("A", HOSTILE),)
+    )
+    for suffix, text in timers.units(task, command, "Mon..Fri 06:30", f"{HOSTILE} hosts", {"HOME": "/root"}).items():
+        (tmp_path / f"gpusetup-drift.{suffix}").write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / "gpusetup-drift.service", tmp_path / "gpusetup-drift.timer"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    said = [line for line in done.stderr.splitlines() if "gpusetup-drift" in line]
+    assert not said, said
+
+
+def test_a_verification_has_a_timer_of_the_same_kind(systemd: list[Any], tmp_path: Path, capsys: Any) -> None:
+    folder = tmp_path / "textfiles"
+    folder.mkdir()
+    question = ["verify", "--level", "full", "--textfile", str(folder)]
+    assert main([*question, "--timer", "Sun 04:00", "--budget", "300"]) == 0
+    service = (tmp_path / "units/gpusetup-verify-full.service").read_text()
+    assert f'"verify" "--level" "full" "--when-idle" "--budget" "300" "--textfile" "{folder}"' in service
+    assert "SuccessExitStatus=9" in service
+    assert main(["verify", "--timer", "hourly"]) == 0
+    assert '"--level" "quick" "--when-idle"' in (tmp_path / "units/gpusetup-verify.service").read_text()
+    capsys.readouterr()
+    assert main([*question, "--timer", "show"]) == 0
+    assert capsys.readouterr().out.startswith("gpusetup-verify-full.timer: Sun 04:00\n")
+    assert main(["verify", "--level", "full", "--timer", "never"]) == 0
+    assert sorted(path.name for path in (tmp_path / "units").iterdir()) == [
+        "gpusetup-verify.service", "gpusetup-verify.timer",
+    ]  # fmt: skip
+    assert main(["verify", "--level", "full", "--timer", "show"]) == 0
+    assert "no such timer" in capsys.readouterr().out
+    assert main(["verify", "--from", "seen.json", "--timer", "daily"]) == 3
+
+
+def test_on_a_machine_with_a_record_the_timer_is_part_of_it(
+    systemd: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, units = tmp_path / "state", tmp_path / "units"
+    state.mkdir()
+    record = {"schema": "gpusetup/state/1", "apply": {"id": "a", "finished": "now"}, "files": {}, "services": {}}
+    (state / "state.json").write_text(json.dumps(record))
+    monkeypatch.setattr(timers, "_STATE", state)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert main(["verify", "--timer", "daily"]) == 0
+    kept = json.loads((state / "state.json").read_text())
+    assert sorted(kept["files"]) == [str(units / f"gpusetup-verify.{kind}") for kind in ("service", "timer")]
+    assert kept["services"] == {
+        "gpusetup-verify.timer": {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
+    }
+    (units / "gpusetup-verify.timer").write_text("changed")
+    files = {path: {**entry, "now": "another"} for path, entry in kept["files"].items()}
+    (first, second) = host_code("gpu_judge.drift").files({}, {"files": files})
+    assert {first.mend, second.mend} == {"hand"}, "no apply writes it: the command that does is named"
+    assert first.hint == "gpusetup verify --timer daily"
+    assert not host_code("gpu_judge.record_form").wrong(kept)
+    assert main(["verify", "--timer", "never"]) == 0
+    kept = json.loads((state / "state.json").read_text())
+    assert (kept["files"], kept["services"], list(units.iterdir())) == ({}, {}, [])

@@ -1,0 +1,147 @@
+"""Verification now and then: a GPU in use is only looked at, a host that changes is left alone, Prometheus gets a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from datetime import datetime, timezone
+
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.content import host_code
+from gpusetup.report.prometheus import to_prometheus
+from gpusetup.report.verification import verification_report
+from gpusetup.verify import local
+from gpusetup.verify.request import Ask, Observed
+from tests.unit.verify.verify_documents import captured
+
+NOW = datetime.fromtimestamp(1_800_000_000, timezone.utc)
+
+
+class Still:
+    """Collectors that found what a captured machine told."""
+
+    def __init__(self, document):
+        self.quick = {**document["quick"], "facts": document["facts"]}
+        self.seconds = {}
+
+    def wait(self, name):
+        return self.quick.get(name)
+
+    def finish(self):
+        return dict(self.quick)
+
+
+@pytest.fixture
+def observe(probe, monkeypatch):
+    """Observe a captured machine; what would run on its GPUs says that it did."""
+
+    def run(name, change=None, work=lambda *_: {"workers": {"0": {"busy": False}}}, **request):
+        document = captured(name)
+        if change:
+            change(document)
+        monkeypatch.setattr(probe.collect, "Collection", lambda: Still(document))
+        monkeypatch.setattr(probe.observe, "on_the_gpus", work)
+        return probe.observe.observe({"level": "full", **request})
+
+    return run
+
+
+def busy(document):
+    text = document["quick"]["smi"]["stdout"]
+    assert "<gpu_util>0 %</gpu_util>" in text
+    document["quick"]["smi"]["stdout"] = text.replace("<gpu_util>0 %</gpu_util>", "<gpu_util>87 %</gpu_util>", 1)
+
+
+def test_an_idle_gpu_is_measured(observe):
+    found = observe("h200-x1-quick", when_idle=True)
+    assert (found["level"], "left_alone" in found, "workers" in found["sections"]) == ("full", False, True)
+
+
+def test_programs_on_a_gpu_are_left_alone_and_named(observe):
+    found = observe("h200-x1-busy", when_idle=True)
+    assert (found["level"], found["sections"]) == ("quick", {})
+    assert "(" in found["left_alone"][0], found["left_alone"]
+    assert observe("h200-x1-busy")["level"] == "full", "a person who asks is answered"
+
+
+def test_work_whose_program_cannot_be_seen_counts_too(observe):
+    found = observe("h200-x1-quick", busy, when_idle=True)
+    assert (found["level"], found["left_alone"]) == ("quick", ["GPU 0: 87 % busy"])
+
+
+def test_a_budget_ends_what_is_measured(observe):
+    started, ended = time.monotonic(), threading.Event()
+    found = observe("h200-x1-quick", work=lambda *_: ended.wait(30) or {}, budget=0.3)
+    ended.set()
+    assert time.monotonic() - started < 10
+    assert (found["level"], found["sections"], found["left_alone"]) == ("quick", {}, ["the budget of 0.3 s was over"])
+    assert observe("h200-x1-quick", budget=30)["level"] == "full"
+
+
+def test_a_level_that_was_not_reached_is_not_reported():
+    document = captured("h200-x1-quick")
+    document["left_alone"] = ["GPU 0: 87 % busy"]
+    report = verification_report({"n": document}, level="full", started=NOW, seconds=1.0)
+    assert {result.level for result in report.hosts[0].results} == {"quick"}
+    assert 'gpusetup_verify_timestamp_seconds{host="n",level="quick"}' in to_prometheus(report)
+    assert any("87 %" in row.text for row in report.hosts[0].rows)
+
+
+def test_beside_somebody_who_changes_the_host_nothing_is_looked_at(tmp_path, monkeypatch, capsys):
+    owner, turn = host_code("gpu_host.owner"), host_code("gpu_host.turn")
+    monkeypatch.setattr(turn, "FOLDER", str(tmp_path / "state"))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    looked = []
+    monkeypatch.setattr(local, "observe_here", lambda *_: looked.append(1) or captured("h200-x1-quick"))
+    who = {"controller": "head", "user": "ann", "run": "20260101", "home": "elsewhere", "alive": []}
+    token = owner.take(turn.FOLDER, who, "digest")
+    textfile = tmp_path / "gpusetup-verify.prom"
+    textfile.write_text("the last answer")
+    started = time.monotonic()
+    assert main(["verify", "--level", "quick", "--when-idle", "--textfile", str(tmp_path)]) == 9
+    assert "ann on head" in capsys.readouterr().out
+    assert (looked, textfile.read_text()) == ([], "the last answer")
+    assert time.monotonic() - started < 20, "a timer does not wait"
+    owner.release(turn.FOLDER, token)
+    assert main(["verify", "--level", "quick", "--when-idle", "--textfile", str(tmp_path)]) == 0
+    assert "gpusetup_verify_ok" in textfile.read_text()
+    assert (looked, owner.present(turn.FOLDER)) == ([1], None)
+
+
+def test_a_turn_keeps_an_apply_away_and_one_that_was_cut_is_over(tmp_path):
+    owner, turn, failure = (host_code(f"gpu_host.{name}") for name in ("owner", "turn", "failure"))
+    folder = str(tmp_path)
+    who = {"controller": "head", "user": "ann", "run": "1", "home": "elsewhere", "alive": []}
+    with turn.taken(folder):
+        with pytest.raises(failure.HostFailure, match="changing this host"):
+            owner.take(folder, who, "digest", patience=-1.0)
+        with pytest.raises(failure.HostFailure), turn.taken(folder):
+            pass
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    owner.take(folder, {**who, "home": "measures", "run": f"verify-{dead.pid}-1"}, "")
+    with turn.taken(folder):
+        assert owner.present(folder)["run"].startswith(f"verify-{os.getpid()}-")
+
+
+def test_a_textfile_is_whole_or_not_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(local, "observe_in_turn", lambda *_: Observed(captured("h200-x1-quick")))
+    assert main(["verify", "--textfile", str(tmp_path), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ok"] is True
+    assert [path.name for path in tmp_path.iterdir()] == ["gpusetup-verify.prom"]
+    (tmp_path / "gpusetup-verify.prom").unlink()
+    (tmp_path / "gpusetup-verify.prom").mkdir()  # what cannot be replaced
+    assert main(["verify", "--textfile", str(tmp_path)]) == 3
+    assert "GS-513" in capsys.readouterr().err
+    assert not (tmp_path / ".gpusetup-verify.part").exists()
+
+
+def test_the_question_of_a_fleet_carries_it():
+    assert Ask(level="full", when_idle=True, budget=60).document() | {"components": []} == {
+        "level": "full", "minutes": 5.0, "components": [], "when_idle": True, "budget": 60,
+    }  # fmt: skip
