@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gpusetup.model.figures import GpuFiguresFile
     from gpusetup.model.images import ImagesFile
     from gpusetup.model.kernels import KernelPairsFile
+    from gpusetup.model.mig import MigFile
     from gpusetup.model.packages import PackageFile
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.wheels import WheelsFile
@@ -44,8 +45,8 @@ FILES: dict[str, type[record.MatrixFile]] = {
 }
 _PACKAGE = "frameworks/"
 """Where the files of packages above the frameworks are, one for each."""
-NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels")
-"""Every component; the last five are apart because the resolver never reads them."""
+NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels", "mig")
+"""Every component; the last six are apart because the resolver never reads them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
 
@@ -76,6 +77,10 @@ def struct_of(name: str) -> type[record.MatrixFile]:
         from gpusetup.model.wheels import WheelsFile
 
         return WheelsFile
+    if name == "mig":
+        from gpusetup.model.mig import MigFile
+
+        return MigFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it
 
     return ReposFile
@@ -250,6 +255,11 @@ class Matrix:
     def wheels(self) -> WheelsFile:
         """Sizes of wheels, and what comes with which."""
         return self._load("wheels", cast("type[WheelsFile]", struct_of("wheels")))
+
+    @cached_property
+    def mig(self) -> MigFile:
+        """What GPUs can be cut into."""
+        return self._load("mig", cast("type[MigFile]", struct_of("mig")))
 
     def package(self, name: str) -> PackageFile:
         """Return what is known of a package above the frameworks; read when it is first asked for."""

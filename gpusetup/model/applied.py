@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gpusetup.model.mig import MigCut, MigLayout
 from gpusetup.model.package import PackageSet
 from gpusetup.model.stack import MatrixStamp, Stack
 
@@ -21,6 +22,7 @@ __all__ = [
     "KeptFile",
     "Lost",
     "RecordedFile",
+    "RecordedMig",
     "RecordedPython",
     "RecordedService",
     "Verified",
@@ -39,6 +41,8 @@ class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """With what the environment is made; older records do not say it."""
     adopted: tuple[str, ...]
     services: tuple[str, ...]
+    mig: tuple[MigLayout, ...] | UnsetType = UNSET
+    """How GPUs are cut; older records do not say it."""
 
 
 class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -155,6 +159,13 @@ class Lost(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kept: str = ""
 
 
+class RecordedMig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """GPUs that were cut into MIG instances, by PCI address: as they were found, and as they were left."""
+
+    found: dict[str, MigCut | None] = {}
+    wanted: dict[str, MigCut] = {}
+
+
 class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that gpusetup did to a host: `/var/lib/gpusetup/state.json`."""
 
@@ -177,3 +188,4 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     services: dict[str, RecordedService] = {}
     streams: dict[str, str | None] = {}
     arguments: tuple[str, ...] = ()
+    mig: RecordedMig = RecordedMig()

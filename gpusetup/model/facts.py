@@ -27,6 +27,7 @@ from gpusetup.model.facts_machine import (
     PciLink,
     Session,
     SigningKey,
+    Slices,
     SwitchDevice,
     Virtualisation,
 )
@@ -95,6 +96,7 @@ __all__ = [
     "Service",
     "Session",
     "SigningKey",
+    "Slices",
     "Smi",
     "Source",
     "SwitchDevice",

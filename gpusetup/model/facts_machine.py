@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from gpusetup.model.mig import MigDevice, MigInstance, MigProfile
+
 __all__ = [
     "Boot",
     "Disk",
@@ -23,6 +25,7 @@ __all__ = [
     "PciLink",
     "Session",
     "SigningKey",
+    "Slices",
     "SwitchDevice",
     "Virtualisation",
 ]
@@ -115,6 +118,15 @@ class Fabric(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: str | None
 
 
+class Slices(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A GPU's MIG instances and what programs see of them, and the profiles that it can be cut into."""
+
+    instances: tuple[MigInstance, ...] | None = ()
+    """None: only root may read them."""
+    devices: tuple[MigDevice, ...] = ()
+    profiles: tuple[MigProfile, ...] = ()
+
+
 class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One NVIDIA GPU: what PCI says, what the matrix knows of it, what nvidia-smi adds when it works."""
 
@@ -139,6 +151,8 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     persistence: bool | None = None
     mig: str | None = None
     mig_pending: str | None = None
+    slices: Slices | None = None
+    """How MIG cuts it; None on a GPU without MIG, and where nobody could ask."""
     fabric: Fabric | None = None
 
 

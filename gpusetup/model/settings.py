@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpusetup.model.mig import MigWish
 from gpusetup.model.package import Source
 from gpusetup.model.request import Requirement
 
@@ -63,6 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     containers: tuple[str, ...] = ()
     containers_restart: RestartPolicy = "idle"
     """When a runtime whose settings changed is restarted: idle is while no container runs in it."""
+    mig: tuple[MigWish, ...] = ()
     persistence: bool = True
     hold_kernel: bool = False
     dev: bool = False

@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.applied import Applied, Verified
+from gpusetup.model.mig import MigLayout
 from gpusetup.model.package import CudaRoot, Manager, Package, Pin, Source, Stream
 from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy
 from gpusetup.model.verdict import Level
@@ -96,6 +97,9 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_container_packages: Packages | UnsetType = UNSET
     gpu_container_runtimes: Texts | UnsetType = UNSET
     gpu_container_restart: RestartPolicy | UnsetType = UNSET
+
+    gpu_mig_layouts: tuple[MigLayout, ...] | UnsetType = UNSET
+    gpu_mig_gpus: Texts | UnsetType = UNSET
 
     gpu_reboot_policy: RebootPolicy | UnsetType = UNSET
     gpu_reboot_local: bool | UnsetType = UNSET

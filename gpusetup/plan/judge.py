@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import (
         drift,
         driver,
+        mig,
         names,
         nouveau,
         record_form,
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
 else:
-    drift, driver, names, nouveau, record_form, requirements, versions = (
+    drift, driver, mig, names, nouveau, record_form, requirements, versions = (
         host_code(f"gpu_judge.{part}")
-        for part in ("drift", "driver", "names", "nouveau", "record_form", "requirements", "versions")
+        for part in ("drift", "driver", "mig", "names", "nouveau", "record_form", "requirements", "versions")
     )
     firmware = host_code("gpu_probe.firmware")
 
@@ -33,6 +34,7 @@ __all__ = [
     "drift",
     "driver",
     "firmware",
+    "mig",
     "names",
     "nouveau",
     "probed",

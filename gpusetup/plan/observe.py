@@ -10,12 +10,14 @@ from gpusetup.model.plan import Action, ActionKind
 from gpusetup.plan import judge
 from gpusetup.plan.environment import environment_of, lacking
 from gpusetup.plan.judge import versions
+from gpusetup.plan.mig import mig_actions
 from gpusetup.plan.recorded import lost, record_of, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.mig import MigLayout
     from gpusetup.model.plan import PackageSet
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Reason, Stack
@@ -41,6 +43,7 @@ class Wanted:
     """Who signed kernel modules that come built, where Secure Boot does not take that as the machine is delivered."""
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
+    mig: tuple[MigLayout, ...] = ()
     homeless: tuple[str, ...] = ()
     """Libraries that neither packages nor wheels would bring."""
 
@@ -83,6 +86,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from _default_cuda(facts, wanted)
     yield from _python(facts, wanted)
     yield from _containers(facts, wanted)
+    yield from mig_actions(facts, wanted.mig)
     yield from _files(probed)
     yield from _record(facts)
 

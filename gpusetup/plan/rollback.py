@@ -9,6 +9,7 @@ from gpusetup.model.applied import NO_LOCK
 
 if TYPE_CHECKING:
     from gpusetup.model.lifecycle import Past
+    from gpusetup.model.mig import MigLayout
 
 __all__ = ["choose", "is_verified"]
 
@@ -52,4 +53,8 @@ def _named(history: tuple[Past, ...], wanted: str) -> Past:
 
 
 def _same(left: Past, right: Past) -> bool:
-    return (left.lock.stack, left.packages) == (right.lock.stack, right.packages)
+    return (left.lock.stack, left.packages, _mig(left)) == (right.lock.stack, right.packages, _mig(right))
+
+
+def _mig(past: Past) -> tuple[MigLayout, ...]:
+    return (past.lock.wanted.mig or ()) if past.lock.wanted is not None else ()

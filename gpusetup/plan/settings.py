@@ -17,6 +17,7 @@ from gpusetup.model.package import Key, Source
 from gpusetup.model.request import COMPONENTS, Requirement
 from gpusetup.model.settings import DriverOptions, ModuleWay, RebootPolicy, ReloadPolicy, RestartPolicy, Settings
 from gpusetup.plan.logins import holds_login, without_login
+from gpusetup.plan.mig_wishes import mig_wishes
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 
 if TYPE_CHECKING:
@@ -352,6 +353,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "python_path": _path,
     "containers": _runtimes,
     "containers_restart": _choice(*get_args(RestartPolicy)),
+    "mig": mig_wishes,
     "persistence": _yes,
     "hold_kernel": _yes,
     "dev": _yes,

@@ -8,6 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.model.variables import RoleVariables
+from gpusetup.plan.recorded import record_of
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
@@ -45,6 +46,10 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             gpu_driver_enroll_key=settings.secure_boot == "enroll" and not wanted.prebuilt,
             gpu_driver_signing_key=settings.signing_key,
             gpu_driver_signing_certificate=settings.signing_certificate,
+        )
+    if wanted.mig or record_of(facts).mig.found:
+        variables = replace(
+            variables, gpu_mig_layouts=wanted.mig, gpu_mig_gpus=tuple(gpu.address for gpu in facts.gpus)
         )
     if wanted.requirements:
         variables = replace(

@@ -13,6 +13,7 @@ from gpusetup.model.package import Package, PackageSet, Pin
 from gpusetup.model.stack import Reason, Stack
 from gpusetup.plan.compilers import without_caps
 from gpusetup.plan.environment import settled
+from gpusetup.plan.mig import mig_layouts
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
 from gpusetup.plan.packages.base import DriverPackages
@@ -154,6 +155,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     if has_python(stack) and not settings.python_adopt:
         interpreter = interpreter_of(context.facts, settings, stack, system_of(matrix, context.facts))
     requirements = _requirements(context, stack, matrix, wheels, interpreter)
+    mig, told = mig_layouts(context.facts, settings, stack, matrix)
     if packages is not None and family is not None:
         packages = replace(packages, python=interpreter.packages)
         # A driver that was there before us is its owner's to hold; what we bring beside it is ours.
@@ -173,7 +175,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         services=_services(context, packages, stack.driver, persistence=persistence),
         signer=signer,
         reasons=reasons,
-        notes=notes,
+        notes=(*notes, *told),
+        mig=mig,
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
     )
 
@@ -324,4 +327,6 @@ def unpacked(lock: Applied, settings: Settings) -> Wanted:
     kept = {name: getattr(lock.wanted, name) for name in AppliedWanted.__struct_fields__}
     if kept["interpreter"] is UNSET:
         kept["interpreter"] = settings.python_interpreter
+    if kept["mig"] is UNSET:
+        kept["mig"] = ()
     return Wanted(stack=lock.stack or Stack(), settings=settings, **kept)

@@ -12,6 +12,11 @@ options:
     description: The host has just rebooted for it; a driver that still does not run is a failure.
     type: bool
     default: false
+  also:
+    description: What else needs a reboot, in words.
+    type: list
+    elements: str
+    default: []
 extends_documentation_fragment:
   - gpusetup.stack.host
   - gpusetup.stack.driver
@@ -59,6 +64,7 @@ def main() -> None:
         argument_spec=params.spec(
             params.DRIVER,
             after_reboot={"type": "bool", "default": False},
+            also={"type": "list", "elements": "str", "default": []},
         ),
         supports_check_mode=True,
     )
@@ -80,6 +86,7 @@ def main() -> None:
                 "kernel are usual",
             ),
         )
+    reasons = reasons + module.params["also"]
     console = bool(reasons and driver.unsigned_reason(facts))
     module.exit_json(
         changed=False,

@@ -66,6 +66,11 @@ options:
     type: list
     elements: str
     default: []
+  pending:
+    description: What waits for a reboot beside the driver, for C(finish).
+    type: list
+    elements: str
+    default: []
   owner:
     description:
       - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are), C(alive)
@@ -178,6 +183,7 @@ def main() -> None:
             driver_version={"type": "str", "default": ""},
             driver_module={"type": "str", "default": ""},
             kernels={"type": "list", "elements": "str", "default": []},
+            pending={"type": "list", "elements": "str", "default": []},
             owner={"type": "dict", "default": {}},
         ),
         supports_check_mode=True,

@@ -18,6 +18,7 @@ KEYS = {
     "repos.kernels": ("systems", "release", "arch"),
     "repos.stack_names": ("source", "families"),
     "images.images": ("cuda",), "gpu_figures.gpus": ("names",),
+    "mig.products": ("name", "ids"),
     "wheels.closures": ("pin", "arch"),
     "kernel_pairs.pairs": ("driver", "module", "systems", "kernel_from"),
 }  # fmt: skip

@@ -30,7 +30,20 @@ class Gpu:
     power_w: int
     fabric: bool = False
     display: bool = False
+    mig: str = ""
+    """Memory of the MIG profiles in GB: 1g, 1g with twice the memory, 2g, 3g, 4g, 7g."""
 
+
+_CUTS = (
+    ("1g.{0}gb", 19, 7, range(7), 1),
+    ("1g.{0}gb+me", 20, 1, range(7), 1),
+    ("1g.{1}gb", 15, 4, (0, 2, 4, 6), 2),
+    ("2g.{2}gb", 14, 3, (0, 2, 4), 2),
+    ("3g.{3}gb", 9, 2, (0, 4), 4),
+    ("4g.{4}gb", 5, 1, (0,), 4),
+    ("7g.{5}gb", 0, 1, (0,), 8),
+)
+"""MIG profiles with their numbers, how many there can be, where they begin, their memory slices: as a real H100 says."""
 
 T4 = Gpu(
     name="Tesla T4",
@@ -51,8 +64,24 @@ RTX4090 = Gpu(
 )  # fmt: skip
 H200 = Gpu(
     name="NVIDIA H200", device="0x2335", subsystem="0x18bf",
-    memory_mib=143771, capability="9.0", architecture="Hopper", power_w=700, fabric=True,
+    memory_mib=143771, capability="9.0", architecture="Hopper", power_w=700, fabric=True, mig="18 35 35 71 71 141",
 )  # fmt: skip
+
+
+A100 = Gpu(
+    name="NVIDIA A100-SXM4-80GB", device="0x20b2", subsystem="0x1463",
+    memory_mib=81920, capability="8.0", architecture="Ampere", power_w=400, mig="10 20 20 40 40 80",
+)  # fmt: skip
+
+
+def mig_profiles(sizes: str) -> list[dict[str, object]]:
+    """Return what the stand-in nvidia-smi knows of a board's MIG profiles."""
+    names = sizes.split()
+    return [
+        {"name": form.format(*names), "id": number, "total": total, "starts": list(starts), "size": size,
+         "gib": f"{size * 9.75:.2f}", "sm": 16 * int(form[0])}
+        for form, number, total, starts, size in (_CUTS if names else ())
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +106,7 @@ MACHINES = {
         Machine(name="v100-x8", gpus=(V100,) * 8),
         Machine(name="rtx4090", gpus=(RTX4090,), vendor="ASUS", product="System Product Name", guest=False),
         Machine(name="t4-v100", gpus=(T4, V100)),
+        Machine(name="a100-x1", gpus=(A100,), guest=False),
         Machine(name="h200-x1", gpus=(H200,)),
         Machine(name="h200-x2", gpus=(H200,) * 2),
         Machine(name="h200-x8", gpus=(H200,) * 8),
@@ -137,6 +167,7 @@ def _smi(gpu: Gpu, index: int) -> dict[str, object]:
         "memory_mib": gpu.memory_mib,
         "power_w": gpu.power_w,
         "fabric": gpu.fabric,
+        "mig": mig_profiles(gpu.mig),
     }
 
 

@@ -75,6 +75,16 @@ def _describe(unit: str, tool: str, loaded: str, env: Dict[str, str]) -> None:
         )  # fmt: skip
 
 
+def describe_again(env: Dict[str, str]) -> None:
+    """Describe the devices anew where they are described: their MIG instances are others now."""
+    tool, loaded = process.which("nvidia-ctk", env), (modules.loaded_nvidia(LiveHost()) or {}).get("version")
+    units = [
+        unit for unit, seen in services.look((*REFRESH[1:], os.path.basename(UNIT)), env).items() if seen["exists"]
+    ]
+    if tool and loaded and units and os.path.exists(PLACE):
+        _describe(units[0], tool, loaded, env)
+
+
 def forget(check: bool, env: Dict[str, str]) -> List[str]:
     """Take away a description whose toolkit is gone: its hooks are no longer there, and a boot would be needed."""
     if process.which("nvidia-ctk", env) or not os.path.exists(PLACE):

@@ -31,6 +31,7 @@ _EMPTY: State = {
     "moved": {},
     "taken": {},
     "arguments": [],
+    "mig": {},
     "expect": {},
     "lock": {},
     "lost": {},

@@ -6,7 +6,7 @@ import shutil
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_judge import driver, versions
-from . import cdi, drift, fetched, files, jobs, lost, owner, packages, planning, process, services
+from . import cdi, drift, fetched, files, jobs, lost, mig_kept, owner, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -96,7 +96,7 @@ class Lifecycle:
         state, request = self.ledger.state, self.request
         wanted = request["wanted"]
         wish = driver.Wish(request["driver_version"], request["driver_module"], tuple(request["kernels"]))
-        reasons = driver.reboot_reasons(self.machine.facts(), wish)
+        reasons = driver.reboot_reasons(self.machine.facts(), wish) + list(request.get("pending") or ())
         state["expect"] = {
             "digest": self.digest,
             "driver_version": request["driver_version"],
@@ -205,8 +205,9 @@ class Lifecycle:
         }
 
     def stop_services(self) -> List[str]:
-        """Before packages go: units and module streams back to what they were."""
-        changed = services.take_down(self.ledger, process.environment(), self.check)
+        """Before packages go: MIG layouts, units and module streams back to what they were."""
+        changed = mig_kept.undo(self.ledger, process.environment(), self.check)
+        changed += services.take_down(self.ledger, process.environment(), self.check)
         streams = [
             {"module": module, "stream": stream} for module, stream in sorted(self.ledger.state["streams"].items())
         ]

@@ -1,7 +1,7 @@
 """systemd units: enabled and started, with what they were before so that removal can undo it."""
 
 import re
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import ENABLED
 from . import process
@@ -90,10 +90,12 @@ def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, s
     return changed
 
 
-def take_down(ledger: Ledger, env: Dict[str, str], check: bool) -> List[str]:
-    """Bring every unit back to what it was before us; return those that changed."""
+def take_down(ledger: Ledger, env: Dict[str, str], check: bool, only: Optional[Sequence[str]] = None) -> List[str]:
+    """Bring units, all of them or some, back to what they were before us; return those that changed."""
     changed = []
     for unit, before in sorted(ledger.state["services"].items()):
+        if only is not None and unit not in only:
+            continue
         seen = look([unit], env)[unit]
         argv: List[str] = []
         if seen["exists"] and seen["enabled"] and not before["was_enabled"]:

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
-from . import driver, names, nouveau, versions
+from . import driver, mig, names, nouveau, versions
 
 Facts = Dict[str, Any]
 Record = Dict[str, Any]
@@ -38,6 +38,7 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
         _services,
         _default_cuda,
         _description,
+        _mig,
         _python,
     )
     return [found for part in parts for found in part(facts, record)]
@@ -216,6 +217,25 @@ def _description(facts: Facts, record: Record) -> Iterator[Difference]:
         told, runs = facts["containers"]["cdi_drivers"], driver.loaded(facts)
         what = "the description of the GPUs for containers (CDI)"
         yield Difference("cdi", what, "driver " + str(runs and runs["version"]), "driver " + ", ".join(told))
+
+
+def _mig(facts: Facts, record: Record) -> Iterator[Difference]:
+    cut = _part(_part(record, "mig"), "wanted")
+    gpus = {gpu["address"]: gpu for gpu in facts["gpus"]} if cut else {}
+    for address, wanted in sorted(cut.items()):
+        gpu = gpus.get(address)
+        now = mig.of_facts(gpu) if gpu is not None else None
+        layout = mig.asked(wanted, (gpu["slices"] or {}).get("profiles")) if gpu is not None else None
+        if now is None or layout is None or mig.same(now, layout):
+            continue
+        waits = gpu is not None and gpu["mig_pending"] not in (None, gpu["mig"]) and now["enabled"] != layout["enabled"]
+        yield Difference(
+            "mig-" + address,
+            "MIG layout of " + address,
+            mig.told(layout),
+            mig.told(now),
+            "reboot" if waits else "apply",
+        )
 
 
 def _python(facts: Facts, record: Record) -> Iterator[Difference]:

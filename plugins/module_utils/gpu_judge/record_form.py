@@ -26,6 +26,10 @@ _PYTHON: Dict[str, Any] = {"path": _MAYBE, "packages": _VERSIONS, "adopted": _FL
 _APPLY: Dict[str, Any] = {"id": _TEXT, "digest": _TEXT, "started": _MAYBE, "finished": _MAYBE}
 _LAST: Dict[str, Any] = dict(_APPLY, **{"?": True})
 _APPLY["last"] = _LAST["last"] = _LAST
+_LAYOUT: Dict[str, Any] = {
+    "enabled!": _FLAG,
+    "instances!": [{"profile!": _TEXT, "start": _NUMBER, "count": _NUMBER, "compute!": _TEXTS}],
+}
 _RECORD: Dict[str, Any] = {
     "schema": _TEXT,
     "apply": _APPLY,
@@ -43,6 +47,7 @@ _RECORD: Dict[str, Any] = {
     "services": {"": _SERVICE},
     "streams": {"": _MAYBE},
     "arguments": _TEXTS,
+    "mig": {"found": {"": dict(_LAYOUT, **{"?": True})}, "wanted": {"": _LAYOUT}},
 }  # fmt: skip
 """Types of one value; a list of one form; a form for every name (""), or for each by name: `!` marks one that must be
 there, `?` a form in whose place may be nothing.

@@ -81,7 +81,8 @@ def collect(
     if with_candidates:
         waiting.start("candidates", lambda: candidates.collect(host, installed["manager"], kernel["next"]))
     waiting.start("nouveau", lambda: nouveau.collect(host, kernel, loaded))
-    nvidia_loaded = "nvidia" in loaded or host.exists("/dev/dxg")
+    # A simulated machine's driver is in no list of the kernel; who cut its GPUs knows that it answers.
+    nvidia_loaded = "nvidia" in loaded or host.exists("/dev/dxg") or bool((recorded or {}).get("mig"))
     waiting.start("smi", lambda: smi.collect(host, nvidia_loaded))
     waiting.start("services", lambda: services.collect(host, record.units(recorded)))
     devices = pci.collect(machine)
@@ -151,6 +152,7 @@ def _with_smi(gpus: List[Dict[str, Any]], told: Optional[Dict[str, Any]]) -> Lis
         "persistence": None,
         "mig": None,
         "mig_pending": None,
+        "slices": None,
         "reported_capability": None,
         "fabric": None,
     }

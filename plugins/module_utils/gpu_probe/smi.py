@@ -4,6 +4,7 @@ deadline.
 
 from typing import Any, Dict, Optional, Tuple
 
+from . import mig
 from .host import LiveHost
 
 _PLACES = (
@@ -33,6 +34,9 @@ def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[
         told = host.run("nvidia-smi", argv, seconds) if fields is _NEW else host.run("nvidia-smi-old", argv, seconds)
         if told["rc"] == 0:
             answer["gpus"] = dict(item for item in (_gpu(line, fields) for line in told["out"].splitlines()) if item)
+            if any(gpu["mig"] for gpu in answer["gpus"].values()):
+                for address, slices in mig.collect(host, path, seconds).items():
+                    answer["gpus"].get(address, {})["slices"] = slices
             answer["ok"] = bool(answer["gpus"])
             answer["why"] = None if answer["ok"] else "it named no GPU"
             return answer
@@ -65,6 +69,7 @@ def _gpu(line: str, fields: Tuple[Any, ...]) -> Optional[Tuple[str, Dict[str, An
         "persistence": {"Enabled": True, "Disabled": False}.get(told["persistence_mode"] or ""),
         "mig": told["mig.mode.current"],
         "mig_pending": told.get("mig.mode.pending"),
+        "slices": None,
         "reported_capability": told.get("compute_cap"),
         "fabric": {"state": told.get("fabric.state"), "status": told.get("fabric.status")}
         if told.get("fabric.state")

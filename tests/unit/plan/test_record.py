@@ -56,6 +56,11 @@ RECORD: dict[str, Any] = {
     "brought": {"nvidia-open-580": "580.95.05-1"}, "moved": {}, "taken": {}, "arguments": ["rd.driver.blacklist=nouveau"],
     "expect": {"digest": "c", "driver_version": "580.95.05", "driver_module": "open", "kernels": [],
                "python": {"path": "/opt/gpusetup", "packages": {"torch": "2.9.0"}, "adopted": False, "now": None}},
+    "mig": {"found": {"0000:00:06.0": {"enabled": False, "instances": []}, "0000:00:07.0": None},
+            "wanted": {"0000:00:06.0": {"enabled": True, "instances": [
+                {"profile": "1g.18gb", "compute": ["1g.18gb"], "start": 0},
+                {"profile": "3g.71gb", "compute": [], "count": 0},
+            ]}}},
     "lock": {}, "lost": {}, "verified": None,
 }  # fmt: skip
 

@@ -1,0 +1,312 @@
+"""Cut GPUs into MIG instances: all of a host's GPUs in one go, and as they were before when anything fails.
+
+The same file runs in the unit that brings the layout back at boot, so it asks nothing of Ansible or the record.
+"""
+
+import os
+import re
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from typing_extensions import Self
+
+from ..gpu_judge import mig as judge
+from ..gpu_probe import mig as probe
+from . import process
+from .failure import HostFailure
+
+Env = Dict[str, str]
+Layouts = Dict[str, Dict[str, Any]]
+"""By PCI address: {"enabled", "instances"}; instances with their `start` once they have a place."""
+
+WATCHERS = ("dcgm-exporter.service", "nvidia-dcgm-exporter.service", "nvidia-dcgm.service", "nvsm.service")
+"""They hold every GPU open, and are stopped while one is cut."""
+RESET_HOLDERS = (*WATCHERS, "nvidia-persistenced.service")
+_OWN = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvsm", "nv-fabricmanage", "nvidia-imex")
+"""Commands of those services as the kernel keeps them, and of services that hold no GPU in a way that matters."""
+_SECONDS = 120
+
+
+def asks(env: Env) -> probe.Run:
+    """Return what asks nvidia-smi."""
+
+    def run(arguments: List[str]) -> Dict[str, Any]:
+        code, out, error = process.output(["nvidia-smi", *arguments], env, _SECONDS)
+        return {"rc": code, "out": out, "err": error}
+
+    return run
+
+
+def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False) -> Dict[str, Any]:
+    """Give GPUs their layouts; return {"changed", "found", "made", "reboot"}.
+
+    `found` is what each GPU had, `made` what it has now or gets at the next boot, `reboot` says why that one is needed.
+    At boot nobody uses a GPU yet, and services wait for us: none is stopped.
+    """
+    run = asks(env)
+    gpus = _gpus(run, wishes)
+    found = {address: layout_of(gpu) for address, gpu in gpus.items()}
+    wanted = {address: _wanted(run, gpus[address], wish) for address, wish in sorted(wishes.items())}
+    todo = [address for address in wanted if not judge.same(found[address], wanted[address])]
+    if not todo or check:
+        return {"changed": bool(todo), "found": found, "made": wanted, "reboot": []}
+    if not boot:
+        refuse_busy([gpus[address] for address in todo], env)
+    pending: Dict[str, str] = {}
+    with _Stopped(() if boot else WATCHERS, env) as stopped:
+        try:
+            for address in todo:
+                waits = _one(run, gpus[address], wanted[address], stopped)
+                if waits:
+                    mode = "enabled" if wanted[address]["enabled"] else "disabled"
+                    pending[address] = f"MIG of {address} becomes {mode} at the next reset: {waits}"
+            made = _asserted(run, {address: wanted[address] for address in wanted if address not in pending})
+        except HostFailure as failure:
+            outcome = _restored(run, found, todo, stopped)
+            failure.fields["note"] = "; ".join(filter(None, (failure.fields["note"], outcome)))
+            raise
+    made.update({address: wanted[address] for address in pending})
+    return {"changed": True, "found": found, "made": made, "reboot": sorted(pending.values())}
+
+
+def layout_of(gpu: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what a GPU has."""
+    instances = [{key: item[key] for key in ("profile", "start", "compute")} for item in gpu["instances"] or ()]
+    return {"enabled": bool(gpu["enabled"]), "instances": instances}
+
+
+def _gpus(run: probe.Run, wishes: Layouts) -> Dict[str, Dict[str, Any]]:
+    """Return the GPUs that are asked for, by address."""
+    told = probe.look(run)
+    if told is None:
+        raise HostFailure("GS-435", "nvidia-smi does not answer, so the GPUs cannot be cut (MIG)",
+                          hint="nvidia-smi says why; gpusetup doctor finds the cause")  # fmt: skip
+    there = {gpu["address"]: gpu for gpu in told}
+    for address in wishes:
+        if address not in there:
+            raise HostFailure("GS-435", f"no GPU answers at {address}", f"nvidia-smi names {', '.join(there)}",
+                              hint="take it out of gpusetup_mig, or see why it is gone: gpusetup doctor")  # fmt: skip
+        if there[address]["enabled"] is None and wishes[address]["enabled"]:
+            raise HostFailure("GS-436", f"the GPU at {address} has no MIG", "nvidia-smi says N/A of its MIG mode",
+                              hint="take it out of gpusetup_mig")  # fmt: skip
+    return {address: there[address] for address in wishes}
+
+
+def _wanted(run: probe.Run, gpu: Dict[str, Any], wish: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a GPU's layout with the place of every instance, as this machine's own table of profiles allows."""
+    if not wish["enabled"]:
+        return {"enabled": False, "instances": []}
+    if all("start" in item for item in wish["instances"]):  # it had its place before
+        return {"enabled": True, "instances": list(wish["instances"])}
+    profiles = probe.profiles(run, gpu["address"])
+    if profiles is None:  # older drivers tell it only while MIG is on; what does not fit then is undone
+        return dict(wish, unplaced=True)
+    return _fitted(gpu, wish, profiles)
+
+
+def _fitted(gpu: Dict[str, Any], wish: Dict[str, Any], profiles: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+    layout = judge.asked(wish, profiles)
+    if layout is None:  # as many as there can be of a profile that is not there
+        layout = {"enabled": True, "instances": [dict(item, compute=[]) for item in wish["instances"]]}
+    why = judge.refusal(layout, profiles)
+    if why is not None:
+        raise HostFailure("GS-436", f"the GPU at {gpu['address']} cannot be cut so: {why[0]}", judge.told(layout),
+                          "its own table of profiles says so: nvidia-smi mig -lgip", why[1])  # fmt: skip
+    done = judge.placed(layout, profiles)
+    return done or layout
+
+
+# --- one GPU ---------------------------------------------------------------------------------------------------------
+
+
+def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: "_Stopped") -> str:
+    """Give one GPU its layout; return why it waits for a reset that only a reboot brings, nothing when it is done."""
+    address = gpu["address"]
+    if gpu["enabled"]:
+        _clear(run, gpu)
+    if gpu["enabled"] != wanted["enabled"]:
+        waits = _switch(run, address, wanted["enabled"], stopped)
+        if waits:
+            return waits
+    if not wanted["enabled"]:
+        return ""
+    profiles = probe.profiles(run, address)
+    if profiles is None:
+        raise HostFailure("GS-436", f"the GPU at {address} tells no MIG profiles", hint="nvidia-smi mig -lgip says why")
+    if wanted.pop("unplaced", False):
+        wanted.update(_fitted(gpu, wanted, profiles))
+    numbers = {item["name"]: item["id"] for item in profiles}
+    for item in wanted["instances"]:
+        _create(run, address, item, numbers)
+    return ""
+
+
+def _clear(run: probe.Run, gpu: Dict[str, Any]) -> None:
+    """Take every instance away, inner ones first."""
+    for kind, there in (("-dci", any(item["compute"] for item in gpu["instances"] or ())), ("-dgi", gpu["instances"])):
+        if there:
+            _told(run, ["mig", "-i", gpu["address"], kind], f"the MIG instances of {gpu['address']} cannot be removed")
+
+
+def _switch(run: probe.Run, address: str, enabled: bool, stopped: "_Stopped") -> str:
+    """Switch MIG on or off; GPUs of Ampere need a reset for it, later ones do it at once."""
+    answer = _told(run, ["-i", address, "-mig", "1" if enabled else "0"], f"MIG of {address} cannot be switched")
+    if _is(run, address) == enabled:
+        return ""
+    stopped.stop(RESET_HOLDERS)
+    reset = run(["--gpu-reset", "-i", address])
+    if _is(run, address) == enabled:
+        return ""
+    words = (reset["out"] + reset["err"]).strip() or answer.strip()
+    return " ".join(words.split())[:300] or "it could not be reset"
+
+
+def _is(run: probe.Run, address: str) -> Optional[bool]:
+    told = run(["-i", address, "--query-gpu=mig.mode.current", "--format=csv,noheader"])["out"].strip()
+    return {"Enabled": True, "Disabled": False}.get(told)
+
+
+def _create(run: probe.Run, address: str, item: Dict[str, Any], numbers: Dict[str, int]) -> None:
+    """Create one GPU instance at its place, and its compute instances."""
+    profile, whole = item["profile"], item["compute"] == [item["profile"]]
+    tuple_of = "{}:{}".format(numbers[profile], item["start"])
+    what = f"{profile} cannot be created on {address}"
+    told = _told(run, ["mig", "-i", address, "-cgi", tuple_of] + (["-C"] if whole else []), what)
+    if whole or not item["compute"]:
+        return
+    made = re.search(r"created GPU instance ID\s+(\d+)", told)
+    number = int(made.group(1)) if made else -1
+    known = probe.compute_profiles(run, address, number)
+    for name in item["compute"]:
+        if name not in known:
+            raise HostFailure("GS-436", f"{profile} on {address} has no compute instance {name}",
+                              hint="it has " + (", ".join(known) or "none"))  # fmt: skip
+        arguments = ["mig", "-i", address, "-gi", str(number), "-cci", str(known[name])]
+        _told(run, arguments, f"{name} cannot be created on {address}")
+
+
+def _told(run: probe.Run, arguments: List[str], what: str) -> str:
+    """Return what nvidia-smi said when it did as it was told."""
+    answer = run(arguments)
+    words: str = (answer["out"] + answer["err"]).strip()
+    if answer["rc"] != 0:
+        raise HostFailure("GS-437", what, "nvidia-smi " + " ".join(arguments), words[-500:],
+                          "gpusetup doctor explains the message; nvidia-smi mig -lgi shows what is there")  # fmt: skip
+    return words
+
+
+# --- afterwards ------------------------------------------------------------------------------------------------------
+
+
+def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
+    """Look whether every GPU is as it was to become."""
+    now = {gpu["address"]: layout_of(gpu) for gpu in probe.look(run) or ()}
+    for address, layout in wanted.items():
+        if not judge.same(now.get(address), layout):
+            raise HostFailure("GS-437", f"the GPU at {address} is not cut as it was told to be",
+                              f"it has {judge.told(now.get(address))}, and is to have {judge.told(layout)}",
+                              hint="nvidia-smi mig -lgi and -lci show what is there")  # fmt: skip
+    return {address: now[address] for address in wanted}
+
+
+def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: "_Stopped") -> str:
+    """After a failure: give the GPUs back what they had; say how that went."""
+    told = probe.look(run)
+    now = {gpu["address"]: gpu for gpu in told or ()}
+    lost = []
+    for address in todo:
+        if address not in now:
+            lost.append(address)
+            continue
+        if judge.same(layout_of(now[address]), found[address]):
+            continue
+        try:
+            waits = _one(run, now[address], dict(found[address]), stopped)
+        except HostFailure:
+            waits = "failed"
+        if waits:
+            lost.append(address)
+    if not lost:
+        return "the GPUs have again what they had"
+    had = "; ".join(f"{address} had {judge.told(found[address])}" for address in lost)
+    return "not everything could be given back: " + had
+
+
+class _Stopped:
+    """Services that are stopped for a while, and started again however it ends."""
+
+    def __init__(self, units: Sequence[str], env: Env) -> None:
+        self.units, self.env = units, env
+        self.stopped: List[str] = []
+
+    def __enter__(self) -> Self:
+        self.stop(self.units)
+        return self
+
+    def stop(self, units: Sequence[str]) -> None:
+        """Stop those that run."""
+        for unit in units:
+            code, _out, _error = process.output(["systemctl", "is-active", "--quiet", unit], self.env, 30)
+            if code == 0:
+                process.output(["systemctl", "stop", unit], self.env, _SECONDS)
+                self.stopped.append(unit)
+
+    def __exit__(self, *_details: object) -> None:
+        for unit in reversed(self.stopped):
+            process.output(["systemctl", "start", "--no-block", unit], self.env, 30)
+
+
+# --- who uses them ---------------------------------------------------------------------------------------------------
+
+
+def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Env) -> None:
+    """Stop before anything is touched while a program uses one of these GPUs."""
+    users = who(gpus, env)
+    if users:
+        names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
+        raise HostFailure(
+            "GS-438", "programs use the GPUs that are to be cut: " + names, ", ".join(gpu["address"] for gpu in gpus),
+            "gpusetup ends no program; nothing was changed",
+            "end them, or wait for them (--busy-wait MINUTES), then run the same command again",
+        )  # fmt: skip
+
+
+def who(gpus: Sequence[Dict[str, Any]], env: Env, proc: str = "/proc") -> List[Tuple[int, str]]:
+    """Return the processes on these GPUs: who holds their device files open, and whom nvidia-smi names."""
+    found = dict(_holders(_minors(gpus, proc), proc))
+    query = ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid,process_name", "--format=csv,noheader"]
+    for line in process.output(query, env, _SECONDS)[1].splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        mine = [gpu for gpu in gpus if cells[0].lower().endswith(gpu["address"][-7:])]
+        if len(cells) == 3 and cells[1].isdigit() and mine:
+            found.setdefault(int(cells[1]), os.path.basename(cells[2]))
+    return sorted((pid, name) for pid, name in found.items() if not name.startswith(_OWN))
+
+
+def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:
+    """Return the numbers of the GPUs' device files; None when the driver does not tell them."""
+    numbers = []
+    for gpu in gpus:
+        try:
+            with open("{}/driver/nvidia/gpus/{}/information".format(proc, gpu["address"])) as stream:
+                match = re.search(r"^Device Minor:\s*(\d+)", stream.read(), re.MULTILINE)
+        except OSError:
+            return None
+        if match:
+            numbers.append(match.group(1))
+    return numbers
+
+
+def _holders(minors: Optional[List[str]], proc: str) -> List[Tuple[int, str]]:
+    pattern = re.compile(r"^/dev/nvidia({})$".format("|".join(minors) if minors is not None else r"\d+"))
+    found = []
+    for pid in os.listdir(proc):
+        if not pid.isdigit() or int(pid) == os.getpid():
+            continue
+        try:
+            held = [os.readlink(f"{proc}/{pid}/fd/{handle}") for handle in os.listdir(f"{proc}/{pid}/fd")]
+            if any(pattern.match(path) for path in held):
+                with open(f"{proc}/{pid}/comm") as stream:
+                    found.append((int(pid), stream.read().strip()))
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,40 @@
+"""What the unit `gpusetup-mig` runs: give the GPUs the layout on record, for no instance outlives a reboot.
+
+Hopper and later forget MIG mode itself when the driver goes, Ampere keeps it: both are looked at, not assumed.
+"""
+
+import json
+import sys
+import time
+
+from ..gpu_judge import mig as judge
+from ..gpu_probe import mig as probe
+from . import mig, process
+from .failure import HostFailure
+
+_PATIENCE = 60
+"""Seconds that the driver may take until it answers."""
+
+
+def main(path: str) -> int:
+    """Lay out what is on record; return the exit status of the unit."""
+    env = process.environment()
+    with open(path) as stream:
+        layouts = json.load(stream)
+    until = time.monotonic() + _PATIENCE
+    while probe.look(mig.asks(env)) is None and time.monotonic() < until:
+        time.sleep(2)
+    try:
+        result = mig.lay(layouts, env, boot=True)
+    except HostFailure as failure:
+        sys.stderr.write(failure.text() + "\n")
+        return 1
+    for address, layout in sorted(result["made"].items()):
+        sys.stdout.write(f"{address}: {judge.told(layout)}\n")
+    for reason in result["reboot"]:
+        sys.stderr.write(reason + "\n")
+    return 1 if result["reboot"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

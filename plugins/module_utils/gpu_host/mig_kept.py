@@ -1,0 +1,141 @@
+"""A MIG layout that lasts: on record with what was there before, brought back at boot, undone by removal."""
+
+import inspect
+import json
+import os
+import sys
+from typing import Any, Dict, List, Mapping, Sequence
+
+from ..gpu_judge import mig as judge
+from ..gpu_probe import commands
+from ..gpu_probe import mig as probe
+from . import cdi, failure, mig, mig_at_boot, process, services
+from .ledger import Ledger
+
+LAYOUT = "/etc/gpusetup/mig.json"
+FOLDER = "/usr/local/lib/gpusetup"
+UNIT = "/etc/systemd/system/gpusetup-mig.service"
+MANAGER = "nvidia-mig-manager.service"
+MANAGER_CONFIG = "/etc/nvidia-mig-manager/gpusetup.yaml"
+MANAGER_DROP_INS = "/etc/systemd/system/nvidia-mig-manager.service.d"
+_PARTS = (judge, commands, probe, failure, process, mig, mig_at_boot)
+_PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+_UNIT = """# Written by gpusetup: MIG instances do not outlive a reboot.
+[Unit]
+Description=MIG layout of the GPUs, as gpusetup left it
+After=nvidia-persistenced.service nvidia-fabricmanager.service systemd-modules-load.service
+Before=nvidia-gpu-reset.target nvidia-dcgm.service dcgm-exporter.service nvidia-dcgm-exporter.service
+Before=nvidia-cdi-refresh.service gpusetup-cdi.service
+Before=docker.service containerd.service crio.service kubelet.service slurmd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+TimeoutStartSec=480
+Environment=PYTHONPATH={folder}
+ExecStart={python} -B -m gpusetup_host.gpu_host.mig_at_boot {layout}
+
+[Install]
+WantedBy=multi-user.target
+"""
+_SIGNED = "# Written by gpusetup: part of what gpusetup-mig.service runs.\n"
+
+
+def lay(ledger: Ledger, wishes: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool) -> Dict[str, Any]:
+    """Give the GPUs their layouts, now or at the next boot, and put it on record; {"changed", "made", "reboot"}.
+
+    `order` has the addresses of all of the host's GPUs, as the driver numbers them.
+
+    A GPU that is no longer asked for gets back what it had before the first apply.
+    """
+    record = ledger.state["mig"]
+    found: Dict[str, Any] = dict(record.get("found") or {})
+    back = {address: found[address] or _OFF for address in found if address not in wishes}
+    everything = dict(back, **wishes)
+    if not everything:
+        return {"changed": False, "made": {}, "reboot": []}
+    if probe.look(mig.asks(env)) is None:  # the driver comes with a reboot, and the unit lays them out then
+        result: Dict[str, Any] = {"changed": False, "found": {}, "made": dict(wishes), "reboot": []}
+    else:
+        result = mig.lay(everything, env, check=check)
+    made = {address: result["made"][address] for address in wishes}
+    kept = keep(ledger, made, order, env, check)
+    if not check:
+        record["found"] = {address: found.get(address, result["found"].get(address)) for address in wishes}
+        record["wanted"] = made
+        if not wishes:
+            record.clear()
+        ledger.save()
+        if result["changed"]:
+            cdi.describe_again(env)
+    return {"changed": bool(result["changed"] or kept), "made": made, "reboot": result["reboot"]}
+
+
+_OFF: Dict[str, Any] = {"enabled": False, "instances": []}
+
+
+def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool) -> bool:
+    """Have the layouts brought back at every boot, by NVIDIA's own unit where it is installed; tell of a change."""
+    theirs = services.look([MANAGER], env)[MANAGER]["exists"]
+    files = (_of_manager(made, order) if theirs else _of_ours(made)) if made else {}
+    mine = (LAYOUT, FOLDER + "/", UNIT, MANAGER_CONFIG, MANAGER_DROP_INS + "/")
+    old = [path for path in sorted(ledger.state["files"], reverse=True) if path.startswith(mine) and path not in files]
+    unit, other = (MANAGER, os.path.basename(UNIT)) if theirs else (os.path.basename(UNIT), MANAGER)
+    going = [name for name in ([other] if made else [unit, other]) if name in ledger.state["services"]]
+    changed = bool(services.take_down(ledger, env, check, going))
+    changes = [ledger.restore(path) for path in old]
+    changes += [ledger.write(path, text) for path, text in sorted(files.items())]
+    changed = changed or any(changes)
+    if changed and not check:
+        process.output(["systemctl", "daemon-reload"], env, 60)
+    # It is for boots: what there is now was laid out already.
+    return (services.bring_up(ledger, [unit], False, env, check) if made else False) or changed
+
+
+def _of_ours(made: Mapping[str, Any]) -> Dict[str, str]:
+    python = next((path for path in _PYTHONS if os.path.exists(path)), sys.executable)
+    files = {
+        LAYOUT: json.dumps(made, indent=1, sort_keys=True) + "\n",
+        UNIT: _UNIT.format(folder=FOLDER, python=python, layout=LAYOUT),
+    }
+    for part in _PARTS:
+        package, name = part.__name__.split(".")[-2:]
+        files[f"{FOLDER}/gpusetup_host/{package}/{name}.py"] = _SIGNED + inspect.getsource(part)
+    return files
+
+
+def _of_manager(made: Mapping[str, Any], order: Sequence[str]) -> Dict[str, str]:
+    """Return what NVIDIA's unit reads. It rewrites override.conf itself, in just these words, so the place of our
+    layouts is said in a file beside it.
+    """
+    lines = ["# Written by gpusetup", "version: v1", "mig-configs:", "  gpusetup:"]
+    for address, layout in sorted(made.items()):
+        enabled = "true" if layout["enabled"] else "false"
+        lines += [f"    - devices: [{list(order).index(address)}]", "      mig-enabled: " + enabled]
+        devices = [name for item in layout["instances"] for name in item["compute"] or [item["profile"]]]
+        counted = [f'"{name}": {devices.count(name)}' for name in dict.fromkeys(devices)]
+        lines.append("      mig-devices: {{{}}}".format(", ".join(counted)))
+    return {
+        MANAGER_CONFIG: "\n".join(lines) + "\n",
+        MANAGER_DROP_INS + "/override.conf": '[Service]\nEnvironment="MIG_PARTED_SELECTED_CONFIG=gpusetup"\n',
+        MANAGER_DROP_INS + "/zz-gpusetup.conf": "# Written by gpusetup\n[Service]\n"
+        f'Environment="MIG_PARTED_CONFIG_FILE={MANAGER_CONFIG}"\n',
+    }
+
+
+def undo(ledger: Ledger, env: mig.Env, check: bool) -> List[str]:
+    """Before the driver goes: give the GPUs what they had before the first apply; return those that changed.
+
+    A driver that does not answer holds no instance any more.
+    """
+    found: Dict[str, Any] = ledger.state["mig"].get("found") or {}
+    if not found:
+        return []
+    changed = []
+    if probe.look(mig.asks(env)) is not None:
+        result = mig.lay({address: layout or _OFF for address, layout in found.items()}, env, check=check)
+        changed = [f"MIG layout of {address}" for address in sorted(found)] if result["changed"] else []
+    if not check:
+        ledger.state["mig"] = {}
+        ledger.save()
+    return changed

@@ -1,0 +1,121 @@
+#!/usr/bin/python
+"""Ansible module: GPUs cut into MIG instances."""
+
+DOCUMENTATION = r"""
+module: gpu_mig
+short_description: Cut GPUs into MIG instances
+description:
+  - Gives GPUs their MIG mode, GPU instances and compute instances, checks them first against the profiles and places
+    that the GPU itself names, and looks afterwards. All GPUs are changed in one go; when anything fails they get back
+    what they had.
+  - GPUs that programs use are refused before anything is touched. Services that only watch the GPUs are stopped for
+    the change and started again.
+  - A unit brings the layout back at every boot, NVIDIA's C(nvidia-mig-manager) where it is installed. Where the driver
+    does not run yet, that unit lays the GPUs out at the next boot.
+  - What a GPU had before the first time is recorded. It comes back when the GPU is no longer in O(layouts).
+options:
+  layouts:
+    description: What each GPU is to have.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      gpu:
+        description: PCI address.
+        type: str
+        required: true
+      enabled:
+        description: Whether MIG is on.
+        type: bool
+        required: true
+      instances:
+        description: GPU instances.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          profile:
+            description: Profile, as C(nvidia-smi mig -lgip) names it.
+            type: str
+            required: true
+          count:
+            description: How many; 0 is as many as there can be.
+            type: int
+            default: 1
+          compute:
+            description: Compute instances in each; empty is one that has all of it.
+            type: list
+            elements: str
+            default: []
+  gpus:
+    description: PCI addresses of all of the host's GPUs, as the driver numbers them.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: Seven instances on one GPU
+  gpusetup.stack.gpu_mig:
+    gpus: ["0000:00:06.0"]
+    layouts:
+      - gpu: "0000:00:06.0"
+        enabled: true
+        instances: [{profile: 1g.18gb, count: 7}]
+"""
+
+RETURN = r"""
+made:
+  description: What each GPU has now, or gets at the next boot, by PCI address.
+  returned: always
+  type: dict
+reboot:
+  description: Why a reboot is needed before a GPU's mode changes.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, mig_kept, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+_INSTANCE = {
+    "profile": {"type": "str", "required": True},
+    "count": {"type": "int", "default": 1},
+    "compute": {"type": "list", "elements": "str", "default": []},
+}
+_LAYOUT = {
+    "gpu": {"type": "str", "required": True},
+    "enabled": {"type": "bool", "required": True},
+    "instances": {"type": "list", "elements": "dict", "default": [], "options": _INSTANCE},
+}
+
+
+def main() -> None:
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            layouts={"type": "list", "elements": "dict", "default": [], "options": _LAYOUT},
+            gpus={"type": "list", "elements": "str", "default": []},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.owned(module)
+    wishes = {
+        item["gpu"]: {"enabled": item["enabled"], "instances": item["instances"]} for item in module.params["layouts"]
+    }
+    order = module.params["gpus"] or sorted(wishes)
+    try:
+        ledger = Ledger(request["state_dir"], module.check_mode)
+        result = mig_kept.lay(ledger, wishes, order, process.environment(), module.check_mode)
+    except (failure.HostFailure, OSError) as stop:
+        params.end(module, stop)
+    module.exit_json(diff=ledger.diffs, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""MIG in plans: what people may write, what does not fit, what changes, what comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.applied import HostRecord, RecordedMig
+from gpusetup.model.facts import Slices
+from gpusetup.model.mig import MigCut, MigInstance, MigProfile, RecordedInstance
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import DriverChoice, Stack
+from gpusetup.plan.drift import differences
+from gpusetup.plan.mig import mig_actions, mig_layouts
+from gpusetup.plan.settings import read_level
+
+_HOST = "ubuntu24.04-h200x2-keep"
+_OWN = tuple(
+    MigProfile(name=name, total=total, starts=starts, size=size)
+    for name, total, starts, size in (
+        ("1g.18gb", 7, tuple(range(7)), 1),
+        ("3g.71gb", 2, (0, 4), 4),
+        ("7g.141gb", 1, (0,), 8),
+    )
+)
+
+
+def wishes(value: Any) -> Any:
+    return read_level({"gpusetup_mig": value}, "host gpu1", prefix="gpusetup_")["mig"]
+
+
+def layouts(facts: Any, value: Any, driver: str = "580.159.04") -> Any:
+    stack = Stack(driver=DriverChoice(version=driver, branch=driver[:3], module="open", relation="native"))
+    return mig_layouts(facts, Settings(mig=wishes(value)), stack, matrix())
+
+
+def cut(facts: Any, *instances: str, mode: str | None = "Enabled", pending: str | None = None) -> Any:
+    """Give every GPU these instances."""
+    there = tuple(MigInstance(profile=name, start=place, compute=(name,)) for place, name in enumerate(instances))
+    gpus = tuple(
+        msgspec.structs.replace(
+            gpu, mig=mode, mig_pending=pending or mode, slices=Slices(instances=there, profiles=_OWN) if mode else None
+        )
+        for gpu in facts.gpus
+    )
+    return msgspec.structs.replace(facts, gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("all-1g.18gb", [("all", True, [("1g.18gb", 0, ())])]),
+        ('{"all": "all-1g.18gb.me", "1": false}', [("1", False, []), ("all", True, [("1g.18gb+me", 0, ())])]),
+        ({0: ["3g.71gb", "1g.18gb"], "1": {"1g.18gb": 7}},
+         [("0", True, [("3g.71gb", 1, ()), ("1g.18gb", 1, ())]), ("1", True, [("1g.18gb", 7, ())])]),
+        ({"all": {"3g.71gb": ["1c", "2c.3g.71gb"]}}, [("all", True, [("3g.71gb", 1, ("1c.3g.71gb", "2c.3g.71gb"))])]),
+        ({"all": {"3g.71gb": ["3c"]}}, [("all", True, [("3g.71gb", 1, ())])]),
+        ({"all": "off"}, [("all", False, [])]),
+        ({"all": "on"}, [("all", True, [])]),
+        ({"all": "all-1g.24gb-me"}, [("all", True, [("1g.24gb-me", 0, ())])]),
+    ],
+)  # fmt: skip
+def test_layouts_are_read(value: Any, read: list[Any]) -> None:
+    found = [
+        (wish.gpu, wish.enabled, [(item.profile, item.count, item.compute) for item in wish.instances])
+        for wish in wishes(value)
+    ]
+    assert found == read
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ({"first": "all-1g.18gb"}, "name a GPU"),
+        ({"all": "seven"}, "name a profile"),
+        ({"all": ["1g.18GB"]}, "name a profile"),
+        ({"all": {"1g.18gb": 0}}, "say how many"),
+        ({"all": {"1g.18gb": 70}}, "say how many"),
+        ({"all": {"3g.71gb": ["4c"]}}, "3g.71gb has no compute instance 4c"),
+        ({"all": {"3g.71gb": ["2c", "2c"]}}, "3g.71gb has 3 compute slices in all"),
+        ({"all": True}, "for example"),
+        ({"all": []}, "for example"),
+        ("{all", "for example"),
+        (7, "for example"),
+    ],
+)
+def test_what_is_no_layout_is_refused_with_an_example(value: Any, hint: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        wishes(value)
+    assert caught.value.reference == "GS-370"
+    assert hint in caught.value.hint
+
+
+def test_every_gpu_gets_its_own_and_counts_come_from_the_table(host: Any) -> None:
+    found, notes = layouts(host(_HOST), {"all": "all-1g.18gb", "1": "all-balanced"})
+    assert [(item.profile, item.count) for item in found[0].instances] == [("1g.18gb", 7)]
+    assert [(item.profile, item.count) for item in found[1].instances] == [
+        ("1g.18gb", 2),
+        ("2g.35gb", 1),
+        ("3g.71gb", 1),
+    ]
+    assert notes == ("the MIG profiles of H200 are not NVIDIA's own table: the GPU itself decides",)
+
+
+def test_the_gpu_s_own_table_decides_where_it_is_known(host: Any) -> None:
+    facts = cut(host(_HOST), mode="Disabled")
+    assert layouts(facts, "all-1g.18gb")[1] == ()
+    with pytest.raises(PreflightError, match=r"2 x 3g\.71gb, 1 x 1g\.18gb do not fit on one GPU") as caught:
+        layouts(facts, {"1": ["3g.71gb", "3g.71gb", "1g.18gb"]})
+    assert (caught.value.reference, caught.value.hint) == ("GS-374", "what fits: 2 x 3g.71gb")
+    with pytest.raises(PreflightError, match=r"it has no profile 2g\.35gb"):
+        layouts(facts, {"all": "all-2g.35gb"})
+
+
+@pytest.mark.parametrize(
+    ("machine", "value", "driver", "reference", "says"),
+    [
+        ("debian12-t4-open", "all-1g.18gb", "580.159.04", "GS-371", "GPU 0 (T4) has no MIG"),
+        (_HOST, {"7": "off"}, "580.159.04", "GS-371", "names 7, and this host has no such GPU"),
+        (_HOST, "all-1g.18gb", "535.161.07", "GS-373", "needs driver 550.90.07, and the stack has 535.161.07"),
+        ("rocky9-a100-open", {"0": {"1g.5gb": 8}}, "580.159.04", "GS-374", "cannot be cut so"),
+        ("ubuntu22.04-l4vgpu-grid", "all-1g.18gb", "580.159.04", "GS-371", "this host has vGPUs"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_the_plan(
+    host: Any, machine: str, value: Any, driver: str, reference: str, says: str
+) -> None:
+    with pytest.raises(PreflightError) as caught:
+        layouts(host(machine), value, driver)
+    assert caught.value.reference == reference
+    assert says in caught.value.message
+
+
+def test_a_plan_says_what_a_gpu_is_and_becomes(host: Any) -> None:
+    facts = cut(host(_HOST), "3g.71gb")
+    found, _notes = layouts(facts, {"0": "all-1g.18gb", "1": ["3g.71gb"]})
+    (action,) = mig_actions(facts, found)
+    assert action.what == "MIG of GPU 0 (H200 SXM): 7 x 1g.18gb" or action.what.endswith(": 7 x 1g.18gb")
+    assert (action.kind, action.why, action.reboot) == ("mig", "it is 1 x 3g.71gb", False)
+
+
+def test_ampere_may_need_a_reboot_for_its_mode(host: Any) -> None:
+    facts = host("rocky9-a100-open")
+    found, _notes = layouts(facts, "all-balanced")
+    actions = list(mig_actions(facts, found))
+    assert actions
+    assert all(action.reboot and "cannot be reset" in action.why for action in actions)
+
+
+def test_what_is_no_longer_named_comes_back(host: Any) -> None:
+    facts = cut(host(_HOST), "1g.18gb")
+    address = facts.gpus[0].address
+    there = MigCut(enabled=True, instances=(RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=0),))
+    record = RecordedMig(found={address: None}, wanted={address: there})
+    facts = msgspec.structs.replace(facts, state=HostRecord(mig=record))
+    (action,) = mig_actions(facts, ())
+    assert action.what.endswith(": off")
+    assert "no longer names it" in action.why
+
+
+def test_a_layout_that_waits_for_the_boot_is_no_action_again(host: Any) -> None:
+    facts = host(_HOST)
+    found, _notes = layouts(facts, {"0": ["3g.71gb"]})
+    kept = MigCut(enabled=True, instances=(RecordedInstance(profile="3g.71gb", compute=(), count=1),))
+    record = RecordedMig(found={found[0].gpu: None}, wanted={found[0].gpu: kept})
+    assert list(mig_actions(facts, found))
+    assert not list(mig_actions(msgspec.structs.replace(facts, state=HostRecord(mig=record)), found))
+
+
+@pytest.mark.parametrize(
+    ("instances", "mode", "pending", "now", "mend"),
+    [
+        (("3g.71gb",), "Enabled", None, "1 x 3g.71gb", "apply"),
+        ((), "Disabled", None, "off", "apply"),
+        ((), "Disabled", "Enabled", "off", "reboot"),
+        (("1g.18gb", "1g.18gb"), "Enabled", None, "", ""),
+    ],
+)
+def test_somebody_else_s_layout_is_drift(
+    host: Any, instances: tuple[str, ...], mode: str, pending: str | None, now: str, mend: str
+) -> None:
+    facts = cut(host(_HOST), *instances, mode=mode, pending=pending)
+    part = RecordedInstance(profile="1g.18gb", compute=("1g.18gb",), start=3)
+    record = RecordedMig(found={}, wanted={facts.gpus[0].address: MigCut(enabled=True, instances=(part, part))})
+    facts = msgspec.structs.replace(facts, state=HostRecord(mig=record))
+    found = [(item.was, item.now, item.mend) for item in differences(facts) if item.id.startswith("mig-")]
+    assert found == ([("2 x 1g.18gb", now, mend)] if now else [])
