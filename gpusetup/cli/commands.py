@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "remove": ("remove", "restore hosts to the state before the first apply"),
     "drift": ("drift", "what changed since the last apply, and how to fix it"),
     "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),
+    "watch": ("watch", "what the GPUs of hosts do at this moment"),
     "monitoring": ("monitoring", "rules for Prometheus with their tests, dashboards, an Alertmanager example"),
     "doctor": ("doctor", "find the cause and the fix for an error message or a sick host"),
     "bundle": ("bundle", "a folder with gpusetup and its wheels, every file by its digest"),

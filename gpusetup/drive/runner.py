@@ -23,7 +23,7 @@ from gpusetup.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Finished", "run", "stream"]
+__all__ = ["Finished", "Running", "run", "stream"]
 
 Channel = Literal["out", "err"]
 
@@ -266,6 +266,68 @@ class _Watched:
         with suppress(ProcessLookupError):
             self.process.kill()
         self.process.wait()
+
+
+class Running:
+    """A process that goes on beside others; nothing here waits for it. Whoever started it ends it."""
+
+    def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> None:
+        try:
+            self.process = subprocess.Popen(
+                tuple(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(env),
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise BadInputError(
+                "GS-401",
+                f"cannot start {argv[0]}: {error.strerror}",
+                hint="check that it is installed and executable",
+            ) from error
+        pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
+        self.input, self.out, self.err = (cast("IO[bytes]", pipe) for pipe in pipes)
+        for pipe in (self.input, self.out, self.err):
+            os.set_blocking(pipe.fileno(), False)
+        self._waiting = stdin
+
+    def send(self) -> bool:
+        """Hand over what it has not taken yet of its standard input, which stays open; tell whether that is all."""
+        try:
+            while self._waiting:
+                self._waiting = self._waiting[os.write(self.input.fileno(), self._waiting) :]
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._waiting = b""  # it has ended: its other pipes say so
+        return True
+
+    @staticmethod
+    def read(pipe: IO[bytes]) -> bytes | None:
+        """Return what is there; None when the pipe has ended."""
+        try:
+            return os.read(pipe.fileno(), 262144) or None
+        except BlockingIOError:
+            return b""
+        except OSError:
+            return None
+
+    def code(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        return self.process.poll()
+
+    def end(self) -> None:
+        """End it and what it started, at once."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        for pipe in (self.input, self.out, self.err):
+            with suppress(OSError):
+                pipe.close()
+        with suppress(subprocess.TimeoutExpired):  # one that is stuck in the kernel is left there
+            self.process.wait(1)
 
 
 def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:

@@ -17,6 +17,7 @@ from gpusetup.model.run import Applied as ApplyRun
 from gpusetup.model.stack import MatrixStamp, Reason, Resolution, TakenFor
 from gpusetup.model.status import Status
 from gpusetup.model.verdict import Result, Verdict
+from gpusetup.model.watch import Watch
 
 __all__ = [
     "DOCUMENTS",
@@ -305,6 +306,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "status": ("status", (Status,)),
     "user-data": ("cloud-init", (UserDataMade,)),
     "verify": ("verify", (VerifyReport,)),
+    "watch": ("watch", (Watch,)),
     "why": ("why", (Why,)),
     "why-not": ("why-not", (WhyNot,)),
 }

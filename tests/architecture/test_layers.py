@@ -24,7 +24,7 @@ LAYERS = (
     ("drive",),
     ("facts", "verify", "doctor"),
     ("report",),
-    ("monitoring",),
+    ("monitoring", "watch"),
     ("rollout",),
     ("bootstrap",),
     ("cli", "api"),

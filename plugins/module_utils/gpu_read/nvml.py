@@ -18,8 +18,7 @@ FIELDS = {
     "memory_temperature": 82,
     "nvlink_tx": 138,  # KiB of data
     "nvlink_rx": 139,
-    "power": 186,  # milliwatts at this moment; the average takes a thousand times as long
-    "pcie_tx": 197,
+    "pcie_tx": 197,  # bytes, in 32 bits: a fast link begins again many times a second
     "pcie_rx": 198,
 }
 CLOCK_SM, CLOCK_MEMORY = 1, 2
@@ -200,7 +199,7 @@ class Nvml:
         return (None, None) if older is None else (older.used, older.total)
 
     def power(self, device: Any) -> Optional[float]:
-        """Return watts, where the field of the same name is not known."""
+        """Return watts as nvidia-smi does: since Ampere the average of a second, for the moment's jumps a lot."""
         return _watts(self._number("nvmlDeviceGetPowerUsage", device))
 
     def power_limit(self, device: Any) -> Optional[float]:

@@ -20,9 +20,10 @@ THROTTLE = {
     0x100: "display_clock_setting",
 }
 """Why clocks are lower than they could be: the names that nvidia-smi has for the bits."""
-_FIELDS = ("memory_temperature", "power", "nvlink_tx", "nvlink_rx", "pcie_tx", "pcie_rx")
-_UNIT = {"nvlink_tx": 1024, "nvlink_rx": 1024, "pcie_tx": 1, "pcie_rx": 1}
-"""Bytes that a counter counts at a time."""
+_FIELDS = ("memory_temperature", "nvlink_tx", "nvlink_rx")
+_PCIE = ("pcie_tx", "pcie_rx")
+_WINDOW = 0.02
+"""Seconds over which PCIe is counted: a counter of 32 bits cannot begin again twice in it on any link."""
 _FASTEST = 2e12
 """Bytes a second that no link reaches: a counter that began again in between is not believed."""
 
@@ -93,11 +94,13 @@ class Reader:
 
     def _from_library(self, source: nvml.Nvml) -> List[Dict[str, Any]]:
         gpus = []
-        for index, (device, refused) in enumerate(source.devices()):
+        devices = source.devices()
+        pcie = _pcie(source, {index: device for index, (device, lost) in enumerate(devices) if lost is None})
+        for index, (device, refused) in enumerate(devices):
             lost = refused
             if lost is None:
                 try:
-                    gpus.append(self._gpu(source, index, device))
+                    gpus.append(dict(self._gpu(source, index, device), **pcie.get(index, {})))
                     continue
                 except nvml.NvmlError as error:
                     if error.code == nvml.UNINITIALIZED:
@@ -120,7 +123,6 @@ class Reader:
         busy, memory_busy = source.utilization(device)
         used, total = source.memory(device)
         fields = source.fields(device, _FIELDS)
-        power = fields.get("power")
         temperature = fields.get("memory_temperature")
         gpu = dict(
             fixed,
@@ -128,7 +130,7 @@ class Reader:
             memory_utilization=memory_busy,
             memory_used=used,
             memory_total=total,
-            power=power.value / 1000.0 if power and power.value else source.power(device),
+            power=source.power(device),
             power_limit=source.power_limit(device),
             temperature=source.temperature(device),
             memory_temperature=int(temperature.value) if temperature and temperature.value else None,
@@ -140,7 +142,10 @@ class Reader:
             mig=source.mig(device),
             processes=self._programs(source, device, str(fixed["uuid"])),
         )
-        gpu.update(self._rates(source, device, str(fixed["uuid"]), fields))
+        now = time.monotonic()
+        for name in ("nvlink_tx", "nvlink_rx"):
+            counter = fields.get(name)
+            gpu[name] = None if counter is None else self._rate((str(fixed["uuid"]), name), counter.value * 1024, now)
         return gpu
 
     def _programs(self, source: nvml.Nvml, device: Any, uuid: str) -> List[Dict[str, Any]]:
@@ -151,26 +156,47 @@ class Reader:
                 process["utilization"] = shares.get(process["pid"])
         return running
 
-    def _rates(self, source: nvml.Nvml, device: Any, uuid: str, fields: Dict[str, nvml.Counter]) -> Dict[str, Any]:
-        now = time.monotonic()
-        found: Dict[str, Any] = {}
-        for name, unit in _UNIT.items():
-            counter = fields.get(name)
-            if counter is not None:
-                found[name] = self._rate((uuid, name), counter.value * unit, counter.bits, unit, now)
-            elif name.startswith("pcie"):
-                found[name] = source.pcie_sampled(device, name == "pcie_rx")
-            else:
-                found[name] = None
-        return found
-
-    def _rate(self, key: Tuple[str, str], value: float, bits: int, unit: int, now: float) -> Optional[float]:
+    def _rate(self, key: Tuple[str, str], value: float, now: float) -> Optional[float]:
         before = self._counters.get(key)
         self._counters[key] = (now, value)
         if before is None or now <= before[0]:
             return None
-        moved = value - before[1]
-        if moved < 0 and bits == 32:
-            moved += float(unit << 32)
-        rate = moved / (now - before[0])
+        rate = (value - before[1]) / (now - before[0])
         return round(rate) if 0 <= rate < _FASTEST else None
+
+
+def _pcie(source: nvml.Nvml, devices: Dict[int, Any]) -> Dict[int, Dict[str, Optional[float]]]:
+    """Return bytes a second over PCIe of all GPUs, each counted over the same short while, as nvidia-smi has them."""
+    begun = {index: (time.monotonic(), _counted(source, device)) for index, device in devices.items()}
+    rates = {}
+    for index, (then, before) in begun.items():
+        if not before:
+            rates[index] = {name: _sampled(source, devices[index], name) for name in _PCIE}
+            continue
+        time.sleep(max(0.0, then + _WINDOW - time.monotonic()))
+        after, seconds = _counted(source, devices[index]), time.monotonic() - then
+        rates[index] = {name: _moved(before.get(name), after.get(name), seconds) for name in _PCIE}
+    return rates
+
+
+def _counted(source: nvml.Nvml, device: Any) -> Dict[str, nvml.Counter]:
+    try:
+        return source.fields(device, _PCIE)
+    except nvml.NvmlError:
+        return {}  # a GPU that is lost says so when it is asked for the rest
+
+
+def _sampled(source: nvml.Nvml, device: Any, name: str) -> Optional[float]:
+    try:
+        return source.pcie_sampled(device, name == "pcie_rx")
+    except nvml.NvmlError:
+        return None
+
+
+def _moved(before: Optional[nvml.Counter], after: Optional[nvml.Counter], seconds: float) -> Optional[float]:
+    if before is None or after is None or seconds <= 0:
+        return None
+    moved = after.value - before.value
+    if moved < 0 and after.bits == 32:
+        moved += float(1 << 32)
+    return round(moved / seconds) if moved >= 0 else None

@@ -28,20 +28,54 @@ def test_a_look_has_every_figure(reader, told):
     }  # fmt: skip
 
 
-def test_counters_become_rates_over_the_time_between_two_looks(reader, told, monkeypatch):
-    clock = iter([10.0, 12.0, 14.0, 16.0])
-    monkeypatch.setattr(MODULE.time, "monotonic", lambda: next(clock))
-    told.gpu(0, nvlink_tx=1000, nvlink_rx=0, pcie_tx=(1 << 32) - 500, pcie_rx=0)
+class Clock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self):
+        self.now = 10.0
+
+    def monotonic(self):
+        return self.now
+
+    def time(self):
+        return 0.0
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(MODULE, "time", clock)
+    return clock
+
+
+def test_nvlink_counters_become_rates_over_the_time_between_two_looks(reader, told, clock):
+    told.gpu(0, nvlink_tx=1000, nvlink_rx=0)
     assert reader.read()["gpus"][0]["nvlink_tx"] is None, "one look gives no rate"
-    told.gpu(0, nvlink_tx=1000 + (2 << 20), pcie_tx=1500)
+    clock.now += 2
+    told.gpu(0, nvlink_tx=1000 + (2 << 20))
     gpu = reader.read()["gpus"][0]
     assert gpu["nvlink_tx"] == 1 << 30, "KiB are bytes a second"
     assert gpu["nvlink_rx"] == 0
-    assert gpu["pcie_tx"] == 1000, "a counter of 32 bits began again"
+    clock.now += 2
     told.gpu(0, nvlink_tx=0)
     assert reader.read()["gpus"][0]["nvlink_tx"] is None, "the driver was loaded again"
-    told.gpu(0, pcie_tx=None, pcie_sampled_tx=3)
-    assert reader.read()["gpus"][0]["pcie_tx"] == 3 * 1024, "an older driver samples"
+
+
+def test_pcie_is_counted_over_a_short_while_for_its_counter_has_32_bits(reader, told, clock):
+    """At 60 GB/s it begins again fourteen times a second: over two seconds the rate would come out as next to nothing."""
+    told.gpu(0, pcie_tx=0, pcie_rx=(1 << 32) - 1000, pcie_rx_step=1_200_000_000)
+    gpu = reader.read()["gpus"][0]
+    assert (gpu["pcie_tx"], gpu["pcie_rx"]) == (0, 60_000_000_000)
+    assert clock.now == pytest.approx(10.02)
+
+
+def test_an_older_driver_samples_pcie_itself(reader, told):
+    told.gpu(0, pcie_sampled_tx=3, pcie_sampled_rx=5)
+    gpu = reader.read()["gpus"][0]
+    assert (gpu["pcie_tx"], gpu["pcie_rx"]) == (3 * 1024, 5 * 1024)
 
 
 def test_a_lost_gpu_is_told_beside_the_others(reader, told):

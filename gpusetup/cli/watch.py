@@ -1,0 +1,296 @@
+"""What the GPUs of hosts do at this moment: use, memory, power, heat, clocks and what lowers them, links, programs.
+
+One SSH connection to each host stays open, with the settings that Ansible would use for it; a small reader runs there
+from memory, needs no root and leaves nothing behind. A host that hangs or drops is shown with its age and is connected
+again. No INVENTORY means this machine.
+
+examples:
+  gpusetup watch inventory.ini
+  gpusetup watch inventory.ini --filter 'util<10' --sort memory
+  gpusetup watch inventory.ini --csv gpus.csv --every 5
+  gpusetup watch --once --json
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from gpusetup.drive.route import Route
+    from gpusetup.watch.fleet import Fleet
+    from gpusetup.watch.link import Link
+    from gpusetup.watch.view import View
+
+__all__ = ["add_arguments", "run"]
+
+LOCAL_NAME = "localhost"
+SORTS = ("name", "trouble", "util", "memory", "power", "temp")
+_SLOWEST = 3600.0
+_FASTEST = 0.2
+_ANSWER = 30.0
+"""Seconds that --once waits for hosts."""
+_FRAME = 0.25
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    group = parser.add_argument_group("what is shown")
+    group.add_argument(
+        "--every", type=float, default=2.0, metavar="S", help="seconds between looks; default: %(default)g"
+    )
+    group.add_argument("--once", action="store_true", help="look once, print, and end")
+    group.add_argument("--sort", choices=SORTS, default="name", help="the most first; default: %(default)s")
+    group.add_argument(
+        "--filter", action="append", default=[], metavar="TERM",
+        help="only what fits: 'util>90', user=anna, container~docker, state!=live, or any word; repeatable",
+    )  # fmt: skip
+    group.add_argument("--csv", metavar="FILE", help="also append a row for each GPU and look (-: standard output)")
+    options.add_output(parser)
+    parser.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="a JSON document on a line for each look"
+    )
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Watch until a person or --once ends it."""
+    from gpusetup.watch.fleet import Fleet
+    from gpusetup.watch.select import Filter
+    from gpusetup.watch.view import View
+
+    if not _FASTEST <= arguments.every <= _SLOWEST:
+        raise BadInputError(
+            "GS-921",
+            f"--every takes {_FASTEST:g} to {_SLOWEST:g} seconds, not {arguments.every:g}",
+            path="--every",
+        )
+    view = View(sort=arguments.sort, chosen=Filter(arguments.filter))
+    every = min(arguments.every, 1.0) if arguments.once else arguments.every
+    with ExitStack() as stack:
+        record = _recorder(arguments, stack)
+        fleet = stack.enter_context(
+            Fleet(_routes(arguments), every, os.environ, **({"at_once": arguments.forks} if arguments.forks else {}))
+        )
+        stack.enter_context(_ended_by_signals())
+        if arguments.once:
+            return _once(arguments, fleet, view, record)
+        if arguments.format == "json" or arguments.csv == "-":
+            return _stream(arguments, fleet, record)
+        if _has_screen(arguments):
+            return _screen(fleet, view, record)
+        return _lines(arguments, fleet, view, record)
+
+
+def _routes(arguments: argparse.Namespace) -> list[Route]:
+    from gpusetup.drive.route import local_route
+
+    if arguments.inventory is None:
+        return [local_route(LOCAL_NAME)]
+    from gpusetup.cli.session import open_session
+    from gpusetup.drive.progress import watch
+    from gpusetup.watch.reach import routes
+
+    session = open_session(arguments)
+    with watch(output.aside(), phase="inventory") as observer:
+        return routes(session, observer)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End as by Ctrl-C when told to: the terminal is put back, the connections are closed."""
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Ticks:
+    """Tells when a moment to record has come."""
+
+    def __init__(self, every: float) -> None:
+        self.every, self.next = every, time.monotonic() + every
+
+    def due(self) -> bool:
+        """Tell whether it has come; one that was missed is not made up for."""
+        now = time.monotonic()
+        if now < self.next:
+            return False
+        self.next = max(self.next + self.every, now)
+        return True
+
+    def left(self) -> float:
+        """Seconds until the next."""
+        return max(0.0, self.next - time.monotonic())
+
+
+def _recorder(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[list[Link]], None]:
+    """Return what writes a moment as CSV: each look once, and what is wrong with hosts that do not tell."""
+    from gpusetup.watch.documents import COLUMNS, CsvFile, csv_lines, rows
+
+    if arguments.csv is None:
+        return lambda _: None
+    add: Callable[[list[Any]], None]
+    if arguments.csv == "-":
+        _write(csv_lines([COLUMNS]))
+
+        def add(lines: list[Any]) -> None:
+            _write(csv_lines(lines))
+
+    else:
+        add = stack.enter_context(CsvFile(arguments.csv)).add
+    written: dict[str, Any] = {}
+
+    def record(links: list[Link]) -> None:
+        lines: list[Any] = []
+        for link in links:
+            if link.state in ("waiting", "connecting") or (
+                link.state == "live" and written.get(link.host) is link.look
+            ):
+                continue
+            written[link.host] = link.look
+            lines += rows(link, time.time())
+        if lines:
+            add(lines)
+
+    return record
+
+
+def _once(arguments: argparse.Namespace, fleet: Fleet, view: View, record: Callable[[list[Link]], None]) -> Exit:
+    """Wait for two looks of each host, for rates need two, then print."""
+    end = time.monotonic() + _ANSWER
+    while not all(_settled(link) for link in fleet.links) and time.monotonic() < end:
+        fleet.turn(min(0.2, fleet.next_due()))
+    shown = _shown(fleet, view)
+    record(shown)
+    if arguments.csv != "-":
+        output.write_answer(_answer(arguments, shown, view), arguments.out)
+    return gravest([_exit_of(link) for link in fleet.links])
+
+
+def _answer(arguments: argparse.Namespace, links: list[Link], view: View) -> str:
+    if arguments.format == "json":
+        from gpusetup.watch.documents import document
+
+        return output.json_line(document(links, time.time()))
+    return view.listing(links, _width())
+
+
+def _settled(link: Link) -> bool:
+    if link.state in ("refused", "stuck") or link.failures:
+        return True
+    return link.looks >= 2 or (link.look is not None and bool(link.look.error or not link.look.gpus))
+
+
+def _exit_of(link: Link) -> Exit:
+    if link.state == "refused":
+        return Exit.BAD_INPUT
+    return Exit.DONE if link.state in ("live", "stuck") else Exit.UNREACHABLE
+
+
+def _shown(fleet: Fleet, view: View) -> list[Link]:
+    """Return the hosts that the filter leaves."""
+    return [link for link in fleet.links if view.chosen.gpus(link) is not None]
+
+
+def _stream(arguments: argparse.Namespace, fleet: Fleet, record: Callable[[list[Link]], None]) -> Exit:
+    """Print a document (or rows) for each moment."""
+    from gpusetup.watch.documents import document
+    from gpusetup.watch.select import Filter
+
+    chosen = Filter(arguments.filter)
+    ticks = _Ticks(arguments.every)
+    with ExitStack() as stack:
+        target = stack.enter_context(_opened(arguments.out)) if arguments.out else None
+        while True:
+            fleet.turn(min(ticks.left(), fleet.next_due()))
+            if not ticks.due():
+                continue
+            links = [link for link in fleet.links if chosen.gpus(link) is not None]
+            record(links)
+            if arguments.format == "json":
+                line = output.json_line(document(links, time.time())) + "\n"
+                if target is None:
+                    _write(line)
+                else:
+                    target.write(line)
+                    target.flush()
+
+
+def _opened(path: str) -> Any:
+    try:
+        return Path(path).open("a", encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(
+            "GS-103", f"cannot write {path}: {error.strerror}", path=path, hint="give another file with --out"
+        ) from error
+
+
+def _lines(arguments: argparse.Namespace, fleet: Fleet, view: View, record: Callable[[list[Link]], None]) -> Exit:
+    """Print the list again and again where nobody sits at a terminal; with --csv to a file, write only that."""
+    ticks = _Ticks(arguments.every)
+    while True:
+        fleet.turn(min(ticks.left(), fleet.next_due()))
+        if ticks.due():
+            shown = _shown(fleet, view)
+            record(shown)
+            if arguments.csv is None:
+                _write(view.listing(shown, _width(), time.strftime("%H:%M:%S")) + "\n")
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
+
+
+def _has_screen(arguments: argparse.Namespace) -> bool:
+    if arguments.out or not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        return False
+    import importlib.util
+
+    return importlib.util.find_spec("_curses") is not None
+
+
+def _screen(fleet: Fleet, view: View, record: Callable[[list[Link]], None]) -> Exit:
+    """Draw until `q` is typed."""
+    from gpusetup.cli.watch_keys import Keys
+    from gpusetup.cli.watch_screen import Screen
+
+    ticks, drawn = _Ticks(fleet.every), 0.0
+    with Screen() as screen:
+        keys = Keys(view, fleet.links, screen)
+        fleet.listen(sys.stdin, keys.read)
+        while not keys.ended:
+            came = fleet.turn(min(ticks.left(), fleet.next_due(), _FRAME if drawn else 0.0))
+            keys.read()  # a terminal that changed its size says so here
+            if ticks.due():
+                record(_shown(fleet, view))
+            now = time.monotonic()
+            if keys.pressed or now - drawn >= (_FRAME if came else 1.0):
+                keys.pressed, drawn = False, now
+                screen.draw(view.lines(fleet.links, *screen.size, time.strftime("%H:%M:%S")))
+    return Exit.DONE

@@ -1,0 +1,105 @@
+"""What a watched host tells at each look, one line of JSON; rates are bytes a second, memory is bytes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType, field
+
+__all__ = ["GpuNow", "Look", "Program", "State", "Stuck", "Watch", "WatchedHost"]
+
+State = Literal["waiting", "connecting", "live", "stuck", "silent", "down", "refused"]
+"""`stuck`: the host answers, its driver does not. `silent`: connected, and no line comes."""
+
+
+class Program(Struct, frozen=True, kw_only=True):
+    """A program on a GPU; None: it cannot be told, such as of a process that is not visible on the host."""
+
+    pid: int
+    kind: str = ""
+    """C computes, G draws."""
+    memory: int | None = None
+    utilization: int | None = None
+    user: str | None = None
+    command: str | None = None
+    container: str | None = None
+
+
+class GpuNow(Struct, frozen=True, kw_only=True):
+    """A GPU at one moment; None: it does not tell."""
+
+    index: int
+    uuid: str | None = None
+    address: str | None = None
+    name: str | None = None
+    error: str = ""
+    """Why it does not answer: it is lost, it needs a reset."""
+    utilization: int | None = None
+    memory_utilization: int | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+    power: float | None = None
+    power_limit: float | None = None
+    temperature: int | None = None
+    memory_temperature: int | None = None
+    fan: int | None = None
+    clock: int | None = None
+    clock_limit: int | None = None
+    memory_clock: int | None = None
+    throttle: tuple[str, ...] | None = None
+    pcie_tx: float | None = None
+    pcie_rx: float | None = None
+    nvlink_tx: float | None = None
+    nvlink_rx: float | None = None
+    mig: bool | None = None
+    processes: tuple[Program, ...] = ()
+
+    @property
+    def memory_share(self) -> float | None:
+        """How full its memory is, in percent."""
+        if self.memory_used is None or not self.memory_total:
+            return None
+        return 100.0 * self.memory_used / self.memory_total
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """One line: the GPUs, or for how long the driver has not answered."""
+
+    watch: Literal[1]
+    time: float
+    source: str | None = None
+    driver: str | None = None
+    gpus: tuple[GpuNow, ...] = ()
+    error: str = ""
+    stuck: float | None = None
+    asked: str = field(default="", name="in")
+
+
+class Stuck(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A driver that does not answer: for how long, and what it was asked."""
+
+    seconds: float
+    asked: str
+
+
+class WatchedHost(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A host at one moment; `age` is in seconds since its last look, whose figures these are."""
+
+    state: State
+    age: float | None
+    reason: str | UnsetType = UNSET
+    stuck: Stuck | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    time: str | UnsetType = UNSET
+    source: str | UnsetType | None = UNSET
+    driver: str | UnsetType | None = UNSET
+    gpus: tuple[GpuNow, ...] | UnsetType = UNSET
+
+
+class Watch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All watched hosts at one moment; `ok`: all of them answer."""
+
+    schema: Literal["gpusetup/watch/1"] = "gpusetup/watch/1"
+    ok: bool
+    time: str
+    hosts: dict[str, WatchedHost]

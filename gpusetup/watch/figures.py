@@ -1,0 +1,210 @@
+"""What is shown of a GPU and of a host: short texts with their units, and how much trouble there is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpusetup.model.watch import GpuNow
+    from gpusetup.watch.link import Link
+
+__all__ = [
+    "GRAVE",
+    "Figures",
+    "Trouble",
+    "ago",
+    "natural",
+    "of_gpu",
+    "of_host",
+    "pair",
+    "percent",
+    "plain",
+    "rate",
+    "size",
+    "trouble",
+]
+
+_SLOWED = {
+    "hw_slowdown": (4, "slowed by hardware"),
+    "hw_thermal_slowdown": (4, "slowed by heat (hardware)"),
+    "hw_power_brake_slowdown": (4, "power brake"),
+    "sw_thermal_slowdown": (3, "slowed by heat"),
+    "sw_power_cap": (1, "power cap"),
+}
+"""What lowers the clocks and deserves a word; under load the power cap is daily bread."""
+GRAVE = 3
+"""From this score on a row is in trouble."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """How bad it is (0: not at all) and what it is."""
+
+    score: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A row's figures: of one GPU, or of a host's GPUs together. None: not known."""
+
+    gpus: int = 1
+    utilization: float | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+    power: float | None = None
+    power_limit: float | None = None
+    temperature: int | None = None
+    clock: int | None = None
+    pcie_tx: float | None = None
+    pcie_rx: float | None = None
+    nvlink_tx: float | None = None
+    nvlink_rx: float | None = None
+    trouble: Trouble = Trouble()
+    note: str = ""
+
+    @property
+    def memory(self) -> float | None:
+        """How full the memory is, in percent."""
+        if self.memory_used is None or not self.memory_total:
+            return None
+        return 100.0 * self.memory_used / self.memory_total
+
+
+def of_gpu(gpu: GpuNow) -> Figures:
+    """Return a GPU's figures."""
+    found = trouble(gpu)
+    return Figures(
+        utilization=gpu.utilization,
+        memory_used=gpu.memory_used,
+        memory_total=gpu.memory_total,
+        power=gpu.power,
+        power_limit=gpu.power_limit,
+        temperature=gpu.temperature,
+        clock=gpu.clock,
+        pcie_tx=gpu.pcie_tx,
+        pcie_rx=gpu.pcie_rx,
+        nvlink_tx=gpu.nvlink_tx,
+        nvlink_rx=gpu.nvlink_rx,
+        trouble=found,
+        note=found.text or ("MIG" if gpu.mig else _users(gpu)),
+    )
+
+
+def of_host(link: Link) -> Figures:
+    """Return the figures of a host's GPUs together; its trouble is that of the worst one."""
+    gpus = link.look.gpus if link.look is not None else ()
+    found, note = _host_trouble(link)
+    busy = [gpu.utilization for gpu in gpus if gpu.utilization is not None]
+    return Figures(
+        gpus=len(gpus),
+        utilization=sum(busy) / len(busy) if busy else None,
+        memory_used=_sum(gpu.memory_used for gpu in gpus),
+        memory_total=_sum(gpu.memory_total for gpu in gpus),
+        power=_sum(gpu.power for gpu in gpus),
+        power_limit=_sum(gpu.power_limit for gpu in gpus),
+        temperature=max((gpu.temperature for gpu in gpus if gpu.temperature is not None), default=None),
+        clock=min((gpu.clock for gpu in gpus if gpu.clock is not None), default=None),
+        pcie_tx=_sum(gpu.pcie_tx for gpu in gpus),
+        pcie_rx=_sum(gpu.pcie_rx for gpu in gpus),
+        nvlink_tx=_sum(gpu.nvlink_tx for gpu in gpus),
+        nvlink_rx=_sum(gpu.nvlink_rx for gpu in gpus),
+        trouble=found,
+        note=note,
+    )
+
+
+def trouble(gpu: GpuNow) -> Trouble:
+    """Return what is wrong with a GPU."""
+    if gpu.error:
+        return Trouble(5, plain(gpu.error))
+    slowed = [_SLOWED[reason] for reason in gpu.throttle or () if reason in _SLOWED]
+    return Trouble(*max(slowed)) if slowed else Trouble()
+
+
+def _host_trouble(link: Link) -> tuple[Trouble, str]:
+    """Return the gravest trouble of a host, and what its row says."""
+    state, age = link.state, ago(link.age)
+    since = f", last look {age} ago" if age else ""
+    if state in ("down", "refused"):
+        return Trouble(7, "down"), f"{state}: {plain(link.reason)}{since}"
+    if state == "silent":
+        return Trouble(7, "silent"), f"no line for {ago(link.clock() - link.heard)}{since}"
+    if state == "stuck" and link.stuck is not None:
+        asked = f" ({plain(link.stuck.asked)})" if link.stuck.asked else ""
+        return Trouble(6, "stuck"), f"its driver is silent for {ago(link.stuck.stuck)}{asked}"
+    if link.look is None:
+        return Trouble(), state
+    if link.look.error:
+        return Trouble(6, "no driver"), plain(link.look.error)
+    if not link.look.gpus:
+        return Trouble(), "no GPU"
+    worst = max(link.look.gpus, key=lambda gpu: (trouble(gpu).score, gpu.temperature or 0))
+    found = trouble(worst)
+    if found.score > 1:
+        return found, f"#{worst.index} {found.text}"
+    users = ", ".join(dict.fromkeys(name for gpu in link.look.gpus for name in (_users(gpu),) if name))
+    return found, users or found.text
+
+
+def _users(gpu: GpuNow) -> str:
+    """Return whose programs are on a GPU."""
+    return plain(", ".join(dict.fromkeys(program.user or f"pid {program.pid}" for program in gpu.processes)))
+
+
+def _sum(values: Iterable[float | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known)) if known else None
+
+
+def plain(text: str | None) -> str:
+    """Return a host's text without what would steer a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text or "")
+
+
+def percent(value: float | None) -> str:
+    """Return `97%`."""
+    return "" if value is None else f"{value:.0f}%"
+
+
+def size(value: float | None) -> str:
+    """Return bytes in three or four letters: 0, 640M, 3.2G, 101G, 1.1T."""
+    if value is None:
+        return ""
+    return _scaled(value, 1024)
+
+
+def rate(value: float | None) -> str:
+    """Return bytes a second in the thousands that links are sold in: 52G is 52 GB/s."""
+    return "" if value is None else _scaled(value, 1000)
+
+
+def _scaled(value: float, step: int) -> str:
+    for power, unit in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
+        if value >= step**power:
+            amount = value / step**power
+            return f"{amount:.1f}{unit}" if amount < 9.95 else f"{amount:.0f}{unit}"
+    return f"{value:.0f}"
+
+
+def pair(one: str, other: str) -> str:
+    """Return `101G/140G`; nothing where neither is known."""
+    return f"{one or '?'}/{other or '?'}" if one or other else ""
+
+
+def ago(seconds: float | None) -> str:
+    """Return a time span in a few letters: 8s, 3m, 2h."""
+    if seconds is None:
+        return ""
+    if seconds < 120:
+        return f"{seconds:.0f}s"
+    return f"{seconds / 60:.0f}m" if seconds < 7200 else f"{seconds / 3600:.0f}h"
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Return what sorts gpu-2 before gpu-10."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]

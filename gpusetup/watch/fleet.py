@@ -1,0 +1,140 @@
+"""All watched hosts: one loop over their pipes, which no host can hold up."""
+
+from __future__ import annotations
+
+import selectors
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.drive.runner import Running
+from gpusetup.errors import BadInputError
+from gpusetup.watch.link import Link
+from gpusetup.watch.program import sent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from gpusetup.drive.route import Route
+
+__all__ = ["Fleet"]
+
+_AT_ONCE = 25
+"""Connections that are being made at the same time: a jump host refuses more."""
+
+
+class Fleet:
+    """Connects, reads, notices what is silent, connects again. Everything happens in `turn`."""
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        every: float,
+        environment: Mapping[str, str],
+        *,
+        at_once: int = _AT_ONCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.every, self.clock, self.at_once = every, clock, at_once
+        self.links = [Link(route, every, clock) for route in routes]
+        self._environment = environment
+        self._program = sent(every)
+        self._selector = selectors.DefaultSelector()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every connection."""
+        for link in self.links:
+            if link.running is not None:
+                self._forget(link)
+                link.running.end()
+                link.running = None
+        self._selector.close()
+
+    def listen(self, file: Any, answer: Callable[[], None]) -> None:
+        """Call `answer` when there is something to read: the keyboard."""
+        self._selector.register(file, selectors.EVENT_READ, (None, answer))
+
+    def turn(self, seconds: float) -> bool:
+        """Wait for at most so long, do what is due; tell whether a look came."""
+        came = 0
+        for key, events in self._selector.select(seconds):
+            link, what = key.data
+            if link is None:
+                what()
+            elif events & selectors.EVENT_WRITE:
+                if link.running is not None and link.running.send():
+                    self._selector.unregister(key.fileobj)
+            else:
+                came += self._read(link, what)
+        self._connect()
+        return came > 0
+
+    def next_due(self) -> float:
+        """Return in how many seconds something is due that no pipe tells of."""
+        now = self.clock()
+        return max(0.05, min((link.next_try - now for link in self._idle()), default=1.0))
+
+    def _idle(self) -> list[Link]:
+        return [link for link in self.links if link.running is None and not link.route.problem]
+
+    def _connect(self) -> None:
+        for link in self.links:
+            if link.given_up:
+                self._drop(link, "no answer")
+        now = self.clock()
+        under_way = sum(link.state == "connecting" for link in self.links)
+        for link in self._idle():
+            if link.next_try <= now and under_way < self.at_once:
+                under_way += self._start(link)
+
+    def _start(self, link: Link) -> int:
+        try:
+            running = Running(link.route.argv, env=self._environment, stdin=self._program)
+        except BadInputError as error:
+            link.drop(error.message)
+            return 0
+        link.begin(running)
+        self._selector.register(running.out, selectors.EVENT_READ, (link, "out"))
+        self._selector.register(running.err, selectors.EVENT_READ, (link, "err"))
+        if not running.send():
+            self._selector.register(running.input, selectors.EVENT_WRITE, (link, "in"))
+        return 1
+
+    def _read(self, link: Link, channel: str) -> int:
+        running = link.running
+        if running is None:
+            return 0
+        pipe = running.out if channel == "out" else running.err
+        data = running.read(pipe)
+        if data is None:
+            self._selector.unregister(pipe)
+            if channel == "out":
+                self._drop(link)
+            return 0
+        if channel == "err":
+            link.say(data)
+            return 0
+        return link.take(data)
+
+    def _drop(self, link: Link, reason: str = "") -> None:
+        if link.running is not None and not reason:
+            link.say(link.running.read(link.running.err) or b"")
+        self._forget(link)
+        link.drop(reason)
+
+    def _forget(self, link: Link) -> None:
+        if link.running is not None:
+            for pipe in (link.running.input, link.running.out, link.running.err):
+                with suppress(KeyError, ValueError):
+                    self._selector.unregister(pipe)

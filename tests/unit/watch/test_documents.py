@@ -1,0 +1,104 @@
+"""CSV that survives a cut, and the document of a moment."""
+
+import csv
+import io
+import json
+
+import jsonschema
+import msgspec
+import pytest
+
+from gpusetup.cli.schema import schema_of
+from gpusetup.errors import BadInputError
+from gpusetup.watch.documents import COLUMNS, CsvFile, document, rows
+
+from .conftest import gpu, program
+
+HEADER = ",".join(COLUMNS) + "\n"
+ROW = ["x"] * len(COLUMNS)
+
+
+def test_the_header_comes_once_and_rows_are_added(tmp_path):
+    path = tmp_path / "gpus.csv"
+    for _ in range(2):
+        with CsvFile(str(path)) as file:
+            file.add([ROW])
+    assert path.read_text() == HEADER + (",".join(ROW) + "\n") * 2
+
+
+@pytest.mark.parametrize("cut", [0, 1, len(HEADER) - 1, len(HEADER), len(HEADER) + 5, -1])
+def test_what_a_power_cut_left_is_whole_again(tmp_path, cut):
+    path = tmp_path / "gpus.csv"
+    whole = HEADER + ",".join(ROW) + "\n" + ",".join(ROW) + "\n"
+    path.write_text(whole[:cut])
+    with CsvFile(str(path)) as file:
+        file.add([ROW])
+    lines = list(csv.reader(io.StringIO(path.read_text())))
+    assert path.read_text().endswith("\n")
+    assert lines[0] == list(COLUMNS)
+    assert all(line == ROW for line in lines[1:])
+    assert len(lines) == 2 + whole[:cut].count("\n", len(HEADER))
+
+
+def test_a_file_with_other_columns_or_another_writer_is_refused(tmp_path):
+    path = tmp_path / "gpus.csv"
+    path.write_text("timestamp, name\n1, H200\n")
+    with pytest.raises(BadInputError, match="does not begin with the header"):
+        CsvFile(str(path))
+    assert path.read_text() == "timestamp, name\n1, H200\n"
+    other = str(tmp_path / "other.csv")
+    with CsvFile(other), pytest.raises(BadInputError, match="another `gpusetup watch`"):
+        CsvFile(other)
+    with pytest.raises(BadInputError, match="cannot write"):
+        CsvFile(str(tmp_path / "no/such/folder.csv"))
+    with pytest.raises(BadInputError, match="is not a file"):
+        CsvFile("/dev/null")
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
+    path = tmp_path / "gpus.csv"
+    with CsvFile(str(path)) as file:
+        file.add([ROW])
+        before, calls = path.read_bytes(), []
+
+        def write(descriptor, data):
+            calls.append(data)
+            if len(calls) > 1:
+                raise OSError(28, "No space left on device")
+            return real(descriptor, data[:7])
+
+        real = __import__("os").write
+        monkeypatch.setattr("gpusetup.watch.documents.os.write", write)
+        with pytest.raises(OSError, match="No space"):
+            file.add([ROW, ROW])
+    assert path.read_bytes() == before
+
+
+def test_rows_have_a_look_s_figures_or_why_there_are_none(link, clock):
+    well = link("a", gpu(0, processes=(program(), program(pid=2, user="bob"))), gpu(1, error="GPU is lost"))
+    one, two = (dict(zip(COLUMNS, row, strict=True)) for row in rows(well, 0.0))
+    assert (one["time"], one["state"], one["gpu"], one["memory_used_mib"], one["programs"], one["users"]) == (
+        "2026-11-23T09:42:30.000Z", "live", 0, 102400, 2, "anna bob",
+    )  # fmt: skip
+    assert two["error"] == "GPU is lost"
+    clock.now += 60
+    well.drop("Host key verification failed.")
+    (row,) = rows(well, 1795426999.0)
+    told = dict(zip(COLUMNS, row, strict=True))
+    assert (told["time"], told["state"], told["gpu"], told["error"]) == (
+        "2026-11-23T09:43:19.000Z", "down", "", "Host key verification failed.",
+    )  # fmt: skip
+
+
+def test_the_document_has_every_host(link, clock):
+    well, hung = link("a", gpu(0)), link("b", gpu(0))
+    clock.now += 20
+    well.heard = well.seen = clock.now
+    hung.take(b'{"watch":1,"time":1.0,"stuck":20.0,"in":"nvmlInit_v2"}\n')
+    told = json.loads(msgspec.json.encode(document([well, hung, link("c", error="no driver")], 1795426950.0)))
+    jsonschema.validate(told, schema_of("watch"))
+    assert (told["schema"], told["ok"], told["time"]) == ("gpusetup/watch/1", False, "2026-11-23T09:42:30.000Z")
+    assert told["hosts"]["a"]["gpus"][0]["utilization"] == 90
+    assert told["hosts"]["b"]["stuck"] == {"seconds": 20.0, "asked": "nvmlInit_v2"}
+    assert told["hosts"]["b"]["age"] == 20.0
+    assert told["hosts"]["c"]["error"] == "no driver"

@@ -1,0 +1,129 @@
+"""The loop over all hosts, with small programs in place of SSH: nobody holds up the others."""
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from gpusetup.drive.route import Route
+from gpusetup.watch.fleet import Fleet
+
+LINES = """
+import sys, time
+sys.stdin.readline()
+while True:
+    print('{"watch":1,"time":1.0,"gpus":[{"index":0,"utilization":50}]}', flush=True)
+    time.sleep(0.05)
+"""
+ONCE = LINES.replace("while True:", "for _ in range(2):")
+
+
+def route(name, script):
+    return Route(name, (sys.executable, "-I", "-c", script))
+
+
+def until(fleet, holds, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, [(link.host, link.state, link.reason) for link in fleet.links]
+        fleet.turn(0.02)
+
+
+def states(fleet):
+    return {link.host: link.state for link in fleet.links}
+
+
+@pytest.fixture
+def fleet():
+    made = []
+
+    def make(*routes, **more):
+        made.append(Fleet(routes, 0.05, dict(os.environ), **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_host_that_hangs_or_refuses_never_holds_up_the_others(fleet):
+    hosts = fleet(
+        route("well", LINES),
+        route("mute", "import time; time.sleep(600)"),
+        route("refusing", "import sys; sys.exit('ssh: connect to host x port 22: Connection refused')"),
+        Route("password", problem="it is reached with a password; watch needs an SSH key"),
+        Route("nothing", ("/no/such/program",)),
+    )
+    until(hosts, lambda: hosts.links[0].looks >= 3 and hosts.links[2].reason)
+    assert states(hosts) == {
+        "well": "live", "mute": "connecting", "refusing": "down", "password": "refused", "nothing": "down",
+    }  # fmt: skip
+    assert hosts.links[2].reason == "connect to host x port 22: Connection refused"
+    assert "cannot start /no/such/program" in hosts.links[4].reason
+
+
+def test_a_host_that_stops_midway_is_silent_with_its_age_and_comes_back(fleet):
+    hosts = fleet(route("a", LINES), route("b", LINES))
+    first, second = hosts.links
+    until(hosts, lambda: first.looks and second.looks)
+    os.kill(first.running.process.pid, signal.SIGSTOP)
+    first.heard -= 6.0  # as if six seconds had passed
+    first.seen -= 6.0
+    looks = second.looks
+    until(hosts, lambda: second.looks > looks + 2)
+    assert states(hosts) == {"a": "silent", "b": "live"}
+    assert first.age > 6
+    os.kill(first.running.process.pid, signal.SIGCONT)
+    until(hosts, lambda: first.state == "live")
+
+
+def test_a_connection_that_ends_is_made_again(fleet):
+    hosts = fleet(route("a", ONCE))
+    until(hosts, lambda: hosts.links[0].state == "down")
+    hosts.links[0].next_try = 0.0
+    until(hosts, lambda: hosts.links[0].state == "live")
+
+
+def test_a_silent_connection_is_given_up_and_made_again(fleet):
+    hosts = fleet(route("a", LINES))
+    (link,) = hosts.links
+    until(hosts, lambda: link.looks)
+    pid = link.running.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    link.heard -= 60
+    until(hosts, lambda: link.running is None)
+    assert link.reason == "no answer"
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    link.next_try = 0.0
+    until(hosts, lambda: link.state == "live")
+
+
+def test_no_more_connections_are_being_made_at_once_than_asked_for(fleet):
+    hosts = fleet(*(route(f"h{number}", "import time; time.sleep(600)") for number in range(6)), at_once=2)
+    for _ in range(5):
+        hosts.turn(0.02)
+    assert list(states(hosts).values()).count("connecting") == 2
+    assert list(states(hosts).values()).count("waiting") == 4
+
+
+def test_everything_ends_with_the_fleet(fleet):
+    hosts = fleet(
+        route("a", LINES), route("b", "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)")
+    )
+    until(hosts, lambda: hosts.links[0].looks)
+    groups = [link.running.process.pid for link in hosts.links]
+    hosts.close()
+    for group in groups:
+        with pytest.raises(ProcessLookupError):
+            os.killpg(group, 0)
+
+
+def test_the_reader_arrives_even_through_a_narrow_pipe(fleet):
+    slow = 'import sys, time; time.sleep(0.3); n = len(sys.stdin.readline()); print(\'{"watch":1,"time":%d}\' % n, flush=True); time.sleep(600)'
+    hosts = fleet(route("a", slow))
+    hosts._program = b"x" * 300_000 + b"\n"
+    until(hosts, lambda: hosts.links[0].looks)
+    assert hosts.links[0].look.time == 300_001

@@ -1,0 +1,162 @@
+"""The picture: what is on it at which size, in which order, after which key."""
+
+import pytest
+
+from gpusetup.errors import BadInputError
+from gpusetup.watch.select import Filter, ordered
+from gpusetup.watch.view import View
+
+from .conftest import gpu, program
+
+
+def text(lines):
+    return ["".join(span.text for span in line).rstrip() for line in lines]
+
+
+def test_a_small_fleet_is_shown_open_with_its_programs(link):
+    hosts = [
+        link("gpu-2", gpu(0)),
+        link("gpu-10", gpu(0, processes=(program(),)), gpu(1, throttle=("hw_thermal_slowdown",), temperature=91)),
+    ]
+    lines = text(View().lines(hosts, 120, 20, "12:00:00"))
+    assert lines[0] == "2 of 2 hosts live  3 GPUs  90% busy  1.8 kW  1 in trouble".ljust(112) + "12:00:00"
+    assert lines[1:7] == [
+        "HOST                  UTIL  MEM    MEMORY       POWER  TEMP   CLOCK  PCIE ↑/↓ NVLINK ↑/↓",
+        "gpu-2                  90%  71% 100G/140G   600W/700W  60°C 1755MHz 1.0G/2.0G  100G/100G",
+        "  0 H200               90%  71% 100G/140G   600W/700W  60°C 1755MHz 1.0G/2.0G  100G/100G",
+        "gpu-10                 90%  71% 200G/280G 1200W/1400W  91°C 1755MHz 2.0G/4.0G  200G/200G  #1 slowed by heat (hardware)",
+        "  0 H200               90%  71% 100G/140G   600W/700W  60°C 1755MHz 1.0G/2.0G  100G/100G  anna",
+        "          4711 anna         80G  88% docker 3f2a9c1b7d4e python train.py",
+    ]  # fmt: skip
+
+
+def test_80_columns_hold_the_figures_that_matter(link):
+    lines = text(View().lines([link("gpu-1", gpu(0, processes=(program(),)))], 80, 10, "12:00:00"))
+    assert max(map(len, lines)) <= 80
+    assert "HOST                  UTIL  MEM       POWER  TEMP" in lines[1]
+    assert lines[3] == "  0 H200               90%  71%   600W/700W  60°C  anna"
+
+
+@pytest.mark.parametrize("width", [1, 2, 10, 25, 39, 40, 60, 80, 200])
+@pytest.mark.parametrize("height", [1, 2, 3, 4, 24])
+def test_any_size_of_terminal_is_filled_and_never_left(link, width, height):
+    hosts = [link(f"gpu-{number}", gpu(0), gpu(1)) for number in range(30)]
+    for opened in (False, True):
+        lines = View(all_open=opened or None).lines(hosts, width, height, "12:00:00")
+        assert len(lines) <= max(height, 1)
+        assert all(sum(len(span.text) for span in line) <= width for line in lines[1:]), (width, height)
+
+
+def test_200_hosts_are_one_screen_side_by_side(link):
+    hosts = [link(f"gpu-{number:03}", gpu(0), gpu(1, temperature=60 + number % 30)) for number in range(200)]
+    lines = text(View().lines(hosts, 200, 50, "12:00:00"))
+    picture = "\n".join(lines)
+    assert all(host.host in picture for host in hosts)
+    assert lines[1].startswith("gpu-000           90%  71%  60°  1200W ")
+
+
+def test_a_host_without_an_answer_says_for_how_long(link, clock):
+    silent, down, fresh = link("silent", gpu(0)), link("down", gpu(0)), link("fresh")
+    clock.now += 200
+    down.drop("connect to host down port 22: No route to host")
+    view = View(all_open=False)
+    lines = text(view.lines([silent, down, fresh], 120, 10, ""))
+    by_name = {line.split()[0]: line for line in lines[2:5]}
+    assert "down: connect to host down port 22" in text(View().lines([down], 200, 10, ""))[2]
+    assert "last look 3m ago" in text(View().lines([down], 200, 10, ""))[2]
+    assert "no line for 3m, last look" in by_name["silent"]
+    assert by_name["fresh"].endswith("connecting")
+    assert lines[0].startswith("0 of 3 hosts live")
+
+
+def test_keys_open_sort_and_filter(link):
+    hosts = [link("a", gpu(0, temperature=50)), link("b", gpu(0, temperature=80), gpu(1, utilization=5))]
+    view = View(all_open=False)
+    view.lines(hosts, 100, 20, "")
+    view.move(1)
+    view.open_chosen(hosts, 18)
+    rows = text(view.lines(hosts, 100, 20, ""))[2:]
+    assert [row.split()[0] for row in rows[:4]] == ["a", "b", "0", "1"]
+    view.open_chosen(hosts, 18)
+    assert [row.split()[0] for row in text(view.lines(hosts, 100, 20, ""))[2:4]] == ["a", "b"]
+    while view.sort != "temp":
+        view.next_sort()
+    assert [row.split()[0] for row in text(view.lines(hosts, 100, 20, ""))[2:4]] == ["b", "a"]
+    view.turned = True
+    assert text(view.lines(hosts, 100, 20, ""))[2].startswith("a ")
+    view.chosen = Filter(["util<10"])
+    view.open_all()
+    lines = text(view.lines(hosts, 100, 20, ""))
+    assert [row.split()[0] for row in lines[2:4]] == ["b", "1"], "the GPU that fits, and no other"
+    assert "filter util<10" in lines[0]
+
+
+def test_a_long_list_follows_the_mark(link):
+    hosts = [link(f"h{number}", gpu(0)) for number in range(40)]
+    view = View(all_open=True)
+    view.lines(hosts, 60, 10, "")
+    view.move(30)
+    lines = view.lines(hosts, 60, 10, "")
+    marked = [span.text for line in lines for span in line if span.style == "chosen"]
+    assert marked[0].startswith("h15"), "each host has two rows"
+    view.move(1000)
+    view.lines(hosts, 60, 10, "")
+    assert view.at == 79
+
+
+def test_what_a_host_says_cannot_steer_the_terminal(link):
+    hosts = [
+        link("a", gpu(0, name="\x1b[2Jevil", processes=(program(command="a\x1b]0;b\nc", user="\x07u"),)), error="")
+    ]
+    picture = "".join(text(View().lines(hosts, 120, 10, "")))
+    assert "\x1b" not in picture
+    assert "\x07" not in picture
+    assert "?[2Jevil" in picture
+
+
+@pytest.mark.parametrize(
+    ("terms", "left"),
+    [
+        (["util>80"], ["a/0", "b/0"]),
+        (["util<=10"], ["b/1"]),
+        (["util<=10", "temp>50"], []),
+        (["memory>70%"], ["a/0", "b/0"]),
+        (["user=anna"], ["a/0"]),
+        (["user!=anna"], ["b/0", "b/1"]),
+        (["container~docker"], ["a/0"]),
+        (["programs=0"], ["b/0", "b/1"]),
+        (["state=live"], ["a/0", "b/0", "b/1"]),
+        (["state!=live"], ["c"]),
+        (["gpu=1"], ["b/1"]),
+        (["train"], ["a/0"]),
+        (["sw_power_cap"], ["b/0"]),
+        (["c"], ["a/0", "b/0", "c"]),
+        (["nothing has this"], []),
+        (["driver~580"], ["a/0", "b/0", "b/1"]),
+    ],
+)
+def test_filters(link, terms, left):
+    hosts = [
+        link("a", gpu(0, processes=(program(),))),
+        link("b", gpu(0, throttle=("sw_power_cap",)), gpu(1, utilization=0, memory_used=0, temperature=30)),
+        link("c"),
+    ]
+    chosen = Filter(terms)
+    found = []
+    for host in hosts:
+        gpus = chosen.gpus(host)
+        found += [] if gpus is None else [f"{host.host}/{one.index}" for one in gpus] or [host.host]
+    assert found == left
+
+
+@pytest.mark.parametrize("term", ["colour=red", "util=busy", "user>3", "util~9"])
+def test_a_filter_that_means_nothing_is_refused(term):
+    with pytest.raises(BadInputError, match="is not understood"):
+        Filter([term])
+
+
+def test_hosts_are_ordered_as_people_count(link, clock):
+    hosts = [link(name, gpu(0)) for name in ("gpu-10", "gpu-9", "b")]
+    hosts[0].drop("gone")
+    assert [host.host for host in ordered(hosts, "name")] == ["b", "gpu-9", "gpu-10"]
+    assert ordered(hosts, "trouble")[0].host == "gpu-10"
