@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("verify", "prove on the GPU that the stack works"),
     "rollback": ("rollback", "go back to the last verified state"),
     "remove": ("remove", "restore hosts to the state before the first apply"),
+    "history": ("history", "what the verifications of a host found over time"),
     "drift": ("drift", "what changed since the last apply, and how to fix it"),
     "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),
     "watch": ("watch", "what the GPUs of hosts do at this moment"),

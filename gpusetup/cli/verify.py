@@ -114,6 +114,11 @@ def run(arguments: argparse.Namespace) -> Exit:
         baseline=before,
         postponed=[name for name, code in away.items() if code is Exit.PENDING],
     )
+    if not arguments.source:
+        from gpusetup.cli.remembering import remembered
+
+        drawn = arguments.format == "html"
+        report = remembered(report, documents, here=arguments.inventory is None, pictures=drawn)
     if arguments.textfile:
         from gpusetup.cli.verify_timer import write_textfile
 

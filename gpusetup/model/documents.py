@@ -10,6 +10,7 @@ from gpusetup.model.applied import Applied
 from gpusetup.model.bundle import Manifest
 from gpusetup.model.diagnosis import Diagnosis, Finding, Said
 from gpusetup.model.facts import Facts
+from gpusetup.model.health import Verifications
 from gpusetup.model.lifecycle import Drift, History, Removed
 from gpusetup.model.lock import Lock
 from gpusetup.model.plan import Plan
@@ -305,6 +306,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "stacks": ("resolve --from", (StackClasses,)),
     "status": ("status", (Status,)),
     "user-data": ("cloud-init", (UserDataMade,)),
+    "verifications": ("history", (Verifications,)),
     "verify": ("verify", (VerifyReport,)),
     "watch": ("watch", (Watch,)),
     "why": ("why", (Why,)),

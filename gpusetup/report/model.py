@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpusetup.model.verdict import Result, Verdict, worst
+from gpusetup.model.verdict import Curves, Result, Verdict, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +40,8 @@ class HostReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why there is nothing to report, such as an unreachable host."""
     rows: tuple[Row, ...] = ()
     results: tuple[Result, ...] = ()
+    trends: tuple[Curves, ...] = ()
+    """Figures over time."""
     seconds: float = 0.0
     simulated: bool = False
     level: str = ""

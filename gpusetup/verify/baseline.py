@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["Baseline", "HostBaseline", "compare", "load", "record", "save"]
+__all__ = ["LESS_IS_BETTER", "MORE_IS_BETTER", "Baseline", "HostBaseline", "compare", "load", "record", "save"]
 
 SCHEMA = "gpusetup/baseline/1"
-_MORE_IS_BETTER = ("GB/s", "TFLOP/s")
-_LESS_IS_BETTER = ("µs",)
+MORE_IS_BETTER = ("GB/s", "TFLOP/s")
+LESS_IS_BETTER = ("µs",)
 
 
 class HostBaseline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,7 +70,7 @@ def record(results: Iterable[Result], gpus: int, date: str) -> HostBaseline:
     """Return what of a run is worth keeping."""
     figures: dict[str, dict[str, float]] = {}
     for result in results:
-        if result.unit in _MORE_IS_BETTER + _LESS_IS_BETTER:
+        if result.unit in MORE_IS_BETTER + LESS_IS_BETTER:
             kept = {
                 item.subject: float(item.measured)
                 for item in result.items
@@ -88,7 +88,7 @@ def compare(results: Iterable[Result], own: HostBaseline) -> tuple[Result, ...]:
 
 def _one(result: Result, own: HostBaseline) -> Result:
     before = own.figures.get(result.id)
-    if not before or result.unit not in _MORE_IS_BETTER + _LESS_IS_BETTER:
+    if not before or result.unit not in MORE_IS_BETTER + LESS_IS_BETTER:
         return result
     items = tuple(_item(item, before.get(item.subject), result.unit, own.date) for item in result.items)
     changed = [new for new, old in zip(items, result.items, strict=True) if new is not old]
@@ -119,9 +119,9 @@ def _one(result: Result, own: HostBaseline) -> Result:
 def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
     if before is None or before <= 0 or not isinstance(item.measured, (int, float)) or item.verdict == "fail":
         return item
-    share = item.measured / before if unit in _MORE_IS_BETTER else before / max(item.measured, 1e-9)
+    share = item.measured / before if unit in MORE_IS_BETTER else before / max(item.measured, 1e-9)
     warn, fail = setting("baseline_warn"), setting("baseline_fail")
-    if unit in _LESS_IS_BETTER:  # latencies flutter: never more than a warning, and later
+    if unit in LESS_IS_BETTER:  # latencies flutter: never more than a warning, and later
         warn, fail = fail, 0.0
     if share >= warn:
         if item.verdict != "skip":
@@ -133,5 +133,5 @@ def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
     text = (
         f"{item.measured:.4g} {unit}, {100 * (1 - share):.0f} % worse than its last good run of {date} ({before:.4g})"
     )
-    limit = before * (fail if verdict == "fail" else warn) if unit in _MORE_IS_BETTER else before / warn
+    limit = before * (fail if verdict == "fail" else warn) if unit in MORE_IS_BETTER else before / warn
     return msgspec.structs.replace(item, verdict=verdict, text=text, expected=before, limit=round(limit, 2))

@@ -6,6 +6,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gpusetup.verify.decay import CHECK as DECAY
+from gpusetup.verify.decay import decay_page
 from gpusetup.verify.expected import expectations
 from gpusetup.verify.needs import NEEDS
 from gpusetup.verify.registry import LEVELS, Check, checks
@@ -35,7 +37,7 @@ def pages() -> dict[str, str]:
 def explained() -> dict[str, Callable[[], str]]:
     """Return what can be explained by name: checks, levels and tables, each written when it is asked for."""
     found: dict[str, Callable[[], str]] = {check.id: partial(page, check) for check in checks()}
-    return found | {level: partial(level_page, level) for level in LEVELS} | TABLES
+    return found | {level: partial(level_page, level) for level in LEVELS} | TABLES | {DECAY: decay_page}
 
 
 def level_page(level: Level) -> str:

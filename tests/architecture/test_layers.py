@@ -25,6 +25,7 @@ LAYERS = (
     ("facts", "verify", "doctor"),
     ("report",),
     ("monitoring", "watch"),
+    ("health",),
     ("rollout",),
     ("bootstrap",),
     ("cli", "api"),

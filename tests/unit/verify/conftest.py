@@ -10,6 +10,12 @@ import pytest
 from tests.unit.verify.verify_documents import FILES
 
 
+@pytest.fixture(autouse=True)
+def _history(monkeypatch, tmp_path_factory):
+    """What a test verifies is not kept on this machine."""
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path_factory.mktemp("state")))
+
+
 @pytest.fixture
 def probe(monkeypatch):
     """Return the probe's modules, imported from the role and forgotten afterwards."""

@@ -1,0 +1,151 @@
+"""What the verifications of a host found over time: verdicts, figures, and which of them fall.
+
+Every `gpusetup verify` is kept: root's own of a machine on that machine, those of a fleet here. Without HOST: this
+machine. Exit 8 when a figure falls steadily.
+
+examples:
+  gpusetup history
+  gpusetup history gpu07 --runs 50
+  gpusetup history gpu07 --format html --out gpu07.html     pictures of the figures
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from gpusetup.health.history import Run
+    from gpusetup.verify.decay import Decay, Series
+
+__all__ = ["add_arguments", "run"]
+
+LOCAL_NAME = "localhost"
+_FINDINGS = 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("host", nargs="?", metavar="HOST", help="a host of an inventory; without it: this machine")
+    parser.add_argument("--level", choices=("quick", "smoke", "full", "stress"), help="only runs of this level")
+    parser.add_argument("--runs", type=int, default=20, metavar="N", help="the newest N runs; default: %(default)s")
+    options.add_output(parser, formats=("text", "json", "html"))
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Read and tell."""
+    from gpusetup.health.history import runs, series
+    from gpusetup.verify.decay import decay_of
+
+    if arguments.runs < 1:
+        raise BadInputError("GS-515", f"--runs must be 1 or more, not {arguments.runs}", path="--runs")
+    host = arguments.host or LOCAL_NAME
+    path = _file(arguments.host)
+    past, figures = runs(path, arguments.level or "", arguments.runs), series(path)
+    fallen = [decay for one in figures if (decay := decay_of(one)) is not None]
+    if arguments.format == "json":
+        text = _json(host, path, past, figures, fallen)
+    elif arguments.format == "html":
+        text = _html(host, past, figures, fallen)
+    else:
+        text = _text(host, past, figures, fallen)
+    output.write_answer(text, arguments.out)
+    return Exit.VERIFY_FAILED if fallen else Exit.DONE
+
+
+def _file(host: str | None) -> Path:
+    """Return the history of a host: of a fleet's, or of this machine, which an inventory may also call localhost."""
+    from gpusetup.health.history import file_of, known
+
+    places = [file_of(LOCAL_NAME, os.environ, here=True)] if host in {None, LOCAL_NAME} else []
+    places.append(file_of(host or LOCAL_NAME, os.environ, here=False))
+    found = next((path for path in places if path.exists()), None)
+    if found is None:
+        import difflib
+
+        near = difflib.get_close_matches(host or "", known(os.environ), n=3, cutoff=0.5)
+        raise BadInputError(
+            "GS-515",
+            f"there is no history of {host or 'this machine'} here",
+            path=str(places[0]),
+            hint=f"did you mean {', '.join(near)}?" if near else "gpusetup verify keeps one from its first run on",
+        )
+    return found
+
+
+def _text(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay]) -> str:
+    lines = [f"{host}: {len(past)} verification{'s' if len(past) != 1 else ''}", ""]
+    for one in past:
+        lines.append(f"  {one.time}  {one.level:<6}  {one.verdict}")
+        lines += [f"    {verdict}  {name}: {text}" for name, verdict, text in one.findings[:_FINDINGS]]
+        more = len(one.findings) - _FINDINGS
+        lines += [f"    and {more} more"] if more > 0 else []
+    for fall in fallen:
+        lines += ["", f"  WARN  {fall.series.check} {fall.series.subject} falls steadily:"]
+        lines.append(
+            f"    {fall.before:.4g} → {fall.now:.4g} {fall.series.unit}, {100 * fall.share:.0f} % worse over"
+            f" {len(fall.series.points)} runs; gpusetup verify --explain figures.decay"
+        )
+    if figures and not fallen:
+        longest = max(len(one.points) for one in figures)
+        lines += ["", f"  {len(figures)} figures over up to {longest} runs; none falls steadily"]
+    return "\n".join(lines) + "\n"
+
+
+def _json(host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay]) -> str:
+    import msgspec
+
+    from gpusetup.health.history import iso
+    from gpusetup.model.health import Verifications
+
+    document = {
+        "schema": "gpusetup/verifications/1", "ok": not fallen, "host": host, "file": str(path),
+        "runs": [
+            {
+                "time": one.time, "level": one.level, "verdict": one.verdict, "seconds": one.seconds,
+                "program": one.program, "driver": one.driver,
+                "findings": [{"id": name, "verdict": verdict, "text": text} for name, verdict, text in one.findings],
+            }
+            for one in past
+        ],
+        "figures": [
+            {
+                "check": one.check, "subject": one.subject, "unit": one.unit,
+                "points": [[iso(when), value] for when, value in one.points],
+            }
+            for one in figures
+        ],
+        "fallen": [
+            {
+                "check": one.series.check, "subject": one.series.subject, "unit": one.series.unit,
+                "before": one.before, "now": one.now, "share": round(one.share, 4), "runs": len(one.series.points),
+            }
+            for one in fallen
+        ],
+    }  # fmt: skip
+    return output.json_text(msgspec.convert(document, Verifications))
+
+
+def _html(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay]) -> str:
+    from gpusetup import __version__
+    from gpusetup.health.trends import pictures
+    from gpusetup.report.html import to_html
+    from gpusetup.report.model import HostReport, Report, Row
+    from gpusetup.verify.decay import judged
+
+    rows = [
+        Row(label=one.time, text=f"{one.level}: {one.verdict} {'; '.join(text for _, _, text in one.findings)}".strip())
+        for one in reversed(past)
+    ]
+    result = judged(figures)
+    results = (result,) if fallen and result is not None else ()
+    report = HostReport(name=host, rows=tuple(rows), results=results, trends=pictures(figures))
+    newest = past[-1].time if past else ""
+    title, program = f"Verifications of {host}", f"gpusetup {__version__}"
+    return to_html(Report(title=title, started=newest, seconds=0.0, program=program, hosts=(report,)))

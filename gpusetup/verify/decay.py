@@ -1,0 +1,144 @@
+"""Slow decay: a figure that falls steadily over many runs, told from noise, from one bad run and from one step.
+
+A figure is a finding when all of this holds, over at least twelve runs of one set of GPUs:
+
+- the middle of the last five runs is 3 % or more below the middle of the first five;
+- that is four times what the figure flutters by from run to run, or more;
+- the order of the runs says so too (Mann-Kendall's test, z of 3.5: one in 4,000 series of mere noise);
+- it fell in the first half of the time and in the second one: a fall at one moment has another cause.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Item, Result, worst
+from gpusetup.verify.baseline import LESS_IS_BETTER, MORE_IS_BETTER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["CHECK", "FEWEST", "Decay", "Series", "decay_of", "decay_page", "judged"]
+
+CHECK = "figures.decay"
+FEWEST = 12
+_ENDS = 5
+_DROP, _NOISES, _SIGNIFICANT, _PART = 0.03, 4.0, 3.5, 0.2
+_SAMPLE = 120
+_TO_SIGMA = 1.4826
+"""From the median of absolute deviations to the standard deviation of normal noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One figure of one part over time, oldest first."""
+
+    check: str
+    subject: str
+    unit: str
+    points: tuple[tuple[float, float], ...]
+    """Seconds since 1970, and what was measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decay:
+    """A figure that fell."""
+
+    series: Series
+    before: float
+    now: float
+    share: float
+    """How much worse it is: 0.07 for 7 %."""
+
+
+def decay_of(series: Series) -> Decay | None:
+    """Return how a figure fell; None when it did not, or when nobody can tell."""
+    values = [value for _, value in series.points if math.isfinite(value) and value > 0]
+    if len(values) < FEWEST or series.unit not in MORE_IS_BETTER + LESS_IS_BETTER:
+        return None
+    good = values if series.unit in MORE_IS_BETTER else [1 / value for value in values]
+    before, now = median(good[:_ENDS]), median(good[-_ENDS:])
+    fall = before - now
+    if len(good) > _SAMPLE:  # the tests below look at every pair
+        good = [good[number * (len(good) - 1) // (_SAMPLE - 1)] for number in range(_SAMPLE)]
+    if fall < _DROP * before or fall < _NOISES * _noise(good) or _trend(good) > -_SIGNIFICANT:
+        return None
+    third = len(good) // 3
+    between = median(good[third:-third])
+    if min(median(good[:third]) - between, between - median(good[-third:])) < _PART * fall:
+        return None
+    first, last = (median(values[:_ENDS]), median(values[-_ENDS:]))
+    return Decay(series=series, before=first, now=last, share=fall / before)
+
+
+def _noise(values: Sequence[float]) -> float:
+    """Return how far values flutter, whatever their trend: from run to run, and around the line through them."""
+    steps = [after - before for before, after in itertools.pairwise(values)]
+    middle = median(steps)
+    stepwise = _TO_SIGMA * median(abs(step - middle) for step in steps) / math.sqrt(2)
+    slope = median((b - a) / (j - i) for i, a in enumerate(values) for j, b in enumerate(values[i + 1 :], i + 1))
+    left = [value - slope * number for number, value in enumerate(values)]
+    middle = median(left)
+    return max(stepwise, _TO_SIGMA * median(abs(value - middle) for value in left))
+
+
+def _trend(values: Sequence[float]) -> float:
+    """Return Mann-Kendall's z: how far the number of falling pairs is from what chance gives."""
+    score = sum((b > a) - (b < a) for number, a in enumerate(values) for b in values[number + 1 :])
+    count = len(values)
+    spread = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    return (score - (score > 0) + (score < 0)) / spread
+
+
+def judged(series: Iterable[Series]) -> Result | None:
+    """Return the result on every figure with enough runs; None when there is none."""
+    enough = [one for one in series if len(one.points) >= FEWEST]
+    if not enough:
+        return None
+    items = [_item(one, decay_of(one)) for one in enough]
+    fallen = [item for item in items if item.verdict == "warn"]
+    runs = max(len(one.points) for one in enough)
+    text = "; ".join(f"{item.subject}: {item.text}" for item in fallen[:3])
+    if len(fallen) > 3:
+        text += f"; and {len(fallen) - 3} more"
+    return Result(
+        id=CHECK,
+        level="full",
+        verdict=worst([item.verdict for item in items]),
+        text=text or f"no figure fell steadily over {runs} runs",
+        items=tuple(fallen),
+    )
+
+
+def _item(series: Series, decay: Decay | None) -> Item:
+    subject = f"{series.check} {series.subject}".strip()
+    if decay is None:
+        return Item(subject=subject, verdict="pass")
+    text = (
+        f"{decay.now:.4g} {series.unit}, {100 * decay.share:.0f} % worse than its first runs ({decay.before:.4g}),"
+        f" falling over {len(series.points)} runs"
+    )
+    return Item(subject=subject, verdict="warn", text=text, measured=decay.now, expected=decay.before)
+
+
+def decay_page() -> str:
+    """Return the page about the finding."""
+    rules = (__doc__ or "").strip().partition("\n\n")[2]
+    return _PAGE.format(name=CHECK, rules=rules)
+
+
+_PAGE = """# `{name}`: No figure falls steadily
+
+Compares the figures of this run and of those in the history of the host.
+
+{rules}
+
+To do: `gpusetup history` shows the figures. Check cooling (`gpu.throttle`), the PCI Express link (`pcie.link`), memory
+repairs (`gpu.memory-repair`) and corrected errors (`gpu.ecc`); a part that goes on falling is to be replaced.
+
+Level: `full`. Needs: at least twelve runs in the history.
+"""

@@ -1,0 +1,214 @@
+"""The history of a host: kept through cuts and damage, bounded, told in text, JSON and pictures."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.health import history
+from gpusetup.model.verdict import Item, Result
+from gpusetup.report.model import HostReport, Report, Row
+from gpusetup.verify import local
+from gpusetup.verify.request import Observed
+from tests.unit.verify.verify_documents import captured, set_smi
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def copy(value: float, verdict: Any = "pass") -> Result:
+    item = Item(subject="GPU 0", verdict=verdict, measured=value)
+    return Result(id="memory.copy", level="full", verdict=verdict, text="", unit="GB/s", items=(item,))
+
+
+def report_of(number: int, *results: Result, level: str = "full") -> Report:
+    day = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_700_000_000 + 86400 * number))
+    rows = (Row(label="driver", text="580.159.04"),)
+    host = HostReport(name="gpu07", results=results, rows=rows, seconds=1.0)
+    return Report(title="", started=day, seconds=1.0, program="gpusetup 0", level=level, hosts=(host,))
+
+
+def keep(path: Path, report: Report, gpus: str = "a") -> str:
+    return history.append(path, report.hosts[0], report, gpus)
+
+
+def test_what_was_found_is_kept_with_its_figures(tmp_path: Path) -> None:
+    path = tmp_path / "h" / "gpu07.sqlite3"
+    bad = Result(id="gpu.ecc", level="quick", verdict="fail", text="GPU 0: 3 errors")
+    keep(path, report_of(0, copy(4200.0)))
+    keep(path, report_of(1, copy(4190.0, "skip"), bad))
+    first, second = history.runs(path)
+    assert (first.verdict, first.driver, first.findings) == ("pass", "580.159.04", ())
+    assert (second.verdict, second.findings) == ("fail", (("gpu.ecc", "fail", "GPU 0: 3 errors"),))
+    (one,) = history.series(path)
+    assert [value for _, value in one.points] == [4200.0], "what was measured beside somebody's work is not compared"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_board_that_was_exchanged_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite3"
+    for number in range(3):
+        keep(path, report_of(number, copy(4000.0)), "old")
+    keep(path, report_of(3, copy(4300.0)), "new")
+    assert [[value for _, value in one.points] for one in history.series(path)] == [[4300.0]]
+
+
+def test_it_is_bounded_and_keeps_the_first_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "KEPT", 30)
+    monkeypatch.setattr(history, "FIRST", 5)
+    path = tmp_path / "h.sqlite3"
+    for number in range(60):
+        keep(path, report_of(number, copy(4000.0 + number)))
+        keep(path, report_of(number, level="quick"))
+    kept = history.runs(path, "full")
+    (one,) = history.series(path)
+    assert len(kept) == 30
+    assert [value - 4000 for _, value in one.points] == [*range(5), *range(35, 60)]
+    assert len(history.runs(path, "quick")) == 30
+    monkeypatch.setattr(history, "LARGEST", 1)
+    keep(path, report_of(60, copy(4000.0)))
+    assert 5 <= len(history.runs(path, "full")) < 30
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT count(*) FROM figure WHERE run NOT IN (SELECT id FROM run)").fetchone() == (0,)
+
+
+def test_a_damaged_file_is_set_aside_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "h.sqlite3"
+    path.write_bytes(b"no database at all" * 100)
+    assert "damaged" in keep(path, report_of(0, copy(4200.0)))
+    assert len(history.runs(path)) == 1
+    assert [one.name for one in tmp_path.glob("*.damaged-*")]
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+sys.path[:0] = [{root!r}]
+from tests.unit.health.test_history import copy, keep, report_of
+for number in range(100000):
+    keep(Path({path!r}), report_of(number, *[copy(4000.0 + index) for index in range(40)]))
+    print(number, flush=True)
+"""
+
+
+def test_a_cut_while_writing_loses_no_run_that_was_kept(tmp_path: Path) -> None:
+    path, root = tmp_path / "h.sqlite3", os.getcwd()
+    told = -1
+    for pause in (0.0, 0.011, 0.023, 0.037):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITER.format(root=root, path=str(path))], stdout=subprocess.PIPE, text=True
+        ) as writer:
+            assert writer.stdout is not None
+            lines = [int(writer.stdout.readline()) for _ in range(5)]
+            time.sleep(pause)
+            writer.send_signal(signal.SIGKILL)
+            lines += [int(line) for line in writer.stdout.read().split()]
+        told += len(lines)
+        with sqlite3.connect(path) as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            halves = database.execute("SELECT run, count(*) FROM figure GROUP BY run HAVING count(*) != 40").fetchall()
+        assert halves == [], "a run is whole or not there"
+        assert len(history.runs(path)) >= told
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """This machine, as a captured one; each verification is a moment of its own."""
+    state: dict[str, Any] = {"document": captured("h200-x1-quick")}
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(local, "observe_in_turn", lambda *_: Observed(state["document"]))
+    return state
+
+
+def test_every_verification_is_in_the_history(here: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history"]) == 3
+    assert "there is no history of this machine" in capsys.readouterr().err
+    assert main(["verify", "--level", "quick"]) == 0
+    broken = captured("h200-x1-quick")
+    set_smi(broken, 0, "gpu_recovery_action", "Reset")
+    here["document"] = broken
+    assert main(["verify", "--level", "quick"]) == 8
+    capsys.readouterr()
+    assert main(["history"]) == 0
+    out = capsys.readouterr().out
+    assert "localhost: 2 verifications" in out
+    assert "fail  gpu.recovery: " in out
+    assert main(["history", "--runs", "1", "--format", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["ok"], [run["verdict"] for run in answer["runs"]]) == (True, ["fail"])
+
+
+def test_a_figure_that_falls_is_a_finding_with_its_picture(
+    here: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = captured("h200-x4-full")
+    here["document"] = document
+    path = history.file_of("localhost", os.environ, here=True)
+    from datetime import datetime, timezone
+
+    from gpusetup.cli.remembering import boards
+    from gpusetup.report.verification import verification_report
+
+    for number in range(20):
+        now = datetime.fromtimestamp(1_700_000_000 + 86400 * number, timezone.utc)
+        report = verification_report({"localhost": document}, level="full", started=now, seconds=1.0)
+        (host,) = report.hosts
+        results = [_slower(result, 1 - 0.006 * number) for result in host.results]
+        history.append(path, msgspec.structs.replace(host, results=tuple(results)), report, boards(document))
+    assert main(["history"]) == 8
+    said = capsys.readouterr().out
+    assert "memory.copy GPU 0 falls steadily" in said
+    assert "% worse over 20 runs" in said
+    slow = captured("h200-x4-full")
+    here["document"] = slow
+    out = tmp_path / "report.html"
+    main(["verify", "--level", "full", "--format", "html", "--out", str(out)])
+    page = out.read_text()
+    assert "memory.copy over time" in page
+    assert page.count("<polyline") >= 4
+    assert main(["history", "--format", "html", "--out", str(out)]) == 8
+    assert "figures.decay" in out.read_text()
+    capsys.readouterr()
+    main(["verify", "--level", "full", "--format", "json"])
+    (decay,) = [
+        one for one in json.loads(capsys.readouterr().out)["hosts"]["localhost"] if one["id"] == "figures.decay"
+    ]
+    assert decay["verdict"] == "warn"
+
+
+def _slower(result: Result, share: float) -> Result:
+    if result.id != "memory.copy":
+        return result
+    items = tuple(
+        msgspec.structs.replace(item, measured=round(float(item.measured or 0) * share, 1)) for item in result.items
+    )
+    return msgspec.structs.replace(result, items=items)
+
+
+def test_a_history_that_cannot_be_written_is_a_warning(
+    here: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/verifications").write_text("in the way")
+    assert main(["verify", "--level", "quick"]) == 0
+    assert "not in the history" in capsys.readouterr().err
+
+
+def test_a_host_of_that_name_is_not_known(
+    here: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(history.file_of("gpu07", os.environ, here=False), report_of(0, copy(1.0)))
+    assert main(["history", "gpu08"]) == 3
+    assert "did you mean gpu07?" in capsys.readouterr().err
+    assert history.file_of("../../etc/x", os.environ, here=False).parent == tmp_path / "state/verifications"
+    assert main(["history", "gpu07", "--runs", "0"]) == 3
