@@ -43,6 +43,7 @@ from gpusetup.model.facts_software import (
     Initramfs,
     Interpreter,
     Library,
+    Licence,
     LoadedModule,
     Lock,
     ModuleUse,
@@ -131,6 +132,7 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     nccl: tuple[Library, ...] = ()
     containers: Containers
     services: dict[str, Service] = {}
+    licence: Licence | None = None
     smi: Smi | None
     display: Display
     processes: tuple[Process, ...] = ()

@@ -21,6 +21,7 @@ __all__ = [
     "Initramfs",
     "Interpreter",
     "Library",
+    "Licence",
     "LoadedModule",
     "Lock",
     "ModuleUse",
@@ -142,6 +143,17 @@ class Containers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cdi: tuple[str, ...] = ()
     cdi_drivers: tuple[str, ...] = ()
     """The drivers whose libraries those files name: of another one, containers do not start."""
+
+
+class Licence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a vGPU guest is licensed with."""
+
+    feature: int | None = None
+    """FeatureType of the daemon's settings."""
+    server: bool = False
+    """Whether they name a legacy licence server."""
+    tokens: dict[str, str | None] = {}
+    """Names of the tokens, with their SHA-256 where they could be read."""
 
 
 class Service(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

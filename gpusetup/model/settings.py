@@ -10,12 +10,22 @@ from gpusetup.model.mig import MigWish
 from gpusetup.model.package import Source
 from gpusetup.model.request import Requirement
 
-__all__ = ["DriverOptions", "HashedLines", "ModuleWay", "RebootPolicy", "ReloadPolicy", "RestartPolicy", "Settings"]
+__all__ = [
+    "DriverOptions",
+    "HashedLines",
+    "ModuleWay",
+    "RebootPolicy",
+    "ReloadPolicy",
+    "RestartPolicy",
+    "Settings",
+    "VgpuFeature",
+]
 
 ReloadPolicy = Literal["idle", "never"]
 ModuleWay = Literal["auto", "prebuilt", "dkms"]
 RebootPolicy = Literal["never", "when-needed", "schedule"]
 RestartPolicy = Literal["never", "idle", "always"]
+VgpuFeature = Literal["vgpu", "workstation", "gaming", "compute"]
 DriverOptions = dict[str, str | int | float | bool]
 
 
@@ -65,6 +75,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     containers_restart: RestartPolicy = "idle"
     """When a runtime whose settings changed is restarted: idle is while no container runs in it."""
     mig: tuple[MigWish, ...] = ()
+    vgpu_token: str = ""
+    """A vGPU guest's client configuration token, a file on the controller."""
+    vgpu_token_sha256: str = ""
+    """Of its content; the content itself goes to the host and nowhere else."""
+    vgpu_feature: VgpuFeature = "vgpu"
     persistence: bool = True
     hold_kernel: bool = False
     dev: bool = False

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gpusetup.model.applied import Applied, Verified
 from gpusetup.model.mig import MigLayout
 from gpusetup.model.package import CudaRoot, Manager, Package, Pin, Source, Stream
-from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy
+from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, VgpuFeature
 from gpusetup.model.verdict import Level
 
 __all__ = ["NOTHING", "Owner", "Part", "RoleVariables"]
@@ -100,6 +100,8 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     gpu_mig_layouts: tuple[MigLayout, ...] | UnsetType = UNSET
     gpu_mig_gpus: Texts | UnsetType = UNSET
+    gpu_licence_token: str | UnsetType = UNSET
+    gpu_licence_feature: VgpuFeature | UnsetType = UNSET
 
     gpu_reboot_policy: RebootPolicy | UnsetType = UNSET
     gpu_reboot_local: bool | UnsetType = UNSET

@@ -14,6 +14,7 @@ from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
 from gpusetup.model.plan import Action, HostPlan, Refusal
 from gpusetup.model.preview import PreviewTransaction
 from gpusetup.model.variables import NOTHING
+from gpusetup.plan.licence import licence_refusals
 from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers
 from gpusetup.plan.packages import absence, all_sources, family_for
@@ -91,7 +92,7 @@ class Planner:
             draft = self._from_record(base, facts, settings, lock)
             if not (cut and _lacks_packages(facts, draft)):
                 return draft
-        refusals = tuple(host_refusals(facts)) + adoption(facts, settings)
+        refusals = (*host_refusals(facts), *adoption(facts, settings), *licence_refusals(facts, settings))
         if refusals:
             return _refused(base, refusals)
         return self._look(base, facts, settings, None, key)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import (
         drift,
         driver,
+        licence,
         mig,
         names,
         nouveau,
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
 else:
-    drift, driver, mig, names, nouveau, record_form, requirements, versions = (
+    drift, driver, licence, mig, names, nouveau, record_form, requirements, versions = (
         host_code(f"gpu_judge.{part}")
-        for part in ("drift", "driver", "mig", "names", "nouveau", "record_form", "requirements", "versions")
+        for part in ("drift", "driver", "licence", "mig", "names", "nouveau", "record_form", "requirements", "versions")
     )
     firmware = host_code("gpu_probe.firmware")
 
@@ -34,6 +35,7 @@ __all__ = [
     "drift",
     "driver",
     "firmware",
+    "licence",
     "mig",
     "names",
     "nouveau",

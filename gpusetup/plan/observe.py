@@ -10,6 +10,7 @@ from gpusetup.model.plan import Action, ActionKind
 from gpusetup.plan import judge
 from gpusetup.plan.environment import environment_of, lacking
 from gpusetup.plan.judge import versions
+from gpusetup.plan.licence import licence_action
 from gpusetup.plan.mig import mig_actions
 from gpusetup.plan.recorded import lost, record_of, unfinished
 
@@ -87,6 +88,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from _python(facts, wanted)
     yield from _containers(facts, wanted)
     yield from mig_actions(facts, wanted.mig)
+    yield from licence_action(facts, wanted.settings)
     yield from _files(probed)
     yield from _record(facts)
 

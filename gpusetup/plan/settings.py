@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, get_args
 from gpusetup.errors import BadInputError
 from gpusetup.model.package import Key, Source
 from gpusetup.model.request import COMPONENTS, Requirement
-from gpusetup.model.settings import DriverOptions, ModuleWay, RebootPolicy, ReloadPolicy, RestartPolicy, Settings
+from gpusetup.model.settings import (
+    DriverOptions,
+    ModuleWay,
+    RebootPolicy,
+    ReloadPolicy,
+    RestartPolicy,
+    Settings,
+    VgpuFeature,
+)
 from gpusetup.plan.logins import holds_login, without_login
 from gpusetup.plan.mig_wishes import mig_wishes
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
@@ -354,6 +362,8 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "containers": _runtimes,
     "containers_restart": _choice(*get_args(RestartPolicy)),
     "mig": mig_wishes,
+    "vgpu_token": _path,
+    "vgpu_feature": _choice(*get_args(VgpuFeature)),
     "persistence": _yes,
     "hold_kernel": _yes,
     "dev": _yes,

@@ -33,6 +33,8 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
         gpu_persistence_services=tuple(name for name in wanted.services if name not in fabric),
         gpu_container_runtimes=settings.containers,
         gpu_container_restart=settings.containers_restart if settings.containers else UNSET,
+        gpu_licence_token=settings.vgpu_token or UNSET,
+        gpu_licence_feature=settings.vgpu_feature if settings.vgpu_token else UNSET,
     )
     if driver is not None and wanted.manage_driver:
         variables = replace(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from gpusetup.errors import BadInputError
 from gpusetup.plan.settings import PREFIX, overruled, read_level, settings_for
@@ -42,9 +45,25 @@ def settings_of_hosts(
             )
         variables = {key: value for key, value in host.variables.items() if key.startswith(PREFIX)}
         own = read_level(variables, name, prefix=PREFIX)
-        settings[name] = settings_for(own, file, line, wishes.requirements)
+        settings[name] = _with_token(settings_for(own, file, line, wishes.requirements))
         lost[name] = overruled(own, file, wishes.requirements, settings[name])
     return settings, lost
+
+
+def _with_token(settings: Settings) -> Settings:
+    """Return the settings with the digest of the vGPU's token: the plan asks for no more of it."""
+    if not settings.vgpu_token:
+        return settings
+    try:
+        digest = hashlib.sha256(Path(settings.vgpu_token).read_bytes()).hexdigest()
+    except OSError as error:
+        raise BadInputError(
+            "GS-433",
+            f"cannot read the vGPU token {settings.vgpu_token}: {error.strerror}",
+            path="gpusetup_vgpu_token",
+            hint="give the path of the client configuration token on this machine, the one that runs gpusetup",
+        ) from error
+    return msgspec.structs.replace(settings, vgpu_token_sha256=digest)
 
 
 def _file_level(inventory: str | None) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import LoadedModule, ModuleUse
 from gpusetup.model.plan import Package, PackageSet
+from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice
 from gpusetup.plan import judge
 from gpusetup.plan.observe import _lost, _module
@@ -32,7 +33,7 @@ def works(host: Callable[..., HostFacts]) -> HostFacts:
 def planned(facts: HostFacts) -> dict[str, Action]:
     version = facts.driver.version if facts.driver is not None else None
     choice = DriverChoice(version=str(version), branch="580", module="open", relation="native")
-    return {action.id: action for action in _module(judge.probed(facts), choice)}
+    return {action.id: action for action in _module(judge.probed(facts), choice, Settings())}
 
 
 def without_module(facts: HostFacts) -> HostFacts:

@@ -1,0 +1,109 @@
+"""The licence of a vGPU guest: its token, the daemon's settings, and whether a licence was granted."""
+
+import os
+import re
+import time
+from typing import Dict, List
+
+from ..gpu_judge.licence import TOKEN as _NAME
+from ..gpu_probe.licence import SETTINGS, TOKENS
+from . import process, services
+from .failure import HostFailure
+from .files import Content, read_text
+from .ledger import Ledger
+
+UNIT = "nvidia-gridd.service"
+TOKEN = f"{TOKENS}/{_NAME}"
+_FEATURE = re.compile(r"^[#;\s]*FeatureType\s*=.*$", re.MULTILINE)
+_LEGACY = re.compile(r"^(\s*(?:Backup)?Server(?:Address|Port)\s*=.*)$", re.MULTILINE)
+_STATUS = re.compile(r"License Status\s*: (.*\S)")
+_POLL = 2.0
+
+
+def settings(text: str, feature: int) -> str:
+    """Return the daemon's settings with the feature; a legacy server beside a token is taken out of service."""
+    line = f"FeatureType={feature}"
+    text = _LEGACY.sub(r"# taken out by gpusetup, a token names the server: \1", text)
+    if _FEATURE.search(text):
+        first = _FEATURE.sub(line, text, count=1)
+        head, _, rest = first.partition(line)
+        return head + line + re.sub(r"(?m)^\s*FeatureType\s*=.*\n?", "", rest)
+    return (text if not text or text.endswith("\n") else text + "\n") + line + "\n"
+
+
+def write(ledger: Ledger, token: Content, feature: int) -> bool:
+    """Put the token and the settings there; return whether that changed something."""
+    changed = ledger.write(TOKEN, token, 0o600)
+    return ledger.write(SETTINGS, settings(read_text(SETTINGS) or "", feature)) or changed
+
+
+def others() -> List[str]:
+    """Return tokens that somebody else put there: of several the daemon takes one that nobody chose."""
+    names = os.listdir(TOKENS) if os.path.isdir(TOKENS) else []
+    return sorted(f"{TOKENS}/{name}" for name in names if name.endswith(".tok") and f"{TOKENS}/{name}" != TOKEN)
+
+
+def restart(env: Dict[str, str]) -> None:
+    """Let the daemon read them."""
+    code, _out, error = process.output(["systemctl", "restart", UNIT], env, 60)
+    if code:
+        raise HostFailure("GS-430", f"{UNIT} did not start", error.strip(), _journal(env), "journalctl -u " + UNIT)
+
+
+def license_now(ledger: Ledger, env: Dict[str, str], seconds: float) -> List[str]:
+    """Let the daemon get its licence; when none is granted, what was there before is back and in use."""
+    try:
+        restart(env)
+        return wait(env, seconds)
+    except HostFailure:
+        if [path for path in (TOKEN, SETTINGS) if ledger.restore(path, "previous")]:
+            restart(env)
+        raise
+
+
+def state(env: Dict[str, str]) -> List[str]:
+    """Return what nvidia-smi says of each GPU's licence; nothing where it says nothing."""
+    try:
+        code, text, _error = process.output(["nvidia-smi", "-q"], env, 30)
+    except HostFailure:
+        return []
+    return _STATUS.findall(text) if code == 0 else []
+
+
+def granted(states: List[str]) -> bool:
+    """Say whether every GPU has its licence."""
+    return bool(states) and all(text.startswith("Licensed") for text in states)
+
+
+def wait(env: Dict[str, str], seconds: float) -> List[str]:
+    """Return the state as soon as a licence is granted; fail when none is in this time."""
+    end = time.monotonic() + seconds
+    states = state(env)
+    while not granted(states):
+        if time.monotonic() > end:
+            raise HostFailure(
+                "GS-431",
+                f"no licence was granted within {seconds:.0f} s",
+                "; ".join(f"License Status: {text}" for text in states) or "nvidia-smi says nothing of a licence",
+                _journal(env),
+                "is the licence server reachable, the token in date, the feature right? What was there before is "
+                "back. journalctl -u " + UNIT,
+            )
+        time.sleep(_POLL)
+        states = state(env)
+    return states
+
+
+def _journal(env: Dict[str, str]) -> str:
+    argv = ["journalctl", "-u", UNIT, "-n", "15", "--no-pager", "-o", "cat"]
+    return process.output(argv, env, 20)[1].strip()[-900:]
+
+
+def refuse_without_daemon(env: Dict[str, str]) -> None:
+    """Fail where nothing would use a token."""
+    if not services.look([UNIT], env)[UNIT]["exists"]:
+        raise HostFailure(
+            "GS-434",
+            f"there is no {UNIT}: the driver here is no vGPU guest driver",
+            hint="install the vGPU guest driver first, or unset gpusetup_vgpu_token",
+        )

@@ -1,0 +1,20 @@
+"""What a vGPU guest's licence lacks, by what was seen of it."""
+
+from typing import Any, Dict, Optional
+
+FEATURES = {"vgpu": 1, "workstation": 2, "gaming": 3, "compute": 4}
+"""What may be licensed → FeatureType of the licence daemon."""
+TOKEN = "client_configuration_token_gpusetup.tok"  # noqa: S105 - its file's name
+
+
+def lacking(there: Optional[Dict[str, Any]], token_sha256: str, feature: str) -> str:
+    """Return the first thing that is not as it should be; nothing when all is."""
+    if there is None or TOKEN not in there["tokens"]:
+        return "it is not there yet"
+    if there["tokens"][TOKEN] != token_sha256:
+        return "another token is there"
+    if there["server"]:
+        return "the settings name a legacy licence server too; the daemon uses one or the other"
+    if there["feature"] != FEATURES[feature]:
+        return "FeatureType is {}, and {} is {}".format(there["feature"], feature, FEATURES[feature])
+    return ""

@@ -1,0 +1,52 @@
+"""What a vGPU guest is licensed with: the daemon's settings, and its tokens by their digests.
+
+A token is a secret, and a licence server's name says whose the machine is: neither is in facts, nor in a capture.
+"""
+
+import hashlib
+import os
+import re
+from typing import Any, Dict, Optional
+
+from .host import LiveHost
+
+SETTINGS = "/etc/nvidia/gridd.conf"
+TOKENS = "/etc/nvidia/ClientConfigToken"
+_SETTING = re.compile(r"^\s*(FeatureType|ServerAddress)\s*=\s*(\S+)", re.MULTILINE)
+
+
+def collect(host: LiveHost) -> Optional[Dict[str, Any]]:
+    """Return {"feature", "server", "tokens"}; None where nothing of it is there."""
+    found: Optional[Dict[str, Any]] = host.observe("licence", lambda: _look(host))
+    return found
+
+
+def _look(host: LiveHost) -> Optional[Dict[str, Any]]:
+    text = _read(host, SETTINGS)
+    folder = host.inside(TOKENS)
+    names = sorted(name for name in os.listdir(folder) if name.endswith(".tok")) if os.path.isdir(folder) else []
+    if text is None and not names:
+        return None
+    settings = dict(_SETTING.findall((text or b"").decode("utf-8", "replace")))
+    feature = settings.get("FeatureType", "")
+    return {
+        "feature": int(feature) if feature.isdigit() else None,
+        "server": "ServerAddress" in settings,
+        "tokens": {name: _digest(_read(host, f"{TOKENS}/{name}")) for name in names},
+    }
+
+
+def _read(host: LiveHost, path: str) -> Optional[bytes]:
+    """Return a file without a capture's remembering it."""
+    try:
+        with open(host.inside(path), "rb") as handle:
+            return handle.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        host.note("licence", f"{path}: {error.strerror}")
+        return None
+
+
+def _digest(raw: Optional[bytes]) -> Optional[str]:
+    return hashlib.sha256(raw).hexdigest() if raw is not None else None

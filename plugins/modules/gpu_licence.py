@@ -1,0 +1,90 @@
+#!/usr/bin/python
+"""Ansible module: the licence of a vGPU guest."""
+
+DOCUMENTATION = r"""
+module: gpu_licence
+short_description: License a vGPU guest with a token
+description:
+  - Puts the client configuration token and the feature where NVIDIA's licence daemon reads them, restarts the daemon
+    when they changed, and waits until nvidia-smi says that a licence is granted.
+  - What was there before is recorded, so that removal and rollback bring it back. The token is readable by root alone
+    and appears in no log, diff or record.
+options:
+  token:
+    description: The token itself.
+    type: str
+    required: true
+  feature:
+    description: What to license. C(vgpu) leaves the kind of licence to the vGPU's profile.
+    type: str
+    choices: [vgpu, workstation, gaming, compute]
+    default: vgpu
+  wait:
+    description: Seconds to wait for the licence.
+    type: int
+    default: 60
+  start:
+    description: Restart the daemon now; false leaves that to the next boot (the driver is not loaded yet).
+    type: bool
+    default: true
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: License the vGPU
+  gpusetup.stack.gpu_licence:
+    token: "{{ lookup('ansible.builtin.file', 'client_configuration_token.tok', rstrip=false) }}"
+"""
+
+RETURN = r"""
+states:
+  description: What nvidia-smi says of each GPU's licence.
+  returned: always
+  type: list
+  elements: str
+others:
+  description: Tokens that somebody else put beside ours.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, licence, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.licence import FEATURES
+
+
+def main() -> None:
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            token={"type": "str", "required": True, "no_log": True},
+            feature={"type": "str", "choices": list(FEATURES), "default": "vgpu"},
+            wait={"type": "int", "default": 60},
+            start={"type": "bool", "default": True},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.owned(module)
+    check, start = module.check_mode, module.params["start"]
+    try:
+        env = process.environment()
+        if not check:
+            licence.refuse_without_daemon(env)
+        ledger = Ledger(request["state_dir"], check)
+        changed = licence.write(ledger, module.params["token"], FEATURES[module.params["feature"]])
+        ledger.save()
+        states = licence.state(env)
+        if start and not check and (changed or not licence.granted(states)):
+            states = licence.license_now(ledger, env, module.params["wait"])
+            changed = True
+    except (failure.HostFailure, OSError) as stop:
+        params.end(module, stop)
+    module.exit_json(changed=changed, diff=ledger.diffs, states=states, others=licence.others())
+
+
+if __name__ == "__main__":
+    main()

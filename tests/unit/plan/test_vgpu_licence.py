@@ -1,0 +1,63 @@
+"""gpusetup_vgpu_token: refused where nothing would use it, planned where something is not as it should be."""
+
+import msgspec
+import pytest
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.facts_software import Licence, Service
+from gpusetup.model.settings import Settings
+from gpusetup.plan.licence import licence_action, licence_refusals
+from gpusetup.plan.settings import read_level
+from gpusetup.rollout.wishes import _with_token
+
+TOKEN = "client_configuration_token_gpusetup.tok"
+GUEST = "ubuntu22.04-l4vgpu-grid"
+WISH = Settings(vgpu_token="/site/a.tok", vgpu_token_sha256="aa", vgpu_feature="workstation")
+
+
+def _facts(host, licence):
+    service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
+    return msgspec.structs.replace(host(GUEST), services={"gridd": service}, licence=licence)
+
+
+@pytest.mark.parametrize(
+    ("there", "why"),
+    [
+        (None, "it is not there yet"),
+        (Licence(tokens={"other.tok": "aa"}), "it is not there yet"),
+        (Licence(tokens={TOKEN: "bb"}, feature=2), "another token is there"),
+        (Licence(tokens={TOKEN: None}, feature=2), "another token is there"),
+        (Licence(tokens={TOKEN: "aa"}, feature=2, server=True), "legacy licence server"),
+        (Licence(tokens={TOKEN: "aa"}, feature=1), "FeatureType is 1, and workstation is 2"),
+        (Licence(tokens={TOKEN: "aa"}, feature=2), None),
+    ],
+)
+def test_the_plan_says_what_is_not_as_it_should_be(host, there, why):
+    facts = _facts(host, there)
+    found = list(licence_action(facts, WISH))
+    assert [why in action.why for action in found] == ([True] if why else [])
+    assert list(licence_action(facts, Settings())) == []
+
+
+def test_it_is_refused_where_nothing_would_use_it(host):
+    (refusal,) = licence_refusals(host("ubuntu24.04-rtx4090-open"), WISH)
+    assert refusal.reference == "GS-434"
+    assert licence_refusals(_facts(host, None), WISH) == ()
+    assert licence_refusals(host("ubuntu24.04-rtx4090-open"), Settings()) == ()
+
+
+@pytest.mark.parametrize("level", [{"vgpu_token": "a.tok"}, {"vgpu_feature": "quadro"}, {"vgpu_token": ["/a"]}])
+def test_what_it_cannot_be(level):
+    with pytest.raises(BadInputError):
+        read_level(level, "gpusetup.toml")
+
+
+def test_a_token_that_cannot_be_read(tmp_path):
+    with pytest.raises(BadInputError) as stop:
+        _with_token(Settings(vgpu_token=str(tmp_path / "none.tok")))
+    assert stop.value.reference == "GS-433"
+    token = tmp_path / "a.tok"
+    token.write_text("secret")
+    settings = _with_token(Settings(vgpu_token=str(token)))
+    assert settings.vgpu_token_sha256
+    assert "secret" not in str(settings)
