@@ -39,6 +39,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "history": ("history", "what the verifications of a host found over time"),
     "drift": ("drift", "what changed since the last apply, and how to fix it"),
     "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),
+    "compare": ("compare", "what sets hosts of one kind apart: versions, firmware, links, settings, figures"),
     "watch": ("watch", "what the GPUs of hosts do at this moment"),
     "monitoring": ("monitoring", "rules for Prometheus with their tests, dashboards, an Alertmanager example"),
     "doctor": ("doctor", "find the cause and the fix for an error message or a sick host"),

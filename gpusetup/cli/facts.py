@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--capture", metavar="DIR", help="also write a redacted miniature root, for a bug report or a test"
     )
     group.add_argument("--no-candidates", action="store_true", help="skip the package repositories (faster)")
-    options.add_output(parser)
+    options.add_output(parser, formats=("text", "json", "table", "csv"))
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -38,6 +38,15 @@ def run(arguments: argparse.Namespace) -> Exit:
     facts = _collect(arguments)
     if arguments.format == "json":
         text = output.json_text(facts)
+    elif arguments.format in ("table", "csv"):
+        from gpusetup.facts import tabular
+
+        short = arguments.format == "table"
+        text = (
+            output.table(tabular.SHORT, tabular.short_rows(facts))
+            if short
+            else output.csv_text(tabular.COLUMNS, tabular.full_rows(facts))
+        )
     else:
         from gpusetup.facts.text import describe
 

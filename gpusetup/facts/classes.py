@@ -34,7 +34,18 @@ def fingerprint(host: HostFacts) -> str:
 
 def _what_matters(host: HostFacts) -> dict[str, Any]:
     told: dict[str, Any] = msgspec.to_builtins(host)
-    for name in ("boot", "gpus", "nvswitch", "processes", "disks", "interpreter", "state", "unreadable", "smi"):
+    for name in (
+        "boot",
+        "gpus",
+        "nvswitch",
+        "processes",
+        "disks",
+        "interpreter",
+        "state",
+        "unreadable",
+        "smi",
+        "settings",
+    ):
         del told[name]
     del told["packages"]["lock"]
     for name in ("vendor", "product"):

@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.applied import Applied
 from gpusetup.model.bundle import Manifest
+from gpusetup.model.compare import Comparison
 from gpusetup.model.diagnosis import Diagnosis, Finding, Said
 from gpusetup.model.facts import Facts
 from gpusetup.model.health import Verifications
@@ -289,6 +290,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "apply": ("apply", (ApplyRun,)),
     "bundle": ("a bundle's manifest.json", (Manifest,)),
     "bundle-made": ("bundle", (BundleMade,)),
+    "compare": ("compare", (Comparison,)),
     "content": ("content", (ContentPlace,)),
     "doctor": ("doctor", (DoctorHosts, DoctorText, DoctorReference, DoctorAlert)),
     "drift": ("drift", (Drift,)),

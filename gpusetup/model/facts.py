@@ -31,6 +31,7 @@ from gpusetup.model.facts_machine import (
     SwitchDevice,
     Virtualisation,
 )
+from gpusetup.model.facts_settings import NvLinks, Settings, Way
 from gpusetup.model.facts_software import (
     AutomaticUpgrades,
     Candidate,
@@ -87,6 +88,7 @@ __all__ = [
     "ModuleFile",
     "ModuleUse",
     "Nouveau",
+    "NvLinks",
     "NvSwitch",
     "OperatingSystem",
     "OtherDisplay",
@@ -96,6 +98,7 @@ __all__ = [
     "Python",
     "Service",
     "Session",
+    "Settings",
     "SigningKey",
     "Slices",
     "Smi",
@@ -104,6 +107,7 @@ __all__ = [
     "Toolkit",
     "Unreadable",
     "Virtualisation",
+    "Way",
 ]
 
 SCHEMA = "gpusetup/facts/1"
@@ -124,6 +128,8 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     secure_boot: bool | None
     firmware: Firmware
     virtualisation: Virtualisation
+    settings: Settings | None = None
+    """None from what was captured before this was looked at."""
     modules: tuple[str, ...] = ()
     module_users: dict[str, ModuleUse] = {}
     dkms: tuple[DkmsModule, ...] = ()

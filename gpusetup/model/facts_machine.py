@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from gpusetup.model.facts_settings import NvLinks, Way
 from gpusetup.model.mig import MigDevice, MigInstance, MigProfile
 
 __all__ = [
@@ -154,6 +155,15 @@ class Gpu(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slices: Slices | None = None
     """How MIG cuts it; None on a GPU without MIG, and where nobody could ask."""
     fabric: Fabric | None = None
+    vbios: str | None = None
+    inforom: str | None = None
+    """Version of what the board says of itself."""
+    ecc: bool | None = None
+    power_limit: float | None = None
+    """Watts."""
+    way: Way | None = None
+    nvlinks: NvLinks | None = None
+    """None where the GPU is the only one: nothing is at the other end."""
 
 
 class SwitchDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.report.model import GRAVITY
+from gpusetup.report.page import template
 from gpusetup.report.svg import curves_svg, grid_svg
 from gpusetup.report.text import WORDS
 from gpusetup.report.words import counted, duration, figure
 
 if TYPE_CHECKING:
-    from jinja2 import Template
-
     from gpusetup.model.verdict import Curves, Grid, Result
     from gpusetup.report.model import Report
 
@@ -23,20 +20,6 @@ __all__ = ["to_html"]
 
 _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2")
 
 
 def _drawn(found: Grid | Curves) -> str:
@@ -84,7 +67,7 @@ def _inline(text: str) -> str:
 
 def to_html(report: Report) -> str:
     """Return the page."""
-    return _template().render(
+    return template("report.html.j2").render(
         report=report,
         words=WORDS,
         counted=counted,

@@ -26,6 +26,7 @@ LAYERS = (
     ("report",),
     ("monitoring", "watch"),
     ("health",),
+    ("compare",),
     ("rollout",),
     ("bootstrap",),
     ("cli", "api"),

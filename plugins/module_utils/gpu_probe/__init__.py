@@ -23,6 +23,7 @@ from . import (
     record,
     services,
     sessions,
+    settings,
     smi,
     sources,
     system,
@@ -85,14 +86,17 @@ def collect(
     # A simulated machine's driver is in no list of the kernel; who cut its GPUs knows that it answers.
     nvidia_loaded = "nvidia" in loaded or host.exists("/dev/dxg") or bool((recorded or {}).get("mig"))
     waiting.start("smi", lambda: smi.collect(host, nvidia_loaded))
-    waiting.start("services", lambda: services.collect(host, record.units(recorded)))
     devices = pci.collect(machine)
+    several = len(devices["gpus"]) > 1
+    waiting.start("nvlinks", lambda: smi.nvlinks(host, nvidia_loaded) if several else {})
+    waiting.start("services", lambda: services.collect(host, record.units(recorded)))
     kind = virtualisation.collect(machine)
     more = {
         "os": os_release,
         "arch": arch,
         "boot": system.boot(host),
         "virtualisation": kind,
+        "settings": settings.collect(machine),
         "nvswitch": pci.nvswitch(machine, devices["nvswitches"]),
         "driver": drivers.collect(host, kernel, installed["installed"], triplet),
         "dkms": drivers.dkms(host),
@@ -124,7 +128,10 @@ def collect(
     document["nouveau"] = answers["nouveau"]
     document["services"] = answers["services"]
     document["smi"] = answers["smi"]
-    document["gpus"] = _with_smi(devices["gpus"], answers["smi"])
+    document["gpus"] = [
+        dict(gpu, way=settings.way_to(machine, gpu["address"]), nvlinks=answers["nvlinks"].get(gpu["uuid"]))
+        for gpu in _with_smi(devices["gpus"], answers["smi"])
+    ]
     if answers["smi"]:
         answers["smi"].pop("gpus")
     reasons = dict(host.unreadable, **(simulated.unreadable if simulated is not None else {}))
@@ -157,6 +164,10 @@ def _with_smi(gpus: List[Dict[str, Any]], told: Optional[Dict[str, Any]]) -> Lis
         "slices": None,
         "reported_capability": None,
         "fabric": None,
+        "vbios": None,
+        "inforom": None,
+        "ecc": None,
+        "power_limit": None,
     }
     by_address = told["gpus"] if told else {}
     return [dict(gpu, **by_address.get(gpu["address"], empty)) for gpu in gpus]

@@ -2,6 +2,7 @@
 deadline.
 """
 
+import re
 from typing import Any, Dict, Optional, Tuple
 
 from . import mig
@@ -15,6 +16,8 @@ _PLACES = (
 )
 _OLD = ("pci.bus_id", "uuid", "name", "memory.total", "driver_version", "persistence_mode", "mig.mode.current")
 _NEW = (*_OLD, "mig.mode.pending", "compute_cap", "fabric.state", "fabric.status")
+_BOARD = ("vbios_version", "inforom.img", "ecc.mode.current", "power.limit")
+"""Asked with the new ones; captures that were made before lack them."""
 _NONE = ("[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "")
 
 
@@ -29,9 +32,9 @@ def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[
     if not loaded:
         answer["why"] = "not asked: no NVIDIA kernel module is loaded"
         return answer
-    for fields in (_NEW, _OLD):
+    for fields in ((*_NEW, *_BOARD), _OLD):
         argv = [path, "--query-gpu=" + ",".join(fields), "--format=csv,noheader,nounits"]
-        told = host.run("nvidia-smi", argv, seconds) if fields is _NEW else host.run("nvidia-smi-old", argv, seconds)
+        told = host.run("nvidia-smi-old" if fields is _OLD else "nvidia-smi", argv, seconds)
         if told["rc"] == 0:
             answer["gpus"] = dict(item for item in (_gpu(line, fields) for line in told["out"].splitlines()) if item)
             if any(gpu["mig"] for gpu in answer["gpus"].values()):
@@ -53,7 +56,7 @@ def collect(host: LiveHost, loaded: bool, seconds: float = 15) -> Optional[Dict[
 def _gpu(line: str, fields: Tuple[Any, ...]) -> Optional[Tuple[str, Dict[str, Any]]]:
     """00000000:00:06.0, GPU-1c5b..., NVIDIA H200, 143771, ... -> ("0000:00:06.0", {...})."""
     values = [value.strip() for value in line.split(",")]
-    if len(values) != len(fields):
+    if len(values) not in (len(fields), len(fields) - len(_BOARD)):
         return None
     told = {field: (None if value in _NONE else value) for field, value in zip(fields, values)}
     bus = told["pci.bus_id"]
@@ -61,6 +64,7 @@ def _gpu(line: str, fields: Tuple[Any, ...]) -> Optional[Tuple[str, Dict[str, An
         return None
     domain, rest = bus.split(":", 1)
     memory = told["memory.total"]
+    power = told.get("power.limit")
     return domain[-4:].lower() + ":" + rest.lower(), {
         "uuid": told["uuid"],
         "reported_name": told["name"],
@@ -74,4 +78,36 @@ def _gpu(line: str, fields: Tuple[Any, ...]) -> Optional[Tuple[str, Dict[str, An
         "fabric": {"state": told.get("fabric.state"), "status": told.get("fabric.status")}
         if told.get("fabric.state")
         else None,
+        "vbios": told.get("vbios_version"),
+        "inforom": told.get("inforom.img"),
+        "ecc": {"Enabled": True, "Disabled": False}.get(told.get("ecc.mode.current") or ""),
+        "power_limit": _number(power),
     }
+
+
+def _number(text: Optional[str]) -> Optional[float]:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def nvlinks(host: LiveHost, loaded: bool, seconds: float = 15) -> Dict[str, Dict[str, Any]]:
+    """Return the NVLinks of each GPU by its uuid: how many are up and down, and the slowest rate."""
+    path = next((place for place in _PLACES if host.exists(place)), None)
+    if path is None or not loaded:
+        return {}
+    found: Dict[str, Dict[str, Any]] = {}
+    links: Dict[str, Any] = {}
+    for line in host.run("nvidia-smi-nvlink", [path, "nvlink", "--status"], seconds)["out"].splitlines():
+        gpu = re.match(r"GPU \d+: .*\(UUID: (\S+)\)", line)
+        link = re.match(r"\s+Link \d+: (?:([\d.]+) GB/s|(<inactive>))", line)
+        if gpu:
+            links = found.setdefault(gpu.group(1), {"up": 0, "down": 0, "slowest": None})
+        elif link and link.group(1):
+            rate = float(link.group(1))
+            links["up"] += 1
+            links["slowest"] = rate if links["slowest"] is None else min(rate, links["slowest"])
+        elif link:
+            links["down"] += 1
+    return found

@@ -1,0 +1,142 @@
+"""What sets hosts of one kind apart: versions, firmware, links, BIOS, IOMMU and ACS, and measured figures.
+
+A setting stands out when more than half of the hosts with the same GPUs have another; a figure, when it is far from the
+median for its spread. Changes nothing. Figures come from documents of `gpusetup verify --format json`.
+
+examples:
+  gpusetup compare inventory.ini
+  gpusetup compare inventory.ini --figures verify.json --html compare.html
+  gpusetup compare --from facts.json --figures verify.json --format json
+  gpusetup compare inventory.ini --exit-code        9 when something stands out
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.model.compare import Comparison
+    from gpusetup.model.facts import Facts, Failure, HostFacts
+    from gpusetup.model.verdict import Result
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    group = parser.add_argument_group("what is compared")
+    group.add_argument(
+        "--from", dest="facts", action="append", default=[], metavar="FILE",
+        help="facts of hosts instead of an inventory, as written by `gpusetup facts`; repeatable",
+    )  # fmt: skip
+    group.add_argument(
+        "--figures", action="append", default=[], metavar="FILE",
+        help="what `gpusetup verify --format json` measured on them; repeatable, later files win",
+    )  # fmt: skip
+    group.add_argument("--exit-code", action="store_true", help="exit 9 when something stands out")
+    options.add_output(parser)
+    parser.add_argument("--html", metavar="FILE", help="also write a page with a heat map")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Look or read, compare, print."""
+    from gpusetup.compare.hosts import compared
+
+    facts = _facts(arguments)
+    comparison = compared(facts, _figures(arguments.figures))
+    if arguments.html:
+        from datetime import datetime, timezone
+
+        from gpusetup.compare.html import to_html
+
+        output.write_answer(to_html(comparison, datetime.now(timezone.utc)), arguments.html)
+    text = output.json_text(comparison) if arguments.format == "json" else _text(comparison)
+    output.write_answer(text, arguments.out)
+    codes = [Exit(failure.exit) for failure in facts.failures.values()]
+    return gravest([*codes, Exit.PENDING if arguments.exit_code and comparison.outliers else Exit.DONE])
+
+
+def _facts(arguments: argparse.Namespace) -> Facts:
+    from gpusetup.model.facts import Facts
+
+    if bool(arguments.facts) == bool(arguments.inventory):
+        raise BadInputError(
+            "GS-951",
+            "compare takes either an inventory or saved facts (--from)",
+            path="--from" if arguments.facts else "",
+            hint="gpusetup compare inventory.ini, or: gpusetup compare --from facts.json",
+        )
+    if arguments.inventory:
+        return _look(arguments)
+    from gpusetup.facts.collect import read_facts
+
+    hosts: dict[str, HostFacts] = {}
+    failures: dict[str, Failure] = {}
+    for path in arguments.facts:
+        found = read_facts(Path(path))
+        # Machines that looked at themselves are all called localhost.
+        hosts |= {
+            name if name not in hosts else f"{name} ({Path(path).name})": host for name, host in found.hosts.items()
+        }
+        failures |= found.failures
+    failures = {name: failure for name, failure in failures.items() if name not in hosts}
+    return Facts(ok=not failures, hosts=hosts, failures=failures)
+
+
+def _look(arguments: argparse.Namespace) -> Facts:
+    from gpusetup.cli.session import open_session
+    from gpusetup.drive.progress import watch
+    from gpusetup.facts import fleet
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.matrix.load import matrix
+
+    with watch(output.aside(), phase="facts") as observer:
+        return fleet.look(open_session(arguments), matrix_lookup(matrix()), candidates=False, observer=observer).facts
+
+
+def _figures(paths: list[str]) -> dict[str, tuple[Result, ...]]:
+    found: dict[str, tuple[Result, ...]] = {}
+    for path in paths:
+        found |= _read_figures(path)
+    return found
+
+
+def _read_figures(path: str) -> dict[str, tuple[Result, ...]]:
+    import msgspec
+
+    from gpusetup.errors import wrong_field
+    from gpusetup.model.documents import VerifyReport
+
+    try:
+        return msgspec.json.decode(Path(path).read_bytes(), type=VerifyReport).hosts
+    except OSError as error:
+        raise BadInputError("GS-952", f"cannot read {path}: {error.strerror}", path=path) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        message, where = wrong_field(error)
+        raise BadInputError(
+            "GS-952",
+            f"{path} is not a document of figures: {message}",
+            path=f"{path}:{where}",
+            hint="write one with: gpusetup verify INVENTORY --level full --format json --out verify.json",
+        ) from error
+
+
+def _text(comparison: Comparison) -> str:
+    from gpusetup.compare.text import COLUMNS, rows, title, trailer
+
+    parts = []
+    for group in comparison.groups:
+        lines = rows(group)
+        text = title(group) + "\n"
+        if lines:
+            text += "\n" + output.table(COLUMNS, lines)
+        parts.append(text + (f"\n{trailer(group)}\n" if len(group.hosts) > 1 else ""))
+    told = [f"{name}: {failure.message} [{failure.reference}]" for name, failure in comparison.failures.items()]
+    return "\n".join([*parts, *told]) or "no hosts\n"

@@ -1,0 +1,1 @@
+"""Hosts against each other: what most of them have, and who does not."""

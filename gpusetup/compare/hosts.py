@@ -1,0 +1,148 @@
+"""From facts and figures of hosts to what sets them apart, kind by kind."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpusetup.compare.standing import figures_apart, settings_apart
+from gpusetup.facts.properties import GPU, HOST, gpus_named, summary
+from gpusetup.model.compare import Cell, Column, CompareGroup, Comparison, Outlier
+from gpusetup.verify.registry import checks
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gpusetup.compare.standing import Apart, Subject
+    from gpusetup.model.compare import Standing
+    from gpusetup.model.facts import Facts, HostFacts
+    from gpusetup.model.verdict import Result
+
+__all__ = ["UNITS", "compared"]
+
+UNITS = ("GB/s", "TFLOP/s", "µs")
+_NUMBER = re.compile(r"\bGPU \d+")
+
+
+def compared(facts: Facts, figures: Mapping[str, Sequence[Result]]) -> Comparison:
+    """Compare hosts that have the same GPUs; figures are those of their last verification, as far as there is one."""
+    kinds: dict[str, dict[str, HostFacts]] = {}
+    for name, host in facts.hosts.items():
+        kinds.setdefault(gpus_named(host), {})[name] = host
+    groups = [
+        _group(kind, hosts, {name: figures[name] for name in hosts if name in figures}) for kind, hosts in kinds.items()
+    ]
+    groups.sort(key=lambda group: (-len(group.hosts), group.name))
+    return Comparison(ok=facts.ok, groups=tuple(groups), failures=facts.failures)
+
+
+def _group(kind: str, hosts: Mapping[str, HostFacts], figures: Mapping[str, Sequence[Result]]) -> CompareGroup:
+    made = _Made([], [])
+    for item in HOST:
+        own: dict[Subject, str | None] = {(name, ""): item.read(host) for name, host in hosts.items()}
+        made.setting(item.id, item.title, own)
+    for part in GPU:
+        each: dict[Subject, str | None] = {
+            (name, f"GPU {index}"): part.read(gpu)
+            for name, host in hosts.items()
+            for index, gpu in enumerate(host.gpus)
+        }
+        made.setting(part.id, part.title, each)
+    for check in checks():
+        values, unit = _measured(check.id, figures)
+        made.figure(check.id, check.title, unit, values, tuple(hosts))
+    return CompareGroup(name=kind, hosts=tuple(hosts), columns=tuple(made.columns), outliers=tuple(made.outliers))
+
+
+class _Made(NamedTuple):
+    """The columns so far, and who stands out in them."""
+
+    columns: list[Column]
+    outliers: list[Outlier]
+
+    def setting(self, name: str, title: str, values: Mapping[Subject, str | None]) -> None:
+        """Add a column where anybody has a value."""
+        if not any(value is not None for value in values.values()):
+            return
+        apart = settings_apart(values)
+        grouped: dict[str, list[Subject]] = {}
+        for subject in values:
+            grouped.setdefault(subject[0], []).append(subject)
+        cells = {
+            host: Cell(text=summary([values[subject] for subject in own]), standing=_standing(own, values, apart))
+            for host, own in grouped.items()
+        }
+        self.columns.append(Column(id=name, title=title, kind="setting", usual=apart.usual, cells=cells))
+        self.outliers.extend(_outlier(subject, name, values[subject] or "", apart) for subject in apart.outliers)
+
+    def figure(self, name: str, title: str, unit: str, values: Mapping[Subject, float], hosts: tuple[str, ...]) -> None:
+        """Add a column where anybody measured it."""
+        if not values:
+            return
+        judged = _judged(values, unit)
+        cells = {host: _figure_cell(host, values, judged) for host in hosts}
+        medians = {apart.usual for apart in judged.values()}
+        usual = medians.pop() if len(medians) == 1 else None
+        self.columns.append(Column(id=name, title=title, kind="figure", unit=unit, usual=usual, cells=cells))
+        far = [(subject, apart) for subject, apart in judged.items() if subject in apart.outliers]
+        self.outliers.extend(_outlier(subject, name, values[subject], apart) for subject, apart in far)
+
+
+def _measured(name: str, figures: Mapping[str, Sequence[Result]]) -> tuple[dict[Subject, float], str]:
+    """Return a check's figures, and their unit."""
+    results = [(host, result) for host, told in figures.items() for result in told if result.id == name]
+    compared = [(host, result) for host, result in results if result.unit in UNITS]
+    values = {
+        (host, item.subject): float(item.measured)
+        for host, result in compared
+        for item in result.items
+        if isinstance(item.measured, (int, float)) and not isinstance(item.measured, bool)
+    }
+    return values, compared[0][1].unit if compared else ""
+
+
+def _standing(subjects: Sequence[Subject], values: Mapping[Subject, str | None], apart: Apart) -> Standing:
+    if any(subject in apart.outliers for subject in subjects):
+        return "outlier"
+    return "unknown" if all(values[subject] is None for subject in subjects) else "usual"
+
+
+def _judged(values: Mapping[Subject, float], unit: str) -> dict[Subject, Apart]:
+    """Compare like with like: a place with the same place of other hosts, or with all places where hosts are few."""
+    kinds: dict[str, dict[Subject, float]] = {}
+    several = len({host for host, _ in values}) >= 3
+    for (host, place), value in values.items():
+        kinds.setdefault(place if several else _NUMBER.sub("GPU", place), {})[host, place] = value
+    judged: dict[Subject, Apart] = {}
+    for alike in kinds.values():
+        apart = figures_apart(alike, unit)
+        judged |= dict.fromkeys(alike, apart)
+    return judged
+
+
+def _figure_cell(host: str, values: Mapping[Subject, float], judged: Mapping[Subject, Apart]) -> Cell:
+    own = [subject for subject in values if subject[0] == host]
+    if not own:
+        return Cell(text="", standing="unknown")
+    furthest = max(own, key=lambda subject: abs(judged[subject].deviations.get(subject, 0.0)))
+    apart = judged[furthest]
+    deviation = apart.deviations.get(furthest)
+    return Cell(
+        text=f"{values[furthest]:.4g}",
+        standing="outlier" if any(subject in judged[subject].outliers for subject in own) else "usual",
+        deviation=None if deviation is None else round(deviation, 1),
+    )
+
+
+def _outlier(subject: Subject, column: str, value: str | float, apart: Apart) -> Outlier:
+    deviation = apart.deviations.get(subject)
+    return Outlier(
+        host=subject[0],
+        subject=subject[1],
+        column=column,
+        value=value,
+        usual=round(apart.usual, 3) if isinstance(apart.usual, float) else apart.usual,
+        deviation=None if deviation is None else round(deviation, 1),
+        alike=apart.alike,
+        compared=apart.compared,
+    )

@@ -1,0 +1,74 @@
+"""The comparison for people: what stands out, each value with who has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpusetup.model.compare import CompareGroup, Outlier
+
+__all__ = ["COLUMNS", "rows", "shown", "title", "trailer"]
+
+COLUMNS = ("what", "usual", "has", "who", "off by")
+_NAMED = 4
+
+
+def title(group: CompareGroup) -> str:
+    """Return a heading."""
+    count = len(group.hosts)
+    if count == 1:
+        return f"{group.name}: {group.hosts[0]} alone, nothing to compare it with"
+    number = len(group.outliers)
+    told = f"{number} value{'s' if number > 1 else ''} stand{'' if number > 1 else 's'} out" if number else "all alike"
+    return f"{group.name}: {count} hosts, {told}"
+
+
+def rows(group: CompareGroup) -> list[tuple[str, ...]]:
+    """Return a row for each value that stands out, however many have it; each figure has its own."""
+    titles = {column.id: column.title for column in group.columns}
+    units = {column.id: column.unit for column in group.columns}
+    alike: dict[tuple[object, ...], list[Outlier]] = {}
+    for item in group.outliers:
+        own = (item.host, item.subject) if item.deviation is not None else ()
+        alike.setdefault((item.column, item.value, *own), []).append(item)
+    return [
+        (
+            items[0].column if units[items[0].column] else titles[items[0].column],
+            "no majority" if items[0].usual is None else f"{shown(items[0].usual)} {units[items[0].column]}".strip(),
+            shown(items[0].value),
+            _who(items),
+            "" if items[0].deviation is None else f"{items[0].deviation:+.1f} %",
+        )
+        for items in alike.values()
+    ]
+
+
+def trailer(group: CompareGroup) -> str:
+    """Say what else was compared."""
+    out = {item.column for item in group.outliers}
+    settings = sum(column.kind == "setting" and column.id not in out for column in group.columns)
+    figures = [column for column in group.columns if column.kind == "figure"]
+    same = sum(column.id not in out for column in figures)
+    told = f"alike: {settings} settings" + (f", {same} of {len(figures)} figures" if figures else "")
+    return told if figures else f"{told}; no figures were given (--figures)"
+
+
+def shown(value: str | float) -> str:
+    """Return a value with the digits that mean something."""
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _who(items: Sequence[Outlier]) -> str:
+    hosts: dict[str, list[str]] = {}
+    for item in items:
+        hosts.setdefault(item.host, []).append(item.subject)
+    named = [f"{host} {_places(places)}".strip() for host, places in list(hosts.items())[:_NAMED]]
+    return ", ".join(named) + (f" and {len(hosts) - _NAMED} more hosts" if len(hosts) > _NAMED else "")
+
+
+def _places(places: Sequence[str]) -> str:
+    if len(places) > 2 and all(place.startswith("GPU ") for place in places):
+        return f"({len(places)} GPUs)"
+    return ", ".join(place for place in places if place)

@@ -1,0 +1,137 @@
+"""What hosts and GPUs have, one value each: the columns of tables, and what hosts are compared by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gpusetup.model.facts import Gpu, HostFacts
+
+__all__ = ["GPU", "HOST", "GpuProperty", "HostProperty", "gpus_named", "summary"]
+
+
+class HostProperty(NamedTuple):
+    """A property of a host; its value as text, None where it is not known."""
+
+    id: str
+    title: str
+    read: Callable[[HostFacts], str | None]
+
+
+class GpuProperty(NamedTuple):
+    """A property of each GPU."""
+
+    id: str
+    title: str
+    read: Callable[[Gpu], str | None]
+
+
+def _said(value: object) -> str | None:
+    """Return a value as text: yes and no, numbers without a useless point."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _setting(name: str) -> Callable[[HostFacts], str | None]:
+    return lambda host: None if host.settings is None else _said(getattr(host.settings, name))
+
+
+def _way(name: str) -> Callable[[Gpu], str | None]:
+    return lambda gpu: None if gpu.way is None else _said(getattr(gpu.way, name))
+
+
+def _loaded(host: HostFacts) -> str | None:
+    if host.driver is None:
+        return None
+    return host.driver.loaded.version if host.driver.loaded else "none"
+
+
+def _cuda(host: HostFacts) -> str:
+    return _versions(kit.version for kit in host.cuda.toolkits)
+
+
+def _versions(values: Iterable[str | None]) -> str:
+    return ", ".join(sorted({value for value in values if value})) or "none"
+
+
+def _machine(host: HostFacts) -> str | None:
+    kind = host.virtualisation
+    return " ".join(part for part in (kind.vendor, kind.product) if part) or None
+
+
+def _bios(host: HostFacts) -> str | None:
+    told = host.settings
+    if told is None:
+        return None
+    return " ".join(part for part in (told.bios_vendor, told.bios_version, told.bios_date) if part) or None
+
+
+def _acs(gpu: Gpu) -> str | None:
+    if gpu.way is None or gpu.way.acs_redirect is None:
+        return None
+    return "on" if gpu.way.acs_redirect else "off"
+
+
+HOST: tuple[HostProperty, ...] = (
+    HostProperty("os", "system", lambda host: f"{host.os.label} {host.arch}"),
+    HostProperty("kernel", "kernel", lambda host: host.kernel.running),
+    HostProperty("driver", "driver", lambda host: host.driver.version if host.driver else "none"),
+    HostProperty("driver.loaded", "loaded driver", _loaded),
+    HostProperty("driver.flavour", "kernel modules", lambda host: host.driver.flavour if host.driver else None),
+    HostProperty("cuda", "CUDA", _cuda),
+    HostProperty("cudnn", "cuDNN", lambda host: _versions(item.version for item in host.cudnn)),
+    HostProperty("nccl", "NCCL", lambda host: _versions(item.version for item in host.nccl)),
+    HostProperty("container_toolkit", "container toolkit", lambda host: host.containers.toolkit or "none"),
+    HostProperty("secure_boot", "Secure Boot", lambda host: _said(host.secure_boot)),
+    HostProperty("machine", "machine", _machine),
+    HostProperty("board", "board", _setting("board")),
+    HostProperty("bios", "BIOS", _bios),
+    HostProperty("cpu", "CPU", _setting("cpu")),
+    HostProperty("microcode", "microcode", _setting("microcode")),
+    HostProperty("smt", "SMT", _setting("smt")),
+    HostProperty("governor", "CPU governor", _setting("governor")),
+    HostProperty("numa_nodes", "NUMA nodes", _setting("numa_nodes")),
+    HostProperty("iommu", "IOMMU", _setting("iommu")),
+    HostProperty("arguments", "kernel arguments", lambda host: " ".join(host.kernel.cmdline) or "none"),
+)
+
+GPU: tuple[GpuProperty, ...] = (
+    GpuProperty("gpu.memory", "GPU memory MiB", lambda gpu: _said(gpu.memory_mib)),
+    GpuProperty("gpu.vbios", "VBIOS", lambda gpu: gpu.vbios),
+    GpuProperty("gpu.inforom", "InfoROM", lambda gpu: gpu.inforom),
+    GpuProperty("gpu.power_limit", "power limit W", lambda gpu: _said(gpu.power_limit)),
+    GpuProperty("gpu.ecc", "ECC", lambda gpu: _said(gpu.ecc)),
+    GpuProperty("gpu.mig", "MIG", lambda gpu: gpu.mig),
+    GpuProperty("gpu.persistence", "persistence", lambda gpu: _said(gpu.persistence)),
+    GpuProperty("gpu.fabric", "fabric", lambda gpu: gpu.fabric.state if gpu.fabric else None),
+    GpuProperty("nvlink.up", "NVLinks up", lambda gpu: _said(gpu.nvlinks.up) if gpu.nvlinks else None),
+    GpuProperty("nvlink.slowest", "NVLink GB/s", lambda gpu: _said(gpu.nvlinks.slowest) if gpu.nvlinks else None),
+    GpuProperty("pcie.width", "PCIe lanes", lambda gpu: _said(gpu.link.width)),
+    GpuProperty("pcie.best", "PCIe best", lambda gpu: gpu.link.max_speed),
+    GpuProperty("pcie.slot", "PCIe slot", lambda gpu: gpu.link.slot_max_speed),
+    GpuProperty("pcie.payload", "PCIe payload", _way("max_payload")),
+    GpuProperty("pcie.read_request", "PCIe read request", _way("max_read_request")),
+    GpuProperty("pcie.bar", "BAR MiB", _way("bar_mib")),
+    GpuProperty("pcie.iommu", "IOMMU of GPU", _way("iommu")),
+    GpuProperty("pcie.acs", "ACS redirect", _acs),
+)
+
+
+def gpus_named(host: HostFacts) -> str:
+    """Return `8 x H200`; of several kinds all of them."""
+    kinds = Counter(gpu.name or gpu.reported_name or gpu.pci_id for gpu in host.gpus)
+    return ", ".join(f"{count} x {name}" for name, count in sorted(kinds.items())) or "no NVIDIA GPU"
+
+
+def summary(values: list[str | None]) -> str:
+    """Return the values of several GPUs in one cell: each once, the most frequent first, with how many have it."""
+    known = Counter(value for value in values if value is not None)
+    if len(known) <= 1:
+        return next(iter(known), "")
+    return ", ".join(f"{count}x {value}" for value, count in known.most_common())
