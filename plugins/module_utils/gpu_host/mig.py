@@ -7,8 +7,6 @@ import os
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from typing_extensions import Self
-
 from ..gpu_judge import mig as judge
 from ..gpu_probe import mig as probe
 from . import process
@@ -238,7 +236,7 @@ class _Stopped:
         self.units, self.env = units, env
         self.stopped: List[str] = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "_Stopped":  # noqa: PYI034 - hosts have no typing_extensions
         self.stop(self.units)
         return self
 

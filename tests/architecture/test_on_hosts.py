@@ -1,0 +1,33 @@
+"""What runs on hosts imports nothing that a host may lack."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# What measures GPUs is started as a program of its own beside its files, and asks for frameworks where they are there.
+MEASURES = ROOT / "plugins" / "module_utils" / "gpu_measure"
+BESIDE = {"torch", "cupy", "numpy", "tensorflow", "jax", "gpu_probe", "gpu_judge"}
+ANSIBLE = {"ansible", "ansible_collections"}
+
+
+def _code(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / "plugins" / folder).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", _code("module_utils", "modules"), ids=lambda path: path.stem)
+def test_only_the_standard_library_is_imported_on_hosts(path: Path) -> None:
+    allowed = (
+        set(sys.stdlib_module_names)
+        | ANSIBLE
+        | (BESIDE | {file.stem for file in MEASURES.glob("*.py")} if MEASURES in path.parents else set())
+    )
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [str(node.module)]
+        assert {name.partition(".")[0] for name in names} <= allowed, f"{path}:{node.lineno}: {names}"
