@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # What measures GPUs is started as a program of its own beside its files, and asks for frameworks where they are there.
 MEASURES = ROOT / "plugins" / "module_utils" / "gpu_measure"
-BESIDE = {"torch", "cupy", "numpy", "tensorflow", "jax", "gpu_probe", "gpu_judge"}
+BESIDE = {"torch", "cupy", "cupy_backends", "numpy", "tensorflow", "jax", "gpu_probe", "gpu_judge"}
 ANSIBLE = {"ansible", "ansible_collections"}
 
 
