@@ -74,6 +74,7 @@ def _removal(removal: Removal) -> list[str]:
         ("files", "come back", removal.files_restored),
         ("links", "as before", removal.links),
         ("services", "as before", removal.services),
+        ("MIG", "as before", removal.mig),
         ("boot", "arguments go", removal.arguments),
         ("boot", "rebuilt", ("the initramfs",) if removal.initramfs else ()),
         ("python", "goes", (removal.python,) if removal.python else ()),

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpusetup.facts.classes import group
+from gpusetup.plan import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,8 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
     yield "kernel", _kernel(host)
     yield "secure boot", {True: "on", False: "off", None: "unknown"}[host.secure_boot]
     yield "GPUs", _gpus(host)
+    for cut in _cuts(host):
+        yield "MIG", cut
     if host.nvswitch:
         count = len(host.nvswitch.pci) or host.nvswitch.devices or len(host.nvswitch.managers)
         yield "NVSwitch", f"{count} ({'on PCI' if host.nvswitch.kind == 'pci' else 'NVLink 5, through managers'})"
@@ -118,6 +121,18 @@ def _gpus(host: HostFacts) -> str:
         for gpu in host.gpus
     )
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items())
+
+
+def _cuts(host: HostFacts) -> Iterator[str]:
+    """Say how MIG cuts the GPUs where it is on, those that are cut alike together."""
+    by_layout: dict[str, list[str]] = {}
+    for number, gpu in enumerate(judge.probed(host)["gpus"]):
+        if gpu["mig"] == "Enabled":
+            layout = judge.mig.of_facts(gpu)
+            told = judge.mig.told(layout) if layout is not None else "on; only root may read the instances"
+            by_layout.setdefault(told, []).append(str(number))
+    for told, numbers in by_layout.items():
+        yield f"{told} on GPU {', '.join(numbers)}"
 
 
 def _driver(host: HostFacts) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigCut, MigLayout
 from gpusetup.model.package import PackageSet
 from gpusetup.model.stack import MatrixStamp, Stack
@@ -43,6 +44,7 @@ class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     services: tuple[str, ...]
     mig: tuple[MigLayout, ...] | UnsetType = UNSET
     """How GPUs are cut; older records do not say it."""
+    imex: ImexWish | UnsetType | None = UNSET
 
 
 class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

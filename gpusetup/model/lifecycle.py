@@ -73,6 +73,8 @@ class Removal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     holds: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    mig: tuple[str, ...] = ()
+    """GPUs, by PCI address, whose MIG layout becomes what it was."""
     initramfs: bool = False
     python: str = ""
     history: str = ""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigWish
 from gpusetup.model.package import Source
 from gpusetup.model.request import Requirement
@@ -80,6 +81,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     vgpu_token_sha256: str = ""
     """Of its content; the content itself goes to the host and nowhere else."""
     vgpu_feature: VgpuFeature = "vgpu"
+    imex: ImexWish | None = None
     persistence: bool = True
     hold_kernel: bool = False
     dev: bool = False

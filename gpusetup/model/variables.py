@@ -98,6 +98,9 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_container_runtimes: Texts | UnsetType = UNSET
     gpu_container_restart: RestartPolicy | UnsetType = UNSET
 
+    gpu_imex_nodes: Texts | UnsetType = UNSET
+    gpu_imex_channels: int | UnsetType = UNSET
+
     gpu_mig_layouts: tuple[MigLayout, ...] | UnsetType = UNSET
     gpu_mig_gpus: Texts | UnsetType = UNSET
     gpu_licence_token: str | UnsetType = UNSET

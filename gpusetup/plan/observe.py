@@ -9,6 +9,7 @@ from gpusetup.model.package import UNPROVEN, Package
 from gpusetup.model.plan import Action, ActionKind
 from gpusetup.plan import judge
 from gpusetup.plan.environment import environment_of, lacking
+from gpusetup.plan.imex import imex_actions
 from gpusetup.plan.judge import versions
 from gpusetup.plan.licence import licence_action
 from gpusetup.plan.mig import mig_actions
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.imex import ImexWish
     from gpusetup.model.mig import MigLayout
     from gpusetup.model.plan import PackageSet
     from gpusetup.model.settings import Settings
@@ -45,6 +47,7 @@ class Wanted:
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
     mig: tuple[MigLayout, ...] = ()
+    imex: ImexWish | None = None
     homeless: tuple[str, ...] = ()
     """Libraries that neither packages nor wheels would bring."""
 
@@ -87,6 +90,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from _default_cuda(facts, wanted)
     yield from _python(facts, wanted)
     yield from _containers(facts, wanted)
+    yield from imex_actions(facts, wanted.imex)
     yield from mig_actions(facts, wanted.mig)
     yield from licence_action(facts, wanted.settings)
     yield from _files(probed)

@@ -32,6 +32,7 @@ def removal_of(facts: HostFacts) -> Removal | None:
         holds=state.holds,
         services=tuple(sorted(state.services)),
         arguments=state.arguments,
+        mig=tuple(sorted(state.mig.found)),
         initramfs=any("nouveau" in path for path in state.files),
         python=python.path or "" if python is not None and not python.adopted else "",
         history="/var/lib/gpusetup",

@@ -9,7 +9,6 @@ from gpusetup.model.applied import NO_LOCK
 
 if TYPE_CHECKING:
     from gpusetup.model.lifecycle import Past
-    from gpusetup.model.mig import MigLayout
 
 __all__ = ["choose", "is_verified"]
 
@@ -53,8 +52,10 @@ def _named(history: tuple[Past, ...], wanted: str) -> Past:
 
 
 def _same(left: Past, right: Past) -> bool:
-    return (left.lock.stack, left.packages, _mig(left)) == (right.lock.stack, right.packages, _mig(right))
+    return _of(left) == _of(right)
 
 
-def _mig(past: Past) -> tuple[MigLayout, ...]:
-    return (past.lock.wanted.mig or ()) if past.lock.wanted is not None else ()
+def _of(past: Past) -> tuple[object, ...]:
+    """Return what makes one apply another one than the next."""
+    wanted = past.lock.wanted
+    return (past.lock.stack, past.packages, (wanted.mig or (), wanted.imex or None) if wanted is not None else None)

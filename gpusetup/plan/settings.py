@@ -24,6 +24,7 @@ from gpusetup.model.settings import (
     Settings,
     VgpuFeature,
 )
+from gpusetup.plan.imex import imex_wish
 from gpusetup.plan.logins import holds_login, without_login
 from gpusetup.plan.mig_wishes import mig_wishes
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
@@ -364,6 +365,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "mig": mig_wishes,
     "vgpu_token": _path,
     "vgpu_feature": _choice(*get_args(VgpuFeature)),
+    "imex": imex_wish,
     "persistence": _yes,
     "hold_kernel": _yes,
     "dev": _yes,

@@ -49,6 +49,8 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             gpu_driver_signing_key=settings.signing_key,
             gpu_driver_signing_certificate=settings.signing_certificate,
         )
+    if wanted.imex is not None:
+        variables = replace(variables, gpu_imex_nodes=wanted.imex.nodes, gpu_imex_channels=wanted.imex.channels)
     if wanted.mig or record_of(facts).mig.found:
         variables = replace(
             variables, gpu_mig_layouts=wanted.mig, gpu_mig_gpus=tuple(gpu.address for gpu in facts.gpus)

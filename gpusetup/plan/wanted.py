@@ -13,6 +13,7 @@ from gpusetup.model.package import Package, PackageSet, Pin
 from gpusetup.model.stack import Reason, Stack
 from gpusetup.plan.compilers import without_caps
 from gpusetup.plan.environment import settled
+from gpusetup.plan.imex import imex_notes
 from gpusetup.plan.mig import mig_layouts
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages import all_sources
@@ -20,7 +21,7 @@ from gpusetup.plan.packages.base import DriverPackages
 from gpusetup.plan.packages.built import other_way
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
 from gpusetup.plan.packages.libraries import no_longer_wanted, not_of
-from gpusetup.plan.packages.names import covering
+from gpusetup.plan.packages.names import covering, imex_of
 from gpusetup.plan.python import (
     LIBRARIES,
     Interpreter,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.applied import Applied
     from gpusetup.model.package import Libraries, Origins
+    from gpusetup.model.repos import Format
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
     from gpusetup.plan.packages.base import Context, Family
@@ -96,7 +98,12 @@ def has_python(stack: Stack) -> bool:
 
 def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matrix) -> bool:
     """Tell whether anything of the stack comes from a repository."""
-    if manages_driver(context, stack) or family.libraries(context, stack) or context.settings.containers:
+    if (
+        manages_driver(context, stack)
+        or family.libraries(context, stack)
+        or context.settings.containers
+        or context.settings.imex
+    ):
         return True
     if not has_python(stack) or context.settings.python_adopt:
         return False
@@ -139,6 +146,9 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 built=driver.built,
                 keeps_kernel=driver.keeps_kernel,
             )
+        if stack.driver is not None and driver is None and settings.imex is not None:
+            # Somebody else's driver stays as it is; beside it comes IMEX of its version.
+            packages = replace(packages, fabric=imex_of(context, stack.driver, _form(family)))
         packages = _with_libraries(packages, family.libraries(context, stack))
         notes = (*notes, *toolkit_notes(context, family))
         roots = packages.cuda_roots
@@ -175,10 +185,15 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         services=_services(context, packages, stack.driver, persistence=persistence),
         signer=signer,
         reasons=reasons,
-        notes=(*notes, *told),
+        notes=(*notes, *told, *imex_notes(context.facts, settings.imex)),
         mig=mig,
+        imex=settings.imex,
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
     )
+
+
+def _form(family: Family) -> Format:
+    return "deb" if family.manager == "apt" else "rpm"
 
 
 def _not_as_packages(stack: Stack) -> PreflightError:
@@ -309,7 +324,7 @@ def _services(
     services = []
     if persistence:
         services.append("nvidia-persistenced")
-    if packages is not None and packages.fabric:
+    if packages is not None and packages.fabric and context.facts.nvswitch is not None:
         form = "deb" if packages.manager == "apt" else "rpm"
         rows = [row for row in context.repos.fabric if row.format == form]
         row = next(covering(rows, int(driver.branch)), rows[-1]) if driver is not None else rows[-1]
@@ -329,4 +344,6 @@ def unpacked(lock: Applied, settings: Settings) -> Wanted:
         kept["interpreter"] = settings.python_interpreter
     if kept["mig"] is UNSET:
         kept["mig"] = ()
+    if kept["imex"] is UNSET:
+        kept["imex"] = None
     return Wanted(stack=lock.stack or Stack(), settings=settings, **kept)

@@ -15,6 +15,7 @@ from gpusetup.versions import nv
 
 if TYPE_CHECKING:
     from gpusetup.model.applied import Applied
+    from gpusetup.model.mig import MigLayout
     from gpusetup.model.verdict import Level
 
 __all__ = ["OBSERVATIONS", "Machine", "Wanted"]
@@ -57,6 +58,18 @@ class Wanted:
             ours = any(self.packages(group) for group in ("driver", "fabric", "cuda", "cudnn", "nccl"))
             return "what was applied here is for one" if ours or self.has("driver") else ""
         return "the lock is for one" if self.has("driver") else ""
+
+    @property
+    def mig(self) -> dict[str, MigLayout]:
+        """How GPUs are to be cut, by PCI address; nothing of those that nobody asked for."""
+        wanted = self._lock.wanted
+        return {layout.gpu: layout for layout in (wanted.mig or ())} if wanted is not None else {}
+
+    @property
+    def imex(self) -> tuple[str, ...]:
+        """The machines of the NVLink domain that was applied; nothing where none was."""
+        wish = self._lock.wanted.imex if self._lock.wanted is not None else None
+        return wish.nodes if wish else ()
 
     def packages(self, group: str) -> bool:
         """Tell whether the host's record has system packages of a group (`cuda`, `containers`): not wheels."""

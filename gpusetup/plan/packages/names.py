@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from gpusetup.model.package import Package
+from gpusetup.plan.imex import not_offered
 from gpusetup.plan.judge import versions
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from gpusetup.model.stack import DriverChoice
     from gpusetup.plan.packages.base import Context
 
-__all__ = ["companions", "covering", "fabric_globs", "fabric_of", "glob", "held", "named"]
+__all__ = ["companions", "covering", "fabric_globs", "fabric_of", "glob", "held", "imex_of", "named"]
 
 
 class _Ranged(Protocol):
@@ -59,15 +60,29 @@ def fabric_of(
     All are of exactly the driver's version. Of IMEX and NVSDM what is installed moves along.
     """
     switches = context.facts.nvswitch
+    imex = imex_of(context, choice, form)
     if switches is None:
-        return ()
+        return imex
     row = _fabric_row(context, choice, form)
     names = [row.fabric_manager] if manager_only else [row.fabric_manager, row.nscq]
-    names += companions(context.facts, [row.imex, row.nvsdm])
+    names += companions(context.facts, [row.nvsdm] if imex else [row.imex, row.nvsdm])
     packages = [context.offers.exact(named(name, branch=choice.branch), choice.version) for name in names]
     if switches.kind == "nvlink5":
         packages += [Package(name=name) for name in row.nvlink5]
-    return tuple(packages)
+    return (*packages, *imex)
+
+
+def imex_of(context: Context, choice: DriverChoice, form: Format) -> tuple[Package, ...]:
+    """Return the package of IMEX where it is asked for, of exactly the driver's version."""
+    if context.settings.imex is None:
+        return ()
+    rows = [row for row in context.repos.fabric if row.format == form]
+    names = list(dict.fromkeys(named(row.imex, branch=choice.branch) for row in rows))
+    found = next((name for name in names if context.offers.has(name, choice.version)), "")
+    if context.offers.known and not found:
+        raise not_offered(" or ".join(names), choice.version)
+    ours = named(next(covering(rows, int(choice.branch))).imex, branch=choice.branch)
+    return (context.offers.exact(found or ours, choice.version),)
 
 
 def _fabric_row(context: Context, choice: DriverChoice, form: Format) -> FabricPackages:
@@ -83,10 +98,11 @@ def _fabric_row(context: Context, choice: DriverChoice, form: Format) -> FabricP
 
 def fabric_globs(context: Context, form: Format) -> tuple[str, ...]:
     """Return every name of the fabric's packages: of another branch they conflict with nothing, and would stay."""
-    if context.facts.nvswitch is None:
-        return ()
     rows = [row for row in context.repos.fabric if row.format == form]
-    names = (name for row in rows for name in (row.fabric_manager, row.nscq, row.imex, row.nvsdm) if name)
+    if context.facts.nvswitch is None:
+        names = [row.imex for row in rows] if context.settings.imex is not None else []
+    else:
+        names = [name for row in rows for name in (row.fabric_manager, row.nscq, row.imex, row.nvsdm) if name]
     return tuple(dict.fromkeys(glob(name, "[0-9]*") for name in names))
 
 

@@ -57,7 +57,7 @@ def read(path: str, limit: int = 65536) -> Optional[str]:
 def device_files() -> Dict[str, Any]:
     """Every /dev/nvidia* with mode, owner, number, and whether this user can open it."""
     found: List[Dict[str, Any]] = []
-    for path in sorted(glob.glob("/dev/nvidia*") + glob.glob("/dev/nvidia-caps/*")):
+    for path in sorted(glob.glob("/dev/nvidia*") + glob.glob("/dev/nvidia-caps*/*")):
         try:
             status = os.stat(path)
         except OSError as failure:
@@ -92,6 +92,11 @@ def proc_gpus() -> Dict[str, Optional[str]]:
 def fabric_manager() -> "Answer":
     """The fabric manager's own version."""
     return child.run(["nv-fabricmanager", "--version"], TOOL_DEADLINE)
+
+
+def imex() -> "Answer":
+    """What the IMEX service knows of its domain."""
+    return child.run(["nvidia-imex-ctl", "-N", "-j"], TOOL_DEADLINE)
 
 
 def kernel_log() -> Dict[str, Any]:
@@ -174,6 +179,7 @@ COLLECTORS: Tuple[Tuple[str, Callable[[], Any]], ...] = (
     ("device_files", device_files),
     ("proc_gpus", proc_gpus),
     ("fabric_manager", fabric_manager),
+    ("imex", imex),
     ("kernel_log", kernel_log),
     ("containers", containers),
     ("machine", machine),

@@ -1,0 +1,143 @@
+#!/usr/bin/python
+"""Ansible module: the IMEX domain of a machine."""
+
+DOCUMENTATION = r"""
+module: gpu_imex
+short_description: Configure IMEX, which shares GPU memory between the machines of one NVLink domain
+description:
+  - Writes the list of the domain's machines, has the channels' device files made now and at every boot, and enables
+    C(nvidia-imex). The service is restarted when its list changed, and started where it does not run.
+  - The list must name this host, and be the same on every machine of the domain.
+  - Without O(nodes) everything that was written is brought back.
+options:
+  nodes:
+    description: Addresses or names of the domain's machines.
+    type: list
+    elements: str
+    default: []
+  channels:
+    description: How many channels.
+    type: int
+    default: 1
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: Two machines of one NVLink domain
+  gpusetup.stack.gpu_imex:
+    nodes: [10.0.0.1, 10.0.0.2]
+"""
+
+RETURN = r"""
+pending:
+  description: What waits for the driver.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import os
+import re
+import socket
+from typing import Any, Dict, List, Sequence, Set
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process, services
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import names
+
+DEVICES = "/proc/devices"
+SERVICE = "nvidia-imex.service"
+
+
+def addresses(env: Dict[str, str]) -> Set[str]:
+    """Return this machine's own addresses; nothing where iproute is not there to tell them."""
+    return set(re.findall(r" inet6? ([0-9a-f.:]+)", process.output(["ip", "-o", "addr", "show"], env, 30)[1]))
+
+
+def is_among(node: str, own: Set[str]) -> bool:
+    """Tell whether an address or a name is one of these."""
+    try:
+        places = socket.getaddrinfo(node, 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return any(place[4][0] in own for place in places)
+
+
+def has_channels() -> bool:
+    """Tell whether the loaded driver has IMEX channels."""
+    try:
+        with open(DEVICES) as stream:
+            return bool(re.search(r"^\s*\d+ nvidia-caps-imex-channels$", stream.read(), re.MULTILINE))
+    except OSError:
+        return False
+
+
+def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str, str], check: bool) -> Dict[str, Any]:
+    """Do what was asked for; return {"changed", "pending"}."""
+    unit = os.path.basename(names.IMEX_UNIT)
+    if not nodes:
+        return {"changed": forget(ledger, env, check), "pending": []}
+    own = addresses(env)
+    if own and not any(is_among(node, own) for node in nodes):
+        raise HostFailure(
+            "GS-439", "the IMEX domain does not name this host", ", ".join(nodes),
+            "every machine of a domain has the same list, and is on it",
+            "add this host's own address to gpusetup_imex (gpu_imex_nodes)",
+        )  # fmt: skip
+    listed = ledger.write(names.IMEX_NODES, names.imex_nodes(nodes))
+    made = ledger.write(names.IMEX_UNIT, names.imex_unit(channels))
+    if made and not check:
+        process.output(["systemctl", "daemon-reload"], env, 60)
+    ready = has_channels()
+    pending: List[str] = [] if ready else ["IMEX starts with the driver, at the next boot"]
+    before = services.look([SERVICE], env)[SERVICE]
+    changed = services.bring_up(ledger, [unit], ready, env, check)
+    if made and ready and not check:
+        process.output(["systemctl", "restart", unit], env, 60)
+    changed = services.bring_up(ledger, [SERVICE], ready, env, check) or changed
+    if listed and ready and before["active"] and not check:
+        code, _out, error = process.output(["systemctl", "restart", SERVICE], env, 120)
+        if code:
+            raise HostFailure("GS-487", SERVICE + " did not start with its new list", error.strip(), "",
+                              "journalctl -u nvidia-imex; nvidia-imex-ctl -N")  # fmt: skip
+    ledger.save()
+    return {"changed": bool(changed or listed or made), "pending": pending}
+
+
+def forget(ledger: Ledger, env: Dict[str, str], check: bool) -> bool:
+    """Bring back what was there before the first time."""
+    units = [name for name in (SERVICE, os.path.basename(names.IMEX_UNIT)) if name in ledger.state["services"]]
+    changes: List[Any] = list(services.take_down(ledger, env, check, units))
+    changes += [ledger.restore(path) for path in (names.IMEX_NODES, names.IMEX_UNIT)]
+    if any(changes) and not check:
+        process.output(["systemctl", "daemon-reload"], env, 60)
+    if units:
+        ledger.save()
+    return any(changes)
+
+
+def main() -> None:
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            nodes={"type": "list", "elements": "str", "default": []},
+            channels={"type": "int", "default": 1},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.owned(module)
+    try:
+        ledger = Ledger(request["state_dir"], module.check_mode)
+        nodes, channels = module.params["nodes"], module.params["channels"]
+        result = configure(nodes, channels, ledger, process.environment(), module.check_mode)
+    except (failure.HostFailure, OSError) as stop:
+        params.end(module, stop)
+    module.exit_json(diff=ledger.diffs, **result)
+
+
+if __name__ == "__main__":
+    main()
