@@ -5,7 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from gpusetup.doctor import ptx, steps_containers, steps_cuda, steps_driver, steps_hardware, steps_python
+from gpusetup.doctor import (
+    ptx,
+    steps_containers,
+    steps_cuda,
+    steps_driver,
+    steps_exporter,
+    steps_hardware,
+    steps_python,
+)
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of
 from gpusetup.doctor.instead import without_apply
@@ -36,6 +44,7 @@ STEPS: tuple[tuple[str, Callable[[Look], Outcome]], ...] = (
     ("visible GPUs", steps_cuda.visible),
     ("Python frameworks", steps_python.frameworks),
     ("containers", steps_containers.runtimes),
+    ("exporters", steps_exporter.exporters),
 )
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gpusetup.model.images import ImagesFile
     from gpusetup.model.kernels import KernelPairsFile
     from gpusetup.model.mig import MigFile
+    from gpusetup.model.monitoring import MonitoringFile
     from gpusetup.model.packages import PackageFile
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.wheels import WheelsFile
@@ -45,8 +46,8 @@ FILES: dict[str, type[record.MatrixFile]] = {
 }
 _PACKAGE = "frameworks/"
 """Where the files of packages above the frameworks are, one for each."""
-NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels", "mig")
-"""Every component; the last six are apart because the resolver never reads them."""
+NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels", "mig", "monitoring")
+"""Every component; the last seven are apart because the resolver never reads them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
 
@@ -81,6 +82,10 @@ def struct_of(name: str) -> type[record.MatrixFile]:
         from gpusetup.model.mig import MigFile
 
         return MigFile
+    if name == "monitoring":
+        from gpusetup.model.monitoring import MonitoringFile
+
+        return MonitoringFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it
 
     return ReposFile
@@ -260,6 +265,11 @@ class Matrix:
     def mig(self) -> MigFile:
         """What GPUs can be cut into."""
         return self._load("mig", cast("type[MigFile]", struct_of("mig")))
+
+    @cached_property
+    def monitoring(self) -> MonitoringFile:
+        """Exporters, and which DCGM goes with which."""
+        return self._load("monitoring", cast("type[MonitoringFile]", struct_of("monitoring")))
 
     def package(self, name: str) -> PackageFile:
         """Return what is known of a package above the frameworks; read when it is first asked for."""

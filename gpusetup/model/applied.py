@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigCut, MigLayout
+from gpusetup.model.monitoring import Exporter
 from gpusetup.model.package import PackageSet
 from gpusetup.model.stack import MatrixStamp, Stack
 
@@ -45,6 +46,8 @@ class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     mig: tuple[MigLayout, ...] | UnsetType = UNSET
     """How GPUs are cut; older records do not say it."""
     imex: ImexWish | UnsetType | None = UNSET
+    monitoring: Exporter | UnsetType = UNSET
+    """What exports the host's figures."""
 
 
 class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

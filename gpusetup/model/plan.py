@@ -17,7 +17,7 @@ SCHEMA = "gpusetup/plan/1"
 
 ActionKind = Literal[
     "repository", "remove", "install", "upgrade", "downgrade", "hold", "nouveau", "module", "service", "file", "python",
-    "container", "mig", "reboot", "verify", "record",
+    "container", "mig", "monitoring", "reboot", "verify", "record",
 ]  # fmt: skip
 
 

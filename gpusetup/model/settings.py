@@ -15,6 +15,7 @@ __all__ = [
     "DriverOptions",
     "HashedLines",
     "ModuleWay",
+    "Monitoring",
     "RebootPolicy",
     "ReloadPolicy",
     "RestartPolicy",
@@ -27,6 +28,7 @@ ModuleWay = Literal["auto", "prebuilt", "dkms"]
 RebootPolicy = Literal["never", "when-needed", "schedule"]
 RestartPolicy = Literal["never", "idle", "always"]
 VgpuFeature = Literal["vgpu", "workstation", "gaming", "compute"]
+Monitoring = Literal["none", "auto", "dcgm", "nvidia_gpu_exporter", "textfile"]
 DriverOptions = dict[str, str | int | float | bool]
 
 
@@ -82,6 +84,16 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of its content; the content itself goes to the host and nowhere else."""
     vgpu_feature: VgpuFeature = "vgpu"
     imex: ImexWish | None = None
+    monitoring: Monitoring = "none"
+    """What exports the figures of the GPUs; auto: by what they are."""
+    monitoring_listen: str = ""
+    """Address and port; empty: the exporter's own port, for this host alone."""
+    monitoring_textfile: str = ""
+    """The folder in which a node_exporter of the host's owner reads textfiles."""
+    monitoring_certificate: str = ""
+    monitoring_key: str = ""
+    monitoring_passwords: str = ""
+    """Paths on the host; the passwords are lines of an htpasswd file."""
     persistence: bool = True
     hold_kernel: bool = False
     dev: bool = False

@@ -105,6 +105,14 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_mig_gpus: Texts | UnsetType = UNSET
     gpu_licence_token: str | UnsetType = UNSET
     gpu_licence_feature: VgpuFeature | UnsetType = UNSET
+    gpu_monitoring_packages: Packages | UnsetType = UNSET
+    gpu_monitoring_exporter: Literal["", "none", "dcgm", "nvidia_gpu_exporter", "textfile"] | UnsetType = UNSET
+    gpu_monitoring_listen: str | UnsetType = UNSET
+    gpu_monitoring_folder: str | UnsetType = UNSET
+    gpu_monitoring_dcgm: str | UnsetType = UNSET
+    gpu_monitoring_certificate: str | UnsetType = UNSET
+    gpu_monitoring_key: str | UnsetType = UNSET
+    gpu_monitoring_passwords: str | UnsetType = UNSET
 
     gpu_reboot_policy: RebootPolicy | UnsetType = UNSET
     gpu_reboot_local: bool | UnsetType = UNSET

@@ -31,6 +31,8 @@ _AS_THEY_ARE = {
     "up": f'up{{instance="{_INSTANCE}",job="gpu"}}',
     "gpusetup_verify_check": f'gpusetup_verify_check{{instance="{_INSTANCE}",host="a1",check="gpu.ecc",level="quick",',
     "gpusetup_verify_timestamp_seconds": f'gpusetup_verify_timestamp_seconds{{instance="{_INSTANCE}",host="a1"}}',
+    "gpusetup_textfile_timestamp_seconds": f'gpusetup_textfile_timestamp_seconds{{instance="{_INSTANCE}"}}',
+    "gpusetup_textfile_up": f'gpusetup_textfile_up{{instance="{_INSTANCE}"}}',
     "node_systemd_unit_state": f'node_systemd_unit_state{{instance="{_INSTANCE}",name="gpusetup-drift.service",',
 }
 _LABELS = {

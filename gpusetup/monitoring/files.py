@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.monitoring.cases import rule_tests
 from gpusetup.monitoring.grafana import document
+from gpusetup.monitoring.page import page
 from gpusetup.monitoring.rules import alert_rules, expression, recording_rules
 from gpusetup.monitoring.tables import alerts, dashboards, metrics
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpusetup.monitoring.tables import Alert
 
-__all__ = ["alert_page", "files"]
+__all__ = ["alert_page", "counters", "files"]
 
 _RECORDING, _ALERTS, _TESTS = "rules/gpusetup-recording.yml", "rules/gpusetup-alerts.yml", "rules/gpusetup-tests.yml"
 _GENERATED = "# Written by `gpusetup monitoring`: change it there, or copy it under another name.\n"
@@ -31,8 +32,9 @@ def files(runbook: str = "") -> dict[str, str]:
         _TESTS: _yaml(rule_tests(tuple(name.partition("/")[2] for name in (_RECORDING, _ALERTS)))),
         "prometheus-example.yml": _yaml(_prometheus()),
         "alertmanager-example.yml": _yaml(_alertmanager()),
-        "dcgm-counters.csv": "\n".join(_counters(renamed=False)) + "\n",
-        "dcgm-4.7-counters.csv": "\n".join(_counters(renamed=True)) + "\n",
+        "dcgm-counters.csv": "\n".join(counters(renamed=False)) + "\n",
+        "dcgm-4.7-counters.csv": "\n".join(counters(renamed=True)) + "\n",
+        "dashboards.html": page(),
         "alerts.md": "\n".join(_pages()) + "\n",
     }
     boards = {board.id: json.dumps(document(board), indent=1) + "\n" for board in dashboards()}
@@ -120,7 +122,7 @@ def _alertmanager() -> dict[str, Any]:
     }
 
 
-def _counters(*, renamed: bool) -> Iterator[str]:
+def counters(*, renamed: bool) -> Iterator[str]:
     """Yield the counters that the rules need; the exporter's own list leaves out most of what tells of health."""
     yield "# What dcgm-exporter collects: dcgm-exporter -f FILE"
     yield "# " + ("For DCGM 4.7 and newer" if renamed else "For DCGM up to 4.6") + "; format: field, type, help"

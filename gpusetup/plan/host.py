@@ -20,6 +20,7 @@ from gpusetup.plan.offers import Offers
 from gpusetup.plan.packages import absence, all_sources, family_for
 from gpusetup.plan.packages.built import no_way, seen_through_streams
 from gpusetup.plan.packages.containers import toolkit_patterns
+from gpusetup.plan.packages.monitoring import monitoring_patterns, wants_packages, without_leftovers
 from gpusetup.plan.preflight import (
     NO_GPU,
     borrowed_from,
@@ -135,7 +136,8 @@ class Planner:
             return _refused(draft.plan, refusals).plan
         transaction = answer.transaction or PreviewTransaction()
         removed = sorted(set(draft.plan.removals) | set(transaction.remove))
-        warnings = [text for text in _warnings(answer) if text not in draft.plan.warnings]
+        told = (item.text for item in answer.findings if item.level == "warn")
+        warnings = [text for text in told if text not in draft.plan.warnings]
         plan = _replace(
             draft.plan,
             download_bytes=_sum(transaction.download_bytes, draft.plan.wheel_bytes),
@@ -170,7 +172,7 @@ class Planner:
                 return _refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
             return _refused(base, (_no_stack(error, facts, candidates is not None),))
         stack = resolution.stack
-        if family is None and (manages_driver(context, stack) or settings.containers):
+        if family is None and (manages_driver(context, stack) or settings.containers or wants_packages(settings)):
             why = absence(self.matrix.repos, facts, settings.source, directory)
             no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
             return _refused(_replace(base, stack=stack), (no_family,))
@@ -234,7 +236,8 @@ class Planner:
 
     def _question(self, context: Context, family: Family) -> RoleVariables:
         pythons = packaged_patterns(system_of(self.matrix, context.facts))
-        names = (*family.patterns(context), *toolkit_patterns(context), *pythons)
+        exporters = monitoring_patterns(context, self.matrix)
+        names = (*family.patterns(context), *toolkit_patterns(context), *exporters, *pythons)
         origins = seen_through_streams(context, all_sources(context, family))
         return question_variables(context.facts, origins, names)
 
@@ -300,10 +303,6 @@ def _hint(text: str) -> str:
     return "" if not text else "nothing was changed; the repositories conflict with the installed packages"
 
 
-def _warnings(answer: Preview) -> list[str]:
-    return [item.text for item in answer.findings if item.level == "warn"]
-
-
 def _not_understood(facts: HostFacts) -> Iterator[str]:
     """Say that a record of another version, or a damaged one, is replaced."""
     if reason := unread(facts):
@@ -316,6 +315,7 @@ def _not_understood(facts: HostFacts) -> Iterator[str]:
 
 
 def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied, matrix: Matrix) -> HostPlan:
+    wanted = dataclasses.replace(wanted, packages=without_leftovers(facts, wanted.packages))
     todo = tuple(actions(facts, wanted))
     reboots = sorted((action for action in todo if action.reboot), key=lambda action: action.id not in _TELLING)
     holds = wanted.packages.hold if wanted.packages is not None else ()

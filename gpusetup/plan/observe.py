@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from gpusetup.model.package import UNPROVEN, Package
 from gpusetup.model.plan import Action, ActionKind
 from gpusetup.plan import judge
@@ -13,7 +15,7 @@ from gpusetup.plan.imex import imex_actions
 from gpusetup.plan.judge import versions
 from gpusetup.plan.licence import licence_action
 from gpusetup.plan.mig import mig_actions
-from gpusetup.plan.recorded import lost, record_of, unfinished
+from gpusetup.plan.recorded import exporter_of, lost, record_of, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.imex import ImexWish
     from gpusetup.model.mig import MigLayout
+    from gpusetup.model.monitoring import Exporter
     from gpusetup.model.plan import PackageSet
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Reason, Stack
@@ -48,6 +51,8 @@ class Wanted:
     notes: tuple[str, ...] = ()
     mig: tuple[MigLayout, ...] = ()
     imex: ImexWish | None = None
+    monitoring: Exporter | None = None
+    """What exports the figures."""
     homeless: tuple[str, ...] = ()
     """Libraries that neither packages nor wheels would bring."""
 
@@ -93,6 +98,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from imex_actions(facts, wanted.imex)
     yield from mig_actions(facts, wanted.mig)
     yield from licence_action(facts, wanted.settings)
+    yield from _monitoring(facts, wanted.monitoring)
     yield from _files(probed)
     yield from _record(facts)
 
@@ -163,6 +169,7 @@ def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterato
         ("cudnn", packages.cudnn, "cuDNN of the stack"),
         ("nccl", packages.nccl, "NCCL of the stack, built for its CUDA"),
         ("containers", packages.containers, "containers need it to use the GPU"),
+        ("monitoring", packages.monitoring, wanted.monitoring.why if wanted.monitoring else ""),
         ("python", packages.python, _python_reason(stack, wanted.interpreter)),
     )
     for name, group, why in groups:
@@ -210,7 +217,8 @@ def _holds(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
     installed, held = facts.packages.installed, set(facts.packages.held)
     libraries = {package.name for package in packages.libraries()}
     named = {package.name for package in (*packages.driver, *packages.fabric)}
-    named |= {name for name in libraries if versions.matches(name, packages.hold)}
+    exporters = {package.name for package in packages.monitoring}
+    named |= {name for name in libraries | exporters if versions.matches(name, packages.hold)}
     recorded = {name for name in record_of(facts).holds if name in installed}
     wanted = {package.name for package in packages.wanted()}
     obsolete = {name for name in recorded - wanted if not versions.matches(name, packages.hold)}
@@ -311,6 +319,23 @@ def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         was = ", ".join(facts.containers.cdi_drivers)
         why = f"it describes driver {was}, but another one is loaded: containers would not start"
         yield _action("container", "cdi", "describe the GPUs to container runtimes again (CDI)", why)
+
+
+def _monitoring(facts: HostFacts, wanted: Exporter | None) -> Iterator[Action]:
+    """What exports the figures is set up, changed, or taken away; a unit of it that is off is switched on."""
+    before = exporter_of(facts)
+    if wanted is None:
+        if before is not None:
+            yield _action("monitoring", "none", f"no longer {before.kind}", "gpusetup_monitoring asks for it no more")
+        return
+    where = f" on {wanted.listen}" if wanted.listen else f", a file in {wanted.folder}"
+    what = f"{wanted.kind}{f' {wanted.dcgm}' if wanted.dcgm else ''}{where}"
+    if before is None or replace(before, why="") != replace(wanted, why=""):
+        yield _action("monitoring", "exporter", what, wanted.why)
+        return
+    off = [item.what for item in judge.drift.monitoring_units(judge.probed(facts), judge.record(facts))]
+    if off:
+        yield _action("monitoring", "exporter", what, f"{', '.join(off)} is not running")
 
 
 def _files(probed: dict[str, Any]) -> Iterator[Action]:

@@ -11,8 +11,9 @@ from gpusetup.model.plan import Refusal
 if TYPE_CHECKING:
     from gpusetup.model.applied import Applied, Apply
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.monitoring import Exporter
 
-__all__ = ["begun", "forgotten", "hidden", "locks", "lost", "record_of", "unfinished", "unread"]
+__all__ = ["begun", "exporter_of", "forgotten", "hidden", "locks", "lost", "record_of", "unfinished", "unread"]
 
 _NOTHING = HostRecord()
 _OF_APPLIES = SCHEMA.rpartition("/")[0] + "/"
@@ -21,6 +22,12 @@ _OF_APPLIES = SCHEMA.rpartition("/")[0] + "/"
 def record_of(facts: HostFacts) -> HostRecord:
     """Return what is on record; an empty record where there is none."""
     return facts.state or _NOTHING
+
+
+def exporter_of(facts: HostFacts) -> Exporter | None:
+    """Return what the last apply that finished, or one that was cut, set up to export figures."""
+    found = (lock.wanted.monitoring for lock in locks(facts) if lock.wanted is not None)
+    return next((exporter for exporter in found if exporter), None)
 
 
 def unfinished(facts: HostFacts) -> Apply | None:

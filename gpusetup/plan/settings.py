@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 import shlex
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.errors import BadInputError
@@ -18,6 +19,7 @@ from gpusetup.model.request import COMPONENTS, Requirement
 from gpusetup.model.settings import (
     DriverOptions,
     ModuleWay,
+    Monitoring,
     RebootPolicy,
     ReloadPolicy,
     RestartPolicy,
@@ -39,6 +41,7 @@ NO_EFFECT = " on the command line has no effect"
 """In every sentence about a wish that a higher level overrules."""
 
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
+_LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
 _MOST_CAREFUL_FIRST = ("never", "schedule", "when-needed")
 _CONTAINERS = ("docker", "containerd", "crio", "podman")
@@ -273,6 +276,20 @@ def _path(value: Any, label: str) -> str:
     return value
 
 
+def _listen(value: Any, label: str) -> str:
+    """Read an address and a port; without an address, or with 0.0.0.0, everybody can reach it."""
+    match = _LISTEN.fullmatch(str(value).strip())
+    if match is None or not 0 < int(match[2]) < 65536:
+        raise _wrong(label, value, "an address and a port: 127.0.0.1:9400, [::1]:9400, 0.0.0.0:9400")
+    try:
+        address = match[1] and str(ip_address(match[1].strip("[]")))
+    except ValueError:
+        if match[1] != "localhost":
+            raise _wrong(label, value, "an address in numbers, and a port: 127.0.0.1:9400, [::1]:9400") from None
+        address = "127.0.0.1"
+    return f"[{address}]:{match[2]}" if ":" in address else f"{address or '0.0.0.0'}:{match[2]}"  # noqa: S104
+
+
 def _source(value: Any, label: str) -> str:
     text = str(value)
     if holds_login(text):
@@ -366,6 +383,12 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "vgpu_token": _path,
     "vgpu_feature": _choice(*get_args(VgpuFeature)),
     "imex": imex_wish,
+    "monitoring": _choice(*get_args(Monitoring)),
+    "monitoring_listen": _listen,
+    "monitoring_textfile": _path,
+    "monitoring_certificate": _path,
+    "monitoring_key": _path,
+    "monitoring_passwords": _path,
     "persistence": _yes,
     "hold_kernel": _yes,
     "dev": _yes,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.model.variables import RoleVariables
-from gpusetup.plan.recorded import record_of
+from gpusetup.plan.recorded import exporter_of, record_of
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
+    from gpusetup.model.monitoring import Exporter
     from gpusetup.model.package import Origins, PackageSet
     from gpusetup.plan.observe import Wanted
 
@@ -35,6 +36,7 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
         gpu_container_restart=settings.containers_restart if settings.containers else UNSET,
         gpu_licence_token=settings.vgpu_token or UNSET,
         gpu_licence_feature=settings.vgpu_feature if settings.vgpu_token else UNSET,
+        **_monitoring(facts, wanted.monitoring),
     )
     if driver is not None and wanted.manage_driver:
         variables = replace(
@@ -66,6 +68,21 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
     return variables
 
 
+def _monitoring(facts: HostFacts, exporter: Exporter | None) -> dict[str, Any]:
+    """Return what exports the figures; "none" takes away what an earlier apply set up."""
+    if exporter is None:
+        return {"gpu_monitoring_exporter": "none"} if exporter_of(facts) is not None else {}
+    return {
+        "gpu_monitoring_exporter": exporter.kind,
+        "gpu_monitoring_listen": exporter.listen,
+        "gpu_monitoring_folder": exporter.folder,
+        "gpu_monitoring_dcgm": exporter.dcgm,
+        "gpu_monitoring_certificate": exporter.certificate,
+        "gpu_monitoring_key": exporter.key,
+        "gpu_monitoring_passwords": exporter.passwords,
+    }
+
+
 def question_variables(facts: HostFacts, origins: Origins, patterns: tuple[str, ...]) -> RoleVariables:
     """Return the variables that only ask what the wanted repositories offer."""
     return replace(
@@ -90,6 +107,7 @@ def _package_variables(packages: PackageSet) -> RoleVariables:
         gpu_fabric_packages=packages.fabric,
         gpu_cuda_packages=packages.libraries(),
         gpu_container_packages=packages.containers,
+        gpu_monitoring_packages=packages.monitoring,
         gpu_packages_remove=packages.remove,
         gpu_packages_may_remove=packages.may_remove,
         gpu_packages_hold=packages.hold,

@@ -21,6 +21,7 @@ from gpusetup.plan.packages.base import DriverPackages
 from gpusetup.plan.packages.built import other_way
 from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
 from gpusetup.plan.packages.libraries import no_longer_wanted, not_of
+from gpusetup.plan.packages.monitoring import monitoring_of, wants_packages
 from gpusetup.plan.packages.names import covering, imex_of
 from gpusetup.plan.python import (
     LIBRARIES,
@@ -105,6 +106,8 @@ def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matri
         or context.settings.imex
     ):
         return True
+    if wants_packages(context.settings):
+        return True
     if not has_python(stack) or context.settings.python_adopt:
         return False
     facts = context.facts
@@ -121,8 +124,12 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     signer = ""
     reasons: tuple[Reason, ...] = ()
     notes: tuple[str, ...] = ()
+    manager = family.manager if family is not None else context.facts.packages.manager or "apt"
+    monitoring = monitoring_of(context, manager, stack, matrix)
     if family is not None:
-        packages = PackageSet(manager=family.manager, containers=toolkit_packages(context))
+        packages = PackageSet(
+            manager=family.manager, containers=toolkit_packages(context), monitoring=monitoring.packages
+        )
         driver: DriverPackages | None = None
         pins: tuple[Pin, ...] = ()
         if applied is not None:
@@ -172,7 +179,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         ours = packages.hold if managed else tuple(package.name for package in packages.libraries())
         keeps = settings.hold_kernel or packages.keeps_kernel
         kernel = KERNEL_PACKAGES[family.manager] if keeps else ()
-        packages = _from(_origins(context, family, applied), replace(packages, hold=(*ours, *kernel)))
+        hold = (*ours, *monitoring.held, *kernel)
+        packages = _from(_origins(context, family, applied), replace(packages, hold=hold))
         packages = packages if packages.wanted() else None
     return Wanted(
         stack=stack,
@@ -185,9 +193,10 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         services=_services(context, packages, stack.driver, persistence=persistence),
         signer=signer,
         reasons=reasons,
-        notes=(*notes, *told, *imex_notes(context.facts, settings.imex)),
+        notes=(*notes, *told, *imex_notes(context.facts, settings.imex), *monitoring.notes),
         mig=mig,
         imex=settings.imex,
+        monitoring=monitoring.exporter,
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
     )
 
@@ -334,12 +343,14 @@ def _services(
 
 def packed(wanted: Wanted) -> AppliedWanted:
     """Return what a host's record keeps of it."""
-    return AppliedWanted(**{name: getattr(wanted, name) for name in AppliedWanted.__struct_fields__})
+    kept = {name: getattr(wanted, name) for name in AppliedWanted.__struct_fields__}
+    return AppliedWanted(**kept | {"monitoring": wanted.monitoring or UNSET})
 
 
 def unpacked(lock: Applied, settings: Settings) -> Wanted:
     """Return what a repeatable lock wants of its host."""
     kept = {name: getattr(lock.wanted, name) for name in AppliedWanted.__struct_fields__}
+    kept["monitoring"] = kept["monitoring"] or None
     if kept["interpreter"] is UNSET:
         kept["interpreter"] = settings.python_interpreter
     if kept["mig"] is UNSET:

@@ -21,6 +21,11 @@ options:
     description: Seconds that the repositories have to answer.
     type: int
     default: 300
+  monitoring:
+    description: What is to export figures, as M(gpusetup.stack.gpu_monitoring) is told; its port and secrets are
+      checked.
+    type: dict
+    default: {}
   space_mb:
     description: Megabytes that must stay free, by path.
     type: dict
@@ -112,6 +117,7 @@ def main() -> None:
             params.SOURCES,
             refuse={"type": "bool", "default": False},
             timeout={"type": "int", "default": 300},
+            monitoring={"type": "dict", "default": {}},
             space_mb={"type": "dict", "default": {}},
             python={"type": "str", "default": ""},
             candidates={"type": "list", "elements": "str", "default": []},

@@ -20,6 +20,9 @@ KEYS = {
     "images.images": ("cuda",), "gpu_figures.gpus": ("names",),
     "mig.products": ("name", "ids"),
     "wheels.closures": ("pin", "arch"),
+    "monitoring.pairs": ("exporter",),
+    "monitoring.cuda": ("min_branch", "architectures"),
+    "monitoring.exporters": ("kind", "managers"),
     "kernel_pairs.pairs": ("driver", "module", "systems", "kernel_from"),
 }  # fmt: skip
 

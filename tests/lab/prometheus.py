@@ -99,13 +99,19 @@ class Prometheus:
 
 
 @contextmanager
-def running(folder: Path, exporters: list[Exporter], receiver: Exporter) -> Iterator[Prometheus]:
-    """Run Prometheus and Alertmanager with the files of `gpusetup monitoring` in a folder, every second."""
+def running(
+    folder: Path, targets: list[str], receiver: Exporter, scrape: dict[str, Any] | None = None
+) -> Iterator[Prometheus]:
+    """Run Prometheus and Alertmanager with the files of `gpusetup monitoring` in a folder, every second.
+
+    `scrape`: how the targets are asked, as a scrape configuration says it.
+    """
     ours, theirs = _free_port(), _free_port()
     config = yaml.safe_load((folder / "prometheus-example.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
     config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{theirs}"]
-    config["scrape_configs"][0]["static_configs"][0]["targets"] = [exporter.address for exporter in exporters]
+    config["scrape_configs"][0]["static_configs"][0]["targets"] = targets
+    config["scrape_configs"][0] |= scrape or {}
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     routes = yaml.safe_load((folder / "alertmanager-example.yml").read_text())
     routes["route"] |= {"group_wait": "1s", "group_interval": "1s"}

@@ -98,7 +98,7 @@ def test_a_test_fails_when_its_rule_is_wrong(written, tmp_path):
 def test_a_recorded_exporter_goes_bad_and_the_alert_arrives(written, tmp_path):
     receiver = Exporter("")
     exporters = [Exporter(text) for text in (OLD, NEW, PERCENT_UNDER_THE_NEW_NAME, SMI)]
-    with running(written, exporters, receiver) as prometheus:
+    with running(written, [exporter.address for exporter in exporters], receiver) as prometheus:
         until(lambda: len(prometheus.ask("gpu:utilization:ratio")) == len(exporters), "figures of every exporter")
         for name, value in (
             ("gpu:utilization:ratio", 0.97),

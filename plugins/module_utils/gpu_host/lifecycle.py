@@ -6,7 +6,7 @@ import shutil
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_judge import driver, versions
-from . import cdi, drift, fetched, files, jobs, lost, mig_kept, owner, packages, planning, process, services
+from . import cdi, drift, fetched, files, jobs, lost, mig_kept, monitoring, owner, packages, planning, process, services
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -222,7 +222,13 @@ class Lifecycle:
         baseline.
         """
         jobs.refuse_beside_another(self.ledger.folder)  # it would write its progress into a record that is gone
-        gone = [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
+        gone: List[str] = []
+        folder = monitoring.folder_of_unit() if monitoring.recorded(self.ledger) else ""
+        if monitoring.forget(folder, self.check):
+            gone.append(os.path.join(folder, monitoring.TEXTFILE))
+        gone += [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
+        if any(path.startswith(monitoring.SYSTEMD) for path in gone) and not self.check:
+            process.output(["systemctl", "daemon-reload"], process.environment(), 60)
         gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
         gone += cdi.forget(self.check, process.environment())
         python = self.ledger.state["expect"].get("python") or {}

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
-from . import fetched, files, locks, lost, offers, packages, planning, process, runfile, sources, space
+from . import fetched, files, locks, lost, monitoring, offers, packages, planning, process, runfile, sources, space
 from .failure import HostFailure, of_system
 from .machine import Machine
 from .packages import Installed, Wish
@@ -106,6 +106,8 @@ class Preview:
         self._kernels(answer)
         self._space(answer)
         self._python()
+        for failure in monitoring.in_the_way(self.params):
+            self.refuse("monitoring", failure)
 
     def _sanity(self, host: planning.Manager) -> None:
         damaged = host.damaged()

@@ -36,6 +36,7 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
         _nouveau,
         _fabric,
         _services,
+        monitoring_units,
         _default_cuda,
         _description,
         _mig,
@@ -194,6 +195,15 @@ def _services(facts: Facts, record: Record) -> Iterator[Difference]:
             yield Difference("service-" + unit, unit, "enabled", service["enabled"])
         elif service["active"] == "failed" and not facts["simulated"]:  # no daemon can open a simulated GPU
             yield Difference("service-" + unit, unit, "running", "failed")
+
+
+def monitoring_units(facts: Facts, record: Record) -> Iterator[Difference]:
+    """Yield the units of what exports the figures that do not run: a daemon that ended well is silent all the same."""
+    seen = {service["unit"]: service for service in facts["services"].values()}
+    for unit in sorted(set(_part(record, "services")) & set(names.MONITORING_UNITS)):
+        service = seen.get(unit)
+        if service is not None and service["active"] not in (None, "active", "activating", "failed"):
+            yield Difference("monitoring-" + unit, unit, "running", service["active"])
 
 
 def _default_cuda(facts: Facts, record: Record) -> Iterator[Difference]:

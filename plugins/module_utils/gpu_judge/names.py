@@ -8,6 +8,16 @@ ENABLED = ("enabled", "enabled-runtime", "static", "alias", "generated", "indire
 """What systemd says of a unit that starts by itself."""
 
 
+MONITORING_UNITS = (
+    "nvidia-dcgm.service",
+    "nvidia-dcgm-exporter.service",
+    "nvidia_gpu_exporter.service",
+    "prometheus-node-exporter.service",
+    "prometheus-node_exporter.service",
+    "gpusetup-gpu-textfile.timer",
+)
+"""The units of everything that exports the figures of GPUs."""
+
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 IMEX_UNIT = "/etc/systemd/system/gpusetup-imex-channels.service"
 _IMEX_UNIT = """# Written by gpusetup: device files do not outlive a boot, and IMEX channels are device files.

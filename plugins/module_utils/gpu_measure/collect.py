@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import child
+import exporter
 import gpu_probe
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ COLLECTORS: Tuple[Tuple[str, Callable[[], Any]], ...] = (
     ("kernel_log", kernel_log),
     ("containers", containers),
     ("machine", machine),
+    ("exporter", exporter.look),
 )
 
 

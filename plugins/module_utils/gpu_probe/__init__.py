@@ -11,6 +11,7 @@ from . import (
     candidates,
     containers,
     drivers,
+    exporters,
     firmware,
     kernels,
     libraries,
@@ -31,7 +32,16 @@ from . import (
 )
 from .host import FolderHost, FolderRecorder, LiveHost, Recorder
 
-__all__ = ["FolderHost", "FolderRecorder", "LiveHost", "Recorder", "collect", "collect_driver", "open_host"]
+__all__ = [
+    "FolderHost",
+    "FolderRecorder",
+    "LiveHost",
+    "Recorder",
+    "collect",
+    "collect_driver",
+    "exporters",
+    "open_host",
+]
 
 
 def open_host(root: str = "/") -> Optional[LiveHost]:

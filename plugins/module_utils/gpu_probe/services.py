@@ -11,6 +11,7 @@ _UNITS = (
     ("imex", "nvidia-imex.service"),
     ("gridd", "nvidia-gridd.service"),
     ("dcgm", "nvidia-dcgm.service"),
+    ("dcgm_exporter", "nvidia-dcgm-exporter.service"),
     ("cdi_refresh", "nvidia-cdi-refresh.path"),
     ("display_manager", "display-manager.service"),
 )

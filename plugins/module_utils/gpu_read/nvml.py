@@ -20,6 +20,7 @@ FIELDS = {
     "nvlink_rx": 139,
     "pcie_tx": 197,  # bytes, in 32 bits: a fast link begins again many times a second
     "pcie_rx": 198,
+    "recovery_action": 230,
 }
 CLOCK_SM, CLOCK_MEMORY = 1, 2
 

@@ -284,7 +284,31 @@ def _common_deb() -> list[Package]:
                     depends=(f"libcudnn9-cuda-{major} (= {version}-1)",),
                 )
             )
-    packages.append(Package(name="datacenter-gpu-manager-4-core", version="1:4.6.0-1"))
+    packages += _dcgm()
+    return packages
+
+
+def _dcgm() -> list[Package]:
+    """Two pairs of DCGM and its exporter, an exporter without its DCGM, and DCGM 3, beside which DCGM 4 cannot be."""
+    packages = [
+        Package(name="datacenter-gpu-manager", version="1:3.3.9", content="dcgm", conflicts=("datacenter-gpu-manager-4-core",)),
+        Package(name="datacenter-gpu-manager-exporter", version="4.9.0-1", content="dcgm_exporter"),
+    ]  # fmt: skip
+    for dcgm, exporter in (("4.5.3", "4.8.2"), ("4.6.0", "4.8.3")):
+        core = f"datacenter-gpu-manager-4-core (= 1:{dcgm}-1)"
+        packages.append(Package(name="datacenter-gpu-manager-4-core", version=f"1:{dcgm}-1", content="dcgm", conflicts=("datacenter-gpu-manager",)))  # fmt: skip
+        packages += [
+            Package(name=f"datacenter-gpu-manager-4-{part}", version=f"1:{dcgm}-1", depends=(core,))
+            for part in ("cuda11", "cuda12", "cuda13", "proprietary", "proprietary-cuda12", "proprietary-cuda13")
+        ]
+        packages.append(
+            Package(
+                name="datacenter-gpu-manager-exporter",
+                version=f"{exporter}-1",
+                content="dcgm_exporter",
+                depends=("datacenter-gpu-manager-4-core",),
+            )
+        )
     return packages
 
 

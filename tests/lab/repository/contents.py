@@ -86,6 +86,25 @@ def _fabricmanager(package: Package, content: Content) -> None:
     content.before_removal = "[ -d /run/systemd/system ] && systemctl disable --now nvidia-fabricmanager || true\n"
 
 
+def _dcgm(package: Package, content: Content) -> None:
+    content.copy("nv-hostengine", "usr/bin/nv-hostengine", 0o755, version=package.version)
+    content.copy("nvidia-dcgm.service", "usr/lib/systemd/system/nvidia-dcgm.service")
+    content.after_install = "[ -d /run/systemd/system ] && systemctl daemon-reload || true\n"
+    content.before_removal = "[ -d /run/systemd/system ] && systemctl disable --now nvidia-dcgm || true\n"
+
+
+def _dcgm_exporter(package: Package, content: Content) -> None:
+    """It starts by itself, as packages on Debian do: the careful case."""
+    content.copy("dcgm-exporter", "usr/bin/dcgm-exporter", 0o755)
+    content.copy("nvidia-dcgm-exporter.service", "usr/lib/systemd/system/nvidia-dcgm-exporter.service")
+    content.add("etc/dcgm-exporter/default-counters.csv", "DCGM_FI_DEV_GPU_TEMP, gauge, of the GPU\n")
+    content.after_install = (
+        "if [ -d /run/systemd/system ]; then\n  systemctl daemon-reload\n"
+        "  systemctl enable --now nvidia-dcgm-exporter || true\nfi\n"
+    )
+    content.before_removal = "[ -d /run/systemd/system ] && systemctl disable --now nvidia-dcgm-exporter || true\n"
+
+
 def _modprobe_conf(package: Package, content: Content) -> None:
     content.add(
         "usr/lib/modprobe.d/nvidia-graphics-drivers.conf",

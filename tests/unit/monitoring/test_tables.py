@@ -15,7 +15,15 @@ from gpusetup.verify.xid import meaning
 
 ALERTS = pytest.mark.parametrize("alert", tables.alerts(), ids=lambda alert: alert.name)
 OURS = re.compile(r"gpu:[a-z_]+:[a-z_]+")
-THEIRS = {"up", "gpusetup_verify_check", "gpusetup_verify_timestamp_seconds", "node_systemd_unit_state", "ALERTS"}
+THEIRS = {
+    "gpusetup_textfile_timestamp_seconds",
+    "gpusetup_textfile_up",
+    "up",
+    "gpusetup_verify_check",
+    "gpusetup_verify_timestamp_seconds",
+    "node_systemd_unit_state",
+    "ALERTS",
+}
 
 
 def recorded() -> set[str]:

@@ -67,6 +67,9 @@ def test_unknown_settings_are_suggested():
     ("name", "value"),
     [("source", "$(id)"), ("source", "http://x/{{ y }}"), ("source", "ftp://x"), ("reboot", "now"), ("python_adopt", "python3"),
      ("python_adopt", "/opt/../etc"), ("python_adopt", "/opt/a;b"), ("source_fingerprints", "3bf863cc"), ("replace", "perhaps"),
+     ("monitoring", "prometheus"), ("monitoring_listen", "9400"), ("monitoring_listen", "127.0.0.1:0"),
+     ("monitoring_listen", "127.0.0.1:70000"), ("monitoring_listen", "gpu.example:9400"), ("monitoring_listen", "::1:9400"),
+     ("monitoring_listen", "127.0.0.1:9400 --x"), ("monitoring_listen", "[127.0.0.1]x:9"), ("monitoring_key", "key.pem"),
      ("containers", ["lxc"]), ("driver_options", {"NVreg_X": "a b"}), ("driver_options", {"x": 1}),
      ("extra_sources", [{"name": "a b", "urls": [], "fingerprints": [], "key": "/k"}])],
 )  # fmt: skip
@@ -95,6 +98,15 @@ def test_other_settings_are_typed():
     assert (settings.source, settings.reboot, settings.replace) == ("distro", "never", True)
     assert settings.containers == ("docker", "podman")
     assert settings.driver_options == {"NVreg_A": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [("localhost:9400", "127.0.0.1:9400"), (":9400", "0.0.0.0:9400"), ("[::1]:9400", "[::1]:9400"),
+     ("[0:0:0:0:0:0:0:1]:9400", "[::1]:9400"), ("10.1.2.3:9100", "10.1.2.3:9100"), ("[::]:9400", "[::]:9400")],
+)  # fmt: skip
+def test_where_an_exporter_listens_is_written_one_way(value, read):
+    assert wishes(level(monitoring_listen=value)).monitoring_listen == read
 
 
 def test_what_roles_and_verification_read_passes():

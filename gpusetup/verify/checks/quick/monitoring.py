@@ -1,0 +1,151 @@
+"""What exports the GPUs' figures answers, and says what nvidia-smi says.
+
+Which exporter it is, and where it listens, is on the host's record (`gpusetup_monitoring`). It is asked on the host
+itself. One that asks for a password answers, and its figures cannot be compared. A textfile that nobody renews tells
+its last figures for ever: it must be younger than a minute. The set of GPUs and what does not change from one second
+to the next (memory, power limit) must be nvidia-smi's; temperature, clock and power must be of the same
+size, which tells of a wrong unit.
+
+To do: `systemctl status nvidia-dcgm nvidia-dcgm-exporter`, or `gpusetup-gpu-textfile.timer` and
+`prometheus-node-exporter`; `gpusetup doctor` looks at them; `gpusetup apply` sets them up again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.verdict import Finding
+from gpusetup.verify.registry import check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.verify.machine import Machine
+    from gpusetup.verify.smi import SmiGpu
+
+_OLDEST = 60.0
+"""Seconds; the timer looks every fifteen."""
+_SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+)$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_MIB, _MHZ = 1024.0 * 1024.0, 1e6
+_SAME, _SIZE, _WIDE = 0.01, 0.6, 0.95
+"""By which share of the greater one two may differ: what is fixed, what moves, what jumps with the load."""
+Names = dict[str, float]
+FIGURES: tuple[tuple[str, str, float, Names, float], ...] = (
+    (
+        "memory", "fb_memory_usage/total", _MIB,
+        {"DCGM_FI_DEV_FB_TOTAL": _MIB, "DCGM_FI_DEV_FB_CAPACITY_BYTES": 1, "nvidia_smi_memory_total_bytes": 1}, _SAME,
+    ),
+    (
+        "power limit", "gpu_power_readings/current_power_limit", 1,
+        {
+            "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": 1, "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS": 1,
+            "nvidia_smi_enforced_power_limit_watts": 1,
+        },
+        _SAME,
+    ),
+    (
+        "temperature", "temperature/gpu_temp", 1,
+        {"DCGM_FI_DEV_GPU_TEMP": 1, "DCGM_FI_DEV_GPU_TEMP_CELSIUS": 1, "nvidia_smi_temperature_gpu": 1}, _SIZE,
+    ),
+    (
+        "SM clock", "clocks/sm_clock", _MHZ,
+        {"DCGM_FI_DEV_SM_CLOCK": _MHZ, "DCGM_FI_DEV_SM_CLOCK_HERTZ": 1, "nvidia_smi_clocks_current_sm_clock_hz": 1},
+        _WIDE,
+    ),
+    (
+        "power", "gpu_power_readings/average_power_draw", 1,
+        {"DCGM_FI_DEV_POWER_USAGE": 1, "DCGM_FI_DEV_BOARD_POWER_WATTS": 1, "nvidia_smi_power_draw_watts": 1}, _WIDE,
+    ),
+)  # fmt: skip
+"""What is compared: where nvidia-smi has it and what makes its unit ours, how exporters call it, how far apart."""
+
+
+@check(
+    "monitoring.exporter", "The exporter of the GPUs' figures answers", needs=("gpu",),
+    seconds=lambda machine: machine.took("exporter"),
+)  # fmt: skip
+def judge(machine: Machine) -> Finding:
+    """Judge whether it answers, and how old its figures are."""
+    found = machine.collected("exporter")
+    if not found:
+        return Finding("skip", "the host's record has no exporter (gpusetup_monitoring)")
+    if found.get("error") and "kind" not in found:
+        return Finding("fail", f"the exporter could not be asked: {found['error']}")
+    kind, listen, status = found["kind"], found["listen"], found["status"]
+    if listen and status not in (200, 401):
+        return Finding("fail", f"{kind} does not answer on {listen}: {found['error'] or status}", status, 200)
+    if kind == "textfile":
+        stale = _textfile(found)
+        if stale is not None:
+            return stale
+    where = f" on {listen}" if listen else ""
+    how = ", and asks for a password" if status == 401 else ""
+    return Finding("pass", f"{kind} answers{where}{how}", status)
+
+
+def _textfile(found: dict[str, Any]) -> Finding | None:
+    """Return what is wrong with the file that node_exporter reads."""
+    age = found["age"]
+    if age is None:
+        return Finding("fail", f"there is no textfile of the GPUs: {found['error']}")
+    if age > _OLDEST:
+        text = f"the textfile of the GPUs is {age:.0f} s old: gpusetup-gpu-textfile.timer does not renew it"
+        return Finding("fail", text, age, limit=_OLDEST, unit="s")
+    if "gpusetup_textfile_up 0" in found["lines"]:
+        return Finding("fail", "the driver did not answer when the textfile was written")
+    if "node_textfile_scrape_error 1" in found["lines"]:
+        return Finding("warn", "node_exporter cannot read one of its textfiles: its log names it")
+    return None
+
+
+@check("monitoring.figures", "The exporter says what nvidia-smi says", needs=("gpu", "smi"))
+def compare(machine: Machine) -> Finding:
+    """Compare what is exported of each GPU with what nvidia-smi says of it."""
+    found = machine.collected("exporter")
+    if not found.get("lines"):
+        why = (
+            "it asks for a password" if found.get("status") == 401 else "nothing is exported (see monitoring.exporter)"
+        )
+        return Finding("skip", f"not compared: {why}")
+    told = _told(found["lines"])
+    here = {_bare(gpu.text("uuid") or ""): gpu for gpu in machine.gpus}
+    lacking = sorted(gpu.label for uuid, gpu in here.items() if uuid not in told)
+    strange = sorted(set(told) - set(here))
+    if lacking or strange:
+        parts = [f"nothing of {', '.join(lacking)}"] if lacking else []
+        parts += [f"figures of {', '.join(strange)}, which is not here"] if strange else []
+        return Finding("fail", "the exporter has " + " and ".join(parts), len(told), len(here))
+    wrong = [text for uuid, gpu in here.items() for text in _differences(gpu, told[uuid])]
+    if wrong:
+        return Finding("fail", "; ".join(wrong[:3]), len(wrong), 0)
+    return Finding("pass", f"{len(here)} GPUs as nvidia-smi tells them", len(told), len(here))
+
+
+def _told(lines: list[str]) -> dict[str, dict[str, float]]:
+    """Return the figures of each GPU by the names that its exporter has."""
+    told: dict[str, dict[str, float]] = {}
+    for line in lines:
+        match = _SAMPLE.match(line)
+        labels = dict(_LABEL.findall(match[2])) if match else {}
+        uuid = labels.get("UUID") or labels.get("uuid")
+        if match and uuid:
+            told.setdefault(_bare(uuid), {})[match[1]] = float(match[3])
+    return told
+
+
+def _differences(gpu: SmiGpu, told: dict[str, float]) -> Iterator[str]:
+    for title, path, unit, names, apart in FIGURES:
+        here = gpu.number(path)
+        name = next((name for name in names if name in told), "")
+        if here is None or not name:
+            continue
+        ours, theirs = here * unit, told[name] * names[name]
+        low, high = sorted((abs(ours), abs(theirs)))
+        if high - low > 1 and (high - low) / high > apart:
+            yield f"{gpu.label}: {title} is {theirs:g} by {name}, and {ours:g} by nvidia-smi"
+
+
+def _bare(uuid: str) -> str:
+    return uuid.removeprefix("GPU-").lower()

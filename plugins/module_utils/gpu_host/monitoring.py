@@ -1,0 +1,371 @@
+"""What exports the figures of the GPUs: its files, its units, and whether it answers."""
+
+import os
+import re
+import time
+from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+
+from ..gpu_judge.names import MONITORING_UNITS
+from ..gpu_probe import exporters
+from . import dcgm_counters, files, ports, process, services
+from .failure import HostFailure
+from .ledger import Ledger
+
+SYSTEMD = "/etc/systemd/system"
+COUNTERS = "/etc/gpusetup/dcgm-counters.csv"
+WEB = "/etc/gpusetup/monitoring-web.yml"
+COLLECTOR = "/usr/local/lib/gpusetup/gpu"
+TEXTFILE = "gpusetup-gpu.prom"
+SOCKET = "/run/nvidia-dcgm/nv-hostengine.sock"
+TIMER, LOOK = "gpusetup-gpu-textfile.timer", "gpusetup-gpu-textfile.service"
+ENGINE, DCGM, SMI = "nvidia-dcgm.service", "nvidia-dcgm-exporter.service", "nvidia_gpu_exporter.service"
+NODE = ("prometheus-node-exporter.service", "prometheus-node_exporter.service")
+_PATIENCE = 30.0
+_BCRYPT = re.compile(r"^([A-Za-z0-9._@-]+):(\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53})$")
+_CREDENTIALS = 247
+"""The first systemd that hands files to a service without opening them to others."""
+_SIGNED = "# Written by gpusetup: what is changed here is lost at the next apply.\n"
+_ENGINE = (
+    _SIGNED
+    + """[Service]
+RuntimeDirectory=nvidia-dcgm
+RuntimeDirectoryMode=0755
+ExecStart=
+ExecStart={program} -n --service-account nvidia-dcgm --domain-socket {socket}
+"""
+)
+_DAEMON = (
+    _SIGNED
+    + """{more}[Service]
+{credentials}ExecStart=
+ExecStart={command}
+"""
+)
+_AFTER_ENGINE = "[Unit]\nRequires=nvidia-dcgm.service\nAfter=nvidia-dcgm.service\n\n"
+_LOOK = (
+    _SIGNED
+    + """[Unit]
+Description=Figures of the GPUs for node_exporter
+
+[Service]
+Type=oneshot
+TimeoutStartSec=30
+Nice=10
+LogLevelMax=notice
+NoNewPrivileges=yes
+ProtectHome=yes
+WorkingDirectory={place}
+ExecStart={python} -S -m gpu.gpu_textfile.look --folder {folder}
+"""
+)
+_TIMER = (
+    _SIGNED
+    + """[Unit]
+Description=Figures of the GPUs for node_exporter, every 15 seconds
+
+[Timer]
+OnBootSec=10
+OnUnitActiveSec=15
+AccuracySec=1
+
+[Install]
+WantedBy=timers.target
+"""
+)
+
+
+class Asked(NamedTuple):
+    """What is to export the figures."""
+
+    kind: str
+    listen: str
+    folder: str
+    dcgm: str
+    certificate: str
+    key: str
+    passwords: str
+
+    @property
+    def secured(self) -> bool:
+        """Others may ask: over TLS, with a password."""
+        return bool(self.certificate)
+
+
+def asked(params: Dict[str, Any]) -> Asked:
+    """Return what a module was told."""
+    return Asked(**{name: params.get(name) or "" for name in Asked._fields if name != "kind"}, kind=params["exporter"])
+
+
+# --- before anything is touched ------------------------------------------------------------------------------------
+
+
+def in_the_way(params: Dict[str, Any]) -> List[HostFailure]:
+    """Return what a look before an apply finds: nothing where no figures are to be exported."""
+    told = params.get("monitoring") or {}
+    return list(obstacles(asked(told), process.environment())) if told.get("exporter") else []
+
+
+def obstacles(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
+    """Yield what stands in the way on this host: somebody else on the port, secrets that are none."""
+    ours = {"dcgm": (DCGM,), "nvidia_gpu_exporter": (SMI,), "textfile": NODE}.get(wish.kind, ())
+    for found in ports.listeners(wish.listen) if wish.listen and ours else ():
+        if found.unit not in ours:
+            by = f"{found.program} (process {found.pid}{', ' + found.unit if found.unit else ''})"
+            address, port = ports.split(wish.listen)
+            yield HostFailure(
+                "GS-457", f"port {port} is in use by {by}, and the exporter is to listen on {wish.listen}",
+                hint=f"stop it (systemctl disable --now {found.unit or found.program}), or let the exporter listen "
+                f"elsewhere: gpusetup_monitoring_listen={address}:{port + 10000 if port < 50000 else port - 10000}",
+            )  # fmt: skip
+    if wish.secured:
+        yield from _unfit_secrets(wish, env)
+
+
+def _unfit_secrets(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
+    for path, secret in ((wish.certificate, False), (wish.key, True), (wish.passwords, True)):
+        if not os.path.isfile(path):
+            yield HostFailure("GS-458", f"{path} is not on this host", hint="put it there, or correct its path")
+        elif secret and os.stat(path).st_mode & 0o007:
+            yield HostFailure("GS-458", f"{path} can be read by everybody", hint="chmod 600 " + path)
+    try:
+        _users(wish.passwords)
+    except HostFailure as failure:
+        yield failure
+    _code, text, _error = process.output(["systemctl", "--version"], env, 20)
+    found = re.match(r"systemd (\d+)", text)
+    if found and int(found.group(1)) < _CREDENTIALS:
+        yield HostFailure(
+            "GS-458", f"systemd {found.group(1)} cannot hand a key to a service without opening it to others",
+            f"version {_CREDENTIALS} can", hint="let the exporter listen on 127.0.0.1, behind a proxy of your own",
+        )  # fmt: skip
+
+
+def _users(path: str) -> Dict[str, str]:
+    """Return the users of an htpasswd file with the hashes of their passwords."""
+    users = {}
+    for number, line in enumerate((files.read_text(path) or "").splitlines(), 1):
+        if line.strip() and not line.startswith("#"):
+            match = _BCRYPT.match(line.strip())
+            if match is None:
+                raise HostFailure(
+                    "GS-458", "a line of the password file is no user with a bcrypt hash", f"{path}, line {number}",
+                    hint=f"write it with: htpasswd -B {path} USER",
+                )  # fmt: skip
+            users[match.group(1)] = match.group(2)
+    if not users and os.path.isfile(path):
+        raise HostFailure("GS-458", "the password file names nobody", path, hint=f"htpasswd -B {path} prometheus")
+    return users
+
+
+# --- files ---------------------------------------------------------------------------------------------------------
+
+
+def units(wish: Asked, env: Dict[str, str]) -> List[str]:
+    """Return the units that must run; of a node_exporter the one that its package brought."""
+    if wish.kind == "dcgm":
+        return [ENGINE, DCGM]
+    if wish.kind == "nvidia_gpu_exporter":
+        return [SMI]
+    if wish.kind != "textfile":
+        return []
+    if not wish.listen:
+        return [TIMER]
+    seen = services.look(NODE, env)
+    # Before its package is there, it is the one of Debian, whose packages start what they bring.
+    return [TIMER, next((unit for unit in NODE if seen[unit]["exists"]), NODE[0])]
+
+
+def wanted_files(wish: Asked, env: Dict[str, str], collector: Dict[str, str]) -> Dict[str, Tuple[str, int]]:
+    """Return {path: (content, mode)} of everything that the exporter needs beside its package."""
+    found: Dict[str, Tuple[str, int]] = {}
+    if not wish.kind or wish.kind == "none":
+        return found
+    if wish.secured:
+        found[WEB] = (_web(wish), 0o600)
+    if wish.kind == "dcgm":
+        program = process.which("nv-hostengine", env) or "/usr/bin/nv-hostengine"
+        found[_drop_in(ENGINE)] = (_ENGINE.format(program=program, socket=SOCKET), 0o644)
+        exporter = process.which("dcgm-exporter", env) or "/usr/bin/dcgm-exporter"
+        command = [exporter, "-f", COUNTERS, "-r", "unix://" + SOCKET, "-a", wish.listen]
+        found[_drop_in(DCGM)] = (_daemon(wish, command, "--web-config-file", _AFTER_ENGINE), 0o644)
+        found[COUNTERS] = (_SIGNED + dcgm_counters.of(wish.dcgm), 0o644)
+    elif wish.kind == "nvidia_gpu_exporter":
+        program = process.which("nvidia_gpu_exporter", env) or "/usr/bin/nvidia_gpu_exporter"
+        command = [program, "--web.listen-address=" + wish.listen]
+        found[_drop_in(SMI)] = (_daemon(wish, command, "--web.config.file"), 0o644)
+    elif wish.kind == "textfile":
+        python = process.which("python3", env) or "/usr/libexec/platform-python"
+        place = os.path.dirname(COLLECTOR)
+        found.update({os.path.join(COLLECTOR, name): (text, 0o644) for name, text in collector.items()})
+        found[os.path.join(SYSTEMD, LOOK)] = (_LOOK.format(place=place, python=python, folder=wish.folder), 0o644)
+        found[os.path.join(SYSTEMD, TIMER)] = (_TIMER, 0o644)
+        node = [unit for unit in units(wish, env) if unit in NODE]
+        if node:
+            program = _program_of(node[0], env)
+            command = [program, "--web.listen-address=" + wish.listen, "--collector.textfile.directory=" + wish.folder]
+            found[_drop_in(node[0])] = (_daemon(wish, command, _web_option(program, env)), 0o644)
+    return found
+
+
+def _drop_in(unit: str) -> str:
+    return f"{SYSTEMD}/{unit}.d/gpusetup.conf"
+
+
+def _daemon(wish: Asked, command: List[str], web: str, more: str = "") -> str:
+    """Return what lets a unit listen where it should; what it must keep to itself is handed to it by systemd."""
+    credentials = ""
+    if wish.secured:
+        for handed, path in (("web.yml", WEB), ("tls.crt", wish.certificate), ("tls.key", wish.key)):
+            credentials += f"LoadCredential={handed}:{path}\n"
+        command = [*command, web + "=${CREDENTIALS_DIRECTORY}/web.yml"]
+    return _DAEMON.format(more=more, credentials=credentials, command=" ".join(command))
+
+
+def _web_option(program: str, env: Dict[str, str]) -> str:
+    """Return how this node_exporter is told of its web settings: before 1.5 the option had another name."""
+    _code, out, error = process.output([program, "--help"], env, 20)
+    told = out + error
+    return "--web.config" if "--web.config" in told and "--web.config.file" not in told else "--web.config.file"
+
+
+def _program_of(unit: str, env: Dict[str, str]) -> str:
+    """Return the program that a package's unit starts."""
+    _code, text, _error = process.output(["systemctl", "cat", unit], env, 20)
+    found = re.findall(r"^ExecStart=[-@:+!]*(/\S+)", text, re.MULTILINE)
+    return found[0] if found else unit.rpartition(".")[0]
+
+
+def _web(wish: Asked) -> str:
+    """Return the settings of TLS and passwords as every exporter of the Prometheus family reads them.
+
+    The certificate and its key lie beside the file where the service reads it.
+    """
+    lines = ["tls_server_config:", "  cert_file: tls.crt", "  key_file: tls.key", "basic_auth_users:"]
+    lines += [f"  {user}: '{secret}'" for user, secret in sorted(_users(wish.passwords).items())]
+    return _SIGNED + "\n".join(lines) + "\n"
+
+
+# --- what is done --------------------------------------------------------------------------------------------------
+
+
+def is_ours(path: str) -> bool:
+    """Tell whether a recorded file belongs to what exports figures."""
+    drop_ins = {_drop_in(unit) for unit in MONITORING_UNITS}
+    own = {COUNTERS, WEB, os.path.join(SYSTEMD, LOOK), os.path.join(SYSTEMD, TIMER)}
+    return path in drop_ins | own or path.startswith(COLLECTOR + "/")
+
+
+def prepare(ledger: Ledger, wish: Asked, collector: Dict[str, str], env: Dict[str, str]) -> bool:
+    """Before the packages come: what a package starts by itself listens where it should from its first moment."""
+    for failure in obstacles(wish, env):
+        raise failure
+    texts = wanted_files(wish, env, collector)
+    moved = [ledger.write(path, text, mode) for path, (text, mode) in sorted(texts.items()) if not ledger.check]
+    if any(moved):
+        process.output(["systemctl", "daemon-reload"], env, 60)
+    return any(moved)
+
+
+def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, env: Dict[str, str]) -> bool:
+    """Have this and nothing else of the kind export the figures; return whether something changed."""
+    check = ledger.check
+    for failure in obstacles(wish, env):
+        raise failure
+    if check and not _is_installed(wish, env):
+        return True  # its package comes with the transaction, which a check does not make
+    wanted, texts = units(wish, env), wanted_files(wish, env, collector)
+    gone = [unit for unit in ledger.state["services"] if unit in MONITORING_UNITS and unit not in wanted]
+    changed = bool(gone and services.take_down(ledger, env, check, gone))
+    folder = folder_of_unit()
+    if folder and folder != wish.folder:
+        changed = forget(folder, check) or changed
+    old = [path for path in sorted(ledger.state["files"]) if is_ours(path) and path not in texts]
+    moved = [ledger.restore(path) for path in old]
+    moved += [ledger.write(path, text, mode) for path, (text, mode) in sorted(texts.items())]
+    changed = changed or any(moved)
+    if check:
+        return changed
+    if any(moved) or _needs_reload(wanted, env):
+        process.output(["systemctl", "daemon-reload"], env, 60)
+    if wish.kind == "textfile" and not os.path.isdir(wish.folder):
+        os.makedirs(wish.folder, 0o755, exist_ok=True)
+    stale = [unit for unit in wanted if start and _behind(unit, texts, env)]
+    for unit in stale:
+        process.output(["systemctl", "restart", unit], env, 120)
+    up = bool(wanted) and services.bring_up(ledger, wanted, start, env, check)
+    ledger.save()
+    if start and wanted:
+        _prove(wish, env)
+    return bool(changed or stale or up)
+
+
+def _is_installed(wish: Asked, env: Dict[str, str]) -> bool:
+    programs = {"dcgm": "dcgm-exporter", "nvidia_gpu_exporter": "nvidia_gpu_exporter"}
+    if wish.kind in programs:
+        return process.which(programs[wish.kind], env) is not None
+    return not wish.listen or any(found["exists"] for found in services.look(NODE, env).values())
+
+
+def _needs_reload(wanted: Sequence[str], env: Dict[str, str]) -> bool:
+    _code, text, _error = process.output(["systemctl", "show", "--property=NeedDaemonReload", *wanted], env, 30)
+    return bool(wanted) and "=yes" in text
+
+
+def _behind(unit: str, texts: Dict[str, Tuple[str, int]], env: Dict[str, str]) -> bool:
+    """Tell whether a unit has run since before its files were written: by this apply, or by one that was cut."""
+    argv = ["systemctl", "show", "--property=ActiveState,ActiveEnterTimestampMonotonic", unit]
+    _code, text, _error = process.output(argv, env, 30)
+    fields = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+    if fields.get("ActiveState") != "active":
+        return False
+    since = time.time() - time.monotonic() + int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+    shared = {WEB} | ({COUNTERS} if unit == DCGM else set())
+    mine = {_drop_in(unit), os.path.join(SYSTEMD, unit)} | (shared if not unit.endswith(".timer") else set())
+    return any(os.stat(path).st_mtime > since for path in mine & set(texts) if os.path.exists(path))
+
+
+def _prove(wish: Asked, env: Dict[str, str]) -> None:
+    """See that it answers; a first look of ours must have left its file."""
+    if wish.kind == "textfile":
+        process.output(["systemctl", "start", LOOK], env, 60)
+        if not os.path.exists(os.path.join(wish.folder, TEXTFILE)):
+            raise _silent(LOOK, "it has not written " + os.path.join(wish.folder, TEXTFILE), env)
+    if not wish.listen:
+        return
+    unit = {"dcgm": DCGM, "nvidia_gpu_exporter": SMI}.get(wish.kind) or units(wish, env)[-1]
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        answer = exporters.scrape(wish.listen, wish.secured, 5)
+        if answer["status"] in (200, 401):
+            return
+        if time.monotonic() > deadline:
+            raise _silent(unit, "it does not answer on {}: {}".format(wish.listen, answer["error"]), env)
+        time.sleep(0.3)
+
+
+def _silent(unit: str, what: str, env: Dict[str, str]) -> HostFailure:
+    _code, journal, _error = process.output(["journalctl", "-u", unit, "-n", "15", "--no-pager", "-o", "cat"], env, 20)
+    return HostFailure("GS-459", f"{unit}: {what}", note=journal.strip()[-900:], hint="journalctl -u " + unit)
+
+
+# --- removal -------------------------------------------------------------------------------------------------------
+
+
+def recorded(ledger: Ledger) -> bool:
+    """Tell whether the unit that writes the textfile is gpusetup's."""
+    return os.path.join(SYSTEMD, LOOK) in ledger.state["files"]
+
+
+def folder_of_unit() -> str:
+    """Return the folder into which the unit that is there writes; nothing where there is none."""
+    text = files.read_text(os.path.join(SYSTEMD, LOOK)) or ""
+    found = re.search(r"--folder (\S+)$", text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def forget(folder: str, check: bool) -> bool:
+    """Take the textfile away: nobody would renew it, and its last figures would be told for ever."""
+    there = [name for name in (TEXTFILE, TEXTFILE + ".new") if folder and os.path.exists(os.path.join(folder, name))]
+    for name in there if not check else ():
+        os.unlink(os.path.join(folder, name))
+    return bool(there)

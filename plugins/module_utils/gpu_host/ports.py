@@ -1,0 +1,81 @@
+"""Who listens on a port of this host: read from /proc, no program is needed."""
+
+import glob
+import ipaddress
+import os
+import re
+from typing import Dict, Iterator, List, NamedTuple, Tuple
+
+from . import files
+
+_LISTENING = "0A"
+_EVERYBODY = ("0.0.0.0", "::")  # noqa: S104 - as the kernel tells it
+
+
+class Listener(NamedTuple):
+    """A process that listens; its unit is empty where systemd started none."""
+
+    pid: int
+    program: str
+    unit: str
+
+
+def split(listen: str) -> Tuple[str, int]:
+    """Return address and port of "127.0.0.1:9400" or "[::1]:9400"."""
+    address, _, port = listen.rpartition(":")
+    return address.strip("[]"), int(port)
+
+
+def listeners(listen: str) -> List[Listener]:
+    """Return who listens where this address and port would be."""
+    address, port = split(listen)
+    inodes = {inode for there, number, inode in _sockets() if number == port and _meet(address, there)}
+    return sorted(_owners(inodes)) if inodes else []
+
+
+def _meet(one: str, other: str) -> bool:
+    return one == other or one in _EVERYBODY or other in _EVERYBODY
+
+
+def _sockets() -> Iterator[Tuple[str, int, str]]:
+    """Yield address, port and inode of every socket that listens."""
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in (files.read_text(path) or "").splitlines()[1:]:
+            cells = line.split()
+            if len(cells) > 9 and cells[3] == _LISTENING:
+                address, port = cells[1].split(":")
+                yield _address(address), int(port, 16), cells[9]
+
+
+def _address(text: str) -> str:
+    """Return an address of the kernel's table, which has each group of four bytes in the processor's order."""
+    raw = b"".join(bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8))
+    address = ipaddress.ip_address(raw)
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def _owners(inodes: "set[str]") -> Iterator[Listener]:
+    names = {f"socket:[{inode}]" for inode in inodes}
+    for folder in glob.glob("/proc/[0-9]*"):
+        if any(_target(path) in names for path in glob.glob(folder + "/fd/*")):
+            yield Listener(int(folder[6:]), os.path.basename(_target(folder + "/exe")) or "?", _unit(folder))
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _unit(folder: str) -> str:
+    """Return the unit that a process belongs to, by its control group; what a container holds belongs to none."""
+    found: Dict[str, int] = {}
+    try:
+        text = files.read_text(folder + "/cgroup") or ""
+    except OSError:
+        return ""
+    for unit in re.findall(r"/system\.slice/([^/\n]+\.service)$", text, re.MULTILINE):
+        found[unit] = found.get(unit, 0) + 1
+    return max(found, key=lambda unit: found[unit]) if found else ""

@@ -1,0 +1,50 @@
+"""What this host's exporter answers, and what it says of the GPUs; which one it is, the host's record says."""
+
+import json
+import os
+import re
+import time
+from typing import Any, Dict, List
+
+from gpu_probe import exporters, record
+
+TEXTFILE = "gpusetup-gpu.prom"
+DEADLINE = 5
+_OURS = re.compile(r"(?:DCGM_|nvidia_smi_|gpusetup_textfile_|node_textfile_)")
+_MOST_LINES = 4000
+
+
+def look(state_file: str = record.STATE_FILE) -> Dict[str, Any]:
+    """Return {"kind", "listen", "status", "error", "lines", "age"}; nothing where no exporter is on record."""
+    told = _recorded(state_file)
+    if not told:
+        return {}
+    found: Dict[str, Any] = {"kind": told["kind"], "listen": told.get("listen", ""), "status": None, "error": ""}
+    text, found["age"] = "", None
+    if found["listen"]:
+        answer = exporters.scrape(found["listen"], bool(told.get("certificate")), DEADLINE)
+        text, found["status"], found["error"] = answer["text"], answer["status"], answer["error"]
+    if told["kind"] == "textfile":
+        path = os.path.join(told.get("folder", ""), TEXTFILE)
+        try:
+            found["age"] = round(time.time() - os.stat(path).st_mtime, 1)
+            with open(path) as stream:
+                text = text or stream.read()
+        except OSError as error:
+            found["error"] = found["error"] or f"{path}: {error.strerror}"
+    found["lines"] = _lines(text)
+    return found
+
+
+def _recorded(state_file: str) -> Dict[str, Any]:
+    """Return what the last apply set up."""
+    try:
+        with open(state_file) as stream:
+            lock = json.load(stream).get("lock") or {}
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return (lock.get("wanted") or {}).get("monitoring") or {}
+
+
+def _lines(text: str) -> List[str]:
+    return [line for line in text.splitlines() if _OURS.match(line)][:_MOST_LINES]

@@ -1,0 +1,28 @@
+"""What an exporter of this host answers, as Prometheus would be answered."""
+
+from typing import Any, Dict
+
+_EVERYBODY = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - where it listens is not where it is asked
+_MOST = 8 << 20
+
+
+def scrape(listen: str, secured: bool, seconds: float) -> Dict[str, Any]:
+    """Return {"status", "text", "error"}; who cannot give the password is answered with 401."""
+    import ssl  # a probe that asks no exporter does not wait for these
+    import urllib.error
+    import urllib.request
+
+    address, _, port = listen.rpartition(":")
+    url = "{}://{}:{}/metrics".format("https" if secured else "http", _EVERYBODY.get(address, address), port)
+    handlers: Any = [urllib.request.ProxyHandler({})]  # a proxy knows no port of ours
+    if secured:
+        # Nobody is trusted by this: it is this host's own port, and its certificate is made out to another name.
+        handlers.append(urllib.request.HTTPSHandler(context=ssl._create_unverified_context()))  # noqa: S323, SLF001
+    try:
+        with urllib.request.build_opener(*handlers).open(url, timeout=seconds) as answer:
+            return {"status": answer.status, "text": answer.read(_MOST).decode("utf-8", "replace"), "error": ""}
+    except urllib.error.HTTPError as error:
+        return {"status": error.code, "text": "", "error": str(error)}
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        return {"status": None, "text": "", "error": str(reason) or type(error).__name__}

@@ -1,0 +1,129 @@
+#!/usr/bin/python
+"""Ansible module: what exports the figures of the GPUs."""
+
+DOCUMENTATION = r"""
+module: gpu_monitoring
+short_description: Export the figures of the GPUs to Prometheus
+description:
+  - Sets up DCGM with its exporter, nvidia_gpu_exporter, or a textfile for node_exporter, and removes what an earlier
+    run set up of another kind. Their packages come with the transaction of the other packages.
+  - An exporter listens on this host alone unless told otherwise. Then it asks for a password over TLS; keys and
+    passwords stay in files that only root reads, and are handed to the service by systemd.
+  - A port that another program uses, and secrets that everybody can read, are refused before anything is written.
+options:
+  mode:
+    description: C(prepare) writes what a package finds when it starts its service by itself; C(set_up) does all of it.
+    type: str
+    default: set_up
+    choices: [prepare, set_up]
+  exporter:
+    description: What exports; C(none) removes what was set up.
+    type: str
+    default: none
+    choices: [none, dcgm, nvidia_gpu_exporter, textfile]
+  listen:
+    description: Address and port; empty beside a node_exporter that is not ours.
+    type: str
+    default: ""
+  folder:
+    description: Where the textfile goes.
+    type: str
+    default: ""
+  dcgm:
+    description: The version of DCGM, by which its counters are called.
+    type: str
+    default: ""
+  certificate:
+    description: Path of the certificate on the host.
+    type: str
+    default: ""
+  key:
+    description: Path of its key on the host.
+    type: str
+    default: ""
+  passwords:
+    description: Path on the host of lines as C(htpasswd -B) writes them.
+    type: str
+    default: ""
+  start:
+    description: Start the services now, not only at the next boot.
+    type: bool
+    default: true
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: Figures of the GPUs through node_exporter
+  gpusetup.stack.gpu_monitoring:
+    exporter: textfile
+    listen: 127.0.0.1:9100
+    folder: /var/lib/prometheus/node-exporter
+"""
+
+RETURN = r"""
+exporter:
+  description: What exports now.
+  returned: always
+  type: str
+"""
+
+from typing import Dict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils import gpu_read, gpu_textfile
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, monitoring, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_read import nvml as library
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_textfile import figures, kernel_log, look, nvml, smi
+
+COLLECTOR = (gpu_textfile, look, figures, kernel_log, nvml, smi, gpu_read, library)
+
+
+def collector() -> Dict[str, str]:
+    """Return the files that look at the GPUs by their places in a package, as they came along with this module."""
+    found = {"__init__.py": ""}
+    for part in COLLECTOR:
+        place = part.__name__.partition("module_utils.")[2].replace(".", "/")
+        loader = part.__loader__  # of a folder, or of the archive in which Ansible brings them
+        name = place + ("/__init__.py" if part in (gpu_textfile, gpu_read) else ".py")
+        found[name] = loader.get_source(part.__name__)  # type: ignore[union-attr]
+    return found
+
+
+def main() -> None:
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            mode={"type": "str", "default": "set_up", "choices": ["prepare", "set_up"]},
+            exporter={
+                "type": "str",
+                "default": "none",
+                "choices": ["none", "dcgm", "nvidia_gpu_exporter", "textfile"],
+            },
+            listen={"type": "str", "default": ""},
+            folder={"type": "str", "default": ""},
+            dcgm={"type": "str", "default": ""},
+            certificate={"type": "str", "default": ""},
+            key={"type": "str", "default": "", "no_log": False},
+            passwords={"type": "str", "default": "", "no_log": False},
+            start={"type": "bool", "default": True},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.owned(module)
+    wish = monitoring.asked(request)
+    try:
+        ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
+        if request["mode"] == "prepare":
+            changed = monitoring.prepare(ledger, wish, collector(), env)
+        else:
+            changed = monitoring.set_up(ledger, wish, collector(), request["start"], env)
+    except (failure.HostFailure, OSError) as stop:
+        params.end(module, stop)
+    module.exit_json(changed=changed, exporter=wish.kind, diff=ledger.diffs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""gpusetup_monitoring on real Debian hosts: Debian's real node_exporter and Prometheus; DCGM and the GPUs are stand-ins."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.monitoring.files import files
+from tests.lab.applying import apply, gpusetup
+from tests.lab.lifecycle import drift, host_of, stand_ins
+from tests.lab.plays import files_below, packages
+from tests.lab.prometheus import Exporter, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+SETTINGS = ("/etc/gpusetup", "/etc/systemd/system", "/etc/default", "/usr/local/lib")
+ANSWER = (
+    "import urllib.request; print(urllib.request.urlopen('http://127.0.0.1:{}/metrics', timeout=9).read().decode())"
+)
+SECRET = "correct horse"
+SECRETS = """
+set -e
+mkdir -p /etc/tls
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=gpu-host -keyout /etc/tls/gpu.key -out /etc/tls/gpu.crt
+chmod 600 /etc/tls/gpu.key
+python3 -W ignore -c "import crypt; print('prometheus:' + crypt.crypt('{}', crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=32)))" \\
+  >/etc/tls/passwords
+"""
+
+
+def told(host: Host, *argv: str) -> str:
+    done = host.ssh(*argv, check=False)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout)
+
+
+def answer(host: Host, port: int) -> str:
+    """What the exporter answers on the host itself."""
+    return told(host, "python3", "-c", ANSWER.format(port))
+
+
+def listens(host: Host, port: int) -> set[str]:
+    lines = [line.split() for line in told(host, "ss", "-Hltn").splitlines()]
+    return {line[3].rpartition(":")[0] for line in lines if line[3].endswith(f":{port}")}
+
+
+def figures(host: Host, **fields: str) -> None:
+    """What the simulated board tells from now on."""
+    path = host.path("/var/lib/gpusetup-lab/simulated/lab/figures.json")
+    path.write_text(json.dumps({"0": {name.replace("__", "."): value for name, value in fields.items()}}))
+
+
+def refusals(answered: Any, host: Host) -> dict[str, str]:
+    assert answered.code == 5, answered.out + answered.err
+    return {item["reference"]: item["hint"] for item in answered.hosts[host.name]["refusals"]}
+
+
+@pytest.mark.slow
+def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_removal(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="rtx4090", network="mirror")
+    driver = stand_ins(lab_repositories, gpusetup_driver="==580.142")
+
+    def asking(name: str, **more: str) -> Path:
+        wish = driver | {f"gpusetup_{key}": value for key, value in more.items()}
+        return lab_inventory([host], wish).rename(tmp_path / f"{name}.ini")
+
+    bare, plain = asking("bare"), asking("plain", monitoring="auto")
+
+    # Somebody else has the port: refused, with nothing done.
+    host.ssh("sh", "-c", "setsid python3 -m http.server 9100 >/dev/null 2>&1 </dev/null & sleep 1")
+    hint = refusals(apply(tmp_path, plain), host)
+    assert "gpusetup_monitoring_listen=127.0.0.1:19100" in hint["GS-457"]
+    assert not host.path("/var/lib/gpusetup/state.json").exists()
+    assert "prometheus-node-exporter" not in packages(host)
+    host.ssh("pkill", "-f", "http.server 9100", check=False)
+
+    # The driver alone first, so that there is an apply to go back to.
+    assert apply(tmp_path, bare).code == 0
+    before = files_below(host, *SETTINGS), packages(host)
+    done = apply(tmp_path, plain)
+    assert done.code == 0, done.out + done.err
+    assert listens(host, 9100) == {"127.0.0.1"}
+    text = answer(host, 9100)
+    assert "nvidia_smi_temperature_gpu{" in text
+    assert "gpusetup_textfile_up 1" in text
+    assert "node_textfile_scrape_error 0" in text
+
+    again = apply(tmp_path, plain)
+    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
+    assert drift(tmp_path, plain)[0].code == 0
+
+    # Half a file of somebody else, and half a file of ours that was cut: neither hides our figures.
+    folder = host.path("/var/lib/prometheus/node-exporter")
+    (folder / "theirs.prom").write_text("half_written{")
+    (folder / "gpusetup-gpu.prom.new").write_text("nvidia_smi_temperature_gpu{uuid=")
+    text = answer(host, 9100)
+    assert "node_textfile_scrape_error 1" in text
+    assert "nvidia_smi_temperature_gpu{" in text
+    (folder / "theirs.prom").unlink()
+
+    # Others may ask: over TLS, with a password, and neither is in what everybody reads.
+    host.ssh("sh", "-c", SECRETS.format(SECRET))
+    secured = asking(
+        "secured", monitoring="textfile", monitoring_listen="0.0.0.0:9100", monitoring_certificate="/etc/tls/gpu.crt",
+        monitoring_key="/etc/tls/gpu.key", monitoring_passwords="/etc/tls/passwords",
+    )  # fmt: skip
+    assert "chmod 600 /etc/tls/passwords" in refusals(apply(tmp_path, secured), host)["GS-458"]
+    host.ssh("chmod", "600", "/etc/tls/passwords")
+    opened = apply(tmp_path, secured)
+    assert opened.code == 0, opened.out + opened.err
+    hashed = host.path("/etc/tls/passwords").read_text().partition(":")[2].strip()
+    web = host.path("/etc/gpusetup/monitoring-web.yml")
+    assert hashed in web.read_text()
+    assert web.stat().st_mode & 0o777 == 0o600
+    assert hashed not in opened.out + opened.err + told(host, "journalctl", "--no-pager") + told(host, "ps", "axww")
+    assert "401" in host.ssh("python3", "-c", ANSWER.format(9100).replace("http:", "https:").replace(
+        "import urllib.request;", "import ssl, urllib.request; ssl._create_default_https_context = ssl._create_unverified_context;"
+    ), check=False).stderr  # fmt: skip
+
+    # The real Prometheus asks, and an alert goes from the board to the receiver.
+    rules = tmp_path / "monitoring"
+    for name, content in files().items():
+        (rules / name).parent.mkdir(parents=True, exist_ok=True)
+        (rules / name).write_text(content)
+    receiver = Exporter("")
+    scrape = {
+        "scheme": "https",
+        "tls_config": {"insecure_skip_verify": True},
+        "basic_auth": {"username": "prometheus", "password": SECRET},
+    }
+    with running(rules, [f"{host.address}:9100"], receiver, scrape) as prometheus:
+        until(lambda: prometheus.ask("gpu:temperature:celsius"), "the temperature of the board")
+        (found,) = prometheus.ask("gpu:temperature:celsius")
+        assert (found["value"][1], found["metric"]["model"]) == ("30", "NVIDIA GeForce RTX 4090")
+        assert receiver.alerts() == set()
+        figures(host, ecc__errors__uncorrected__volatile__total="3")
+        until(lambda: "GpuEccUncorrected" in receiver.alerts(), "the alert at its receiver")
+        figures(host)
+        until(lambda: "GpuEccUncorrected" in receiver.alerts("resolved"), "the word that it is over")
+
+    # What somebody changes or stops is drift; going back is going back.
+    host.ssh("systemctl", "stop", "gpusetup-gpu-textfile.timer")
+    host.path("/etc/systemd/system/prometheus-node-exporter.service.d/gpusetup.conf").write_text("[Service]\n")
+    different, found_drift = drift(tmp_path, secured)
+    assert different.code != 0
+    assert {"monitoring-gpusetup-gpu-textfile.timer"} <= set(found_drift)
+    assert any("gpusetup.conf" in name for name in found_drift)
+    assert apply(tmp_path, secured).code == 0
+    assert drift(tmp_path, secured)[0].code == 0
+
+    back = gpusetup(tmp_path, "rollback", plain, "--format", "json")
+    assert back.code == 0, back.out + back.err
+    assert listens(host, 9100) == {"127.0.0.1"}
+    assert not web.exists()
+
+    # None any more: what it brought goes, the driver stays.
+    none = apply(tmp_path, bare)
+    assert none.code == 0, none.out + none.err
+    assert listens(host, 9100) == set()
+    assert not list(folder.parent.glob("node-exporter/gpusetup*"))
+    assert (files_below(host, *SETTINGS), packages(host)) == before
+
+    assert apply(tmp_path, plain).code == 0
+    removed = gpusetup(tmp_path, "remove", plain, "--yes", "--format", "json")
+    assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
+    assert "prometheus-node-exporter" not in packages(host)
+    assert not any("gpusetup" in path for path in files_below(host, *SETTINGS))
+    assert "gpusetup-gpu-textfile" not in told(host, "systemctl", "list-units", "--all", "--no-legend")
+
+
+@pytest.mark.slow
+def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
+    driver = stand_ins(lab_repositories, gpusetup_driver="==580.142")
+
+    def asking(name: str, **more: str) -> Path:
+        wish = driver | {f"gpusetup_{key}": value for key, value in more.items()}
+        return lab_inventory([host], wish).rename(tmp_path / f"{name}.ini")
+
+    bare, inventory = asking("bare"), asking("dcgm", monitoring="auto")
+    assert apply(tmp_path, bare).code == 0
+
+    told(host, "apt-get", "install", "-qq", "-y", "datacenter-gpu-manager=1:3.3.9")
+    assert "apt-get remove datacenter-gpu-manager;" in refusals(apply(tmp_path, inventory), host)["GS-366"]
+    told(host, "apt-get", "purge", "-qq", "-y", "datacenter-gpu-manager")
+    before = files_below(host, *SETTINGS), packages(host)
+
+    done = apply(tmp_path, inventory)
+    assert done.code == 0, done.out + done.err
+    there = packages(host)
+    assert there["datacenter-gpu-manager-4-core"] == "1:4.6.0-1"
+    assert there["datacenter-gpu-manager-exporter"] == "4.8.3-1"
+    held = told(host, "apt-mark", "showhold").split()
+    assert {"datacenter-gpu-manager-4-core", "datacenter-gpu-manager-exporter"} <= set(held)
+    assert (listens(host, 9400), listens(host, 5555)) == ({"127.0.0.1"}, set())
+    assert host.path("/run/nvidia-dcgm/nv-hostengine.sock").is_socket()
+    assert 'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{gpu="0"' in answer(host, 9400)
+
+    again = apply(tmp_path, inventory)
+    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
+    assert drift(tmp_path, inventory)[0].code == 0
+
+    # The textfile takes its place, and DCGM goes; then back.
+    other = apply(tmp_path, asking("textfile", monitoring="textfile"))
+    assert other.code == 0, other.out + other.err
+    assert (listens(host, 9400), listens(host, 9100)) == (set(), {"127.0.0.1"})
+    assert not any(name.startswith("datacenter") for name in packages(host))
+    back = gpusetup(tmp_path, "rollback", inventory, "--format", "json")
+    assert (back.code, host_of(back)["state"]) == (0, "done"), back.out + back.err
+    assert (listens(host, 9400), listens(host, 9100)) == ({"127.0.0.1"}, set())
+
+    assert apply(tmp_path, bare).code == 0
+    assert (files_below(host, *SETTINGS), packages(host)) == before

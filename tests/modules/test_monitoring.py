@@ -1,0 +1,318 @@
+"""gpu_monitoring: the files and units of each exporter, what stands in its way, and what is left when it goes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import monitoring, ports, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_monitoring
+
+from gpusetup.monitoring.tables import metrics
+from tools import counters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HASH = "$2y$05$" + "a" * 53
+SYSTEMCTL = """#!/bin/sh
+# Units are files in $ROOT/units whose text is their state; what is done to them is noted.
+echo "$@" >>"$ROOT/did"
+case "$1" in
+--version) echo "systemd $(cat "$ROOT/systemd" 2>/dev/null || echo 252) (252.39-1)" ;;
+cat) echo "ExecStart=/usr/bin/${2%.service} \\$ARGS" ;;
+enable) for unit; do :; done; echo active >"$ROOT/units/$unit"; echo "$unit" >>"$ROOT/enabled" ;;
+disable) for unit; do :; done; echo inactive >"$ROOT/units/$unit"; sed -i "/^$unit$/d" "$ROOT/enabled" ;;
+start) [ "$2" != gpusetup-gpu-textfile.service ] || [ -e "$ROOT/mute" ] || echo x >"$ROOT/textfiles/gpusetup-gpu.prom" ;;
+show)
+  shift
+  for unit; do
+    case "$unit" in --*) continue ;; esac
+    loaded=not-found active=inactive enabled=disabled
+    [ ! -e "$ROOT/units/$unit" ] && [ ! -e "$ROOT/etc/systemd/system/$unit" ] || loaded=loaded
+    [ ! -e "$ROOT/units/$unit" ] || active=$(cat "$ROOT/units/$unit")
+    grep -qx "$unit" "$ROOT/enabled" 2>/dev/null && enabled=enabled
+    printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=%s\\nActiveEnterTimestampMonotonic=1\\n\\n' \\
+      "$unit" $loaded $active $enabled
+  done ;;
+esac
+"""
+
+
+@pytest.fixture(name="answering")
+def made_answering() -> Iterator[str]:
+    """An exporter that answers somewhere on this machine."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+@pytest.fixture(name="host")
+def made_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host below a folder."""
+    for name in ("bin", "units", "etc/systemd/system", "textfiles"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "bin/systemctl").write_text(SYSTEMCTL)
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    for unit in ("prometheus-node-exporter", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia_gpu_exporter"):
+        (tmp_path / f"units/{unit}.service").write_text("inactive")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("ROOT", str(tmp_path))
+    monkeypatch.setattr(monitoring, "SYSTEMD", f"{tmp_path}/etc/systemd/system")
+    monkeypatch.setattr(monitoring, "COUNTERS", f"{tmp_path}/etc/gpusetup/dcgm-counters.csv")
+    monkeypatch.setattr(monitoring, "WEB", f"{tmp_path}/etc/gpusetup/monitoring-web.yml")
+    monkeypatch.setattr(monitoring, "COLLECTOR", f"{tmp_path}/usr/local/lib/gpusetup/gpu")
+    monkeypatch.setattr(monitoring, "_PATIENCE", 0.5)
+    monkeypatch.setattr(ports, "listeners", lambda _listen: [])
+    return tmp_path
+
+
+@pytest.fixture(name="call")
+def made_call(run_module: Any, host: Path) -> Any:
+    def told(exporter: str, check: bool = False, fails: bool = False, **more: Any) -> dict[str, Any]:
+        given = {"state_dir": str(host / "state")}
+        if exporter == "textfile":
+            more.setdefault("folder", str(host / "textfiles"))
+        failed, result = run_module(gpu_monitoring, check=check, host=given, exporter=exporter, **more)
+        assert failed == fails, result
+        return dict(result)
+
+    return told
+
+
+def drop_in(host: Path, unit: str) -> str:
+    return (host / f"etc/systemd/system/{unit}.service.d/gpusetup.conf").read_text()
+
+
+def age(host: Path) -> None:
+    """Let what was written be older than the units that run."""
+    for path in left(host):
+        os.utime(host / path, (0, 0))
+
+
+def left(host: Path) -> list[str]:
+    return sorted(str(path.relative_to(host)) for top in ("etc", "usr") for path in (host / top).rglob("*") if path.is_file())  # fmt: skip
+
+
+def test_the_counters_on_hosts_are_those_of_the_tables() -> None:
+    assert counters.FILE.read_text() == counters.written(), "run: python tools/counters.py"
+
+
+@pytest.mark.parametrize(("dcgm", "there", "other"), [("4.6.1", 0, 1), ("4.7.0", 1, 0)])
+def test_dcgm_has_one_engine_on_its_socket_and_counters_of_its_version(
+    call: Any, host: Path, answering: str, dcgm: str, there: int, other: int
+) -> None:
+    assert call("dcgm", listen=answering, dcgm=dcgm)["changed"]
+    engine = drop_in(host, "nvidia-dcgm")
+    assert (
+        "ExecStart=\nExecStart=/usr/bin/nv-hostengine -n --service-account nvidia-dcgm --domain-socket /run/" in engine
+    )
+    exporter = drop_in(host, "nvidia-dcgm-exporter")
+    assert f"-r unix://{monitoring.SOCKET} -a {answering}" in exporter
+    assert "Requires=nvidia-dcgm.service" in exporter
+    names = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS")
+    listed = [line.split(",")[0] for line in (host / "etc/gpusetup/dcgm-counters.csv").read_text().splitlines()]
+    assert names[there] in listed
+    assert names[other] not in listed
+    known = {series.metric for metric in metrics() for series in metric.series}
+    assert {name for name in listed if not name.startswith("#")} - known <= {
+        "DCGM_EXP_XID_ERRORS_COUNT", "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR",
+    }  # fmt: skip
+    (host / "did").write_text("")
+    for unit in ("nvidia-dcgm", "nvidia-dcgm-exporter"):
+        (host / f"units/{unit}.service").write_text("active")
+    age(host)
+    assert not call("dcgm", listen=answering, dcgm=dcgm)["changed"]
+    assert "restart" not in (host / "did").read_text()
+
+
+def test_a_daemon_that_ran_before_its_settings_came_is_started_anew(call: Any, host: Path, answering: str) -> None:
+    """Also when an apply was cut between the two."""
+    (host / "units/nvidia_gpu_exporter.service").write_text("active")
+    call("nvidia_gpu_exporter", listen=answering)
+    assert "restart nvidia_gpu_exporter.service" in (host / "did").read_text()
+    assert f"ExecStart=/usr/bin/nvidia_gpu_exporter --web.listen-address={answering}" in drop_in(
+        host, "nvidia_gpu_exporter"
+    )
+
+
+def test_what_a_package_starts_by_itself_finds_its_address_already(call: Any, host: Path) -> None:
+    (host / "units/prometheus-node-exporter.service").unlink()
+    assert call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
+    assert "--web.listen-address=127.0.0.1:9100" in drop_in(host, "prometheus-node-exporter")
+    assert "enable" not in (host / "did").read_text()
+    assert not call("textfile", mode="prepare", listen="127.0.0.1:9100")["changed"]
+
+
+def test_a_node_exporter_of_somebody_else_gets_a_file_and_no_settings(call: Any, host: Path) -> None:
+    call("textfile")
+    assert "usr/local/lib/gpusetup/gpu/gpu_textfile/look.py" in left(host)
+    assert "usr/local/lib/gpusetup/gpu/gpu_read/nvml.py" in left(host)
+    assert not [path for path in left(host) if "node-exporter" in path]
+    assert f"--folder {host}/textfiles\n" in (host / "etc/systemd/system/gpusetup-gpu-textfile.service").read_text()
+    age(host)
+    assert not call("textfile")["changed"]
+
+
+def test_a_collector_that_writes_nothing_is_said(call: Any, host: Path) -> None:
+    (host / "mute").write_text("")
+    assert "GS-459" in call("textfile", fails=True)["msg"]
+
+
+def test_an_exporter_that_does_not_answer_is_said(call: Any) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    message = call("nvidia_gpu_exporter", listen=listen, fails=True)["msg"]
+    assert f"it does not answer on {listen}" in message
+    assert "journalctl -u nvidia_gpu_exporter" in message
+
+
+def test_none_takes_away_all_of_it_and_another_takes_its_place(call: Any, host: Path, answering: str) -> None:
+    call("textfile")
+    assert (host / "textfiles/gpusetup-gpu.prom").exists()
+    call("nvidia_gpu_exporter", listen=answering)
+    assert left(host) == ["etc/systemd/system/nvidia_gpu_exporter.service.d/gpusetup.conf"]
+    assert not (host / "textfiles/gpusetup-gpu.prom").exists()
+    assert "disable --now gpusetup-gpu-textfile.timer" in (host / "did").read_text()
+    assert call("none", check=True)["changed"]
+    assert left(host)
+    assert call("none")["changed"]
+    assert left(host) == []
+    ledger = Ledger(str(host / "state"))
+    assert (ledger.state["services"], ledger.state["files"]) == ({}, {})
+    assert not call("none")["changed"]
+
+
+def test_a_check_before_the_package_is_there_promises_a_change_and_makes_none(call: Any, host: Path) -> None:
+    assert call("dcgm", check=True, listen="127.0.0.1:9400", dcgm="4.6.0")["changed"]
+    assert left(host) == []
+
+
+@pytest.fixture(name="secrets")
+def made_secrets(host: Path) -> dict[str, str]:
+    for name, text in (("tls.crt", "certificate"), ("tls.key", "key"), ("users", f"# ours\nprometheus:{HASH}\n")):
+        (host / name).write_text(text)
+        (host / name).chmod(0o644 if name == "tls.crt" else 0o600)
+    return {"certificate": f"{host}/tls.crt", "key": f"{host}/tls.key", "passwords": f"{host}/users"}
+
+
+def test_secrets_are_handed_over_by_systemd_and_stand_in_no_command(
+    call: Any, host: Path, answering: str, secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitoring.exporters, "scrape", lambda *_: {"status": 401, "text": "", "error": ""})
+    result = call("nvidia_gpu_exporter", listen=answering, **secrets)
+    text = drop_in(host, "nvidia_gpu_exporter")
+    assert f"LoadCredential=web.yml:{monitoring.WEB}\n" in text
+    assert f"LoadCredential=tls.key:{host}/tls.key\n" in text
+    assert "--web.config.file=${CREDENTIALS_DIRECTORY}/web.yml" in text
+    web = host / "etc/gpusetup/monitoring-web.yml"
+    assert web.stat().st_mode & 0o777 == 0o600
+    assert f"  prometheus: '{HASH}'\n" in web.read_text()
+    assert HASH not in str(result) + text + (host / "did").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("tls.key", lambda path: path.chmod(0o644), "can be read by everybody"),
+        ("users", lambda path: path.chmod(0o604), "can be read by everybody"),
+        ("tls.crt", lambda path: path.unlink(), "is not on this host"),
+        ("users", lambda path: path.write_text("prometheus:plain\n"), "line 1"),
+        ("users", lambda path: path.write_text(f"a:{HASH}\nb: x: '{HASH}'\n"), "line 2"),
+        ("users", lambda path: path.write_text("# nobody\n"), "names nobody"),
+        ("systemd", lambda path: path.write_text("245"), "systemd 245 cannot hand a key"),
+    ],
+)
+def test_secrets_that_are_none_are_refused_before_anything_is_written(
+    call: Any, host: Path, secrets: dict[str, str], name: str, change: Any, said: str
+) -> None:
+    change(host / name)
+    message = call("dcgm", listen="0.0.0.0:9400", dcgm="4.6.0", fails=True, **secrets)["msg"]
+    assert "GS-458" in message
+    assert said in message
+    assert left(host) == []
+
+
+# --- ports -------------------------------------------------------------------------------------------------------
+
+
+def test_who_listens_is_found_by_port_and_address() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        (found,) = ports.listeners(f"127.0.0.1:{port}")
+        assert (found.pid, found.program.startswith("python")) == (os.getpid(), True)
+        assert ports.listeners(f"0.0.0.0:{port}")
+        assert ports.listeners(f"[::]:{port}")
+        assert not ports.listeners(f"127.0.0.2:{port}")
+    assert not ports.listeners(f"127.0.0.1:{port}")
+
+
+def test_one_that_listens_everywhere_is_in_the_way_of_every_address() -> None:
+    with socket.socket(socket.AF_INET6) as listener:
+        listener.bind(("::", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        assert ports.listeners(f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("found", "refused"),
+    [
+        (ports.Listener(7, "python3", ""), True),
+        (ports.Listener(7, "dcgm-exporter", ""), True),  # in a container
+        (ports.Listener(7, "dcgm-exporter", "dcgm-exporter.service"), True),
+        (ports.Listener(7, "dcgm-exporter", "nvidia-dcgm-exporter.service"), False),
+    ],
+)
+def test_only_the_unit_of_this_exporter_may_have_its_port(
+    monkeypatch: pytest.MonkeyPatch, found: ports.Listener, refused: bool
+) -> None:
+    monkeypatch.setattr(ports, "listeners", lambda _listen: [found])
+    wish = monitoring.asked({"exporter": "dcgm", "listen": "127.0.0.1:9400"})
+    failures = list(monitoring.obstacles(wish, process.environment()))
+    assert [item.fields["reference"] for item in failures] == (["GS-457"] if refused else [])
+    if refused:
+        assert "process 7" in failures[0].fields["message"]
+        assert "gpusetup_monitoring_listen=127.0.0.1:19400" in failures[0].fields["hint"]
+
+
+def test_a_look_before_an_apply_without_exporters_asks_nothing() -> None:
+    assert monitoring.in_the_way({"monitoring": {}}) == []
+    assert monitoring.in_the_way({"monitoring": {"exporter": "none"}}) == []
+
+
+def test_a_daemon_that_was_stopped_is_drift() -> None:
+    record = {
+        "services": {
+            "nvidia-dcgm-exporter.service": {"enabled": True},
+            "nvidia-persistenced.service": {"enabled": True},
+        }
+    }
+
+    def facts(active: str | None) -> dict[str, Any]:
+        units = [{"unit": unit, "active": active, "enabled": "enabled"} for unit in record["services"]]
+        return {"services": dict(enumerate(units))}
+
+    assert [item.what for item in drift.monitoring_units(facts("inactive"), record)] == ["nvidia-dcgm-exporter.service"]
+    for active in ("active", "activating", None):
+        assert not list(drift.monitoring_units(facts(active), record))

@@ -1,0 +1,188 @@
+"""The textfile: what it is called, what it says on a real H100, and that nobody ever reads half of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpusetup.content import content_path, host_code
+from gpusetup.monitoring.tables import metrics
+
+FIXTURES = Path(__file__).parents[2] / "fixtures/textfile"
+LOOK, FIGURES, SMI, LOG = (host_code(f"gpu_textfile.{name}") for name in ("look", "figures", "smi", "kernel_log"))
+UTILS = content_path() / "plugins/module_utils"
+SAMPLE = re.compile(r'^(\w+)(\{(?:\w+="(?:[^"\\]|\\.)*",?)*\})? (\S+)$')
+OF_NOBODY = {"nvidia_smi_clocks_throttle_reasons_active"}
+"""An older name of nvidia_gpu_exporter; the textfile has the newer one."""
+
+
+def samples(text: str) -> dict[str, float]:
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            match = SAMPLE.match(line)
+            assert match, line
+            found[match[1]] = float(match[3])
+    return found
+
+
+def test_every_figure_of_the_rules_that_the_light_exporters_have_is_written_and_no_other():
+    asked = {series.metric for metric in metrics() for series in metric.series if series.exporter == "smi"} - OF_NOBODY
+    assert {figure.metric for figure in FIGURES.FIGURES} == asked
+
+
+@pytest.mark.parametrize("source", ["nvml", "smi"])
+def test_a_busy_h100_tells_all_of_it_but_the_fabric_that_it_does_not_have(source):
+    found = samples((FIXTURES / f"{source}.prom").read_text())
+    known = {figure.metric for figure in FIGURES.FIGURES} - {"nvidia_smi_fabric_state"}
+    assert {name for name in found if name in known} == known
+    assert found["nvidia_smi_utilization_gpu_ratio"] == 1
+    assert 650 < found["nvidia_smi_power_draw_watts"] < 720
+    assert found["nvidia_smi_memory_total_bytes"] == 81559 * 2**20
+    assert found["nvidia_smi_clocks_current_sm_clock_hz"] > 1e9
+    assert found["gpusetup_textfile_duration_seconds"] < 0.2
+
+
+def test_the_library_and_nvidia_smi_told_the_same_of_the_same_gpu():
+    """The two looks were some tenths of a second apart, under load."""
+    by_library, by_smi = (samples((FIXTURES / f"{source}.prom").read_text()) for source in ("nvml", "smi"))
+    for figure in FIGURES.FIGURES:
+        if figure.metric in by_library:
+            assert by_smi[figure.metric] == pytest.approx(by_library[figure.metric], rel=0.05), figure.metric
+
+
+def told(monkeypatch, *answers):
+    """nvidia-smi as a stand-in that gives these answers, each (code, text), and the fields that it was asked for."""
+    asked, left = [], list(answers)
+
+    def run(argv):
+        asked.append(argv[1].partition("=")[2].split(","))
+        return left.pop(0)
+
+    monkeypatch.setattr(SMI, "_run", run)
+    return asked
+
+
+def row(asked, **values):
+    known = {"index": "0", "uuid": "GPU-aa", "name": "NVIDIA X", "pci.bus_id": "00000000:17:00.0"} | values
+    return ", ".join(known.get(name, "[N/A]") for name in asked)
+
+
+def test_a_field_that_this_driver_does_not_know_is_left_out_and_an_older_name_taken(monkeypatch):
+    head = ["index", "uuid", "name", "pci.bus_id"]
+    fields = [figure.fields[0] for figure in FIGURES.FIGURES]
+    renamed = ["clocks_throttle_reasons.active" if name.startswith("clocks_event") else name for name in fields]
+    last = [*head, *(name for name in renamed if name != "gpu_recovery_action"), "fabric.status"]
+    values = {"clocks_throttle_reasons.active": "0x0000000000000004", "temperature.gpu": "41", "remapped_rows.pending": "Yes"}  # fmt: skip
+    asked = told(
+        monkeypatch,
+        (2, 'Field "clocks_event_reasons.active" is not a valid field to query.\n'),
+        (2, 'Field "gpu_recovery_action" is not a valid field to query.\n'),
+        (0, row(last, **values) + "\n"),
+    )
+    (gpu,) = SMI.by_smi()
+    assert asked[-1] == last
+    assert gpu.bus == "0000:17:00"
+    assert gpu.values == {
+        "nvidia_smi_clocks_event_reasons_active": 4, "nvidia_smi_temperature_gpu": 41, "nvidia_smi_remapped_rows_pending": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "number"),
+    [("Completed", "Success", 3), ("Completed", "Insufficient Resources", 4), ("In Progress", "N/A", 2)],
+)
+def test_a_fabric_that_ended_with_an_error_is_not_ready(monkeypatch, state, status, number):
+    fields = ["index", "uuid", "name", "pci.bus_id", *(figure.fields[0] for figure in FIGURES.FIGURES), "fabric.status"]
+    told(monkeypatch, (0, row(fields, **{"fabric.state": state, "fabric.status": status})))
+    assert SMI.by_smi()[0].values["nvidia_smi_fabric_state"] == number
+
+
+def test_a_driver_that_does_not_answer_is_said_and_no_figure_is_kept(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(LOOK.nvml, "by_library", lambda: (_ for _ in ()).throw(LOOK.LibraryMissingError("none")))
+    told(monkeypatch, (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"))
+    (tmp_path / LOOK.FILE).write_text("nvidia_smi_temperature_gpu 40\n")
+    assert LOOK.main(["--folder", str(tmp_path)]) == 1
+    found = samples((tmp_path / LOOK.FILE).read_text())
+    assert found["gpusetup_textfile_up"] == 0
+    assert not any(name.startswith("nvidia_smi_") for name in found)
+    assert "couldn't communicate" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_no_traceback(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(LOOK, "look", list)
+    assert LOOK.main(["--folder", str(tmp_path / "none")]) == 1
+    assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_xids_have_the_time_of_the_last_one_and_belong_to_the_gpu_on_that_bus():
+    records = [
+        "4,1201,5000000,-;NVRM: Xid (PCI:0000:17:00): 79, pid='<unknown>', GPU has fallen off the bus.\n",
+        "4,1202,9000000,-;NVRM: Xid (PCI:0000:17:00): 79, pid=1, again\n SUBSYSTEM=pci\n",
+        "4,1203,9500000,-;NVRM: Xid (PCI:0000:65:00.0): 31, pid=7, name=python\n",
+        "6,1204,9500000,-;nvidia 0000:17:00.0: something else\n",
+    ]
+    seen = LOG.xids(records, 1_700_000_000.0)
+    assert seen == {("0000:17:00", "79"): 1_700_000_009.0, ("0000:65:00", "31"): 1_700_000_009.0}
+    gpus = [FIGURES.Gpu(0, "GPU-AA", 'He said "X"', "0000:17:00", {})]
+    text = LOOK.text_of(gpus, seen, "", 0.01)
+    assert 'nvidia_smi_xid_last_timestamp_seconds{uuid="aa",xid="79"} 1700000009' in text
+    assert 'xid="31"' not in text
+    assert 'name="He said \\"X\\""' in text
+    assert "gpusetup_textfile_xid_readable 0" in LOOK.text_of(gpus, None, "", 0.01)
+
+
+def test_the_log_is_read_to_its_end_and_not_waited_for(tmp_path):
+    path = tmp_path / "kmsg"
+    path.write_text("4,1,1,-;NVRM: Xid (PCI:0000:17:00): 13, x")
+    assert LOG.records(str(path)) == ["4,1,1,-;NVRM: Xid (PCI:0000:17:00): 13, x"]
+    assert LOG.records(str(tmp_path / "none")) is None
+
+
+def test_whoever_reads_finds_a_whole_file_however_often_the_writer_is_killed(tmp_path):
+    text = "nvidia_smi_temperature_gpu 40\n" * 40000
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import types;"
+        "[sys.modules.__setitem__(n, types.ModuleType(n)) for n in ('gpu',)]; sys.modules['gpu'].__path__ = [sys.argv[1]];"
+        "from gpu.gpu_textfile import look\n"
+        "while True: look.write(sys.argv[2], 'nvidia_smi_temperature_gpu 40\\n' * 40000)"
+    )
+    path = tmp_path / LOOK.FILE
+    for round_ in range(6):
+        writer = subprocess.Popen([sys.executable, "-S", "-c", code, str(UTILS), str(tmp_path)])
+        try:
+            deadline = time.monotonic() + 20
+            while not path.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.02 * round_)
+        finally:
+            os.kill(writer.pid, signal.SIGKILL)
+            writer.wait()
+        assert path.read_text() == text
+        assert {item.name for item in tmp_path.iterdir()} <= {LOOK.FILE, LOOK.FILE + ".new"}
+
+
+def test_it_runs_by_itself_as_it_lies_on_a_host(tmp_path):
+    """Without site-packages, from the folder that the module writes."""
+    place = tmp_path / "lib/gpu"
+    for part in ("gpu_textfile", "gpu_read"):
+        (place / part).mkdir(parents=True)
+    (place / "__init__.py").write_text("")
+    names = [*(f"gpu_textfile/{path.name}" for path in (UTILS / "gpu_textfile").glob("*.py"))]
+    for name in [*names, "gpu_read/__init__.py", "gpu_read/nvml.py"]:
+        (place / name).write_text((UTILS / name).read_text())
+    (tmp_path / "out").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "gpu.gpu_textfile.look", "--folder", str(tmp_path / "out")],
+        cwd=tmp_path / "lib", env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    found = samples((tmp_path / "out" / LOOK.FILE).read_text())
+    assert done.returncode == int(found["gpusetup_textfile_up"] == 0), done.stderr
+    assert "Traceback" not in done.stderr
