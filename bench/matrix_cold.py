@@ -20,6 +20,8 @@ COMMANDS = {
     "matrix": ((sys.executable, "-m", "gpusetup", "matrix", "torch==2.6.*", "--format", "json"), 10),
     "resolve": ((sys.executable, "-m", "gpusetup", "resolve", "torch==2.6.*", "--format", "json"), 12),
     "resolve, nothing asked": ((sys.executable, "-m", "gpusetup", "resolve", "--format", "json"), 12),
+    "matrix vllm": ((sys.executable, "-m", "gpusetup", "matrix", "vllm", "--format", "json"), 14),
+    "resolve vllm": ((sys.executable, "-m", "gpusetup", "resolve", "vllm", "--format", "json"), 14),
 }
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpusetup.model.answers import Clash
     from gpusetup.model.diagnosis import Finding
-    from gpusetup.model.documents import Clash
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution
@@ -87,7 +87,7 @@ def why_not(
 
     from gpusetup.errors import NoStackError
     from gpusetup.matrix.load import matrix as load
-    from gpusetup.model.documents import Clash
+    from gpusetup.model.answers import Clash
     from gpusetup.resolve.api import resolve as answer
 
     asked = _question(

@@ -112,7 +112,7 @@ def _read_figures(path: str) -> dict[str, tuple[Result, ...]]:
     import msgspec
 
     from gpusetup.errors import wrong_field
-    from gpusetup.model.documents import VerifyReport
+    from gpusetup.model.examined import VerifyReport
 
     try:
         return msgspec.json.decode(Path(path).read_bytes(), type=VerifyReport).hosts

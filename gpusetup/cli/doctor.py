@@ -189,7 +189,7 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
             hint=f"did you mean {', '.join(near)}?" if near else "check its number",
         )
     if arguments.format == "json":
-        from gpusetup.model.documents import DoctorReference
+        from gpusetup.model.examined import DoctorReference
 
         document = DoctorReference(reference=reference, messages=tuple(said), page=page_of(reference))
         output.write_answer(output.json_text(document), arguments.out)
@@ -210,7 +210,7 @@ def _alert_named(text: str) -> Alert | None:
 
 def _alert(arguments: argparse.Namespace, alert: Alert) -> Exit:
     """Tell what an alert means and what to do."""
-    from gpusetup.model.documents import DoctorAlert
+    from gpusetup.model.examined import DoctorAlert
     from gpusetup.monitoring.files import alert_page
 
     page = alert_page(alert)
@@ -254,7 +254,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     hosts = {name: diagnose(look) for name, look in looks.items()}
     healthy = not failures and all(entry.healthy for entry in hosts.values())
     if arguments.format == "json":
-        from gpusetup.model.documents import DoctorHosts
+        from gpusetup.model.examined import DoctorHosts
 
         text = output.json_text(DoctorHosts(ok=healthy, healthy=healthy, hosts=hosts, failures=failures))
     else:

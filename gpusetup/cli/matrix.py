@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     matrix = load_matrix()
     if arguments.data:
         paths = {name: matrix.path(name) for name in NAMES}
-        from gpusetup.model.documents import MatrixFiles
+        from gpusetup.model.answers import MatrixFiles
 
         write_answer(
             json_text(MatrixFiles(files=paths)) if arguments.format == "json" else "\n".join(paths.values()),
@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.format == "json":
         from msgspec import UNSET
 
-        from gpusetup.model.documents import MatrixRows
+        from gpusetup.model.answers import MatrixRows
         from gpusetup.model.stack import MatrixStamp
 
         document = MatrixRows(

@@ -235,7 +235,7 @@ def _run_classes(arguments: argparse.Namespace, matrix: Matrix) -> Exit:
         texts.append((f"# {shown}\n" if arguments.install else f"{shown}\n") + _answer(resolution, matrix, arguments))
         texts += [f"warning: {text}\n" for text in resolution.warnings]
     if arguments.format == "json":
-        from gpusetup.model.documents import StackClasses
+        from gpusetup.model.answers import StackClasses
 
         write_answer(json_text(StackClasses(ok=len(codes) == 1, classes=classes)), arguments.out)
     else:

@@ -32,7 +32,7 @@ def answer(arguments: argparse.Namespace, found: tuple[Finding, ...], text: str,
     if arguments.format == "json":
         from msgspec import UNSET
 
-        from gpusetup.model.documents import DoctorText, OutsideTold
+        from gpusetup.model.examined import DoctorText, OutsideTold
 
         document = DoctorText(
             ok=code == Exit.DONE,

@@ -16,7 +16,7 @@ from gpusetup.cli.output import json_text, warn, write_answer
 from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.errors import Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
-from gpusetup.model.documents import Asked, Clash, Why
+from gpusetup.model.answers import Asked, Clash, Why
 from gpusetup.model.request import Requirement
 from gpusetup.resolve.requests import joined_words, parse_requirement
 

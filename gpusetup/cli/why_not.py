@@ -17,7 +17,7 @@ from gpusetup.cli.requests import request_about
 from gpusetup.cli.why import add_subject, split_subject
 from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
-from gpusetup.model.documents import Clash, WhyNot
+from gpusetup.model.answers import Clash, WhyNot
 
 if TYPE_CHECKING:
     import argparse

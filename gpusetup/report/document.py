@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from gpusetup.model.documents import VerifyReport, VerifySummary
+from gpusetup.model.examined import VerifyReport, VerifySummary
 from gpusetup.report.model import counts
 
 if TYPE_CHECKING:

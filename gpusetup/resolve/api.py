@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gpusetup.errors import NoStackError
-from gpusetup.model.request import Request, Requirement
+from gpusetup.model.request import PACKAGES, Request, Requirement
 from gpusetup.model.stack import MatrixStamp, Resolution
 from gpusetup.resolve import explain
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.constraints import build
+from gpusetup.resolve.domains import parsed
 from gpusetup.resolve.preferences import best
 from gpusetup.resolve.reasons import reasons
 from gpusetup.resolve.suggest import suggestions
 from gpusetup.resolve.warn import warnings_about
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.resolve.space import Space
 
 __all__ = ["check_set", "fits", "resolve"]
+
+_READABLE = 4
+"""Sentences of a conflict that a person still takes in."""
 
 
 def resolve(request: Request, matrix: Matrix) -> Resolution:
@@ -50,6 +56,8 @@ def _resolved(request: Request, matrix: Matrix) -> Resolution:
 
 def _no_stack(space: Space) -> NoStackError:
     conflict = explain.conflict(space, minimal_conflict(space.problem()))
+    if len(conflict) > _READABLE:
+        conflict = min(conflict, *_about_newest(space), key=len)
     ways_out = suggestions(space)
     document = {
         "schema": "gpusetup/stack/1",
@@ -65,6 +73,21 @@ def _no_stack(space: Space) -> NoStackError:
         note="\n  ".join(f"- {item['text']}" for item in conflict),
         hint="; or ".join(ways_out),
     )
+
+
+def _about_newest(space: Space) -> Iterator[list[dict[str, str]]]:
+    """Yield the conflict of the newest release of each package that was asked for in any: shorter than that of all."""
+    wishes = space.request.requirements
+    for wish in wishes:
+        if wish.component not in PACKAGES or wish.specifier:
+            continue
+        newest = max(space.values[wish.component], key=lambda value: parsed(value.version)).version
+        named = msgspec.structs.replace(wish, specifier=f"=={newest}")
+        asked = tuple(named if item is wish else item for item in wishes)
+        alone = build(space.matrix, msgspec.structs.replace(space.request, requirements=asked))
+        told = explain.conflict(alone, minimal_conflict(alone.problem()))
+        text = f"the newest {wish.component} is {newest}, and no older one fits either"
+        yield [item | {"text": text} if item["text"] == f"{named} was asked for" else item for item in told]
 
 
 def fits(request: Request, matrix: Matrix) -> bool:

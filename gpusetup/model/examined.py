@@ -1,0 +1,97 @@
+"""What `verify` and the doctor answer with `--format json`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from gpusetup.model.diagnosis import Diagnosis, Finding, Said
+from gpusetup.model.verdict import Result, Verdict
+
+__all__ = [
+    "DoctorAlert",
+    "DoctorHosts",
+    "DoctorReference",
+    "DoctorText",
+    "OutsideTold",
+    "VerifyReport",
+    "VerifySummary",
+]
+
+
+class VerifySummary(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A host in short."""
+
+    verdict: Verdict
+    counts: dict[Verdict, int]
+    seconds: float
+    rows: dict[str, str]
+    state: str | UnsetType = UNSET
+    problem: str | UnsetType = UNSET
+    simulated: Literal[True] | UnsetType = UNSET
+
+
+class VerifyReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Per host what was proven."""
+
+    schema: Literal["gpusetup/verify/1"] = "gpusetup/verify/1"
+    ok: bool
+    level: str
+    started: str
+    seconds: float
+    program: str
+    hosts: dict[str, tuple[Result, ...]]
+    summary: dict[str, VerifySummary]
+
+
+class OutsideTold(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a text is about where it is no fault of the GPU's installation, and the first line that shows it."""
+
+    id: str
+    title: str
+    advice: str
+    line: str
+
+
+class DoctorText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a message or a log means."""
+
+    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
+    ok: bool
+    recognised: bool
+    clean: bool
+    findings: tuple[Finding, ...]
+    outside: tuple[OutsideTold, ...] | UnsetType = UNSET
+    send: str | UnsetType = UNSET
+
+
+class DoctorReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one of gpusetup's own references says."""
+
+    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
+    ok: Literal[True] = True
+    reference: str
+    messages: tuple[Said, ...]
+    page: str
+
+
+class DoctorAlert(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an alert of `gpusetup monitoring` means."""
+
+    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
+    ok: Literal[True] = True
+    alert: str
+    severity: str
+    cause: str
+    page: str
+
+
+class DoctorHosts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ails machines."""
+
+    schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
+    ok: bool
+    healthy: bool
+    hosts: dict[str, Diagnosis]
+    failures: dict[str, str]
