@@ -1,7 +1,8 @@
 """What sets hosts of one kind apart: versions, firmware, links, BIOS, IOMMU and ACS, and measured figures.
 
 A setting stands out when more than half of the hosts with the same GPUs have another; a figure, when it is far from the
-median for its spread. Changes nothing. Figures come from documents of `gpusetup verify --format json`.
+median for its spread. Changes nothing. Figures are the last in each host's history (`gpusetup history`), or those of
+documents that `gpusetup verify --format json` wrote.
 
 examples:
   gpusetup compare inventory.ini
@@ -20,6 +21,7 @@ from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from gpusetup.model.compare import Comparison
     from gpusetup.model.facts import Facts, Failure, HostFacts
@@ -38,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--figures", action="append", default=[], metavar="FILE",
-        help="what `gpusetup verify --format json` measured on them; repeatable, later files win",
+        help="what `gpusetup verify --format json` measured, instead of the histories; repeatable, later files win",
     )  # fmt: skip
     group.add_argument("--exit-code", action="store_true", help="exit 9 when something stands out")
     options.add_output(parser)
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.compare.hosts import compared
 
     facts = _facts(arguments)
-    comparison = compared(facts, _figures(arguments.figures))
+    comparison = compared(facts, _last_known(facts.hosts) | _figures(arguments.figures))
     if arguments.html:
         from datetime import datetime, timezone
 
@@ -99,6 +101,28 @@ def _look(arguments: argparse.Namespace) -> Facts:
 
     with watch(output.aside(), phase="facts") as observer:
         return fleet.look(open_session(arguments), matrix_lookup(matrix()), candidates=False, observer=observer).facts
+
+
+def _last_known(names: Iterable[str]) -> dict[str, tuple[Result, ...]]:
+    """Return the last figures in the histories of hosts, where this user keeps some."""
+    import os
+
+    from gpusetup.health.history import file_of, series
+    from gpusetup.model.verdict import Item, Result
+
+    found = {}
+    for name in names:
+        path = file_of(name, os.environ, here=False)
+        results: dict[tuple[str, str], list[Item]] = {}
+        for one in series(path) if path.exists() else ():
+            items = results.setdefault((one.check, one.unit), [])
+            items.append(Item(subject=one.subject, verdict="pass", measured=one.points[-1][1]))
+        if results:
+            found[name] = tuple(
+                Result(id=check, level="full", verdict="pass", text="", unit=unit, items=tuple(items), seconds=0.0)
+                for (check, unit), items in results.items()
+            )
+    return found
 
 
 def _figures(paths: list[str]) -> dict[str, tuple[Result, ...]]:

@@ -52,7 +52,7 @@ def trailer(group: CompareGroup) -> str:
     figures = [column for column in group.columns if column.kind == "figure"]
     same = sum(column.id not in out for column in figures)
     told = f"alike: {settings} settings" + (f", {same} of {len(figures)} figures" if figures else "")
-    return told if figures else f"{told}; no figures were given (--figures)"
+    return told if figures else f"{told}; no figures are known (--figures, or `gpusetup verify`)"
 
 
 def shown(value: str | float) -> str:

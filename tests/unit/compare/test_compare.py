@@ -167,6 +167,31 @@ def test_the_command_in_every_form(files, tmp_path, capsys):
     assert document["groups"][0]["hosts"] == ["gpu-0", "gpu-1", "gpu-2"]
 
 
+def test_figures_come_from_the_histories_of_the_hosts(files, monkeypatch, tmp_path, capsys):
+    from gpusetup.health.history import append, file_of
+    from gpusetup.report.model import HostReport, Report
+
+    facts, _ = files
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    for name, rates in {"gpu-0": [4270], "gpu-1": [4280], "gpu-2": [4280, 3000]}.items():
+        for day, rate in enumerate(rates):
+            host = HostReport(name=name, results=(copy_rate(*[rate] * 8),))
+            report = Report(
+                title="",
+                started=f"2026-11-2{day}T00:00:00Z",
+                seconds=1.0,
+                program="gpusetup",
+                level="full",
+                hosts=(host,),
+            )
+            append(file_of(name, {"GPUSETUP_STATE": str(tmp_path / "state")}, here=False), host, report, "boards")
+    assert main(["compare", "--from", str(facts), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    slow = [item for item in document["groups"][0]["outliers"] if item["column"] == "memory.copy"]
+    assert {(item["host"], item["value"]) for item in slow} >= {("gpu-2", 3000.0)}, "the last run counts"
+    assert all(item["host"] != "gpu-1" for item in slow)
+
+
 @pytest.mark.parametrize(
     ("words", "reference"),
     [((), "GS-951"), (("inventory.ini", "--from", "x"), "GS-951"), (("--from", "/no/such"), "GS-305")],
