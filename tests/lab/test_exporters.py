@@ -197,7 +197,7 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(
     bare, inventory = asking("bare"), asking("dcgm", monitoring="auto")
     assert apply(tmp_path, bare).code == 0
 
-    told(host, "apt-get", "install", "-qq", "-y", "datacenter-gpu-manager=1:3.3.9")
+    told(host, "sh", "-c", "apt-get update -qq && apt-get install -qq -y datacenter-gpu-manager=1:3.3.9")
     assert "apt-get remove datacenter-gpu-manager;" in refusals(apply(tmp_path, inventory), host)["GS-366"]
     told(host, "apt-get", "purge", "-qq", "-y", "datacenter-gpu-manager")
     before = files_below(host, *SETTINGS), packages(host)
