@@ -29,3 +29,9 @@ settings.load_profile(os.environ.get("GPUSETUP_HYPOTHESIS", "steady"))
 def shipped() -> Matrix:
     """The data that is shipped, whatever the environment lays over it."""
     return Matrix()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Runs and histories of a test stay out of those of the person, and of the machine, that runs the tests."""
+    os.environ["GPUSETUP_STATE"] = str(tmp_path_factory.mktemp("gpusetup-state"))
