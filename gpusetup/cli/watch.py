@@ -76,6 +76,13 @@ def run(arguments: argparse.Namespace) -> Exit:
             f"--every takes {_FASTEST:g} to {_SLOWEST:g} seconds, not {arguments.every:g}",
             path="--every",
         )
+    if arguments.out and arguments.format == "text" and not arguments.once:
+        raise BadInputError(
+            "GS-925",
+            "--out needs --once or --json: the live view has no end",
+            path="--out",
+            hint=f"gpusetup watch --once --out {arguments.out}, or --csv {arguments.out} for a record",
+        )
     view = View(sort=arguments.sort, chosen=Filter(arguments.filter))
     every = min(arguments.every, 1.0) if arguments.once else arguments.every
     with ExitStack() as stack:
@@ -88,7 +95,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             return _once(arguments, fleet, view, record)
         if arguments.format == "json" or arguments.csv == "-":
             return _stream(arguments, fleet, record)
-        if _has_screen(arguments):
+        if _has_screen():
             return _screen(fleet, view, record)
         return _lines(arguments, fleet, view, record)
 
@@ -267,8 +274,8 @@ def _width() -> int:
     return shutil.get_terminal_size((120, 24)).columns if sys.stdout.isatty() else 120
 
 
-def _has_screen(arguments: argparse.Namespace) -> bool:
-    if arguments.out or not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+def _has_screen() -> bool:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         return False
     import importlib.util
 

@@ -137,8 +137,8 @@ def _host_trouble(link: Link) -> tuple[Trouble, str]:
     if state == "stuck" and link.stuck is not None:
         asked = f" ({plain(link.stuck.asked)})" if link.stuck.asked else ""
         return Trouble(6, "stuck"), f"its driver is silent for {ago(link.stuck.stuck)}{asked}"
-    if link.look is None:
-        return Trouble(), state
+    if link.look is None or state in ("waiting", "connecting"):
+        return Trouble(), f"{state}{since}"
     if link.look.error:
         return Trouble(6, "no driver"), plain(link.look.error)
     if not link.look.gpus:

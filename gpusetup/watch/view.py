@@ -46,7 +46,7 @@ class Row:
         """How the line is coloured."""
         if self.figures is None:
             return "dim"
-        if self.link.state in ("silent", "down", "refused", "stuck") and self.kind == "gpu":
+        if self.link.state != "live" and self.kind == "gpu":
             return "dim"  # what it was when it was last heard of
         score = self.figures.trouble.score
         return "bad" if score >= f.GRAVE else "dim" if self.link.state in ("waiting", "connecting") else ""

@@ -144,6 +144,27 @@ def _own_terminal():
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
+def test_a_driver_that_hangs_is_told_with_what_it_was_asked_and_does_not_hold_up_the_end(environment):
+    told = Path(environment["NVML_STAND_IN"])
+    process = start(environment, "--json", "--every", "1", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    seen = []
+
+    def until(state):
+        while not seen or seen[-1]["state"] != state:
+            assert len(seen) < 30, seen[-3:]
+            seen.append(json.loads(process.stdout.readline())["hosts"]["localhost"])
+
+    until("live")
+    told.write_text(TOLD + "0 hang 600\n")
+    until("stuck")
+    assert seen[-1]["stuck"]["asked"].startswith("nvmlDevice")
+    assert seen[-1]["stuck"]["seconds"] >= 5
+    assert seen[-1]["gpus"][0]["utilization"] == 97, "what it told last"
+    process.terminate()
+    assert process.wait(10) == 130
+    process.stdout.close()
+
+
 class Terminal:
     """A pseudo terminal with a program on it."""
 
@@ -268,6 +289,7 @@ def test_a_terminal_that_can_do_nothing_gets_lines_too(terminal, environment):
     [
         (("--every", "0"), "GS-921"),
         (("--filter", "util=x"), "GS-922"),
+        (("--out", "x"), "GS-925"),
         (("--csv", "/no/such/folder/x.csv"), "GS-103"),
         (("/no/such/inventory",), "GS-406"),
     ],

@@ -6,7 +6,7 @@ from gpusetup.errors import BadInputError
 from gpusetup.watch.select import Filter, ordered
 from gpusetup.watch.view import View
 
-from .conftest import gpu, program
+from .conftest import Silent, gpu, program
 
 
 def text(lines):
@@ -67,6 +67,16 @@ def test_a_host_without_an_answer_says_for_how_long(link, clock):
     assert "no line for 3m, last look" in by_name["silent"]
     assert by_name["fresh"].endswith("connecting")
     assert lines[0].startswith("0 of 3 hosts live")
+
+
+def test_a_host_that_is_met_again_shows_how_old_its_figures_are(link, clock):
+    host = link("a", gpu(0))
+    clock.now += 40
+    host.drop("no answer")
+    host.begin(Silent())
+    lines = View(all_open=True).lines([host], 120, 10, "")
+    assert text(lines)[2].endswith("connecting, last look 40s ago")
+    assert [span.style for span in lines[3]] == ["dim"], "figures of then, not of now"
 
 
 def test_keys_open_sort_and_filter(link):
