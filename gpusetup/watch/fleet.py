@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import selectors
 import time
 from contextlib import suppress
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Fleet"]
 
+_PIPES, _OTHERS = 3, 256
 _AT_ONCE = 25
 """Connections that are being made at the same time: a jump host refuses more."""
 
@@ -40,6 +42,7 @@ class Fleet:
     ) -> None:
         self.every, self.clock, self.at_once = every, clock, at_once
         self.links = [Link(route, every, clock) for route in routes]
+        _room_for(len(self.links))
         self._environment = environment
         self._program = sent(every)
         self._selector = selectors.DefaultSelector()
@@ -138,3 +141,13 @@ class Fleet:
             for pipe in (link.running.input, link.running.out, link.running.err):
                 with suppress(KeyError, ValueError):
                     self._selector.unregister(pipe)
+
+
+def _room_for(hosts: int) -> None:
+    """Allow as many open files as all hosts have pipes, as far as this user may: the usual 1,024 are 250 hosts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _PIPES * hosts + _OTHERS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

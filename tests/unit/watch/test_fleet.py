@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -107,6 +108,27 @@ def test_no_more_connections_are_being_made_at_once_than_asked_for(fleet):
         hosts.turn(0.02)
     assert list(states(hosts).values()).count("connecting") == 2
     assert list(states(hosts).values()).count("waiting") == 4
+
+
+MANY = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+from gpusetup.drive.route import Route
+from gpusetup.watch.fleet import Fleet
+argv = ("sh", "-c", 'read x; echo "$0"; sleep 60', sys.argv[1])
+with Fleet([Route(str(number), argv) for number in range(40)], 1.0, dict(os.environ), at_once=40) as fleet:
+    for _ in range(400):
+        if all(link.looks for link in fleet.links):
+            break
+        fleet.turn(0.05)
+    print({link.state for link in fleet.links}, {link.reason for link in fleet.links})
+"""
+
+
+def test_a_fleet_may_have_more_pipes_than_a_login_is_allowed_at_first():
+    argv = [sys.executable, "-c", MANY, '{"watch":1,"time":1.0}']
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("{'live'} {''}\n", "")
 
 
 def test_everything_ends_with_the_fleet(fleet):
