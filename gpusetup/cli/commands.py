@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "what sets hosts of one kind apart: versions, firmware, links, settings, figures"),
     "watch": ("watch", "what the GPUs of hosts do at this moment"),
     "monitoring": ("monitoring", "rules for Prometheus with their tests, dashboards, an Alertmanager example"),
+    "handover": ("handover", "what another engine needs, so that nothing is done twice"),
     "doctor": ("doctor", "find the cause and the fix for an error message or a sick host"),
     "bundle": ("bundle", "a folder with gpusetup and its wheels, every file by its digest"),
     "cloud-init": ("cloud_init", "user-data for a machine that sets itself up"),

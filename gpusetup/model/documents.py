@@ -26,6 +26,7 @@ __all__ = [
     "BundleMade",
     "ContentPlace",
     "ErrorDocument",
+    "HandoverFiles",
     "MonitoringFiles",
     "Told",
     "UserDataMade",
@@ -79,6 +80,18 @@ class MonitoringFiles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     files: tuple[str, ...]
 
 
+class HandoverFiles(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was written for another engine."""
+
+    schema: Literal["gpusetup/handover/1"] = "gpusetup/handover/1"
+    ok: Literal[True] = True
+    folder: str
+    files: tuple[str, ...]
+    twice: tuple[str, ...]
+    """What host and engine would both do, and how it is kept from happening."""
+    warnings: tuple[str, ...]
+
+
 class BundleMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A bundle that was made or checked."""
 
@@ -102,6 +115,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "drift": ("drift", (Drift,)),
     "error": ("any command that fails", (ErrorDocument,)),
     "facts": ("facts", (Facts,)),
+    "handover": ("handover", (HandoverFiles,)),
     "history": ("rollback --list", (History,)),
     "host-lock": ("what a host keeps of its last apply", (Applied,)),
     "lock": ("lock", (Lock,)),

@@ -26,7 +26,7 @@ LAYERS = (
     ("report",),
     ("monitoring", "watch"),
     ("health",),
-    ("compare",),
+    ("compare", "handover"),
     ("rollout",),
     ("bootstrap",),
     ("cli", "api"),

@@ -69,6 +69,7 @@ def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(
     assert (refusal["reference"], "what fits: 1 x 4g.71gb" in refusal["hint"]) == ("GS-374", True)
 
     host.reboot()
+    host.ssh("systemctl", "start", "gpusetup-mig")  # or wait until the boot has done it
     assert [sorted(item) for item in instances(host)] == [sorted(item) for item in both]
     assert drift(tmp_path, first)[0].code == 0
 

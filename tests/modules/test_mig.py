@@ -57,6 +57,7 @@ class Host:
         for name, file in places.items():
             monkeypatch.setenv(f"STAND_IN_{name}", str(root / file))
         monkeypatch.setenv("STAND_IN_ROOT", str(root))
+        monkeypatch.setattr(mig, "LOCK", f"{root}/lock")
         monkeypatch.setattr(mig_kept, "LAYOUT", f"{root}/etc/gpusetup/mig.json")
         monkeypatch.setattr(mig_kept, "FOLDER", f"{root}/usr/local/lib/gpusetup")
         monkeypatch.setattr(mig_kept, "UNIT", f"{root}/etc/systemd/system/gpusetup-mig.service")
@@ -291,6 +292,22 @@ def test_removal_brings_back_what_was_there_before_the_first_apply(host: Host, l
     assert mig_kept.undo(ledger, env, check=False) == [f"MIG layout of {_FIRST}"]
     assert host.layouts[_FIRST] == "2 x 3g.71gb"
     assert ledger.state["mig"] == {}
+
+
+def test_who_comes_second_waits(host: Host, lay: Any) -> None:
+    import fcntl
+    import threading
+
+    with (host.root / "lock").open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        wish = {_FIRST: {"enabled": True, "instances": [{"profile": "7g.141gb", "count": 1, "compute": []}]}}
+        second = threading.Thread(target=mig.lay, args=(wish, process.environment()))
+        second.start()
+        second.join(0.5)
+        assert second.is_alive()
+        assert host.layouts[_FIRST] == "off"
+    second.join(20)
+    assert host.layouts[_FIRST] == "1 x 7g.141gb"
 
 
 def test_nvidia_s_own_unit_brings_it_back_where_it_is_installed(host: Host, lay: Any) -> None:

@@ -3,9 +3,11 @@
 The same file runs in the unit that brings the layout back at boot, so it asks nothing of Ansible or the record.
 """
 
+import fcntl
 import os
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import mig as judge
 from ..gpu_probe import mig as probe
@@ -22,6 +24,7 @@ RESET_HOLDERS = (*WATCHERS, "nvidia-persistenced.service")
 _OWN = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvsm", "nv-fabricmanage", "nvidia-imex")
 """Commands of those services as the kernel keeps them, and of services that hold no GPU in a way that matters."""
 _SECONDS = 120
+LOCK = "/run/gpusetup-mig.lock"
 
 
 def asks(env: Env) -> probe.Run:
@@ -38,8 +41,24 @@ def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False) -
     """Give GPUs their layouts; return {"changed", "found", "made", "reboot"}.
 
     `found` is what each GPU had, `made` what it has now or gets at the next boot, `reboot` says why that one is needed.
-    At boot nobody uses a GPU yet, and services wait for us: none is stopped.
+    At boot nobody uses a GPU yet, and services wait for us: none is stopped. Whoever comes second (an apply that has
+    just rebooted the host, and the unit of that boot) waits, and finds it done.
     """
+    with _alone():
+        return _lay(wishes, env, check, boot)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    handle = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lay(wishes: Layouts, env: Env, check: bool, boot: bool) -> Dict[str, Any]:
     run = asks(env)
     gpus = _gpus(run, wishes)
     found = {address: layout_of(gpu) for address, gpu in gpus.items()}

@@ -1,0 +1,95 @@
+"""Hand hosts over to another engine: what it needs, so that nothing is done twice.
+
+`kubernetes` writes values for NVIDIA's GPU Operator, labels for the nodes and a RuntimeClass, from what the hosts are:
+the driver, the container toolkit and the MIG manager are off exactly where the host has them. Changes nothing.
+
+examples:
+  gpusetup handover kubernetes inventory.ini --out handover/
+  gpusetup handover kubernetes --from facts.json --out handover/
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.model.facts import Facts
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("engine", choices=("kubernetes",), metavar="ENGINE", help="kubernetes")
+    options.add_inventory(parser)
+    parser.add_argument(
+        "--from",
+        dest="facts",
+        metavar="FILE",
+        help="facts of hosts instead, as `gpusetup facts --format json` wrote them",
+    )
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder to write to; created if it does not exist")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Look or read, write the files."""
+    from gpusetup.handover.files import kubernetes_files
+    from gpusetup.handover.kubernetes import handover
+    from gpusetup.model.documents import HandoverFiles
+
+    facts = _facts(arguments)
+    found = handover(facts.hosts)
+    folder, texts = Path(arguments.out), kubernetes_files(found)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BadInputError(
+            "GS-961",
+            f"cannot write the hand-over: {error.strerror}",
+            path=str(error.filename or folder),
+            hint="name a folder that you may write: gpusetup handover kubernetes --out handover",
+        ) from error
+    warnings = (*found.warnings, *(f"{name}: {failure.message}" for name, failure in facts.failures.items()))
+    document = HandoverFiles(folder=str(folder), files=tuple(sorted(texts)), twice=found.twice, warnings=warnings)
+    output.write_answer(output.json_text(document) if arguments.format == "json" else _text(document), None)
+    return gravest([Exit(failure.exit) for failure in facts.failures.values()])
+
+
+def _facts(arguments: argparse.Namespace) -> Facts:
+    if arguments.facts and arguments.inventory:
+        raise BadInputError(
+            "GS-962", "handover takes either an inventory or saved facts (--from)", path="--from",
+            hint="gpusetup handover kubernetes inventory.ini --out handover",
+        )  # fmt: skip
+    if arguments.facts:
+        from gpusetup.facts.collect import read_facts
+
+        return read_facts(Path(arguments.facts))
+    from gpusetup.cli.session import open_session
+    from gpusetup.drive.progress import watch
+    from gpusetup.facts import fleet
+    from gpusetup.facts.products import matrix_lookup
+    from gpusetup.matrix.load import matrix
+
+    with watch(output.aside(), phase="facts") as observer:
+        session = open_session(arguments)
+        return fleet.look(session, matrix_lookup(matrix()), candidates=False, record=True, observer=observer).facts
+
+
+def _text(document: object) -> str:
+    from gpusetup.model.documents import HandoverFiles
+
+    assert isinstance(document, HandoverFiles)  # noqa: S101 - the only caller made it
+    lines = [f"{document.folder}:", *(f"  {name}" for name in document.files)]
+    if document.twice:
+        lines += ["", "host and operator would both do:", *(f"  {text}" for text in document.twice)]
+    return "\n".join([*lines, *(f"warning: {text}" for text in document.warnings)]) + "\n"

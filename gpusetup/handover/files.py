@@ -1,0 +1,49 @@
+"""A hand-over as files: values, labels, RuntimeClass, and a page that says what would be done twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.handover.kubernetes import label_script
+
+if TYPE_CHECKING:
+    from gpusetup.handover.kubernetes import Handover
+
+__all__ = ["kubernetes_files"]
+
+_MADE = "# Written by gpusetup from what the hosts are.\n"
+
+
+def kubernetes_files(found: Handover) -> dict[str, str]:
+    """Return what is written, by name."""
+    files = {"gpu-operator-values.yaml": _yaml(found.values), "README.md": _page(found)}
+    if found.labels:
+        files["label-nodes.sh"] = label_script(found.labels)
+    if found.runtime_class is not None:
+        files["runtimeclass.yaml"] = _yaml(found.runtime_class)
+    return files
+
+
+def _yaml(value: object) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=False, width=110, allow_unicode=True)
+    return _MADE + text
+
+
+def _page(found: Handover) -> str:
+    lines = ["# Hand-over to Kubernetes", "", "```bash"]
+    if found.labels:
+        lines.append("sh label-nodes.sh")
+    lines += [
+        "helm upgrade --install gpu-operator nvidia/gpu-operator -n gpu-operator --create-namespace \\",
+        "    -f gpu-operator-values.yaml",
+        "```",
+        "",
+        "## What host and operator would both do",
+        "",
+        *(f"- {text}" for text in found.twice or ("nothing: the hosts have none of it yet",)),
+    ]
+    if found.warnings:
+        lines += ["", "## To look at", "", *(f"- {text}" for text in found.warnings)]
+    return "\n".join(lines) + "\n"

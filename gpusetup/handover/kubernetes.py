@@ -1,0 +1,165 @@
+"""Values for NVIDIA's GPU Operator, labels for the nodes, a RuntimeClass, and what would be done twice.
+
+The operator's values hold for a whole cluster, so a part is switched off there only where every host has it already.
+Each host that has it is labelled too: the operator leaves out a part on a node whose label says so.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.plan.recorded import record_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gpusetup.model.facts import HostFacts
+
+__all__ = ["Handover", "handover"]
+
+_DEPLOY = "nvidia.com/gpu.deploy."
+_RUNTIMES = ("containerd", "crio")
+"""What kubelet talks to."""
+_HANDLER = "nvidia"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handover:
+    """What is written, and what a person should know."""
+
+    values: dict[str, Any]
+    labels: dict[str, tuple[str, ...]]
+    """By node."""
+    runtime_class: dict[str, Any] | None
+    twice: tuple[str, ...]
+    """What host and operator would both do, and how it is kept from happening."""
+    warnings: tuple[str, ...]
+
+
+def handover(hosts: Mapping[str, HostFacts]) -> Handover:
+    """Return what the operator is told of these hosts, whose names are those of their nodes."""
+    gpus = {name: facts for name, facts in hosts.items() if facts.gpus}
+    driver = {name for name, facts in gpus.items() if _has_driver(facts)}
+    toolkit = {name for name, facts in gpus.items() if _has_toolkit(facts)}
+    mig = {name for name, facts in gpus.items() if record_of(facts).mig.wanted}
+    values: dict[str, Any] = {
+        "driver": {"enabled": driver != set(gpus)},
+        "toolkit": {"enabled": toolkit != set(gpus)},
+        "mig": {"strategy": _strategy(gpus)},
+    }
+    if mig and mig == {name for name, facts in gpus.items() if any(gpu.mig for gpu in facts.gpus)}:
+        values["migManager"] = {"enabled": False}
+    version = _version(gpus)
+    if values["driver"]["enabled"] and version:
+        values["driver"]["version"] = version
+    labels = {
+        name: tuple(
+            f"{_DEPLOY}{part}=false"
+            for part, there in (("driver", driver), ("container-toolkit", toolkit), ("mig-manager", mig))
+            if name in there
+        )
+        for name in gpus
+    }
+    return Handover(
+        values=values,
+        labels={name: found for name, found in labels.items() if found},
+        runtime_class=_runtime_class() if toolkit else None,
+        twice=tuple(_twice(gpus, driver, toolkit, mig)),
+        warnings=tuple(_warnings(hosts, gpus, driver, toolkit)),
+    )
+
+
+def _has_driver(facts: HostFacts) -> bool:
+    return facts.driver is not None and (facts.driver.loaded is not None or bool(facts.driver.version))
+
+
+def _has_toolkit(facts: HostFacts) -> bool:
+    """Tell whether what kubelet talks to knows NVIDIA's runtime."""
+    return bool(facts.containers.toolkit) and any(name in facts.containers.configured for name in _RUNTIMES)
+
+
+def _version(gpus: Mapping[str, HostFacts]) -> str:
+    """Return the driver that hosts have already, where all that have one agree: the operator's is to be the same."""
+    found = {facts.driver.version for facts in gpus.values() if facts.driver is not None and facts.driver.version}
+    return found.pop() or "" if len(found) == 1 else ""
+
+
+def _strategy(gpus: Mapping[str, HostFacts]) -> str:
+    """Return how slices are offered: `single` where each host has one kind of them on all its GPUs, else `mixed`."""
+    for facts in gpus.values():
+        on = [gpu for gpu in facts.gpus if gpu.mig == "Enabled"]
+        kinds = {device.profile for gpu in on if gpu.slices is not None for device in gpu.slices.devices}
+        if on and (len(kinds) != 1 or len(on) != len(facts.gpus)):
+            return "mixed"
+    return "single"
+
+
+def _runtime_class() -> dict[str, Any]:
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": _HANDLER},
+        "handler": _HANDLER,
+    }
+
+
+def _twice(gpus: Mapping[str, HostFacts], driver: set[str], toolkit: set[str], mig: set[str]) -> Iterator[str]:
+    if driver:
+        off = "off in the values" if driver == set(gpus) else "off by the labels of these nodes"
+        yield f"driver: {_named(driver)} have one on the host; the operator's driver container is {off}"
+    if toolkit:
+        off = "off in the values" if toolkit == set(gpus) else "off by the labels of these nodes"
+        yield f"container toolkit: {_named(toolkit)} have it in containerd or CRI-O; the operator's is {off}"
+        yield f"RuntimeClass {_HANDLER}: the operator makes its own; runtimeclass.yaml is for a cluster without it"
+    if mig:
+        yield f"MIG: gpusetup_mig cuts the GPUs of {_named(mig)}; the operator's MIG manager is off there"
+    watched = {name for name, facts in gpus.items() if _runs(facts, "dcgm")}
+    if watched:
+        yield (
+            f"DCGM: nvidia-dcgm runs on {_named(watched)}; two host engines do not share the profiling counters: "
+            "stop it, or set dcgmExporter.enabled=false"
+        )
+
+
+def _runs(facts: HostFacts, service: str) -> bool:
+    return service in facts.services and facts.services[service].active == "active"
+
+
+def _warnings(
+    hosts: Mapping[str, HostFacts], gpus: Mapping[str, HostFacts], driver: set[str], toolkit: set[str]
+) -> Iterator[str]:
+    if not gpus:
+        yield "no host has an NVIDIA GPU"
+    elif len(gpus) < len(hosts):
+        yield f"no NVIDIA GPU: {_named(set(hosts) - set(gpus))}"
+    versions = {facts.driver.version for name, facts in gpus.items() if name in driver and facts.driver is not None}
+    if len(versions) > 1:
+        yield f"the drivers of these hosts differ: {', '.join(sorted(str(version) for version in versions))}"
+    unloaded = {name for name in driver if gpus[name].driver is not None and not _loaded(gpus[name])}
+    if unloaded:
+        yield f"the driver of {_named(unloaded)} is installed and not loaded: reboot before the node joins"
+    if driver and not toolkit:
+        yield "no host has the container toolkit in containerd or CRI-O; gpusetup_containers=containerd brings it"
+
+
+def _loaded(facts: HostFacts) -> bool:
+    return facts.driver is not None and facts.driver.loaded is not None
+
+
+def _named(names: set[str]) -> str:
+    """Return some names, and how many more there are."""
+    few = sorted(names)[:4]
+    return ", ".join(few) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def label_script(labels: Mapping[str, tuple[str, ...]]) -> str:
+    """Return a script that labels the nodes, with the commands that take it back."""
+    lines = ["#!/bin/sh", "# What the GPU Operator leaves out on each node, because the host has it.", "set -eu"]
+    for node, found in sorted(labels.items()):
+        lines.append(f"kubectl label node {shlex.quote(node)} --overwrite {' '.join(found)}")
+    for node, found in sorted(labels.items()):
+        bare = " ".join(label.partition("=")[0] + "-" for label in found)
+        lines.append(f"# back: kubectl label node {shlex.quote(node)} {bare}")
+    return "\n".join(lines) + "\n"

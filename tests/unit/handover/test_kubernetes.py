@@ -1,0 +1,145 @@
+"""The hand-over to Kubernetes: off exactly where the host has it, and what would be done twice is named."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+from gpusetup.cli.main import main
+from gpusetup.facts.collect import captured
+from gpusetup.facts.products import matrix_lookup
+from gpusetup.handover.files import kubernetes_files
+from gpusetup.handover.kubernetes import handover
+from gpusetup.matrix.load import matrix
+from gpusetup.model.applied import HostRecord, RecordedMig
+from gpusetup.model.facts import Facts, Service, Slices
+from gpusetup.model.mig import MigCut, MigDevice
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "fixtures/handover/clusterpolicy.json").read_text(encoding="utf-8"))
+
+
+@cache
+def machine(name: str) -> Any:
+    return captured(ROOT / "hosts" / name / "root", matrix_lookup(matrix()))
+
+
+def bare() -> Any:
+    return msgspec.structs.replace(machine("ubuntu24.04-rtx4090-open"), driver=None)
+
+
+def ready(name: str = "ubuntu24.04-h200x2-keep") -> Any:
+    facts = machine(name)
+    there = msgspec.structs.replace(facts.containers, toolkit="1.18.0", configured=("containerd",))
+    return msgspec.structs.replace(facts, containers=there)
+
+
+def cut(*profiles: tuple[str, ...], ours: bool = False) -> Any:
+    facts = ready()
+    gpus = tuple(
+        msgspec.structs.replace(
+            gpu,
+            mig="Enabled" if kinds else "Disabled",
+            slices=Slices(devices=tuple(MigDevice(profile=kind, uuid=f"MIG-{kind}") for kind in kinds)),
+        )
+        for gpu, kinds in zip(facts.gpus, profiles, strict=True)
+    )
+    layout = MigCut(enabled=True, instances=())
+    record = HostRecord(mig=RecordedMig(found={}, wanted={gpus[0].address: layout})) if ours else None
+    return msgspec.structs.replace(facts, gpus=gpus, state=record)
+
+
+def told(**hosts: Any) -> Any:
+    found = handover(hosts)
+    jsonschema.validate(found.values, SCHEMA)
+    return found
+
+
+def test_hosts_that_have_all_of_it_need_nothing_from_the_operator() -> None:
+    found = told(a=ready(), b=ready())
+    assert (found.values["driver"], found.values["toolkit"]) == ({"enabled": False}, {"enabled": False})
+    assert found.labels == dict.fromkeys(
+        "ab", ("nvidia.com/gpu.deploy.driver=false", "nvidia.com/gpu.deploy.container-toolkit=false")
+    )
+    assert found.runtime_class == {
+        "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "nvidia",
+    }  # fmt: skip
+
+
+def test_hosts_that_have_none_of_it_get_all_from_the_operator() -> None:
+    found = told(a=bare())
+    assert found.values == {"driver": {"enabled": True}, "toolkit": {"enabled": True}, "mig": {"strategy": "single"}}
+    assert (found.labels, found.runtime_class, found.twice) == ({}, None, ())
+
+
+def test_where_some_have_it_the_operator_brings_the_same_driver_to_the_others() -> None:
+    found = told(a=ready(), b=bare())
+    assert found.values["driver"] == {"enabled": True, "version": "580.159.04"}
+    assert list(found.labels) == ["a"]
+    assert (
+        "driver: a have one on the host; the operator's driver container is off by the labels of these nodes"
+        in found.twice
+    )
+
+
+def test_docker_is_not_what_kubelet_talks_to() -> None:
+    facts = ready()
+    docker = msgspec.structs.replace(facts.containers, configured=("docker", "podman"))
+    found = told(a=msgspec.structs.replace(facts, containers=docker))
+    assert found.values["toolkit"] == {"enabled": True}
+    assert any("gpusetup_containers=containerd" in text for text in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("profiles", "strategy"),
+    [
+        ((("1g.18gb",) * 7, ("1g.18gb",) * 7), "single"),
+        ((("1g.18gb",) * 7, ("3g.71gb",) * 2), "mixed"),
+        ((("1g.18gb",) * 7, ()), "mixed"),
+        (((), ()), "single"),
+    ],
+)
+def test_the_strategy_follows_the_slices(profiles: tuple[tuple[str, ...], ...], strategy: str) -> None:
+    assert told(a=cut(*profiles)).values["mig"] == {"strategy": strategy}
+
+
+def test_a_layout_of_ours_is_not_cut_anew() -> None:
+    found = told(a=cut(("1g.18gb",), ("1g.18gb",), ours=True))
+    assert found.values["migManager"] == {"enabled": False}
+    assert "nvidia.com/gpu.deploy.mig-manager=false" in found.labels["a"]
+    other = told(a=cut(("1g.18gb",), ("1g.18gb",)))
+    assert "migManager" not in other.values
+
+
+def test_a_host_engine_that_runs_is_named() -> None:
+    running = {"dcgm": Service(unit="nvidia-dcgm.service", active="active", enabled="enabled")}
+    found = told(a=msgspec.structs.replace(ready(), services=running))
+    assert any(text.startswith("DCGM: nvidia-dcgm runs on a;") for text in found.twice)
+
+
+def test_files_are_what_tools_read() -> None:
+    files = kubernetes_files(told(a=ready(), b=bare()))
+    assert sorted(files) == ["README.md", "gpu-operator-values.yaml", "label-nodes.sh", "runtimeclass.yaml"]
+    assert yaml.safe_load(files["gpu-operator-values.yaml"])["toolkit"] == {"enabled": True}
+    assert yaml.safe_load(files["runtimeclass.yaml"])["kind"] == "RuntimeClass"
+    assert "kubectl label node a --overwrite nvidia.com/gpu.deploy.driver=false" in files["label-nodes.sh"]
+    assert "# back: kubectl label node a nvidia.com/gpu.deploy.driver- " in files["label-nodes.sh"]
+
+
+def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    facts = tmp_path / "facts.json"
+    facts.write_bytes(msgspec.json.encode(Facts(hosts={"a": ready()})))
+    code = main(["handover", "kubernetes", "--from", str(facts), "--out", str(tmp_path / "out"), "--format", "json"])
+    assert code == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["ok"]) == ("gpusetup/handover/1", True)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == document["files"]
+    refused = main(["handover", "kubernetes", "x.ini", "--from", str(facts), "--out", str(tmp_path / "out")])
+    assert refused == 3
