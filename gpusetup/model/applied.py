@@ -26,6 +26,7 @@ __all__ = [
     "RecordedFile",
     "RecordedMig",
     "RecordedPython",
+    "RecordedRunfile",
     "RecordedService",
     "Verified",
 ]
@@ -156,6 +157,15 @@ class Expected(Struct, frozen=True, kw_only=True, omit_defaults=True):
     python: RecordedPython | None = None
 
 
+class RecordedRunfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The driver that gpusetup installed from NVIDIA's `.run` file."""
+
+    path: str = ""
+    version: str = ""
+    replaced: bool = False
+    """One of another `.run` file was there before: it is gone for good."""
+
+
 class Lost(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A record that was damaged or gone when this one began."""
 
@@ -194,3 +204,4 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     streams: dict[str, str | None] = {}
     arguments: tuple[str, ...] = ()
     mig: RecordedMig = RecordedMig()
+    runfile: RecordedRunfile = RecordedRunfile()

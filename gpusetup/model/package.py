@@ -10,6 +10,7 @@ __all__ = [
     "UNPROVEN",
     "Built",
     "CudaRoot",
+    "Installer",
     "Key",
     "KeyPackage",
     "Libraries",
@@ -18,6 +19,7 @@ __all__ = [
     "Package",
     "PackageSet",
     "Pin",
+    "Runfile",
     "Source",
     "Stream",
 ]
@@ -70,6 +72,15 @@ UNPROVEN = Key()
 """Nothing vouches for it."""
 
 
+class Installer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The package on a host that a local repository of NVIDIA's comes in; its digest or its key vouches for it."""
+
+    path: str
+    directory: str
+    sha256: str = ""
+    fingerprints: Texts = ()
+
+
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A repository as the roles are told of it; what is not set is left to them."""
 
@@ -83,6 +94,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     components: Texts | UnsetType = UNSET
     architectures: Texts | UnsetType = UNSET
     key: Key | UnsetType = UNSET
+    installer: Installer | UnsetType = UNSET
     gpgcheck: bool | UnsetType = UNSET
     repo_gpgcheck: bool | UnsetType = UNSET
     module_hotfixes: bool | UnsetType = UNSET
@@ -137,6 +149,14 @@ class Libraries(Struct, frozen=True, kw_only=True):
         return bool(self.cuda or self.cudnn or self.nccl)
 
 
+class Runfile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """NVIDIA's `.run` installer on a host; without a digest only its owner and its own check vouch for it."""
+
+    path: str
+    version: str
+    sha256: str = ""
+
+
 class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Everything that package managers are told about one host."""
 
@@ -163,6 +183,8 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     cuda_default: str = ""
     built: Built | None = None
     """How the driver's modules come; records of earlier versions do not say it."""
+    runfile: Runfile | None = None
+    """Where the driver comes from, when it comes from no package."""
     keeps_kernel: bool = False
     """The kernel is held, because no package would bring modules for the next one."""
 

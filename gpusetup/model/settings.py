@@ -46,7 +46,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     requirements: tuple[Requirement, ...] = ()
     source: str = "nvidia"
-    """`nvidia`, `distro`, the URL of a mirror of NVIDIA's repositories, or the path of a bundle."""
+    """`nvidia`, `distro`, the URL of a mirror of NVIDIA's repositories, the path of a bundle, or of a file that NVIDIA
+    publishes: a local repository's package, a `.run` installer.
+    """
+    source_sha256: str = ""
+    """The digest of the file that is the source."""
     source_fingerprints: tuple[str, ...] = ()
     """Full fingerprints of the key that signs a mirror's repositories, when it is not NVIDIA's."""
     source_key: str = ""

@@ -76,6 +76,8 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_driver_module: Literal["", "open", "proprietary"] | UnsetType = UNSET
     gpu_driver_options: DriverOptions | UnsetType = UNSET
     gpu_driver_reload: bool | UnsetType = UNSET
+    gpu_driver_runfile: str | UnsetType = UNSET
+    gpu_driver_runfile_sha256: str | UnsetType = UNSET
     gpu_driver_replace_runfile: bool | UnsetType = UNSET
     gpu_driver_enroll_key: bool | UnsetType = UNSET
     gpu_driver_signing_key: str | UnsetType = UNSET

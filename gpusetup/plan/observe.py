@@ -90,6 +90,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
         yield from _holds(facts, wanted.packages)
     if driver is not None and wanted.manage_driver:
         yield from _signing(probed, wanted)
+        yield from _from_runfile(facts, wanted, probed)
         yield from _module(probed, driver, wanted.settings)
     yield from _services(facts, wanted)
     yield from _default_cuda(facts, wanted)
@@ -109,10 +110,24 @@ def _action(kind: ActionKind, identity: str, what: str, why: str, *, reboot: boo
 
 def _runfile(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     for install in facts.driver.installs if facts.driver else ():
-        if install.origin == "runfile" and wanted.settings.replace:
+        ours = bool(record_of(facts).runfile.version)
+        file = wanted.packages.runfile if wanted.packages is not None else None
+        if install.origin == "runfile" and file is None and (wanted.settings.replace or ours):
             tool = install.uninstaller or "nvidia-uninstall"
             why = "packages and a .run installation overwrite each other; this step cannot be undone"
             yield _action("remove", "runfile", f"the .run driver {install.version or ''} by {tool}", why, reboot=True)
+
+
+def _from_runfile(facts: HostFacts, wanted: Wanted, probed: dict[str, Any]) -> Iterator[Action]:
+    file, driver = wanted.packages.runfile if wanted.packages is not None else None, wanted.stack.driver
+    if file is None or driver is None:
+        return
+    installs = facts.driver.installs if facts.driver else ()
+    there = any(install.origin == "runfile" for install in installs)
+    if there and not judge.driver.module_problems(probed, judge.wish(driver)):
+        return
+    what = f"driver {file.version} with {driver.module} kernel modules by {file.path}"
+    yield _action("install", "runfile", what, "gpusetup_source names this installer; DKMS builds the modules")
 
 
 _NOUVEAU_REASONS = {
@@ -146,7 +161,7 @@ def _repositories(facts: HostFacts, packages: PackageSet) -> Iterator[Action]:
                 what = f"{like}: {' '.join(lacking)}"
                 yield _action("repository", source.name, what, "the driver's packages are in these components")
         elif not any(uri.rstrip("/") in configured for uri in uris):
-            prints = key.fingerprints or ("by the digest of its keyring package",)
+            prints = key.fingerprints or ("by the digest of the package that has it",)
             why = f"the packages come from here; key {prints[0]}"
             yield _action("repository", source.name, ", ".join(uris), why)
 

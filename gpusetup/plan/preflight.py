@@ -168,10 +168,16 @@ def homeless_refusal(names: tuple[str, ...]) -> Refusal:
 def _origins(facts: HostFacts, settings: Settings, packages: PackageSet) -> Iterator[Refusal]:
     installs = facts.driver.installs if facts.driver is not None else ()
     ours = "distribution" if settings.source == "distro" else "nvidia"
+    if packages.runfile is not None:
+        ours = "runfile"
+    elif record_of(facts).runfile.version:
+        installs = tuple(install for install in installs if install.origin != "runfile")  # ours to replace
     wanted = {package.name for package in packages.driver}
     # What gpusetup brought itself it may exchange: the record says how to bring it back.
     wanted |= set(record_of(facts).brought)
     for install in installs:
+        if install.origin == "runfile" == ours:
+            continue  # its own installer replaces it
         if install.origin == "runfile" and not settings.replace:
             yield Refusal(
                 reference="GS-324",

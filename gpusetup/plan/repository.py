@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.model.package import UNPROVEN, Key, KeyPackage
+from gpusetup.model.package import UNPROVEN, Installer, Key, KeyPackage
 from gpusetup.model.plan import Refusal
+from gpusetup.plan.given import given
 from gpusetup.plan.packages.base import Context, Repository
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def directory_of(repos: ReposFile, facts: HostFacts) -> RepoDirectory | None:
 def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Repository | None:
     """Return the repository for a host, None when the distribution's own source is used or none exists."""
     directory = directory_of(repos, facts)
-    if settings.source == "distro" or directory is None:
+    file = given(settings.source)
+    if settings.source == "distro" or directory is None or (file is not None and file.kind == "runfile"):
         return None
     arch: Arch = "x86_64" if facts.arch == "x86_64" else "aarch64"
     cpu = directory.arch_directories.get(arch, repos.repository.arches[arch])
@@ -51,16 +53,26 @@ def repository_of(repos: ReposFile, facts: HostFacts, settings: Settings) -> Rep
     if settings.source != "nvidia":
         base = settings.source if "://" in settings.source else f"file://{settings.source}"
         url = base if _LAYOUT in base else f"{base}{_LAYOUT}{directory.directory}/{cpu}"
+    installer = None
+    if file is not None:
+        installer = Installer(
+            path=file.path,
+            directory=directory.directory,
+            sha256=settings.source_sha256,
+            fingerprints=settings.source_fingerprints,
+        )
+        url = f"file:///var/lib/gpusetup/sources/{file.stem}"
     others = [mirror.format(directory=directory.directory, arch=cpu) for mirror in repos.repository.mirrors]
     return Repository(
         folder=directory.directory,
         cpu=cpu,
         url=url,
-        key=_key(repos, directory, settings, url),
+        key=_key(repos, directory, settings, url) if installer is None else UNPROVEN,
+        installer=installer,
         unproven=next(
             (f"{official}/{key.file}" for key in repos.keys if key.id == directory.key and not key.fingerprint), ""
         ),
-        also=tuple(dict.fromkeys((url, official, *others))),
+        also=tuple(dict.fromkeys((url, official, *others))) if installer is None else (url,),
     )
 
 
@@ -69,6 +81,8 @@ def unproven(context: Context) -> Refusal | None:
     repository = context.repository
     if repository is None or repository.key != UNPROVEN:
         return None
+    if repository.installer is not None:
+        return _of_file(context, repository.installer)
     return Refusal(
         reference="GS-338",
         message=f"the key that signs NVIDIA's repository {repository.folder} cannot be verified",
@@ -78,6 +92,32 @@ def unproven(context: Context) -> Refusal | None:
             "check it through a channel you trust, then set it: gpusetup_source_fingerprints=… and gpusetup_source_key="
         )
         + (repository.unproven or "URL"),
+    )
+
+
+def _of_file(context: Context, installer: Installer) -> Refusal | None:
+    """Return why a local repository's package is not for this host, or is not proven."""
+    file = given(installer.path)
+    if file is None or file.directory != installer.directory:
+        return Refusal(
+            reference="GS-353",
+            message=f"{installer.path} is for {file.directory if file else 'an unknown distribution'}; packages for "
+            f"{context.facts.os.label} are {installer.directory}",
+            hint=f"use the file whose name contains -{installer.directory}-",
+        )
+    if context.facts.packages.manager == "zypper":
+        return Refusal(
+            reference="GS-353",
+            message="local repositories are used with apt and dnf only",
+            hint="make a mirror of what it contains and name that folder: gpusetup_source=/path",
+        )
+    if installer.sha256 or installer.fingerprints:
+        return None
+    return Refusal(
+        reference="GS-338",
+        message=f"nothing proves that {installer.path} is the file that NVIDIA published",
+        note="each of these packages has a signing key of its own, whose fingerprint is published nowhere",
+        hint="set gpusetup_source_sha256 to the digest that the publisher names, or gpusetup_source_fingerprints",
     )
 
 

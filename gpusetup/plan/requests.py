@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
 from gpusetup.plan.exact import exact_requirements
+from gpusetup.plan.given import given
 from gpusetup.plan.packages.built import other_way
 from gpusetup.plan.recorded import record_of
 
@@ -44,10 +45,14 @@ def request_for(
     arch: Literal["x86_64", "aarch64"] | None = (
         "aarch64" if facts.arch == "aarch64" else "x86_64" if facts.arch == "x86_64" else None
     )
+    wishes = _requirements(settings, adopted)
+    file = given(settings.source)
+    if moves:
+        wishes = _same_driver(wishes, facts, candidates)
+    elif file is not None and file.version:
+        wishes = _this_driver(wishes, file.version)
     return Request(
-        requirements=_same_driver(_requirements(settings, adopted), facts, candidates)
-        if moves
-        else _requirements(settings, adopted),
+        requirements=wishes,
         gpus=tuple(sorted({gpu.pci_id for gpu in facts.gpus})),
         gpu_count=len(facts.gpus),
         os=facts.os.label,
@@ -57,13 +62,18 @@ def request_for(
         recorded=() if settings.upgrade else on_record(facts),
         driver_candidates=candidates,
         library_candidates=libraries,
-        wheels_only=settings.source == "distro" or settings.cuda_from == "wheels",
+        wheels_only=_without_libraries(settings) or settings.cuda_from == "wheels",
         pythons=pythons,
         vgpu_guest=facts.vgpu_guest,
         driver_elsewhere=None if facts.simulated else facts.virtualisation.driver_refused,
         native=settings.native,
         forward=settings.forward,
     )
+
+
+def _without_libraries(settings: Settings) -> bool:
+    file = given(settings.source)
+    return settings.source == "distro" or (file is not None and file.kind == "runfile")
 
 
 def on_record(facts: HostFacts) -> tuple[Requirement, ...]:
@@ -92,18 +102,24 @@ def working_driver(facts: HostFacts) -> str | None:
     return driver.version
 
 
+def _this_driver(requirements: tuple[Requirement, ...], version: str) -> tuple[Requirement, ...]:
+    """Ask for the driver that a file holds: one that works and fits as well is not what was meant."""
+    asked = requirements or tuple(Requirement(component=name) for name in DEFAULT_COMPONENTS)
+    named = next((item for item in asked if item.component == "driver"), None)
+    if named is not None and (named.specifier or named.latest):
+        return requirements
+    others = tuple(item for item in asked if item.component != "driver")
+    return (*others, Requirement(component="driver", specifier=f"=={version}"))
+
+
 def _same_driver(
     requirements: tuple[Requirement, ...], facts: HostFacts, candidates: tuple[DriverCandidate, ...] | None
 ) -> tuple[Requirement, ...]:
     """Ask for the version that is there where only the way of its modules changes, and that way has this version."""
     version = working_driver(facts)
-    asked = requirements or tuple(Requirement(component=name) for name in DEFAULT_COMPONENTS)
-    named = next((item for item in asked if item.component == "driver"), None)
-    free = named is None or not (named.specifier or named.latest)
-    if version is None or not free or all(item.version != version for item in candidates or ()):
+    if version is None or all(item.version != version for item in candidates or ()):
         return requirements
-    others = tuple(item for item in asked if item.component != "driver")
-    return (*others, Requirement(component="driver", specifier=f"=={version}"))
+    return _this_driver(requirements, version)
 
 
 def adopted_python(facts: HostFacts, settings: Settings) -> Python | None:

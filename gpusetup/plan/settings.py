@@ -7,14 +7,12 @@ Every level says the same things under the same names; in an inventory they begi
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import shlex
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.errors import BadInputError
-from gpusetup.model.package import Key, Source
 from gpusetup.model.request import COMPONENTS, Requirement
 from gpusetup.model.settings import (
     DriverOptions,
@@ -27,8 +25,8 @@ from gpusetup.model.settings import (
     VgpuFeature,
 )
 from gpusetup.plan.imex import imex_wish
-from gpusetup.plan.logins import holds_login, without_login
 from gpusetup.plan.mig_wishes import mig_wishes
+from gpusetup.plan.values import choice, extra_sources, fingerprints, path, sha256, source, texts, wrong, yes
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 
 if TYPE_CHECKING:
@@ -40,9 +38,7 @@ PREFIX = "gpusetup_"
 NO_EFFECT = " on the command line has no effect"
 """In every sentence about a wish that a higher level overrules."""
 
-_ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
 _LISTEN = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:\[\]]*):([0-9]{1,5})")
-_PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
 _MOST_CAREFUL_FIRST = ("never", "schedule", "when-needed")
 _CONTAINERS = ("docker", "containerd", "crio", "podman")
 _OTHERS = (
@@ -172,16 +168,6 @@ def _unknown(full: str, name: str, where: str, prefix: str) -> BadInputError:
     )
 
 
-def _wrong(label: str, value: object, wanted: str) -> BadInputError:
-    return BadInputError("GS-313", f"{label} = {_short(value)} is not valid", path=label, hint=f"write {wanted}")
-
-
-def _short(value: object) -> str:
-    value = without_login(value)
-    text = repr(str(value)) if isinstance(value, str) else str(value)
-    return text if len(text) <= 80 else text[:77] + "…"
-
-
 def _requirement(component: str, value: Any, label: str) -> Requirement | None:
     """Read a version, a specifier, `latest`, `true` (whatever fits best), `none` or `false` (not this one); of CUDA a
     list of versions too.
@@ -215,13 +201,13 @@ def _requirement(component: str, value: Any, label: str) -> Requirement | None:
 
 def _toolkits(value: Any, label: str) -> Requirement | None:
     """Read several toolkits; the first one is the default."""
-    wishes = [_requirement("cuda", item, label) for item in _texts(value, label)]
+    wishes = [_requirement("cuda", item, label) for item in texts(value, label)]
     found = next(iter(wishes), None)
     for wish in wishes[1:]:
         both = beside(found, wish.specifier) if found is not None and wish is not None else None
         if both is None:
             wanted = 'versions of different toolkits, the default first: ["12.8", "13.0"]'
-            raise _wrong(label, value, wanted)
+            raise wrong(label, value, wanted)
         found = both
     return found
 
@@ -233,118 +219,41 @@ def _component(name: str) -> str:
 
 
 def _components(value: Any, label: str) -> tuple[str, ...]:
-    names = [_component(name) for name in _texts(value, label)]
+    names = [_component(name) for name in texts(value, label)]
     for name in names:
         if name not in COMPONENTS:
             close = difflib.get_close_matches(name, COMPONENTS, n=1, cutoff=0.5)
-            raise _wrong(label, name, f"{close[0]}?" if close else "some of: " + ", ".join(COMPONENTS))
+            raise wrong(label, name, f"{close[0]}?" if close else "some of: " + ", ".join(COMPONENTS))
     return tuple(dict.fromkeys(names))
-
-
-def _texts(value: Any, label: str) -> tuple[str, ...]:
-    if isinstance(value, str):
-        try:
-            value = json.loads(value) if value.lstrip().startswith("[") else re.split(r"[,\s]+", value.strip())
-        except ValueError:
-            raise _wrong(label, value, 'a list: ["a", "b"]') from None
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        raise _wrong(label, value, 'a list: ["a", "b"]')
-    return tuple(item for item in value if item)
-
-
-def _choice(*allowed: str) -> Callable[[Any, str], str]:
-    def read(value: Any, label: str) -> str:
-        if value not in allowed:
-            raise _wrong(label, value, "one of: " + ", ".join(allowed))
-        return str(value)
-
-    return read
-
-
-def _yes(value: Any, label: str) -> bool:
-    if isinstance(value, bool):
-        return value
-    words = {"true": True, "yes": True, "1": True, "on": True, "false": False, "no": False, "0": False, "off": False}
-    if str(value).lower() not in words:
-        raise _wrong(label, value, "true or false")
-    return words[str(value).lower()]
-
-
-def _path(value: Any, label: str) -> str:
-    if not isinstance(value, str) or not _PATH.fullmatch(value) or "/../" in f"{value}/":
-        raise _wrong(label, value, "an absolute path of letters, digits and . _ - + @ : /")
-    return value
 
 
 def _listen(value: Any, label: str) -> str:
     """Read an address and a port; without an address, or with 0.0.0.0, everybody can reach it."""
     match = _LISTEN.fullmatch(str(value).strip())
     if match is None or not 0 < int(match[2]) < 65536:
-        raise _wrong(label, value, "an address and a port: 127.0.0.1:9400, [::1]:9400, 0.0.0.0:9400")
+        raise wrong(label, value, "an address and a port: 127.0.0.1:9400, [::1]:9400, 0.0.0.0:9400")
     try:
         address = match[1] and str(ip_address(match[1].strip("[]")))
     except ValueError:
         if match[1] != "localhost":
-            raise _wrong(label, value, "an address in numbers, and a port: 127.0.0.1:9400, [::1]:9400") from None
+            raise wrong(label, value, "an address in numbers, and a port: 127.0.0.1:9400, [::1]:9400") from None
         address = "127.0.0.1"
     return f"[{address}]:{match[2]}" if ":" in address else f"{address or '0.0.0.0'}:{match[2]}"  # noqa: S104
 
 
-def _source(value: Any, label: str) -> str:
-    text = str(value)
-    if holds_login(text):
-        raise BadInputError(
-            "GS-317",
-            f"{label} has a password in its address: it would appear in plans and in files that everyone can read",
-            path=label,
-            hint="store the login on the host (/etc/apt/auth.conf.d, /etc/netrc) and remove it from the address",
-        )
-    if text in {"nvidia", "distro"} or _ADDRESS.fullmatch(text) or _PATH.fullmatch(text):
-        return text.rstrip("/") or text
-    raise _wrong(label, value, "nvidia, distro, the URL of a mirror or the path of a bundle")
-
-
-def _fingerprints(value: Any, label: str) -> tuple[str, ...]:
-    texts = tuple(text.replace(" ", "").upper() for text in _texts(value, label))
-    if not all(re.fullmatch(r"[0-9A-F]{40}|[0-9A-F]{64}", text) for text in texts):
-        raise _wrong(label, value, "full fingerprints: 40 or 64 hexadecimal digits each")
-    return texts
-
-
-def _extra_sources(value: Any, label: str) -> tuple[Source, ...]:
-    wanted = 'a list of {"name", "urls", "fingerprints", "key"}'
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise _wrong(label, value, wanted) from None
-    if not isinstance(value, list):
-        raise _wrong(label, value, wanted)
-    sources = []
-    for item in value:
-        if not isinstance(item, dict) or set(item) != {"name", "urls", "fingerprints", "key"}:
-            raise _wrong(label, item, wanted)
-        if not re.fullmatch(r"[A-Za-z0-9._-]+", str(item["name"])):
-            raise _wrong(label, item["name"], "a name of letters, digits and . _ -")
-        prints, place = _fingerprints(item["fingerprints"], label), _source(item["key"], label)
-        uris = tuple(_source(url, label) for url in _texts(item["urls"], label))
-        sources.append(Source(name=str(item["name"]), uris=uris, key=Key.at(place, prints)))
-    return tuple(sources)
-
-
 def _runtimes(value: Any, label: str) -> tuple[str, ...]:
-    names = _texts(value, label)
+    names = texts(value, label)
     for name in names:
         if name not in _CONTAINERS:
-            raise _wrong(label, name, "some of: " + ", ".join(_CONTAINERS))
+            raise wrong(label, name, "some of: " + ", ".join(_CONTAINERS))
     return names
 
 
 def _module(value: Any, label: str) -> str:
     if str(value) in {"open", "proprietary"}:
         wanted = ", ".join(get_args(ModuleWay))
-        raise _wrong(label, value, f"one of: {wanted}. Open or proprietary follows from the GPU and the driver")
-    return str(_choice(*get_args(ModuleWay))(value, label))
+        raise wrong(label, value, f"one of: {wanted}. Open or proprietary follows from the GPU and the driver")
+    return str(choice(*get_args(ModuleWay))(value, label))
 
 
 def _options(value: Any, label: str) -> DriverOptions:
@@ -354,45 +263,46 @@ def _options(value: Any, label: str) -> DriverOptions:
         and re.fullmatch(r"[\w.,:;=/-]*", str(item))
         for name, item in value.items()
     ):
-        raise _wrong(label, value, "a mapping of NVreg_… names to plain values")
+        raise wrong(label, value, "a mapping of NVreg_… names to plain values")
     return value
 
 
 KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "components": _components,
-    "source": _source,
-    "source_fingerprints": _fingerprints,
-    "source_key": _source,
-    "extra_sources": _extra_sources,
-    "reboot": _choice(*get_args(RebootPolicy)),
-    "reload": _choice(*get_args(ReloadPolicy)),
-    "native": _yes,
-    "forward": _yes,
-    "replace": _yes,
+    "source": source,
+    "source_sha256": sha256,
+    "source_fingerprints": fingerprints,
+    "source_key": source,
+    "extra_sources": extra_sources,
+    "reboot": choice(*get_args(RebootPolicy)),
+    "reload": choice(*get_args(ReloadPolicy)),
+    "native": yes,
+    "forward": yes,
+    "replace": yes,
     "module": _module,
-    "secure_boot": _choice("refuse", "enroll"),
-    "signing_key": _path,
-    "signing_certificate": _path,
-    "cuda_from": _choice("auto", "packages", "wheels"),
-    "python_adopt": _path,
-    "python_interpreter": _path,
-    "python_path": _path,
+    "secure_boot": choice("refuse", "enroll"),
+    "signing_key": path,
+    "signing_certificate": path,
+    "cuda_from": choice("auto", "packages", "wheels"),
+    "python_adopt": path,
+    "python_interpreter": path,
+    "python_path": path,
     "containers": _runtimes,
-    "containers_restart": _choice(*get_args(RestartPolicy)),
+    "containers_restart": choice(*get_args(RestartPolicy)),
     "mig": mig_wishes,
-    "vgpu_token": _path,
-    "vgpu_feature": _choice(*get_args(VgpuFeature)),
+    "vgpu_token": path,
+    "vgpu_feature": choice(*get_args(VgpuFeature)),
     "imex": imex_wish,
-    "monitoring": _choice(*get_args(Monitoring)),
+    "monitoring": choice(*get_args(Monitoring)),
     "monitoring_listen": _listen,
-    "monitoring_textfile": _path,
-    "monitoring_certificate": _path,
-    "monitoring_key": _path,
-    "monitoring_passwords": _path,
-    "persistence": _yes,
-    "hold_kernel": _yes,
-    "dev": _yes,
-    "upgrade": _yes,
+    "monitoring_textfile": path,
+    "monitoring_certificate": path,
+    "monitoring_key": path,
+    "monitoring_passwords": path,
+    "persistence": yes,
+    "hold_kernel": yes,
+    "dev": yes,
+    "upgrade": yes,
     "driver_options": _options,
 }
 """Settings beside the components' versions, and how each is read."""

@@ -27,6 +27,7 @@ def for_manager(facts: HostFacts) -> RoleVariables:
 def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
     """Return everything that the roles are told about one host."""
     settings, driver = wanted.settings, wanted.stack.driver
+    runfile = wanted.packages.runfile if wanted.packages is not None else None
     fabric = tuple(name for name in wanted.services if "fabricmanager" in name)
     variables = replace(
         for_manager(facts) if wanted.packages is None else _package_variables(wanted.packages),
@@ -46,7 +47,7 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             gpu_driver_module=driver.module,
             gpu_driver_reload=settings.reload == "idle",
             gpu_driver_options=settings.driver_options,
-            gpu_driver_replace_runfile=settings.replace,
+            gpu_driver_replace_runfile=settings.replace or bool(record_of(facts).runfile.version),
             gpu_driver_enroll_key=settings.secure_boot == "enroll" and not wanted.prebuilt,
             gpu_driver_signing_key=settings.signing_key,
             gpu_driver_signing_certificate=settings.signing_certificate,
@@ -56,6 +57,10 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
     if wanted.mig or record_of(facts).mig.found:
         variables = replace(
             variables, gpu_mig_layouts=wanted.mig, gpu_mig_gpus=tuple(gpu.address for gpu in facts.gpus)
+        )
+    if driver is not None and runfile is not None and wanted.manage_driver:
+        variables = replace(
+            variables, gpu_driver_runfile=runfile.path, gpu_driver_runfile_sha256=runfile.sha256 or UNSET
         )
     if wanted.requirements:
         variables = replace(

@@ -151,6 +151,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
                 hold=driver.hold,
                 pins=pins,
                 built=driver.built,
+                runfile=driver.runfile,
                 keeps_kernel=driver.keeps_kernel,
             )
         if stack.driver is not None and driver is None and settings.imex is not None:
@@ -181,7 +182,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         kernel = KERNEL_PACKAGES[family.manager] if keeps else ()
         hold = (*ours, *monitoring.held, *kernel)
         packages = _from(_origins(context, family, applied), replace(packages, hold=hold))
-        packages = packages if packages.wanted() else None
+        packages = packages if packages.wanted() or packages.runfile else None
     return Wanted(
         stack=stack,
         packages=packages,
@@ -226,6 +227,7 @@ def _as_applied(applied: PackageSet) -> DriverPackages:
         may_remove=applied.may_remove,
         hold=tuple(pattern for pattern in applied.hold if pattern not in KERNEL_PACKAGES[applied.manager]),
         built=applied.built or "dkms",
+        runfile=applied.runfile,
         keeps_kernel=applied.keeps_kernel,
     )
 

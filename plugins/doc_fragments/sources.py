@@ -70,6 +70,28 @@ options:
         description: Priority (dnf, zypper); 0 is the package manager's own.
         type: int
         default: 0
+      installer:
+        description: The package on the host that this repository comes in. It is unpacked below the state folder, and
+          brings its own key.
+        type: dict
+        suboptions:
+          path:
+            description: Its path.
+            type: str
+            required: true
+          sha256:
+            description: Its digest.
+            type: str
+            default: ""
+          directory:
+            description: The distribution that it must be for, as NVIDIA calls it.
+            type: str
+            default: ""
+          fingerprints:
+            description: All 40 digits of each key that may sign; when empty, the digest vouches for the key in it.
+            type: list
+            elements: str
+            default: []
       key:
         description: The key, proven by its full fingerprint. One of O(sources[].key.armored), file, url and package
           says where it is.

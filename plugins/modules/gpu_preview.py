@@ -49,6 +49,14 @@ options:
     description: Keep the package lists for what follows, another look or the transaction.
     type: bool
     default: false
+  runfile:
+    description: Path of a C(.run) installer that the driver is to come from; it is proven, and not run.
+    type: str
+    default: ""
+  runfile_sha256:
+    description: Digest that this file must have.
+    type: str
+    default: ""
 extends_documentation_fragment:
   - gpusetup.stack.host
   - gpusetup.stack.transaction
@@ -123,6 +131,8 @@ def main() -> None:
             candidates={"type": "list", "elements": "str", "default": []},
             fetched={"type": "str", "default": ""},
             keep={"type": "bool", "default": False},
+            runfile={"type": "str", "default": ""},
+            runfile_sha256={"type": "str", "default": ""},
         ),
         supports_check_mode=True,
     )

@@ -30,10 +30,17 @@ written:
 
 import os
 import re
+import tempfile
 from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, files, params, sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    failure,
+    files,
+    local_repository,
+    params,
+    sources,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import LiveHost
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import sources as probe_sources
@@ -43,11 +50,25 @@ def definitions(request: Dict[str, Any]) -> sources.Written:
     """Return {path: (content, mode)}: every source checked and every key proven before anything is written."""
     layout, known = sources.Layout(), probe_sources.collect(LiveHost())
     wanted: sources.Written = {}
-    for source in request["sources"]:
+    unpacked = local_repository.folder_of(request["state_dir"])
+    for given in request["sources"]:
+        source = local_repository.usable(given, unpacked, lists_only=False)
         sources.check(source)
         wanted.update(sources.render(source, sources.key_of(source, request["network"]), layout, known))
     wanted.update(sources.preferences(request["pins"], layout))
     return wanted
+
+
+def looked(request: Dict[str, Any]) -> sources.Written:
+    """Return what `definitions` would; a local repository's package is unpacked into a folder that is thrown away."""
+    with tempfile.TemporaryDirectory() as folder:
+        real = local_repository.folder_of(request["state_dir"])
+        wanted = definitions(dict(request, state_dir=folder))
+        there = local_repository.folder_of(folder)
+        return {
+            path: (content.replace(there, real) if isinstance(content, str) else content, mode)
+            for path, (content, mode) in wanted.items()
+        }
 
 
 def switched_off(request: Dict[str, Any], wanted: sources.Written) -> Dict[str, Optional[str]]:
@@ -114,7 +135,7 @@ def main() -> None:
     written = []
     try:
         ledger = Ledger(request["state_dir"], module.check_mode)
-        wanted = definitions(request)
+        wanted = definitions(request) if not module.check_mode else looked(request)
         changes = dict(switched_off(request, wanted), **enabled(request))
         for path in sorted(wanted):
             content, mode = wanted[path]
@@ -124,6 +145,8 @@ def main() -> None:
             if ledger.write(path, text) if text is not None else ledger.delete(path):
                 written.append(path)
         written += [path for path in obsolete(ledger, wanted) if ledger.restore(path)]
+        if not module.check_mode:
+            local_repository.sweep(request["state_dir"], request["sources"])
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)
     module.exit_json(changed=bool(written), written=written, diff=ledger.diffs)

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpusetup.model.package import UNPROVEN, Origins
+from gpusetup.plan.given import given
 from gpusetup.plan.packages.absent import absence
 from gpusetup.plan.packages.base import repository_at
 from gpusetup.plan.packages.containers import toolkit_sources
 from gpusetup.plan.packages.debian_archive import DebianArchive, last_seen
 from gpusetup.plan.packages.nvidia import NvidiaRepository
+from gpusetup.plan.packages.runfile import RunfileInstaller
 from gpusetup.plan.packages.ubuntu_archive import UbuntuArchive
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import OperatingSystem
+    from gpusetup.model.package import Manager
     from gpusetup.model.repos import RepoDirectory, ReposFile
     from gpusetup.plan.packages.base import Context, Family
 
@@ -26,6 +29,9 @@ def family_for(
     repos: ReposFile, system: OperatingSystem, source: str, directory: RepoDirectory | None
 ) -> Family | None:
     """Return how packages are named here; None where there is nothing that we can install."""
+    file = given(source)
+    if file is not None and file.kind == "runfile":
+        return RunfileInstaller(file, manager_of(system))
     if source == "distro":
         if not any(system.label in row.systems for row in repos.distro_drivers):
             return None
@@ -33,6 +39,12 @@ def family_for(
     if directory is None:
         return None
     return NvidiaRepository(directory)
+
+
+def manager_of(system: OperatingSystem) -> Manager:
+    """Return the package manager of a family of distributions."""
+    managers: dict[str, Manager] = {"debian": "apt", "suse": "zypper"}
+    return managers.get(system.family, "dnf")
 
 
 def all_sources(context: Context, family: Family) -> Origins:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpusetup.model.facts import HostFacts
-    from gpusetup.model.package import Built, Key, Libraries, Manager, Package, Stream
+    from gpusetup.model.package import Built, Installer, Key, Libraries, Manager, Package, Runfile, Stream
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.request import ModuleFlavour
     from gpusetup.model.settings import Settings
@@ -49,6 +49,8 @@ class Repository:
     key: Key
     unproven: str = ""
     """Where the key is that nobody published a fingerprint of."""
+    installer: Installer | None = None
+    """The package on the host that it comes in."""
     also: tuple[str, ...] = ()
     """Its addresses, this one and others: a host's own entries of them would collide with ours over the key."""
 
@@ -85,6 +87,8 @@ class DriverPackages:
     """Why so."""
     signer: str = ""
     """Who signed what comes built, where Secure Boot does not take it as the machine is delivered."""
+    runfile: Runfile | None = None
+    """The installer that brings the driver, when no package does."""
     keeps_kernel: bool = False
     """No package would bring modules for the next kernel: this one has to stay."""
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Key, Package
+from gpusetup.plan.given import given
 from gpusetup.plan.judge import versions
 from gpusetup.plan.packages.base import repository_at
 from gpusetup.plan.recorded import record_of
@@ -32,7 +33,8 @@ _UPDATE = {"apt": "apt-get install --only-upgrade", "dnf": "dnf upgrade", "zyppe
 def toolkit_sources(context: Context, manager: Manager) -> tuple[Source, ...]:
     """Return its repository, unless the host has it already; beside a mirror or bundle, what that holds counts."""
     settings, toolkit = context.settings, context.repos.container_toolkit
-    if not settings.containers or settings.source not in {"nvidia", "distro"}:
+    elsewhere = settings.source not in {"nvidia", "distro"} and given(settings.source) is None
+    if not settings.containers or elsewhere:
         return ()
     cpu: Arch = "x86_64" if context.facts.arch == "x86_64" else "aarch64"
     deb = manager == "apt"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
@@ -242,6 +243,9 @@ def _origins(context: Context, manager: Manager) -> Origins:
         return Origins()
     name = f"cuda-{repository.folder}" if manager == "apt" else f"cuda-{repository.folder}-{repository.cpu}"
     source = repository_at(name, manager, (repository.url,), repository.key)
+    if repository.installer is not None:
+        name = f"{name}-local"
+        source = replace(source, name=name, installer=repository.installer, key=UNSET)
     if manager != "apt":
         source = replace(source, description="NVIDIA CUDA repository", module_hotfixes=False, exclude=(), priority=0)
     return Origins(sources=(source,), replace=repository.also)

@@ -32,6 +32,7 @@ _EMPTY: State = {
     "taken": {},
     "arguments": [],
     "mig": {},
+    "runfile": {},
     "expect": {},
     "lock": {},
     "lost": {},

@@ -6,7 +6,22 @@ import shutil
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_judge import driver, versions
-from . import cdi, drift, fetched, files, jobs, lost, mig_kept, monitoring, owner, packages, planning, process, services
+from . import (
+    cdi,
+    drift,
+    fetched,
+    files,
+    jobs,
+    lost,
+    mig_kept,
+    monitoring,
+    owner,
+    packages,
+    planning,
+    process,
+    runfile_install,
+    services,
+)
 from .ledger import Ledger, now
 from .machine import Machine
 
@@ -202,12 +217,17 @@ class Lifecycle:
             "services": sorted(state["services"]),
             "links": sorted(state["links"]),
             "python": (state["expect"].get("python") or {}).get("path"),
+            "runfile": state["runfile"].get("version", ""),
         }
 
     def stop_services(self) -> List[str]:
-        """Before packages go: MIG layouts, units and module streams back to what they were."""
+        """Before packages go: MIG layouts, units, module streams as they were; the driver of a .run file is removed."""
         changed = mig_kept.undo(self.ledger, process.environment(), self.check)
         changed += services.take_down(self.ledger, process.environment(), self.check)
+        if self.ledger.state["runfile"]:
+            changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))
+            if not self.check:
+                runfile_install.remove_ours(self.ledger, process.environment(), lambda _line: None)
         streams = [
             {"module": module, "stream": stream} for module, stream in sorted(self.ledger.state["streams"].items())
         ]
@@ -270,6 +290,7 @@ class Lifecycle:
             "links": list(state["links"]),
             "services": list(state["services"]),
             "boot arguments": list(state["arguments"]),
+            "driver of a .run installer": list(filter(None, [state["runfile"].get("version", "")])),
         }
         return {kind: sorted(names) for kind, names in ours.items() if names}
 

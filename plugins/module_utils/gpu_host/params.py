@@ -67,6 +67,15 @@ SOURCES = {
             "module_hotfixes": {"type": "bool", "default": False},
             "exclude": _LIST,
             "priority": {"type": "int", "default": 0},
+            "installer": {
+                "type": "dict",
+                "options": {
+                    "path": {"type": "str", "required": True},
+                    "sha256": _TEXT,
+                    "directory": _TEXT,
+                    "fingerprints": _LIST,
+                },
+            },
             "key": {
                 "type": "dict",
                 "no_log": False,

@@ -9,13 +9,27 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
-from . import fetched, files, locks, lost, monitoring, offers, packages, planning, process, runfile, sources, space
+from . import (
+    fetched,
+    files,
+    local_repository,
+    locks,
+    lost,
+    monitoring,
+    offers,
+    packages,
+    planning,
+    preview_room,
+    process,
+    runfile,
+    runfile_install,
+    sources,
+)
 from .failure import HostFailure, of_system
 from .machine import Machine
 from .packages import Installed, Wish
 
 _HEADERS = re.compile(r"^(?:linux-headers-|kernel-devel|kernel-[a-z0-9]+-devel$|linux-kbuild-|kernel6\.\d+-devel)")
-_KERNEL = re.compile(r"^(?:linux-image-\d|kernel-(?:core|default|azure|rt|64kb)$|kernel$|kernel6\.\d+$)")
 _SIGNATURE = re.compile(
     r"NO_PUBKEY|not signed|BADSIG|EXPKEYSIG|KEYEXPIRED|bad gpg|gpg.*(?:error|fail)|signature", re.IGNORECASE
 )
@@ -90,6 +104,7 @@ class Preview:
             packages.key(wish): versions.version_of(installed, packages.key(wish), wish["version"]) for wish in wishes
         }
         self._sanity(plain)
+        self._runfile()
         found = runfile.uninstaller(process.environment()) if self.params["driver_packages"] else None
         if found and not self.params["replace_runfile"]:
             hint = "set gpu_driver_replace_runfile to remove it first with its own uninstaller; this cannot be undone"
@@ -104,10 +119,20 @@ class Preview:
         if host is not None and asked:
             answer["candidates"] = offers.look(host, asked)
         self._kernels(answer)
-        self._space(answer)
+        preview_room.check(self, answer)
         self._python()
         for failure in monitoring.in_the_way(self.params):
             self.refuse("monitoring", failure)
+
+    def _runfile(self) -> None:
+        """Prove the .run installer that the driver is to come from; it is not run."""
+        path, params = self.params.get("runfile"), self.params
+        if not path:
+            return
+        try:
+            runfile_install.prove(path, params["runfile_sha256"], params["driver_version"], os.uname().machine)
+        except HostFailure as failure:
+            self.refuse("runfile", failure)
 
     def _sanity(self, host: planning.Manager) -> None:
         damaged = host.damaged()
@@ -129,8 +154,14 @@ class Preview:
         signers: Set[str] = set()
         # Which stream is enabled is state of the host; the preview shows dnf the packages of all streams instead.
         streams = bool(self.params["streams"])
-        for source in [dict(source, module_hotfixes=source.get("module_hotfixes") or streams) for source in ours]:
+        unpacked = local_repository.folder_of(self.folder)
+        seen = [dict(source, module_hotfixes=source.get("module_hotfixes") or streams) for source in ours]
+        ours = []
+        for given in seen:
+            source = given
             try:
+                source = local_repository.usable(given, unpacked, lists_only=True)
+                ours.append(source)
                 sources.check(source)
                 key = sources.key_of(source, self.params["network"])
                 written = sources.render(source, key, layout, known)
@@ -278,7 +309,7 @@ class Preview:
         if extra:
             hint = "list them in gpu_packages_may_remove to allow it"
             self.find("refuse", "removal", "the transaction would also remove " + ", ".join(extra), hint, "GS-467")
-        new_kernels = sorted(name for name in plan["install"] if _KERNEL.match(name))
+        new_kernels = sorted(name for name in plan["install"] if preview_room.KERNEL.match(name))
         if new_kernels:
             self.find(
                 "warn",
@@ -336,40 +367,6 @@ class Preview:
                     " command again"
                 )
                 self.find("refuse", "headers", text, hint, "GS-471")
-
-    def _space(self, answer: Dict[str, Any]) -> None:
-        plan: Optional[packages.Plan] = answer["transaction"]
-        needed = self._packages_room(plan, answer) if plan is not None else {}
-        for path, megabytes in self.params["space_mb"].items():
-            needed[path] = needed.get(path, 0) + (megabytes << 20)
-        if not needed:
-            return
-        answer["space"] = space.rows(needed)
-        for row in answer["space"]:
-            if row["read_only"]:
-                text = "{path} is mounted read-only, and {0} is on it".format(", ".join(row["for"]), **row)
-                hint = "mount -o remount,rw {path}; the kernel log may say why".format(**row)
-                self.find("refuse", "read-only", text, hint, "GS-472")
-            if row["free"] < row["needed"]:
-                text = "{path} has {0} MB free, {1} MB are needed (for {2})".format(
-                    row["free"] >> 20, -(-row["needed"] >> 20), ", ".join(row["for"]), **row
-                )
-                hint = "free some space (apt-get clean, dnf clean all, zypper clean, old kernels)"
-                if set(row["for"]) & set(self.params["space_mb"]):
-                    hint += "; the Python environment can be elsewhere: gpusetup_python_path"
-                self.find("refuse", "space", text, hint, "GS-472")
-
-    def _packages_room(self, plan: packages.Plan, answer: Dict[str, Any]) -> Dict[str, int]:
-        images = self._images() if self.params["driver_version"] else []
-        new_kernels = sum(1 for name in plan["install"] if _KERNEL.match(name))
-        builds = any(item["builds"] for item in answer["kernels"])
-        return space.needs(self.params["manager"], plan, images, new_kernels, builds)
-
-    def _images(self) -> List[int]:
-        """Return the sizes of the initramfs images that a driver's installation makes anew."""
-        kernels = self.machine.wanted_kernels(self.params["kernels"])
-        paths = [item["initramfs"] for item in self.machine.kernels()["installed"] if item["release"] in kernels]
-        return [os.path.getsize(path) for path in paths if path and os.path.isfile(path)]
 
     def _python(self) -> None:
         if not self.params["python"]:

@@ -1,7 +1,7 @@
 """A driver that a `.run` file put there: its own uninstaller takes it away, packages do not own its files."""
 
 import os
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import process
 from .failure import HostFailure
@@ -28,8 +28,7 @@ def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Cal
     if path is None:
         return False
     tell("runfile", "removing the .run installation with its own uninstaller")
-    argv = [path, "--silent"] + (["--uninstall"] if path.endswith("nvidia-installer") else [])
-    code, tail = process.stream(argv, env, lambda _line: None, log=log)
+    code, tail = run_uninstaller(env, log)
     if code or uninstaller(env):
         raise HostFailure(
             "GS-492",
@@ -40,4 +39,16 @@ def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Cal
         )
     for left in _LEFT_OVERS:
         ledger.delete(left)
+    if ledger.state["runfile"]:
+        ledger.state["runfile"] = {}
+        ledger.save()
     return True
+
+
+def run_uninstaller(env: Dict[str, str], log: Callable[[str], None]) -> Tuple[int, List[str]]:
+    """Run the uninstaller, if there is one; return its exit code and last lines."""
+    path = uninstaller(env)
+    if path is None:
+        return 0, []
+    argv = [path, "--silent"] + (["--uninstall"] if path.endswith("nvidia-installer") else [])
+    return process.stream(argv, env, lambda _line: None, log=log)

@@ -48,6 +48,7 @@ _RECORD: Dict[str, Any] = {
     "streams": {"": _MAYBE},
     "arguments": _TEXTS,
     "mig": {"found": {"": dict(_LAYOUT, **{"?": True})}, "wanted": {"": _LAYOUT}},
+    "runfile": {"path": _TEXT, "version": _TEXT, "replaced": _FLAG},
 }  # fmt: skip
 """Types of one value; a list of one form; a form for every name (""), or for each by name: `!` marks one that must be
 there, `?` a form in whose place may be nothing.

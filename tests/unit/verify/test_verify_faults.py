@@ -376,3 +376,24 @@ def test_a_machine_without_a_gpu_proves_nothing():
 def test_a_simulated_gpu_is_skipped():
     document = captured("h200-x8-quick") | {"simulated": True}
     assert set(verdicts(document).values()) == {"skip"}
+
+
+def test_the_next_kernel_has_no_module():
+    document = captured("h200-x1-quick")
+    assert verdicts(document)["driver.next_boot"] == "skip", "a container's kernel is another machine's"
+    loaded = results(document)["driver.version"].measured
+    kernel = document["facts"]["kernel"]
+
+    def next_boot(release, version):
+        module = {"path": "x", "version": version, "flavour": "open", "signer": None}
+        item = {"release": release, "nvidia": module if version else None}
+        document["facts"]["kernel"] = {**kernel, "next": release, "installed": [item]}
+        return results(document)["driver.next_boot"]
+
+    assert next_boot(kernel["running"], loaded).verdict == "pass"
+    gone = next_boot("6.99.0-1-generic", None)
+    assert gone.verdict == "fail"
+    assert "6.99.0-1-generic boots next, and has no nvidia module" in gone.text
+    other = next_boot("6.99.0-1-generic", "1.2.3")
+    assert other.verdict == "fail"
+    assert "is 1.2.3" in other.text

@@ -1,0 +1,40 @@
+"""A file that NVIDIA publishes as the source of packages or of the driver: what its name says of it."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+__all__ = ["Given", "given"]
+
+_RUNFILE = re.compile(r"NVIDIA-Linux-(?P<arch>x86_64|aarch64)-(?P<version>\d{3}\.\d+(?:\.\d+)?)(?:-[a-z0-9-]+)?\.run")
+_LOCAL = re.compile(
+    r"(?P<stem>(?:cuda-repo|nvidia-driver-local-repo)-(?P<directory>[a-z]+\d+|wsl-ubuntu)-[\w.+-]+)\.(?P<form>deb|rpm)"
+)
+
+
+class Given(NamedTuple):
+    """What a file's name says."""
+
+    kind: Literal["runfile", "deb", "rpm"]
+    path: str
+    stem: str = ""
+    """A local repository's name, without its ending."""
+    directory: str = ""
+    """The distribution that it is for, as NVIDIA's repositories call it."""
+    version: str = ""
+    """The driver's, of a `.run` installer."""
+    arch: str = ""
+
+
+def given(source: str) -> Given | None:
+    """Return what a source is when it is a file; None for all other sources, and for a file of no such name."""
+    name = source.rpartition("/")[2]
+    if not source.startswith("/"):
+        return None
+    if match := _RUNFILE.fullmatch(name):
+        return Given("runfile", source, version=match["version"], arch=match["arch"])
+    if match := _LOCAL.fullmatch(name):
+        kind: Literal["deb", "rpm"] = "deb" if match["form"] == "deb" else "rpm"
+        return Given(kind, source, stem=match["stem"], directory=match["directory"])
+    return None

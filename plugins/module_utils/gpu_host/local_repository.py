@@ -1,0 +1,253 @@
+"""A local repository that NVIDIA publishes as one package (`nvidia-driver-local-repo-…`, `cuda-repo-…-local…`).
+
+The package is not installed: what is in its folder below /var is unpacked and used like any other repository, with its
+own key. A look needs the lists alone. Nothing of it is used before its digest or its key is proven.
+"""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tarfile
+import tempfile
+from typing import IO, Any, Dict, Iterator, List, Optional, Tuple, cast
+
+from . import files, openpgp, process, runfile_install
+from .failure import HostFailure
+
+Source = Dict[str, Any]
+_NAME = re.compile(r"^(?:cuda-repo|nvidia-driver-local-repo)-(?P<directory>[a-z]+[0-9]+)-")
+_LISTS = re.compile(r"^(?:Packages|Release|InRelease|repodata/)|\.(?:gpg|pub|key|asc)$")
+_KEY = re.compile(r"^[^/]*(?:-keyring\.gpg|\.pub)$")
+_MARK = ".unpacked.json"
+_MAGIC = b"070701"
+_BLOCK = 1 << 20
+
+
+def folder_of(state_dir: str) -> str:
+    """Return where the repositories of a host are kept."""
+    return os.path.join(state_dir, "sources")
+
+
+def usable(source: Source, place: str, lists_only: bool) -> Source:
+    """Return a source that names a local repository's package as an ordinary one, once it is unpacked below a folder;
+    other sources stay as they are.
+    """
+    installer = source.get("installer") or {}
+    if not installer.get("path"):
+        return source
+    path = installer["path"]
+    _prove(path, installer.get("sha256") or "")
+    _identify(path, installer.get("directory") or "")
+    target = os.path.join(place, os.path.splitext(os.path.basename(path))[0])
+    mark = _mark(path, lists_only)
+    if files.read_json(os.path.join(target, _MARK)) != mark:
+        _unpack(path, target, lists_only)
+        files.write_json(os.path.join(target, _MARK), mark)
+    key = _key(target, path, installer)
+    plain = {name: value for name, value in source.items() if name != "installer"}
+    # Packages in an rpm repository of this kind are signed, its lists are not.
+    return dict(plain, uris=["file://" + target], key=key, repo_gpgcheck=source["kind"] == "apt")
+
+
+def size(source: Source) -> int:
+    """Return the bytes that a source takes once it is unpacked; 0 for those that stay where they are."""
+    path = (source.get("installer") or {}).get("path")
+    return os.path.getsize(path) if path and os.path.isfile(path) else 0
+
+
+def sweep(state_dir: str, sources: List[Source]) -> List[str]:
+    """Delete what was unpacked of sources that are no longer wanted; return the folders."""
+    place = folder_of(state_dir)
+    wanted = {
+        os.path.splitext(os.path.basename(source["installer"]["path"]))[0]
+        for source in sources
+        if (source.get("installer") or {}).get("path")
+    }
+    names = sorted(os.listdir(place)) if os.path.isdir(place) else []
+    gone = [os.path.join(place, name) for name in names if name not in wanted]
+    for folder in gone:
+        shutil.rmtree(folder, ignore_errors=True)
+    if gone and not os.listdir(place):
+        os.rmdir(place)
+    return gone
+
+
+def _prove(path: str, sha256: str) -> None:
+    try:
+        seen = os.lstat(path)
+    except OSError as error:
+        raise HostFailure(
+            "GS-478", "the local repository's package cannot be read", path, error.strerror or "",
+            "copy it to the host, or correct gpusetup_source",
+        ) from error  # fmt: skip
+    if not stat.S_ISREG(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022:
+        raise HostFailure(
+            "GS-478", "the local repository's package is not root's alone: others could change it after the check",
+            path, hint=f"chown root:root {path}; chmod 0644 {path}",
+        )  # fmt: skip
+    if sha256:
+        real = runfile_install.digest(path)
+        if real != sha256.lower():
+            raise HostFailure(
+                "GS-478", "the local repository's package is not the expected file", path,
+                f"expected SHA-256 {sha256.lower()}, got {real}",
+                "download it again; never take the new digest unchecked",
+            )  # fmt: skip
+
+
+def _identify(path: str, directory: str) -> None:
+    """Refuse a package that is no local repository of NVIDIA's, or one for another distribution."""
+    env = process.environment()
+    deb = path.endswith(".deb")
+    argv = ["dpkg-deb", "-f", path, "Package"] if deb else ["rpm", "-qp", "--nosignature", "--qf", "%{NAME}", path]
+    code, text, error = process.output(argv, env)
+    match = _NAME.match(text.strip())
+    if code or match is None:
+        note = error.strip()[-200:] or f"it calls itself {text.strip()}"
+        raise HostFailure("GS-478", "this is not a package of a local repository of NVIDIA's", path, note)
+    if directory and match.group("directory") != directory:
+        raise HostFailure(
+            "GS-478", "the local repository is for {}, this host needs {}".format(match.group("directory"), directory),
+            path,
+        )  # fmt: skip
+
+
+def _mark(path: str, lists_only: bool) -> Dict[str, Any]:
+    seen = os.stat(path)
+    return {"path": path, "size": seen.st_size, "time": seen.st_mtime_ns, "lists_only": lists_only}
+
+
+def _unpack(path: str, target: str, lists_only: bool) -> None:
+    """Unpack the repository's folder; a cut leaves nothing that could be taken for whole."""
+    if not os.path.isdir(os.path.dirname(target)):
+        os.makedirs(os.path.dirname(target), 0o755)
+    new = tempfile.mkdtemp(prefix=".new-", dir=os.path.dirname(target))
+    os.chmod(new, 0o755)  # noqa: S103 - apt reads as a user of its own
+    try:
+        count = 0
+        for name, stream, length in _members(path):
+            if lists_only and not _LISTS.search(name):
+                continue
+            _write(os.path.join(new, name), stream, length)
+            count += 1
+        if not count:
+            raise HostFailure("GS-478", "the local repository's package holds no repository", path)
+        if os.path.isdir(target):
+            shutil.rmtree(target)
+        os.rename(new, target)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _write(path: str, stream: IO[bytes], length: int) -> None:
+    if not os.path.isdir(os.path.dirname(path)):
+        os.makedirs(os.path.dirname(path), 0o755)
+    with open(path, "wb") as out:
+        while length:
+            piece = stream.read(min(_BLOCK, length))
+            if not piece:
+                raise HostFailure("GS-478", "the local repository's package is cut off", path)
+            out.write(piece)
+            length -= len(piece)
+    os.chmod(path, 0o644)
+
+
+def _members(path: str) -> Iterator[Tuple[str, IO[bytes], int]]:
+    """Yield (name in the repository, content, length) of the files of the folder below /var."""
+    deb = path.endswith(".deb")
+    argv = ["dpkg-deb", "--fsys-tarfile", path] if deb else ["rpm2cpio", path]
+    try:
+        process_ = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=process.environment())
+    except OSError as error:
+        raise HostFailure("GS-478", f"{argv[0]} is not installed: the package cannot be unpacked", path) from error
+    pipe = cast("IO[bytes]", process_.stdout)
+    try:
+        yield from _of_tar(pipe, path) if deb else _of_cpio(pipe, path)
+        while pipe.read(_BLOCK):
+            pass
+    finally:
+        pipe.close()
+        error_text = cast("IO[bytes]", process_.stderr).read().decode("utf-8", "replace").strip()
+        cast("IO[bytes]", process_.stderr).close()
+        code = process_.wait()
+    if code:
+        raise HostFailure("GS-478", "the local repository's package is damaged", path, error_text[-300:])
+
+
+def _of_tar(pipe: IO[bytes], path: str) -> Iterator[Tuple[str, IO[bytes], int]]:
+    try:
+        with tarfile.open(fileobj=pipe, mode="r|") as archive:
+            for item in archive:
+                name = _inside(item.name, path)
+                content = archive.extractfile(item) if name and item.isfile() else None
+                if name and content is not None:
+                    yield name, content, item.size
+    except tarfile.TarError as error:
+        raise HostFailure("GS-478", "the local repository's package is damaged", path, str(error)) from error
+
+
+def _of_cpio(pipe: IO[bytes], path: str) -> Iterator[Tuple[str, IO[bytes], int]]:
+    """Read what rpm2cpio writes: 110 bytes in hexadecimal, a name, the content, each filled up to four bytes."""
+    while True:
+        head = pipe.read(110)
+        if len(head) != 110 or not head.startswith(_MAGIC):
+            raise HostFailure("GS-478", "the local repository's package cannot be read as a cpio archive", path)
+        mode, length, name_size = (int(head[at : at + 8], 16) for at in (14, 54, 94))
+        name = pipe.read(name_size).rstrip(b"\0").decode("utf-8", "replace")
+        pipe.read(-(110 + name_size) % 4)
+        if name == "TRAILER!!!":
+            return
+        inside = _inside(name, path) if stat.S_ISREG(mode) else None
+        rest = _Part(pipe, length)
+        if inside:
+            yield inside, cast("IO[bytes]", rest), length
+        rest.read(rest.left)
+        pipe.read(-length % 4)
+
+
+class _Part:
+    """So many bytes of a stream, and no more."""
+
+    def __init__(self, stream: IO[bytes], length: int) -> None:
+        self.stream = stream
+        self.left = length
+
+    def read(self, count: int) -> bytes:
+        """Return the next bytes, at most those that are left."""
+        piece = b""
+        while count and self.left:
+            more = self.stream.read(min(count, self.left, _BLOCK))
+            if not more:
+                break
+            piece, count, self.left = piece + more, count - len(more), self.left - len(more)
+        return piece
+
+
+def _inside(name: str, path: str) -> Optional[str]:
+    """Return a file's name below the repository's own folder, None for all other files of the package."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise HostFailure("GS-478", "the local repository's package has a file outside of its folder", path, name)
+    return "/".join(parts[2:]) if len(parts) > 2 and parts[0] == "var" and _NAME.match(parts[1] + "-") else None
+
+
+def _key(target: str, path: str, installer: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the repository's own key; its fingerprints are given, or vouched for by the package's digest."""
+    names = sorted(name for name in os.listdir(target) if _KEY.match(name))
+    if not names:
+        raise HostFailure("GS-478", "the local repository has no key in it", path)
+    place = os.path.join(target, names[0])
+    given = installer.get("fingerprints") or []
+    if given:
+        return {"file": place, "fingerprints": given}
+    if not installer.get("sha256"):
+        raise HostFailure(
+            "GS-478", "nothing vouches for the local repository's package", path,
+            hint="set gpusetup_source_sha256 to the digest that NVIDIA publishes, or gpusetup_source_fingerprints",
+        )  # fmt: skip
+    try:
+        return {"file": place, "fingerprints": openpgp.fingerprints(files.read_bytes(place) or b"")}
+    except openpgp.BadKey as error:
+        raise HostFailure("GS-478", f"the local repository's key cannot be read: {error}", path) from error

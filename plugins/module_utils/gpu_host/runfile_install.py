@@ -1,0 +1,217 @@
+"""NVIDIA's `.run` installer as the source of a driver: look at the file, prove it, run it with what it knows, look at
+what came of it.
+
+The header of the file is read, never run, before it is proven. What it unpacks is run in a folder that only root may
+enter.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+from typing import Any, Callable, Dict, List, Optional
+
+from . import dkms, process, runfile
+from .failure import HostFailure
+
+_HEADER = 64 * 1024
+_BLOCK = 1 << 20
+_FIELD = re.compile(r'^(version_string|label|script|TARGET_ARCH)="?([^"\n]*?)"?\s*$', re.MULTILINE)
+_INSTALLER = "./nvidia-installer"
+LOG = "/var/log/nvidia-installer.log"
+
+Tell = Callable[..., None]
+
+
+def header(path: str) -> Dict[str, str]:
+    """Return what a `.run` file says of itself: version, CPU, title; refuse what is not NVIDIA's driver."""
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read(_HEADER).decode("latin-1")
+    except OSError as error:
+        raise HostFailure(
+            "GS-475",
+            "the .run installer cannot be read",
+            path,
+            error.strerror or "",
+            "copy it to the host, or correct gpusetup_source",
+        ) from error
+    found = dict(_FIELD.findall(text))
+    if not text.startswith("#!") or found.get("script", "").strip() != _INSTALLER or not found.get("version_string"):
+        raise HostFailure(
+            "GS-475",
+            "this is not a .run installer of NVIDIA's driver",
+            path,
+            hint="download NVIDIA-Linux-<arch>-<version>.run; a CUDA .run file has the driver's inside: "
+            "sh cuda_….run --extract=/root",
+        )
+    return {"version": found["version_string"], "arch": found.get("TARGET_ARCH", ""), "title": found.get("label", "")}
+
+
+def prove(path: str, sha256: str, version: str, machine: str) -> None:
+    """Refuse a file that others can change, that is not the one that was meant, or that is for another machine."""
+    seen = os.lstat(path) if os.path.lexists(path) else None
+    if seen is not None and (not stat.S_ISREG(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022):
+        raise HostFailure(
+            "GS-475",
+            "the .run installer is not root's alone: who can change it could run anything as root",
+            path,
+            hint=f"chown root:root {path}; chmod 0644 {path}",
+        )
+    told = header(path)
+    if sha256:
+        real = digest(path)
+        if real != sha256.lower():
+            raise HostFailure(
+                "GS-475",
+                "the .run installer is not the expected file",
+                path,
+                f"expected SHA-256 {sha256.lower()}, got {real}",
+                "download it again; never take the new digest unchecked",
+            )
+    if version and told["version"] != version:
+        raise HostFailure(
+            "GS-475", "the .run installer holds {}, not {}".format(told["version"], version), path, told["title"]
+        )
+    if told["arch"] and told["arch"] != machine:
+        raise HostFailure("GS-475", "the .run installer is for {}, this host is {}".format(told["arch"], machine), path)
+
+
+def digest(path: str) -> str:
+    """Return a large file's SHA-256."""
+    seen = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(_BLOCK), b""):
+            seen.update(block)
+    return seen.hexdigest()
+
+
+def packaged(env: Dict[str, str]) -> str:
+    """Return the package that owns the driver's program on this host, nothing when none does."""
+    path = process.which("nvidia-smi", env)
+    if path is None:
+        return ""
+    code, text, _error = process.output(["dpkg-query", "-S", path], env)
+    if code == 0 and ":" in text:
+        return text.split(":")[0]
+    code, text, _error = process.output(["rpm", "-qf", "--qf", "%{NAME}", path], env)
+    return text.strip() if code == 0 else ""
+
+
+class Installation:
+    """One run of the installer."""
+
+    def __init__(self, request: Dict[str, Any], machine: Any, ledger: Any, tell: Tell, log: Callable[[str], None]):
+        self.request = request
+        self.machine = machine
+        self.ledger = ledger
+        self.tell = tell
+        self.log = log
+        self.env = process.environment(request["network"])
+
+    def there(self) -> bool:
+        """Say whether this very driver is installed, by its uninstaller and by its modules."""
+        known = self.ledger.state["runfile"]
+        same = known.get("version") == self.request["version"]
+        return bool(same and runfile.uninstaller(self.env) and not dkms.missing(self.machine, self._wish()))
+
+    def run(self) -> Dict[str, Any]:
+        """Install; after a failure nothing of the installer stays, unless a driver of another `.run` file was there."""
+        request = self.request
+        prove(request["path"], request["sha256"], request["version"], os.uname().machine)
+        owner = packaged(self.env)
+        if owner:
+            raise HostFailure(
+                "GS-476",
+                f"a driver from packages is installed ({owner}): a .run installer would overwrite its files",
+                request["path"],
+                hint="remove the packages first: gpusetup apply --replace",
+            )
+        was = runfile.uninstaller(self.env) is not None
+        folder = tempfile.mkdtemp(prefix="runfile-", dir=request["state_dir"])
+        try:
+            self._install(os.path.join(folder, "driver"), was)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        before = self.ledger.state["runfile"]
+        self.ledger.state["runfile"] = {
+            "path": request["path"],
+            "version": request["version"],
+            "replaced": before.get("replaced", was) if before else was,
+        }
+        self.ledger.save()
+        return {"changed": True}
+
+    def _install(self, folder: str, was: bool) -> None:
+        path = self.request["path"]
+        self.tell("check", "checking the .run installer")
+        code, out, error = process.output(["sh", path, "--check"], self.env, 600)
+        if code:
+            raise HostFailure("GS-475", "the .run installer is damaged", path, (out + error).strip()[-300:])
+        self.tell("unpack", "unpacking the .run installer")
+        code, tail = process.stream(["sh", path, "--extract-only", "--target", folder], self.env, _quiet, log=self.log)
+        if code or not os.access(os.path.join(folder, "nvidia-installer"), os.X_OK):
+            note = " | ".join(tail[-3:])
+            raise HostFailure("GS-477", "the .run installer cannot be unpacked", path, note, "is there enough space?")
+        for kernel in self.machine.wanted_kernels(self.request["kernels"]):
+            self._for_kernel(folder, kernel, was)
+
+    def _for_kernel(self, folder: str, kernel: str, was: bool) -> None:
+        self.tell("install", "installing the driver for kernel " + kernel)
+        argv = ["env", "-C", folder, _INSTALLER, *self._flags(folder, kernel)]
+        code, tail = process.stream(argv, self.env, lambda line: self.tell("install", line.strip()[:80]), log=self.log)
+        problem = dkms.missing(self.machine, self._wish())
+        if code == 0 and not problem and runfile.uninstaller(self.env):
+            return
+        built = dkms.build_error()
+        note = " | ".join(part for part in (built["error"] if built else "", problem or "", *tail[-3:]) if part)
+        if not was:
+            runfile.run_uninstaller(self.env, self.log)
+        left = runfile.uninstaller(self.env)
+        note += "" if left else "; nothing of it is left"
+        raise HostFailure("GS-477", "the .run installer could not install the driver", LOG, note[:900], "read the log")
+
+    def _flags(self, folder: str, kernel: str) -> List[str]:
+        """Return the arguments, of those that this very installer lists as its own."""
+        _code, listed, _error = process.output(["env", "-C", folder, _INSTALLER, "--advanced-options"], self.env, 60)
+        flags = ["--silent", "--kernel-name=" + kernel]
+        if self.request["dkms"]:
+            flags.append("--dkms")
+        flavour = self.request["flavour"]
+        if flavour and "--kernel-module-type" in listed:
+            flags.append("--kernel-module-type=" + flavour)
+        elif flavour == "open" and "--kernel-module-build-directory" in listed:
+            flags.append("--kernel-module-build-directory=kernel-open")
+        elif flavour == "open":
+            raise HostFailure(
+                "GS-477", "this .run installer has no open kernel modules", self.request["path"],
+                hint="take a newer one, or proprietary modules",
+            )  # fmt: skip
+        # Loading is the next step's: it knows what holds the GPU, and the options of modprobe.d count for it.
+        more = ("--skip-module-load", "--allow-installation-with-running-driver", "--no-x-check")
+        return flags + [flag for flag in more if flag in listed]
+
+    def _wish(self) -> Dict[str, Any]:
+        request = self.request
+        return {
+            "driver_version": request["version"],
+            "driver_module": request["flavour"],
+            "kernels": request["kernels"],
+        }
+
+
+def _quiet(_line: str) -> None:
+    return
+
+
+def remove_ours(ledger: Any, env: Dict[str, str], log: Callable[[str], None]) -> Optional[str]:
+    """Take away the driver that we installed from a `.run` file; return what it was, None when there was none."""
+    known = ledger.state["runfile"]
+    if not known:
+        return None
+    runfile.remove(env, ledger, lambda *_words: None, log)
+    ledger.state["runfile"] = {}
+    ledger.save()
+    return str(known.get("version") or "")

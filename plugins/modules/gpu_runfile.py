@@ -1,0 +1,113 @@
+#!/usr/bin/python
+"""Ansible module: a driver from NVIDIA's .run installer."""
+
+DOCUMENTATION = r"""
+module: gpu_runfile
+short_description: Install NVIDIA's driver from a .run file that is on the host
+description:
+  - For hosts whose owners have only this file. It must be root's alone, be a driver's installer of the wanted version
+    for this CPU, have the expected digest where one is given, and pass its own check; nothing of it runs before.
+  - Refuses a host that has a driver from packages. A driver of another .run file is replaced by the installer itself.
+  - Builds by DKMS, in the wanted flavour, for the kernel that boots next, and proves that the module is there. The
+    module is loaded by another step. Only arguments that this very installer lists are used.
+  - Runs detached; repeat the call until C(finished) is true.
+options:
+  path:
+    description: The .run file on the host.
+    type: str
+    required: true
+  sha256:
+    description: Digest that the file must have; when empty, only its owner and its own check vouch for it.
+    type: str
+    default: ""
+  dkms:
+    description: Register the modules with DKMS, so that later kernels get them too.
+    type: bool
+    default: true
+  poll:
+    description: Longest wait of one call in seconds.
+    type: int
+    default: 10
+extends_documentation_fragment:
+  - gpusetup.stack.host
+  - gpusetup.stack.driver
+attributes:
+  check_mode:
+    description: Tells whether it would install.
+    support: full
+author: The gpusetup authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: The driver from a file
+  gpusetup.stack.gpu_runfile:
+    path: /root/NVIDIA-Linux-x86_64-580.95.05.run
+    version: 580.95.05
+    flavour: open
+  register: done
+  until: done.finished
+  retries: 700
+  delay: 0
+"""
+
+RETURN = r"""
+finished:
+  description: Whether the installation has ended; repeat the call while it is false.
+  returned: always
+  type: bool
+progress:
+  description: C(step), C(message), C(percent) of a running installation.
+  returned: always
+  type: dict
+"""
+
+from typing import Any, Dict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, runfile_install
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
+
+
+def _nothing(*_words: Any) -> None:
+    return
+
+
+def installation(request: Dict[str, Any], job: Any = None) -> runfile_install.Installation:
+    """Return the installation that a request asks for."""
+    ledger, machine = Ledger(request["state_dir"]), Machine(request["simulated_root"])
+    tell, log = (job.tell, job.log) if job is not None else (_nothing, _nothing)
+    return runfile_install.Installation(request, machine, ledger, tell, log)
+
+
+def main() -> None:
+    """Answer Ansible."""
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            params.DRIVER,
+            path={"type": "str", "required": True},
+            sha256={"type": "str", "default": ""},
+            dkms={"type": "bool", "default": True},
+            poll={"type": "int", "default": 10},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.owned(module)
+    wait = request.pop("poll")
+    try:
+        job = jobs.Job(request["state_dir"], "runfile", request)
+        ready = installation(request).there() and not job.joinable()
+        if ready or module.check_mode:
+            module.exit_json(changed=not ready, finished=True, progress={})
+        status = job.start_or_join(lambda running: installation(request, running).run(), wait)
+    except (failure.HostFailure, OSError) as stop:
+        params.end(module, stop, finished=True, progress={})
+    progress = {key: status.get(key) for key in ("step", "message", "percent")}
+    if status["state"] == "failed":
+        params.end(module, status["failure"], finished=True, progress=progress, log=job.log_path)
+    result = status.get("result") or {"changed": False}
+    module.exit_json(finished=status["state"] == "done", progress=progress, log=job.log_path, **result)
+
+
+if __name__ == "__main__":
+    main()

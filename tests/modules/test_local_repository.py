@@ -1,0 +1,147 @@
+"""A local repository's package on a host: what is proven, what is unpacked, and what goes when it is no longer wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import local_repository
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "nvidia-driver-local-repo-debian12-580.142"
+_BODY = b"\x04" + bytes(9)
+KEY = bytes([0x98, len(_BODY)]) + _BODY
+"""As small as a public key can be: one packet of version 4."""
+PRINT = hashlib.sha1(b"\x99\x00" + bytes([len(_BODY)]) + _BODY).hexdigest().upper()
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or shutil.which("dpkg-deb") is None, reason="needs root and dpkg-deb")
+
+
+def package(folder: Path, name: str = NAME, keyring: bytes = KEY) -> Path:
+    """A package with two lists, one package and a key in the repository's folder, and a sources file beside it."""
+    tree = folder / "tree"
+    repository = tree / "var" / name
+    repository.mkdir(parents=True)
+    for file, content in (
+        ("Packages", b"p"), ("InRelease", b"r"), ("nvidia-smi_1_amd64.deb", b"x" * 5000),
+        ("nvidia-driver-local-12345678-keyring.gpg", keyring),
+    ):  # fmt: skip
+        (repository / file).write_bytes(content)
+    (tree / "etc/apt").mkdir(parents=True)
+    (tree / "etc/apt/x.list").write_text("deb")
+    (tree / "DEBIAN").mkdir()
+    (tree / "DEBIAN/control").write_text(
+        f"Package: {name}\nVersion: 1.0-1\nArchitecture: amd64\nMaintainer: x <x@y.z>\nDescription: x\n"
+    )
+    made = folder / f"{NAME}_1.0-1_amd64.deb"
+    subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, made], check=True, capture_output=True)
+    shutil.rmtree(tree)
+    made.chmod(0o644)
+    return made
+
+
+def source(path: Path, **words: Any) -> dict[str, Any]:
+    installer = {"path": str(path), "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "directory": "debian12"}
+    return {"name": "cuda-debian12-local", "kind": "apt", "uris": ["file:///x"], "installer": {**installer, **words}}
+
+
+def refused(tmp_path: Path, given: dict[str, Any]) -> str:
+    with pytest.raises(HostFailure) as caught:
+        local_repository.usable(given, str(tmp_path / "there"), True)
+    assert caught.value.fields["reference"] == "GS-478"
+    return caught.value.text()
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+
+
+def test_a_look_unpacks_the_lists_and_an_apply_everything(tmp_path: Path) -> None:
+    file = package(tmp_path)
+    place = tmp_path / "there"
+    looked = local_repository.usable(source(file), str(place), True)
+    target = place / f"{NAME}_1.0-1_amd64"
+    assert looked["uris"] == [f"file://{target}"]
+    assert looked["key"]["fingerprints"] == [PRINT]
+    assert "installer" not in looked
+    lists = ["InRelease", "Packages", "nvidia-driver-local-12345678-keyring.gpg"]
+    assert below(target) == lists
+    local_repository.usable(source(file), str(place), False)
+    assert below(target) == sorted([*lists, "nvidia-smi_1_amd64.deb"])
+    (target / "Packages").write_text("kept")
+    local_repository.usable(source(file), str(place), False)
+    assert (target / "Packages").read_text() == "kept", "what is there is not unpacked again"
+    assert local_repository.sweep(str(tmp_path), []) == []
+
+
+def test_other_sources_stay_as_they_are(tmp_path: Path) -> None:
+    plain = {"name": "x", "kind": "apt", "uris": ["http://x"]}
+    assert local_repository.usable(plain, str(tmp_path), False) is plain
+
+
+def test_what_is_wrong_is_said_before_anything_is_used(tmp_path: Path) -> None:
+    file = package(tmp_path)
+    assert "not the expected file" in refused(tmp_path, source(file, sha256="0" * 64))
+    assert "is for debian12, this host needs ubuntu2404" in refused(tmp_path, source(file, directory="ubuntu2404"))
+    assert "nothing vouches" in refused(tmp_path, source(file, sha256=""))
+    file.chmod(0o666)
+    assert "root's alone" in refused(tmp_path, source(file))
+    other = package(tmp_path / "other", name="cuda-keyring")
+    assert "not a package of a local repository" in refused(tmp_path, source(other))
+    no_key = package(tmp_path / "third", keyring=b"nothing")
+    assert "key cannot be read" in refused(tmp_path, source(no_key))
+
+
+def test_given_fingerprints_are_what_the_key_is_compared_with(tmp_path: Path) -> None:
+    found = local_repository.usable(source(package(tmp_path), fingerprints=["A" * 40]), str(tmp_path / "there"), True)
+    assert found["key"]["fingerprints"] == ["A" * 40]
+
+
+def test_what_nobody_wants_any_more_goes(tmp_path: Path) -> None:
+    file = package(tmp_path)
+    local_repository.usable(source(file), str(tmp_path / "sources"), False)
+    assert local_repository.sweep(str(tmp_path), [source(file)]) == []
+    assert len(local_repository.sweep(str(tmp_path), [])) == 1
+    assert not (tmp_path / "sources").exists()
+
+
+def cpio(*members: tuple[str, bytes]) -> bytes:
+    """An archive as rpm2cpio writes it."""
+    out = b""
+    for name, content in (*members, ("TRAILER!!!", b"")):
+        mode = 0o100644 if content or name == "TRAILER!!!" else 0o040755
+        fields = [1, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0]
+        head = b"070701" + b"".join(f"{field:08x}".encode() for field in fields) + name.encode() + b"\0"
+        out += head + b"\0" * (-len(head) % 4) + content + b"\0" * (-len(content) % 4)
+    return out
+
+
+def test_what_rpm2cpio_writes_is_read() -> None:
+    folder = "./var/nvidia-driver-local-repo-rhel9-580.142"
+    raw = cpio(
+        (folder, b""),
+        (f"{folder}/repodata/repomd.xml", b"<xml/>"),
+        ("./etc/yum.repos.d/x.repo", b"[x]"),
+        (f"{folder}/a.rpm", b"12345"),
+    )
+    found = [
+        (name, stream.read(length)) for name, stream, length in local_repository._of_cpio(io.BytesIO(raw), "x.rpm")
+    ]
+    assert found == [("repodata/repomd.xml", b"<xml/>"), ("a.rpm", b"12345")]
+    with pytest.raises(HostFailure, match="cpio"):
+        list(local_repository._of_cpio(io.BytesIO(b"07070X" + b"0" * 200), "x.rpm"))
+
+
+@pytest.mark.parametrize(
+    "name", ["./var/cuda-repo-rhel9-12/../../etc/passwd", "var/nvidia-driver-local-repo-rhel9-1/../x"]
+)
+def test_a_file_outside_of_its_folder_is_refused(name: str) -> None:
+    with pytest.raises(HostFailure, match="outside"):
+        local_repository._inside(name, "x")

@@ -1,0 +1,145 @@
+"""NVIDIA's `.run` installer on a host: what is proven of the file, what it is run with, and what a failure leaves."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import runfile, runfile_install
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+from tests.lab import runfile as stand_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSION = "580.142"
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the file must be root's")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return stand_in.write(tmp_path, VERSION)
+
+
+def refused(file: Path, sha256: str = "", version: str = VERSION, machine: str = "x86_64") -> str:
+    with pytest.raises(HostFailure) as caught:
+        runfile_install.prove(str(file), sha256, version, machine)
+    assert caught.value.fields["reference"] == "GS-475"
+    return caught.value.text()
+
+
+def test_the_right_file_passes(file: Path) -> None:
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    runfile_install.prove(str(file), digest.upper(), VERSION, "x86_64")
+
+
+def test_what_is_wrong_with_a_file_is_said(file: Path, tmp_path: Path) -> None:
+    assert "not the expected file" in refused(file, "ab" * 32)
+    assert f"holds {VERSION}, not 570.211.01" in refused(file, version="570.211.01")
+    assert "this host is aarch64" in refused(file, machine="aarch64")
+    assert "cannot be read" in refused(tmp_path / "NVIDIA-Linux-x86_64-1.run")
+    file.chmod(0o664)
+    assert "root's alone" in refused(file)
+    other = tmp_path / "other.run"
+    other.write_text("#!/bin/sh\nrm -rf /\n")
+    assert "not a .run installer of NVIDIA's driver" in refused(other)
+    link = tmp_path / "link.run"
+    link.symlink_to(file)
+    assert "root's alone" in refused(link), "what it leads to can be changed behind the look"
+
+
+class Host:
+    """A host on which the module appears when the installer builds it."""
+
+    def __init__(self, built: bool = True) -> None:
+        self.built = built
+        self.installed = False
+
+    def wanted_kernels(self, given: list[str]) -> list[str]:
+        return given or ["6.1.0-56-amd64"]
+
+    def module_on_disk(self, _kernel: str) -> dict[str, Any] | None:
+        return {"version": VERSION, "flavour": "open"} if self.installed and self.built else None
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    return []
+
+
+def installation(
+    tmp_path: Path, file: Path, host: Host, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]], **more: Any
+) -> runfile_install.Installation:
+    request = {
+        "path": str(file), "sha256": "", "version": VERSION, "flavour": "open", "kernels": [], "dkms": True,
+        "state_dir": str(tmp_path), "network": {}, **more,
+    }  # fmt: skip
+    made = runfile_install.Installation(request, host, Ledger(str(tmp_path)), lambda *_w: None, lambda _l: None)
+    real = runfile_install.process.stream
+
+    def stream(argv: list[str], *words: Any, **named: Any) -> tuple[int, list[str]]:
+        if "./nvidia-installer" not in argv and "uninstall" not in argv[0]:
+            return real(argv, *words, **named)
+        ran.append(argv)
+        host.installed = "uninstall" not in argv[0]
+        return 0, ["done"]
+
+    monkeypatch.setattr(runfile_install.process, "stream", stream)
+    monkeypatch.setattr(runfile_install, "packaged", lambda _env: "")
+    monkeypatch.setattr(runfile, "uninstaller", lambda _env: "/usr/bin/nvidia-uninstall" if host.installed else None)
+    return made
+
+
+def test_it_is_run_with_what_it_lists_and_written_down(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
+) -> None:
+    made = installation(tmp_path, file, Host(), monkeypatch, ran)
+    assert not made.there()
+    assert made.run() == {"changed": True}
+    (argv,) = ran
+    assert argv[3:] == [
+        "./nvidia-installer", "--silent", "--kernel-name=6.1.0-56-amd64", "--dkms", "--kernel-module-type=open",
+        "--skip-module-load", "--no-x-check",
+    ]  # fmt: skip
+    assert Ledger(str(tmp_path)).state["runfile"] == {"path": str(file), "version": VERSION, "replaced": False}
+    assert made.there()
+    assert not list(tmp_path.glob("runfile-*"))
+
+
+def test_a_failure_says_why_and_leaves_nothing(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
+) -> None:
+    made = installation(tmp_path, file, Host(built=False), monkeypatch, ran)
+    with pytest.raises(HostFailure) as caught:
+        made.run()
+    assert caught.value.fields["reference"] == "GS-477"
+    assert "no nvidia module for kernel 6.1.0-56-amd64" in caught.value.fields["note"]
+    assert "nothing of it is left" in caught.value.fields["note"]
+    assert ran[-1] == ["/usr/bin/nvidia-uninstall", "--silent"]
+    assert Ledger(str(tmp_path)).state["runfile"] == {}
+
+
+def test_a_damaged_file_is_seen_by_its_own_check(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
+) -> None:
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(bytes(raw))
+    with pytest.raises(HostFailure, match="damaged"):
+        installation(tmp_path, file, Host(), monkeypatch, ran).run()
+    assert ran == []
+
+
+def test_beside_a_packaged_driver_it_is_refused(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
+) -> None:
+    made = installation(tmp_path, file, Host(), monkeypatch, ran)
+    monkeypatch.setattr(runfile_install, "packaged", lambda _env: "nvidia-utils-580")
+    with pytest.raises(HostFailure) as caught:
+        made.run()
+    assert caught.value.fields["reference"] == "GS-476"
+    assert ran == []
