@@ -75,6 +75,11 @@ class TestWishes:
         assert packages.forbidden(["xorg", "nvidia-old", "x"], ["nvidia-*"], ["x"]) == ["xorg"]
         assert packages.forbidden(["x:i386", "y"], [], ["x:i386", "y:i686"]) == []
 
+    def test_what_we_brought_for_something_that_goes_may_go_with_it(self) -> None:
+        assert packages.forbidden(
+            ["dkms", "gcc", "vim"], [], ["kmod-nvidia-open-dkms"], {"dkms": "3", "gcc": "11"}
+        ) == ["vim"]
+
     def test_what_is_not_offered_is_refused_with_the_nearest(self) -> None:
         class Host:
             def offered(self, _names: list[str]) -> dict[str, Any]:

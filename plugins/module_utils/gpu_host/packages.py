@@ -128,7 +128,12 @@ def stub(name: str, version: str, driver_version: str) -> Optional[str]:
     )
 
 
-def forbidden(removals: Iterable[str], may_remove: Iterable[str], asked: Iterable[str]) -> List[str]:
-    """Return the packages that a transaction would take away although nobody allowed it."""
-    globs = list(may_remove) + [name.split(":")[0] for name in asked]
-    return sorted(name for name in removals if not versions.matches(name, globs))
+def forbidden(
+    removals: Iterable[str], may_remove: Iterable[str], asked: Iterable[str], brought: Iterable[str] = ()
+) -> List[str]:
+    """Return the packages that a transaction would take away although nobody allowed it.
+
+    What we brought as a dependency of what goes may go with it: dnf takes away what nothing needs any more.
+    """
+    globs, ours = list(may_remove) + [name.split(":")[0] for name in asked], set(brought)
+    return sorted(name for name in removals if name not in ours and not versions.matches(name, globs))

@@ -305,7 +305,7 @@ class Preview:
         self._stubs(host, exact)
         answer["transaction"] = plan = planning.plan_for(host, exact, removals, installed)
         answer["resolved"] = {packages.key(wish): wish["version"] for wish in exact}
-        extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals)
+        extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals, self._record(host)["brought"])
         if extra:
             hint = "list them in gpu_packages_may_remove to allow it"
             self.find("refuse", "removal", "the transaction would also remove " + ", ".join(extra), hint, "GS-467")

@@ -160,7 +160,7 @@ class Transaction:
         self._refuse_stubs(exact)
         self.job.tell("simulate", "checking the transaction")
         plan = planning.plan_for(self.host, exact, removals, installed)
-        extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals)
+        extra = packages.forbidden(plan["remove"], self.params["may_remove"], removals, self.ledger.state["brought"])
         if extra:
             raise HostFailure(
                 "GS-467",
