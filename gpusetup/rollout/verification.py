@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["verify_hosts"]
 
-DEADLINE = 900.0
+DEADLINE = 1400.0
 LEVEL: Level = "smoke"
 
 

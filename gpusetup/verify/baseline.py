@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["LESS_IS_BETTER", "MORE_IS_BETTER", "Baseline", "HostBaseline", "compare", "load", "record", "save"]
 
 SCHEMA = "gpusetup/baseline/1"
-MORE_IS_BETTER = ("GB/s", "TFLOP/s")
+_PROGRAMS = ("runs/s", "tokens/s")
+"""Rates of programs: Python and the processor are part of them."""
+MORE_IS_BETTER = ("GB/s", "TFLOP/s", *_PROGRAMS)
 LESS_IS_BETTER = ("µs",)
 
 
@@ -121,6 +123,8 @@ def _item(item: Item, before: float | None, unit: str, date: str) -> Item:
         return item
     share = item.measured / before if unit in MORE_IS_BETTER else before / max(item.measured, 1e-9)
     warn, fail = setting("baseline_warn"), setting("baseline_fail")
+    if unit in _PROGRAMS:
+        warn, fail = setting("baseline_program_warn"), setting("baseline_program_fail")
     if unit in LESS_IS_BETTER:  # latencies flutter: never more than a warning, and later
         warn, fail = fail, 0.0
     if share >= warn:

@@ -16,7 +16,7 @@ __all__ = ["judge"]
 def judge(machine: Machine) -> tuple[Result, ...]:
     """Return one result per check; observations that a check cannot read fail that check alone."""
     levels = levels_up_to(machine.level)
-    return tuple(_one(check, machine) for check in checks() if check.level in levels)
+    return tuple(_one(check, machine) for check in checks() if check.level in levels and check.applies(machine))
 
 
 def _one(check: Check, machine: Machine) -> Result:

@@ -42,12 +42,12 @@ class Wanted:
 
     def version(self, component: str) -> str | None:
         """The version that is wanted of a component."""
-        chosen = getattr(self._stack, component)
+        chosen = self._stack.part(component)
         return chosen.version if chosen is not None else None
 
     def has(self, component: str) -> bool | None:
         """Tell whether the component is part of the stack; None when nothing says what the stack is."""
-        return getattr(self._stack, component) is not None if self.known else None
+        return self._stack.part(component) is not None if self.known else None
 
     @property
     def gpu_expected(self) -> str:

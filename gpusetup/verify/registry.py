@@ -40,6 +40,8 @@ class Check:
     judge: Callable[[Machine], Finding]
     page: str
     """The module's docstring: what is looked at, how it is judged, what to do."""
+    applies: Callable[[Machine], bool] = lambda _machine: True
+    """Whether a report on this machine lists the check at all."""
 
     def run(self, machine: Machine) -> Result:
         """Judge, unless something that is needed is missing."""
@@ -91,13 +93,14 @@ def table(
     *,
     needs: tuple[str, ...],
     seconds: Callable[[Machine], float],
+    applies: Callable[[Machine], bool] = lambda _machine: True,
 ) -> None:
     """Register checks that differ in the part they judge only: their pages share the rest of the file's docstring."""
     level, page = _place(judge.__module__)
     shared = page.partition("\n")[2]
     for row in rows:
         _FOUND[row.id] = Check(
-            row.id, level, row.title, needs, seconds, _of_part(judge, row.part), f"{row.says}\n{shared}"
+            row.id, level, row.title, needs, seconds, _of_part(judge, row.part), f"{row.says}\n{shared}", applies
         )
 
 

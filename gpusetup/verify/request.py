@@ -59,5 +59,5 @@ class Observed:
 
 def deadline(ask: Ask) -> float:
     """Return the seconds after which the whole probe is killed: every part has a deadline of its own before it."""
-    base = {"quick": 90.0, "smoke": 420.0, "full": 1500.0, "stress": 1500.0}[ask.level]
+    base = {"quick": 90.0, "smoke": 1080.0, "full": 2100.0, "stress": 2100.0}[ask.level]
     return base + (60 * ask.minutes if ask.level == "stress" else 0.0)

@@ -100,7 +100,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import tur
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
-DEADLINES = {"quick": 90, "smoke": 420, "full": 1500, "stress": 1500}
+DEADLINES = {"quick": 90, "smoke": 1080, "full": 2100, "stress": 2100}
 SPEC = {
     "level": {"type": "str", "default": "smoke", "choices": ["quick", "smoke", "full", "stress"]},
     "python": {"type": "str", "default": ""},

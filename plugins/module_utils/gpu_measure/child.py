@@ -35,8 +35,15 @@ if TYPE_CHECKING:
 
 OUTPUT_LIMIT = 4 * 1024 * 1024
 STDERR_TAIL = 4000
-# Dropped from what children see: they choose devices by PCI bus id and measure the default behaviour.
-DROPPED = ("CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP")
+# Dropped from what children see: they choose devices by PCI bus id, build for them, and measure the default behaviour.
+DROPPED = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "TORCH_CUDA_ARCH_LIST",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+)
 
 
 def environment(**extra: str) -> Dict[str, str]:
@@ -84,13 +91,15 @@ def ending(returncode: Optional[int]) -> str:
     return f"killed by {name}"
 
 
-def run(argv: Sequence[str], deadline: float, cwd: Optional[str] = None) -> "Answer":
+def run(
+    argv: Sequence[str], deadline: float, cwd: Optional[str] = None, extra: Optional[Dict[str, str]] = None
+) -> "Answer":
     """Run one command; the answer holds rc, stdout, stderr, seconds, and what went wrong, never an exception.
 
     What it writes for itself goes where it works, as what is cut leaves it there: compilers drop a dozen files.
     """
     started = time.time()
-    own = {"TMPDIR": cwd} if cwd else {}
+    own = dict(extra or {}, **({"TMPDIR": cwd} if cwd else {}))
     found = commands.ended(argv, environment(**own), deadline, cwd=cwd, before=_tied(), alone=True)
     stdout, stderr = (text.decode("utf-8", "replace") for text in (found.out[:OUTPUT_LIMIT], found.err))
     return {

@@ -1,12 +1,13 @@
 """The Python environment the checks run in: versions, packages, and the libraries really loaded."""
 
+import ctypes
 import importlib
 import json
 import os
 import re
 import sys
 import time
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 _PACKAGE = re.compile(r"^(cupy|torch|tensorflow|jax|jaxlib|triton|nvidia|numpy)", re.IGNORECASE)
 _LIBRARY = re.compile(r"(lib(?:cuda|cudart|nvrtc|cublas|cublasLt|cudnn|nccl|nvJitLink|nvidia-ml))\.so[.\d]*$")
@@ -16,15 +17,49 @@ def packages() -> Dict[str, str]:
     """Installed packages that matter here, by the folders pip leaves (no import, no metadata parsing)."""
     found: Dict[str, str] = {}
     for folder in sys.path:
-        try:
-            names = os.listdir(folder or ".")
-        except OSError:
-            continue
-        for name in names:
-            match = re.match(r"(.+?)-([^-]+)\.(?:dist|egg)-info$", name)
-            if match and _PACKAGE.match(match.group(1)):
-                found.setdefault(match.group(1).replace("_", "-").lower(), match.group(2))
+        for name, version in distributions(folder or ".").items():
+            if _PACKAGE.match(name):
+                found.setdefault(name, version)
     return found
+
+
+def versions(names: Iterable[str]) -> Dict[str, str]:
+    """Installed versions of these packages, by their names on the index."""
+    wanted = {plain_name(name) for name in names}
+    found: Dict[str, str] = {}
+    for folder in sys.path:
+        for name, version in distributions(folder or ".").items():
+            if name in wanted:
+                found.setdefault(name, version)
+    return found
+
+
+def plain_name(name: str) -> str:
+    """A package's name as the index compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def distributions(folder: str) -> Dict[str, str]:
+    """Packages in a folder and their versions, by the folders that pip leaves."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return {}
+    matches = (re.match(r"(.+?)-([^-]+)\.(?:dist|egg)-info$", name) for name in names)
+    return {plain_name(match.group(1)): match.group(2) for match in matches if match}
+
+
+def cuda_devices() -> Tuple[int, str]:
+    """How many GPUs CUDA shows this process, without a context; when none, why."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as failure:
+        return 0, str(failure)
+    count = ctypes.c_int()
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status:
+        return 0, f"CUDA error {status}"
+    return count.value, "" if count.value else "CUDA shows no GPU"
 
 
 def loaded_libraries() -> Dict[str, List[str]]:

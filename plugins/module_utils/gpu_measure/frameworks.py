@@ -60,7 +60,7 @@ def start(python: str, request: Dict[str, Any], scratch: str, collection: "Colle
         for name in FRAMEWORKS:
             if name in installed or name in wanted:
                 work.add(name, _python_script, python, name, scratch)
-    compiler = _nvcc(request)
+    compiler = nvcc(request)
     if compiler:
         work.add("nvcc", _compile_and_run, compiler, scratch, collection)
     for release, other in _others(compiler, collection.wait("facts") or {}):
@@ -98,10 +98,10 @@ def _has_cudnn() -> bool:
 
 def _python_script(python: str, name: str, scratch: str) -> Dict[str, Any]:
     answer = child.run([python, os.path.join(HERE, name + "_smoke.py")], DEADLINES[name], cwd=scratch)
-    return _last_json(answer)
+    return last_json(answer)
 
 
-def _last_json(answer: "Answer") -> Dict[str, Any]:
+def last_json(answer: "Answer") -> Dict[str, Any]:
     for line in reversed(answer["stdout"].splitlines()):
         if line.startswith("{"):
             try:
@@ -122,7 +122,7 @@ def _last_json(answer: "Answer") -> Dict[str, Any]:
     }
 
 
-def _nvcc(request: Dict[str, Any]) -> Optional[List[str]]:
+def nvcc(request: Dict[str, Any]) -> Optional[List[str]]:
     """Command of the toolkit's compiler: of the named home, the default link, the newest folder, the distribution."""
     homes = [request.get("cuda_home"), "/usr/local/cuda", *sorted(glob.glob("/usr/local/cuda-*"), reverse=True)]
     paths = [os.path.join(home, "bin", "nvcc") for home in homes if home] + [SYSTEM_NVCC]
@@ -156,7 +156,7 @@ def _compile_and_run(compiler: List[str], scratch: str, collection: "Collection"
             {"error": "compile", "message": built["stderr"][-1500:] or built["error"] or child.ending(built["rc"])}
         )
         return answer
-    ran = _last_json(child.run([program], 30, cwd=scratch))
+    ran = last_json(child.run([program], 30, cwd=scratch))
     answer.update(ran)
     answer.setdefault("error", None)
     return answer

@@ -24,6 +24,7 @@ import collect
 import fleet
 import frameworks
 import measure
+import packages
 import scratch
 
 if TYPE_CHECKING:
@@ -179,9 +180,13 @@ def on_the_gpus(team: measure.Team, depth: int, collection: collect.Collection) 
     """Everything above `quick`; the frameworks' processes have ended before anything is measured."""
     found: Dict[str, Any] = {}
     work = frameworks.start(team.python, team.request, team.scratch, collection)
+    above = packages.Packages(team.python, team.request, team.scratch, team.members)
+    above.start()
     if team.python:
         found["workers"] = team.start()
     found.update(work.finish())
+    if above.smokes:
+        found["packages"] = above.finish()
     if depth > 1 and team.python:
         found.update(team.full(collection))
     if depth > 2 and team.python:

@@ -30,6 +30,7 @@ def probe(monkeypatch):
         "fleet",
         "frameworks",
         "observe",
+        "packages",
         "ptx_sweep",
         "scratch",
         "smoke",

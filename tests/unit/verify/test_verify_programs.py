@@ -48,19 +48,19 @@ def test_a_distributions_own_toolkit_is_called_with_the_compiler_that_it_knows(p
     monkeypatch.setattr(probe.frameworks, "SYSTEM_NVCC", str(own))
     monkeypatch.setattr(probe.frameworks, "SYSTEM_HOST_COMPILER", str(tmp_path / "usr/bin/cuda-g++"))
     named = {"cuda_home": str(tmp_path / "cuda-12.6")}
-    assert probe.frameworks._nvcc(named) == [str(own)]
+    assert probe.frameworks.nvcc(named) == [str(own)]
     host_compiler = str(_program(tmp_path / "usr/bin/cuda-g++"))
-    assert probe.frameworks._nvcc(named) == [str(own), "-ccbin", host_compiler]
+    assert probe.frameworks.nvcc(named) == [str(own), "-ccbin", host_compiler]
 
     collection = type("Collection", (), {"wait": lambda _self, _name: {"stdout": "0, GPU, Tesla T4, 7.5\n"}})()
-    answer = probe.frameworks._compile_and_run(probe.frameworks._nvcc(named), str(tmp_path), collection)
+    answer = probe.frameworks._compile_and_run(probe.frameworks.nvcc(named), str(tmp_path), collection)
     assert (answer["compiler"], answer["error"], answer["message"]) == (str(own), "compile", "no such luck\n")
     assert (
         (tmp_path / "called").read_text().startswith(f"-ccbin {host_compiler} -O1 -gencode=arch=compute_75,code=sm_75")
     )
 
     preferred = str(_program(tmp_path / "cuda-12.6/bin/nvcc"))
-    assert probe.frameworks._nvcc(named) == [preferred]
+    assert probe.frameworks.nvcc(named) == [preferred]
 
 
 def test_the_hosts_own_cudnn_is_one_that_the_loader_knows(probe, monkeypatch, tmp_path):

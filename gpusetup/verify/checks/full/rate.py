@@ -1,0 +1,55 @@
+"""How fast a package's small operation is here.
+
+The operation of the check at level `smoke`, repeated for a while, two passes, the better one. There is no theory for
+it: the figure is compared with this host's own first good run (`--baseline FILE`). It holds Python's part too, so it
+flutters more than a bandwidth and is given more room.
+
+To do: look whether something else uses the processor or the GPU; compare the clocks (gpu.throttle, matrix.*). A
+release that was changed since then has its own good run: `--update-baseline`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.checks.smoke import _package
+from gpusetup.verify.figures import bounded
+from gpusetup.verify.registry import Row, from_items, table
+
+if TYPE_CHECKING:
+    from gpusetup.verify.machine import Machine
+
+
+def judge(machine: Machine, package: str) -> Finding:
+    """Give the rates of what came out right."""
+    answer = _package.answer_of(machine, package) or {}
+    items: list[Item] = []
+    unit = ""
+    for gpu in answer.get("gpus") or []:
+        for operation in gpu.get("operations") or []:
+            if operation.get("rate"):
+                unit = str(operation.get("unit"))
+                items.append(bounded(f"GPU {gpu.get('index')} {operation['name']}", operation["rate"], None, unit))
+    if not items:
+        return Finding("skip", f"not measured (see package.{package})")
+    told = ", ".join(f"{item.subject}: {item.measured:.4g} {unit}" for item in items)
+    return from_items(items, told, unit=unit)
+
+
+for smoke in _package.SMOKES:
+    table(
+        judge,
+        (
+            Row(
+                f"rate.{smoke.package}",
+                f"{smoke.title} is as fast as in its first good run",
+                f"{smoke.title}: {smoke.does}.",
+                smoke.package,
+            ),
+        ),
+        needs=("gpu",),
+        seconds=lambda _machine: 0.0,
+        applies=partial(_package.applies, package=smoke.package),
+    )

@@ -1,0 +1,162 @@
+"""What the checks of packages above the frameworks share: one reading of a package's answer."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.content import host_code
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.reasons import explain
+
+if TYPE_CHECKING:
+    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_measure import package_table
+
+    from gpusetup.verify.machine import Machine
+else:
+    package_table = host_code("gpu_measure.package_table")
+
+__all__ = ["SMOKES", "absent", "answer_of", "applies", "items", "seconds", "unasked"]
+
+SMOKES = package_table.SMOKES
+
+
+def answer_of(machine: Machine, package: str) -> dict[str, Any] | None:
+    """Return what the package's process said."""
+    found = (machine.sections.get("packages") or {}).get(package)
+    return found if isinstance(found, dict) else None
+
+
+def applies(machine: Machine, package: str) -> bool:
+    """Tell whether the package is there or wanted: of others a report says nothing."""
+    return answer_of(machine, package) is not None or _wanted(machine, package) is True
+
+
+def seconds(machine: Machine, package: str) -> float:
+    """Return how long its process took."""
+    return float((answer_of(machine, package) or {}).get("seconds") or 0)
+
+
+def _wanted(machine: Machine, package: str) -> bool | None:
+    names = [package, *(name for name, other in package_table.SAME.items() if other == package)]
+    said = [machine.wanted.has(name) for name in names]
+    return None if None in said else any(said)
+
+
+def unasked(machine: Machine, package: str, finding: Finding) -> Finding:
+    """Make a failure of what nobody asked for a warning: it came along with something else."""
+    if finding.verdict != "fail" or _wanted(machine, package) is not False:
+        return finding
+    items = tuple(
+        Item(subject=item.subject, verdict="warn" if item.verdict == "fail" else item.verdict, text=item.text)
+        for item in finding.items
+    )
+    text = f"{finding.text} (nobody asked for it: it came along)"
+    return msgspec.structs.replace(finding, verdict="warn", text=text, items=items)
+
+
+def absent(machine: Machine, package: str, title: str) -> Finding | None:
+    """Return the finding when nothing was tried."""
+    answer = answer_of(machine, package)
+    if answer is None:
+        interpreter = machine.sections.get("interpreter")
+        if not isinstance(interpreter, dict) or interpreter.get("error"):
+            return Finding("skip", "not run (see python.environment)")
+        return Finding(
+            "fail", f"the lock has {title}, and it is not installed in this Python; `gpusetup apply` installs it"
+        )
+    if answer.get("skipped"):
+        return Finding("skip", f"not run: {answer['skipped']}")
+    if answer.get("error") == "import":
+        return Finding("fail", f"{title} cannot be imported: {_short(answer.get('message'))}{_way_out(answer)}")
+    if answer.get("error"):
+        return Finding("fail", f"{title}: {explain(answer)}")
+    if not answer.get("devices"):
+        return Finding("fail", f"{title} finds no GPU: {_short(answer.get('why_not'))} (see cuda.context)")
+    version, wanted = str(answer.get("version")), machine.wanted.version(package)
+    if wanted and version.partition("+")[0] != wanted.partition("+")[0]:
+        return Finding(
+            "fail", f"{title} is {version}, the lock says {wanted}; `gpusetup apply` installs it", version, wanted
+        )
+    return None
+
+
+def items(machine: Machine, answer: dict[str, Any]) -> list[Item]:
+    """Judge every operation on every GPU."""
+    return [_gpu(gpu, machine, answer) for gpu in answer.get("gpus") or []]
+
+
+def _gpu(gpu: dict[str, Any], machine: Machine, answer: dict[str, Any]) -> Item:
+    subject = f"GPU {gpu.get('index')}"
+    for operation in gpu.get("operations") or []:
+        name, error, limit = operation.get("name"), operation.get("error"), operation.get("limit")
+        place = str(operation.get("ran_on"))
+        if not re.match(r"cuda|gpu", place, re.IGNORECASE):
+            text = f"{name} ran on {place}, not on the GPU, without an error"
+            return Item(subject=subject, verdict="fail", text=text)
+        if error is None or limit is None or not error <= limit:
+            text = f"{name} gives no number"
+            if error is not None:
+                text = f"{name} is off by {error}, {limit:g} would be rounding error"
+            return Item(subject=subject, verdict="fail", text=text, measured=error, limit=limit)
+    if gpu.get("error"):
+        return _failed(subject, gpu, machine)
+    if not gpu.get("operations"):
+        return Item(subject=subject, verdict="fail", text="nothing was computed")
+    if "libcuda" not in (answer.get("loaded") or {"libcuda": []}):
+        return Item(subject=subject, verdict="fail", text="the driver's library was never opened: it ran on the CPU")
+    notes = [operation["note"] for operation in gpu["operations"] if operation.get("note")]
+    return Item(subject=subject, verdict="pass", text="; ".join(notes))
+
+
+def _failed(subject: str, gpu: dict[str, Any], machine: Machine) -> Item:
+    text = str(gpu["error"])
+    if "out of memory" in text.lower():
+        busy = str(gpu.get("index")).split("/", maxsplit=1)[0] in map(str, machine.busy)
+        return Item(subject=subject, verdict="fail", text="out of GPU memory" + (" beside another job" if busy else ""))
+    if gpu.get("kind") == "unknown-release":
+        text = f"not tried: this check does not know this release ({_short(text)})"
+        return Item(subject=subject, verdict="warn", text=text)
+    return Item(subject=subject, verdict="fail", text=_short(text) + _way_out({"message": text}))
+
+
+def _short(text: object) -> str:
+    """Return the first line that says something; of long ones, so much that a name at their end is still there."""
+    lines = [line.strip() for line in str(text or "no reason is given").splitlines() if line.strip()]
+    return (lines or [""])[0][:260]
+
+
+_ADVICE = (
+    (
+        r"lib(cublas\w*|cudart|cudnn\w*|cufft|curand|nvrtc|nccl)\.so\.(\d+)",
+        "the environment lacks lib{0}.so.{1}: install the wheel that brings it, or a release for the CUDA that is here",
+    ),
+    (
+        r"No operator found|compiled part|C\+\+/CUDA extensions",
+        "it was built for another torch or CUDA: install the release that names this torch",
+    ),
+    (
+        r"module 'numpy' has no attribute|numpy\.dtype size changed|compiled using NumPy",
+        "it is older than this NumPy: install a newer release of it, or the NumPy that it names",
+    ),
+    (r"undefined symbol", "it was built for another torch: install the release that names this torch"),
+    (r"no kernel image is available", "the build has no code for this GPU: install one that has"),
+    (
+        r"(?:find|No such file).*?(?:C compiler|gcc|cc1plus|Python\.h)|C compiler",
+        "it compiles at first use: install gcc and Python's headers",
+    ),
+    (r"nvcc|CUDA_HOME", "it compiles at first use: install the CUDA toolkit of torch's major (`gpusetup_cuda`)"),
+    (r"[Nn]inja", "it compiles at first use: install ninja into the environment"),
+)
+"""What a text means and what to do, the first that fits."""
+
+
+def _way_out(answer: dict[str, Any]) -> str:
+    message = str(answer.get("message") or "")
+    for pattern, advice in _ADVICE:
+        found = re.search(pattern, message)
+        if found:
+            return "; " + advice.format(*found.groups())
+    return ""

@@ -1,0 +1,175 @@
+"""One package on every GPU: small operations whose right results are computed another way.
+
+Its own process, in the environment that holds the package: `python package_smoke.py NAME [smoke|full]`. Prints one JSON
+document. At level `full` each operation is repeated for a while: that is its rate.
+"""
+
+import importlib
+import json
+import math
+import os
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, Iterable, Iterator, List
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+import environment
+import package_table
+
+# From here on last: a library that looks for `kernels` is to find its own, not ours.
+sys.path[:] = [folder for folder in sys.path if folder != HERE] + [HERE]
+
+PASS_SECONDS = 0.6
+"""How long an operation is repeated for one pass of its rate."""
+
+
+class Trial:
+    """An operation to try, and what must come out."""
+
+    def __init__(self, name: str, run: Callable[[], Any], wanted: Any, limit: float, **how: Any) -> None:
+        self.name, self.run, self.wanted, self.limit = name, run, wanted, limit
+        self.where: Callable[[Any], str] = how.get("where", device_of)
+        """Says where a result was computed: what is not on a GPU fails, however right it is."""
+        self.distance: Callable[[Any, Any], float] = how.get("distance", apart)
+        self.settle: Callable[[], Any] = how.get("settle", lambda: None)
+        """Waits until the GPU is done, where a result comes before it is there."""
+        self.amount: float = how.get("amount", 1.0)
+        """What one run does, in the rate's unit."""
+        self.unit: str = how.get("unit", "runs/s")
+        self.passes: float = how.get("passes", PASS_SECONDS)
+        self.note: str = how.get("note", "")
+
+
+def device_of(result: Any) -> str:
+    """Where a result lies."""
+    device = getattr(result, "device", None)
+    if device is not None:
+        return str(device)
+    return "cuda" if hasattr(result, "__cuda_array_interface__") else "cpu"
+
+
+def apart(got: Any, wanted: Any) -> float:
+    """How far a result is from the right one, as a share of its size."""
+    import numpy
+
+    left, right = (numpy.asarray(plain(value), dtype=numpy.float64) for value in (got, wanted))
+    if left.shape != right.shape:
+        raise ValueError(f"the result has the shape {left.shape}, {right.shape} is right")
+    return float(numpy.linalg.norm(left - right) / max(float(numpy.linalg.norm(right)), 1e-300))
+
+
+def plain(value: Any) -> Any:
+    """A result as something that NumPy takes."""
+    if hasattr(value, "detach"):  # torch
+        return value.detach().double().cpu().numpy()
+    if hasattr(value, "get") and hasattr(value, "__cuda_array_interface__"):  # CuPy
+        return value.get()
+    return value.copy_to_host() if hasattr(value, "copy_to_host") else value  # Numba
+
+
+def try_all(trials: Iterable[Trial], full: bool) -> Dict[str, Any]:
+    """Run trials one after the other; what failed ends them, and those before it stay."""
+    found: Dict[str, Any] = {"operations": []}
+    operations: List[Dict[str, Any]] = found["operations"]
+    try:
+        operations.extend(_one(trial, full) for trial in trials)
+    except Exception as failure:
+        found["error"] = f"{type(failure).__name__}: {str(failure)[:1500]}"
+        found["kind"] = kind_of(failure)
+        found["where"] = traceback.format_exc().strip().splitlines()[-4:]
+    return found
+
+
+def _one(trial: Trial, full: bool) -> Dict[str, Any]:
+    started = time.time()
+    got = trial.run()
+    error = trial.distance(got, trial.wanted)
+    operation: Dict[str, Any] = {
+        "name": trial.name,
+        "error": error if math.isfinite(error) else None,
+        "limit": trial.limit,
+        "ran_on": trial.where(got),
+        "seconds": round(time.time() - started, 3),
+    }
+    if trial.note:
+        operation["note"] = trial.note
+    if full:
+        operation.update(rate=list(_rates(trial)), unit=trial.unit)
+    return operation
+
+
+def _rates(trial: Trial) -> Iterator[float]:
+    """Two passes, after one run to warm up."""
+    trial.run()
+    trial.settle()
+    for _ in range(2):
+        runs, started = 0, time.time()
+        while time.time() - started < trial.passes:
+            trial.run()
+            runs += 1
+            if runs % 64 == 0:
+                trial.settle()
+        trial.settle()
+        yield round(trial.amount * runs / (time.time() - started), 2)
+
+
+def kind_of(failure: BaseException) -> str:
+    """Whether the package failed, or this test does not know the release: a name that our own line did not find."""
+    last = traceback.extract_tb(failure.__traceback__)[-1]
+    ours = os.path.basename(last.filename).startswith(("smokes_of_", "package_smoke"))
+    unknown = isinstance(failure, AttributeError) and str(failure).startswith(("module '", "type object '"))
+    unknown = unknown or (type(failure) is ImportError and "cannot import name" in str(failure))
+    unknown = unknown or isinstance(failure, TypeError)
+    return "unknown-release" if ours and unknown else "failed"
+
+
+def gpus_of(
+    function: Callable[[Any, int], Iterable[Trial]], module: Any, count: int, full: bool
+) -> List[Dict[str, Any]]:
+    """Every GPU that the process sees."""
+    return [dict(try_all(function(module, index), full), index=index) for index in range(count)]
+
+
+def look(smoke: "package_table.Smoke", full: bool) -> Dict[str, Any]:
+    """Import the package, find the GPUs as CUDA sees them, run the trials."""
+    module = importlib.import_module(smoke.module)
+    installed = environment.versions((smoke.package,))
+    answer: Dict[str, Any] = {"version": installed.get(smoke.package) or str(getattr(module, "__version__", ""))}
+    count, why = environment.cuda_devices()
+    answer["devices"] = count
+    if not count:
+        answer["why_not"] = why
+        return answer
+    function = getattr(importlib.import_module(smoke.script), smoke.function)
+    answer["gpus"] = gpus_of(function, module, count, full)
+    return answer
+
+
+def main() -> None:
+    smoke = package_table.find(sys.argv[1])
+    if smoke is None:
+        sys.exit(f"no test for {sys.argv[1]}")
+    full = sys.argv[2:3] == ["full"]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is not the answer
+    started = time.time()
+    try:
+        answer = look(smoke, full)
+    except ImportError as failure:
+        answer = {"error": "import", "message": str(failure)[:1000]}
+    except Exception as failure:
+        answer = {"error": "failed", "message": f"{type(failure).__name__}: {str(failure)[:1000]}"}
+    answer["loaded"] = environment.loaded_libraries()
+    answer["seconds"] = round(time.time() - started, 3)
+    answers.write("\n" + json.dumps(answer) + "\n")
+    answers.flush()
+    os._exit(0)  # an engine's own threads and processes must not keep us
+
+
+if __name__ == "__main__":
+    # The one module of this name: what it runs imports Trial from here.
+    sys.modules["package_smoke"] = sys.modules["__main__"]
+    main()

@@ -1,0 +1,168 @@
+"""Packages above the frameworks in one environment: which are there, and a process for each one's smoke test.
+
+They run some at a time; engines, which take memory by what is free, one after the other when all else is done.
+"""
+
+import glob
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Set
+
+import child
+import environment
+import frameworks
+import package_table
+
+if TYPE_CHECKING:
+    from measure import Member
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOGETHER = 4
+"""Processes at a time: each imports a framework and holds a context."""
+WHOLE = 330.0
+"""Seconds for all packages of an environment, and again for its engines."""
+
+
+class Packages:
+    """The packages of one environment and their answers."""
+
+    def __init__(self, python: str, request: Dict[str, Any], scratch: str, members: "Sequence[Member]") -> None:
+        self._python, self._scratch, self._members = python, scratch, members
+        self._full = request.get("level") in ("full", "stress")
+        self._cuda_home = request.get("cuda_home") or ""
+        wanted = {environment.plain_name(name) for name in request.get("components") or []}
+        self.smokes = to_try(installed(python) | wanted) if python and members else []
+        self._answers: Dict[str, Dict[str, Any]] = {}
+        self._threads: List[threading.Thread] = []
+        self._waiting: List[package_table.Smoke] = []
+        self._taking = threading.Lock()
+        self._ends = 0.0
+
+    def start(self) -> None:
+        """Begin with all but the engines."""
+        self._begin([smoke for smoke in self.smokes if not smoke.engine], TOGETHER)
+
+    def finish(self) -> Dict[str, Any]:
+        """Wait for them; start the engines only then, on GPUs that nobody else uses."""
+        self._wait()
+        self._begin([smoke for smoke in self.smokes if smoke.engine], 1)
+        self._wait()
+        return dict(self._answers)
+
+    def _begin(self, smokes: "List[package_table.Smoke]", together: int) -> None:
+        self._waiting, self._ends = list(smokes), time.time() + WHOLE
+        self._threads = [threading.Thread(target=self._work) for _ in range(min(together, len(smokes)))]
+        for thread in self._threads:
+            thread.daemon = True
+            thread.start()
+
+    def _wait(self) -> None:
+        for thread in self._threads:
+            thread.join(max(1.0, self._ends - time.time() + 15))
+        for smoke in self._waiting:
+            self._answers[smoke.package] = _late(WHOLE)
+
+    def _work(self) -> None:
+        while True:
+            with self._taking:
+                if not self._waiting or time.time() >= self._ends:
+                    return
+                smoke = self._waiting.pop(0)
+            try:
+                self._answers[smoke.package] = self._one(smoke)
+            except Exception as failure:
+                self._answers[smoke.package] = {"error": "failed", "message": f"{type(failure).__name__}: {failure}"}
+
+    def _one(self, smoke: "package_table.Smoke") -> Dict[str, Any]:
+        """One process for all GPUs, or one for each: then all of them at the same time."""
+        members = [member for member in self._members if not (smoke.engine and member.busy)]
+        if not members:
+            return {"skipped": "another job uses every GPU"}
+        if not smoke.apart and not any(member.part for member in members):
+            return self._process(smoke, members)
+        found: Dict[str, Dict[str, Any]] = {}
+
+        def alone(member: "Member") -> None:
+            found[member.key] = self._process(smoke, [member])
+
+        threads = [threading.Thread(target=alone, args=(member,)) for member in members]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return merged([found[member.key] for member in members if member.key in found])
+
+    def _process(self, smoke: "package_table.Smoke", members: "Sequence[Member]") -> Dict[str, Any]:
+        full = self._full and not any(member.busy for member in members)
+        limit = min(smoke.deadline + (60 if full else 0), max(1.0, self._ends - time.time()))
+        seen = [member.part["uuid"] if member.part else str(member.gpu["index"]) for member in members]
+        script = os.path.join(HERE, "package_smoke.py")
+        argv = [self._python, script, smoke.package, "full" if full else "smoke"]
+        extra = surroundings(self._python, self._scratch, self._cuda_home, dict(os.environ))
+        extra["CUDA_VISIBLE_DEVICES"] = ",".join(seen)
+        answer = frameworks.last_json(child.run(argv, limit, cwd=self._scratch, extra=extra))
+        for gpu in answer.get("gpus", []):
+            gpu["index"] = members[gpu["index"]].key
+        if answer.get("error"):
+            answer["gpus_asked"] = [member.key for member in members]
+        return answer
+
+
+def _late(limit: float) -> Dict[str, Any]:
+    return {"error": "timeout", "deadline": limit, "message": f"not begun: the others took {limit:g} s"}
+
+
+def merged(answers: List[Dict[str, Any]]) -> Dict[str, Any]:
+    """One answer of several processes: the first failure of a whole process, or the GPUs of all."""
+    failed = next((answer for answer in answers if answer.get("error") or not answer.get("devices")), None)
+    if failed is not None:
+        return failed
+    whole = dict(answers[0])
+    whole["gpus"] = [gpu for answer in answers for gpu in answer["gpus"]]
+    whole["devices"] = len(whole["gpus"])
+    whole["seconds"] = max(float(answer.get("seconds", 0)) for answer in answers)
+    return whole
+
+
+def installed(python: str) -> Set[str]:
+    """Packages beside this interpreter, without starting it."""
+    root = os.path.dirname(os.path.dirname(python))
+    folders = glob.glob(os.path.join(glob.escape(root), "lib*", "python3*", "*-packages"))
+    return {name for folder in folders for name in environment.distributions(folder)}
+
+
+def to_try(names: Set[str]) -> "List[package_table.Smoke]":
+    """The tests of packages, by the table, in its order."""
+    meant = names | {package_table.SAME[name] for name in names if name in package_table.SAME}
+    return [smoke for smoke in package_table.SMOKES if smoke.package in meant]
+
+
+def surroundings(python: str, scratch: str, cuda_home: str, found: Dict[str, str]) -> Dict[str, str]:
+    """What a process finds as in an environment that is activated; what it writes and keeps goes into our folder."""
+    home = os.path.join(scratch, "home")
+    if not os.path.isdir(home):
+        os.makedirs(home, exist_ok=True)
+    extra = {
+        "PATH": os.pathsep.join([os.path.dirname(python), child.environment()["PATH"]]),
+        "HOME": home,
+        "XDG_CACHE_HOME": os.path.join(home, "cache"),
+        "XDG_CONFIG_HOME": os.path.join(home, "config"),
+        "CUDA_CACHE_PATH": os.path.join(home, "cuda"),
+        "TRITON_CACHE_DIR": os.path.join(home, "triton"),
+        "TORCH_EXTENSIONS_DIR": os.path.join(home, "torch"),
+        "FLASHINFER_WORKSPACE_BASE": home,
+        "VLLM_CACHE_ROOT": os.path.join(home, "vllm"),
+    }
+    if "HOME" in found:
+        extra["PYTHONUSERBASE"] = found.get("PYTHONUSERBASE") or os.path.join(found["HOME"], ".local")
+    compiler = _toolkit(cuda_home)
+    if compiler and "CUDA_HOME" not in found:
+        extra["CUDA_HOME"] = compiler
+    return extra
+
+
+def _toolkit(named: str) -> Optional[str]:
+    compiler = frameworks.nvcc({"cuda_home": named})
+    home = os.path.dirname(os.path.dirname(compiler[0])) if compiler else ""
+    return home if home and home != "/usr" else None

@@ -1,0 +1,147 @@
+"""Trials of packages that bring kernels for torch: attention, quantisation, layers of a transformer, scans."""
+
+from typing import Any, Iterator, Tuple
+
+from package_smoke import Trial
+from smokes_of_torch import TF32, generator, waits
+
+HALF = 5e-3
+"""Relative error of sums in half precision."""
+
+
+def heads(torch: Any, index: int, length: int = 200, queries: int = 8, keys: int = 8) -> Tuple[Any, Any, Any, Any, Any]:
+    """Queries, keys and values [length, heads, 64] in half precision, and exact attention with and without mask."""
+    numbers = generator(torch)
+    q, k, v = (torch.randn(length, count, 64, generator=numbers).half() for count in (queries, keys, keys))
+    every = [part.double().transpose(0, 1) for part in (q, *(x.repeat_interleave(queries // keys, 1) for x in (k, v)))]
+    weights = every[0] @ every[1].transpose(1, 2) / 8.0
+    later = torch.ones(length, length, dtype=torch.bool).triu(1)
+    free = (weights.softmax(-1) @ every[2]).transpose(0, 1)
+    masked = (weights.masked_fill(later, float("-inf")).softmax(-1) @ every[2]).transpose(0, 1)
+    there = [part.to(f"cuda:{index}") for part in (q, k, v)]
+    return there[0], there[1], there[2], free, masked
+
+
+def xformers(_library: Any, index: int) -> Iterator[Trial]:
+    """Attention by whatever kernel it chooses for this GPU."""
+    import torch
+    import xformers.ops
+    from xformers import _cpp_lib as inside
+
+    settle = waits(torch, index)
+    why = getattr(inside, "_cpp_library_load_exception", None)
+    if why is not None:  # it only warned, and would say later that no kernel fits
+        raise OSError(f"its compiled part was not loaded: {' '.join(str(why).split())}")
+    q, k, v, free, _ = heads(torch, index)
+    yield Trial(
+        "attention",
+        lambda: xformers.ops.memory_efficient_attention(q[None], k[None], v[None]),
+        free[None],
+        HALF,
+        settle=settle,
+    )
+
+
+def flash_attn(library: Any, index: int) -> Iterator[Trial]:
+    """Attention with a causal mask."""
+    import torch
+
+    settle = waits(torch, index)
+    q, k, v, _, masked = heads(torch, index)
+    yield Trial(
+        "causal-attention",
+        lambda: library.flash_attn_func(q[None], k[None], v[None], causal=True),
+        masked[None],
+        HALF,
+        settle=settle,
+    )
+
+
+def flashinfer(library: Any, index: int) -> Iterator[Trial]:
+    """Prefill with grouped heads: compiled here unless a package with ready kernels is installed beside it."""
+    import torch
+
+    settle = waits(torch, index)
+    q, k, v, _, masked = heads(torch, index, queries=8, keys=2)
+    yield Trial(
+        "causal-prefill",
+        lambda: library.single_prefill_with_kv_cache(q, k, v, causal=True),
+        masked,
+        HALF,
+        settle=settle,
+    )
+
+
+def bitsandbytes(library: Any, index: int) -> Iterator[Trial]:
+    """Layers with weights in eight and four bits, as models are loaded with them."""
+    import torch
+
+    settle, numbers = waits(torch, index), generator(torch)
+    weight = torch.randn(256, 512, generator=numbers).half()
+    data = torch.randn(64, 512, generator=numbers).half()
+    exact, put = data.double() @ weight.double().T, data.to(f"cuda:{index}")
+    eight = library.nn.Linear8bitLt(512, 256, bias=False, has_fp16_weights=False)
+    four = library.nn.Linear4bit(512, 256, bias=False, compute_dtype=torch.float16, quant_type="nf4")
+    # Eight bits of normal numbers are off by about 1 %, four bits (NF4, blocks of 64) by about 9 %.
+    for name, layer, limit in (("8-bit-product", eight, 3e-2), ("4-bit-product", four, 0.15)):
+        layer.load_state_dict({"weight": weight})
+        there = layer.to(f"cuda:{index}")
+
+        def forward(there: Any = there) -> Any:
+            with torch.no_grad():
+                return there(put)
+
+        yield Trial(name, forward, exact, limit, settle=settle)
+
+
+def transformer_engine(_library: Any, index: int) -> Iterator[Trial]:
+    """A layer (cuBLAS) and a normalisation (a kernel of its own)."""
+    import torch
+    import transformer_engine.pytorch as engine
+
+    settle, numbers = waits(torch, index), generator(torch)
+    data = torch.randn(64, 256, generator=numbers)
+    put = data.to(f"cuda:{index}")
+    layer = engine.Linear(256, 128, bias=True, device=f"cuda:{index}")
+    weight, bias = (part.detach().double().cpu() for part in (layer.weight, layer.bias))
+    yield Trial("linear", lambda: layer(put), data.double() @ weight.T + bias, TF32, settle=settle)
+    norm = engine.RMSNorm(256, eps=1e-5, device=f"cuda:{index}")
+    exact = data.double() / (data.double().pow(2).mean(-1, keepdim=True) + 1e-5).sqrt()
+    yield Trial("rms-norm", lambda: norm(put), exact, 1e-4, settle=settle)
+
+
+def mamba_ssm(_library: Any, index: int) -> Iterator[Trial]:
+    """The scan that its extension was compiled for, against the recurrence written out."""
+    import torch
+    from mamba_ssm.ops.selective_scan_interface import selective_scan_fn
+
+    settle, numbers = waits(torch, index), generator(torch)
+    u, delta = (torch.randn(1, 16, 64, generator=numbers) for _ in range(2))
+    a = -torch.rand(16, 8, generator=numbers)
+    b, c = (torch.randn(1, 8, 64, generator=numbers) for _ in range(2))
+    step = torch.nn.functional.softplus(delta.double())
+    state, outputs = torch.zeros(1, 16, 8, dtype=torch.float64), []
+    for at in range(64):
+        state = torch.exp(step[:, :, at, None] * a.double()) * state
+        state = state + step[:, :, at, None] * b.double()[:, None, :, at] * u.double()[:, :, at, None]
+        outputs.append((state * c.double()[:, None, :, at]).sum(-1))
+    there = [part.to(f"cuda:{index}") for part in (u, delta, a, b, c)]
+    yield Trial(
+        "selective-scan",
+        lambda: selective_scan_fn(*there, delta_softplus=True),
+        torch.stack(outputs, -1),
+        1e-4,
+        settle=settle,
+    )
+
+
+def causal_conv1d(library: Any, index: int) -> Iterator[Trial]:
+    """A convolution that sees only what came before."""
+    import torch
+
+    settle, numbers = waits(torch, index), generator(torch)
+    data, weight = torch.randn(2, 64, 128, generator=numbers), torch.randn(64, 4, generator=numbers)
+    padded = torch.nn.functional.pad(data.double(), (3, 0))
+    exact = sum(padded[:, :, tap : tap + 128] * weight.double()[None, :, tap, None] for tap in range(4))
+    put, taps = data.to(f"cuda:{index}"), weight.to(f"cuda:{index}")
+    yield Trial("causal-convolution", lambda: library.causal_conv1d_fn(put, taps), exact, 1e-4, settle=settle)
