@@ -92,6 +92,25 @@ def test_an_engine_that_chose_other_tokens_than_the_best_fails():
     assert found["rate.vllm"].items[0].measured == 2065.19
 
 
+def test_a_library_that_the_environment_lacks_is_named_with_what_brings_it():
+    document = captured("h100-x1-packages")
+    said = json.loads((FIXTURES / "packages/ctranslate2-h100.json").read_text(encoding="utf-8"))
+    document["sections"]["packages"]["ctranslate2"] = said
+    found = results(document)["package.ctranslate2"]
+    assert found.verdict == "fail"
+    assert "Library libcublas.so.12 is not found" in found.text
+    assert "install the wheel that brings it" in found.text
+
+
+def test_a_step_that_was_built_at_first_use_passes():
+    document = captured("h100-x1-packages")
+    said = json.loads((FIXTURES / "packages/deepspeed-h100.json").read_text(encoding="utf-8"))
+    document["sections"]["packages"]["deepspeed"] = said
+    found = results(document)
+    assert found["package.deepspeed"].verdict == "pass"
+    assert found["rate.deepspeed"].items[0].measured == 40182.91
+
+
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
