@@ -8,6 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.model.variables import RoleVariables
+from gpusetup.plan.judge import names
 from gpusetup.plan.recorded import exporter_of, record_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
         )
     if wanted.imex is not None:
         variables = replace(variables, gpu_imex_nodes=wanted.imex.nodes, gpu_imex_channels=wanted.imex.channels)
+    elif names.IMEX_NODES in record_of(facts).files:
+        variables = replace(variables, gpu_imex_channels=0)
     if wanted.mig or record_of(facts).mig.found:
         variables = replace(
             variables, gpu_mig_layouts=wanted.mig, gpu_mig_gpus=tuple(gpu.address for gpu in facts.gpus)

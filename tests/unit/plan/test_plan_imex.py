@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import UNSET
 
 from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.model.applied import HostRecord, RecordedFile
 from gpusetup.model.imex import ImexWish
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.model.stack import Stack
 from gpusetup.plan.imex import imex_actions
+from gpusetup.plan.judge import names
+from gpusetup.plan.observe import Wanted
 from gpusetup.plan.settings import read_level
+from gpusetup.plan.variables import role_variables
 from tests.unit.plan.conftest import answer
 
 _DRIVER = (Requirement(component="driver"),)
@@ -87,3 +94,14 @@ def test_a_repository_without_that_version_is_refused(host: Any, planner: Any) -
 
 def test_nothing_of_it_where_nobody_asks(host: Any) -> None:
     assert list(imex_actions(host("ubuntu24.04-rtx4090-open"), None)) == []
+
+
+def test_what_is_no_longer_asked_for_is_told_to_the_role(host: Any) -> None:
+    facts = host("ubuntu24.04-rtx4090-open")
+    wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
+    assert role_variables(facts, wanted).gpu_imex_channels is UNSET
+    record = HostRecord(files={names.IMEX_NODES: RecordedFile(sha256="0" * 64)})
+    facts = msgspec.structs.replace(facts, state=record)
+    assert role_variables(facts, wanted).gpu_imex_channels == 0
+    (action,) = imex_actions(facts, None)
+    assert action.what == "the IMEX domain as it was before"

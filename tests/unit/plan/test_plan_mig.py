@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.load import matrix
@@ -16,7 +17,9 @@ from gpusetup.model.settings import Settings
 from gpusetup.model.stack import DriverChoice, Stack
 from gpusetup.plan.drift import differences
 from gpusetup.plan.mig import mig_actions, mig_layouts
+from gpusetup.plan.observe import Wanted
 from gpusetup.plan.settings import read_level
+from gpusetup.plan.variables import role_variables
 
 _HOST = "ubuntu24.04-h200x2-keep"
 _OWN = tuple(
@@ -189,3 +192,12 @@ def test_somebody_else_s_layout_is_drift(
     facts = msgspec.structs.replace(facts, state=HostRecord(mig=record))
     found = [(item.was, item.now, item.mend) for item in differences(facts) if item.id.startswith("mig-")]
     assert found == ([("2 x 1g.18gb", now, mend)] if now else [])
+
+
+def test_the_role_is_told_where_a_layout_is_wanted_or_on_record(host: Any) -> None:
+    facts = host(_HOST)
+    wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
+    assert role_variables(facts, wanted).gpu_mig_gpus is UNSET
+    recorded = msgspec.structs.replace(facts, state=HostRecord(mig=RecordedMig(found={facts.gpus[0].address: None})))
+    told = role_variables(recorded, wanted)
+    assert (told.gpu_mig_layouts, told.gpu_mig_gpus) == ((), tuple(gpu.address for gpu in facts.gpus))
