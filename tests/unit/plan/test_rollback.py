@@ -1,11 +1,13 @@
 """Which apply a host goes back to."""
 
 import pytest
+from msgspec.structs import replace
 
 from gpusetup.cli.rollback import past_of
 from gpusetup.errors import BadInputError, PreflightError
-from gpusetup.model.applied import Verified
+from gpusetup.model.applied import AppliedWanted, Verified
 from gpusetup.model.lifecycle import Past
+from gpusetup.model.mig import MigInstances, MigLayout
 from gpusetup.plan.rollback import choose
 from tests.records import lock_of
 
@@ -19,6 +21,19 @@ def past(identity: str, version: str, verdict: str | None = "pass", **more: obje
 def test_the_last_that_verified_and_is_another_one():
     history = (past("a1", "570"), past("a2", "575", "fail"), past("a3", "580"), past("a4", "580"))
     assert choose(history, "a4").id == "a1"
+
+
+def with_mig(item: Past, profile: str) -> Past:
+    layout = MigLayout(gpu="0000:00:06.0", enabled=True, instances=(MigInstances(profile=profile, count=7),))
+    wanted = AppliedWanted(packages=None, manage_driver=False, requirements=(), adopted=(), services=(), mig=(layout,))
+    return replace(item, lock=replace(item.lock, wanted=wanted))
+
+
+def test_another_mig_layout_is_another_state_of_the_same_versions():
+    before, now = with_mig(past("a1", "580"), "1g.18gb"), with_mig(past("a2", "580"), "1g.35gb")
+    assert choose((before, now), "a2").id == "a1"
+    with pytest.raises(PreflightError):
+        choose((with_mig(past("a1", "580"), "1g.35gb"), now), "a2")
 
 
 def test_a_failed_apply_goes_back_to_the_last_good_one_even_of_the_same_versions():
