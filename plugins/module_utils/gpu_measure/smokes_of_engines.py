@@ -14,7 +14,7 @@ from smokes_of_torch import tiny_llama
 TOKENS = 32
 PROMPTS = 8
 SHARE = 0.25
-"""How far below the best a token may be, in standard deviations of what it was chosen from. Chance is off by three."""
+"""How far below the best a token may be, in standard deviations of what it was chosen from: chance is off by six."""
 
 
 class Model:
