@@ -52,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--lock", metavar="FILE", help="what the hosts should have; default: what apply recorded on them"
     )
+    group.add_argument(
+        "--strict", action="store_true", help="figures below the floors of Azure's node check for the same GPU fail"
+    )
     group.add_argument("--baseline", metavar="FILE", help="compare with each host's own last good run, kept in FILE")
     group.add_argument("--update-baseline", action="store_true", help="use this run as the new baseline, if it is good")
     group = parser.add_argument_group("now and then")
@@ -112,6 +115,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         wanted=wanted,
         problems=problems,
         baseline=before,
+        is_strict=arguments.strict,
         postponed=[name for name, code in away.items() if code is Exit.PENDING],
     )
     if not arguments.source:

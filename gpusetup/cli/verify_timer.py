@@ -39,7 +39,7 @@ def timed(arguments: argparse.Namespace) -> Exit:
 def task_of(arguments: argparse.Namespace) -> timers.Task:
     """Return what the timer runs: the question as it was asked, idle-aware whether asked or not."""
     level = arguments.level or "quick"
-    words = ["--level", level, "--when-idle"]
+    words = ["--level", level, "--when-idle", *(["--strict"] if arguments.strict else [])]
     for option, value in (
         ("--budget", f"{arguments.budget:g}" if arguments.budget else None),
         ("--minutes", f"{arguments.minutes:g}" if level == "stress" else None),

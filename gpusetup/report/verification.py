@@ -11,6 +11,7 @@ from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.verify.baseline import compare
 from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine
+from gpusetup.verify.strict import strict
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -50,9 +51,13 @@ def _unanswered(number: int) -> str:
     return f"{number} NVIDIA GPU{'s' if number > 1 else ''} on PCI, none answers"
 
 
-def host_report(name: str, machine: Machine, baseline: Baseline | None = None) -> HostReport:
+def host_report(
+    name: str, machine: Machine, baseline: Baseline | None = None, *, is_strict: bool = False
+) -> HostReport:
     """Judge one host."""
     results = judge(machine)
+    if is_strict:
+        results = strict(results, machine)
     own = baseline.hosts.get(name) if baseline is not None else None
     return HostReport(
         name=name,
@@ -74,10 +79,12 @@ def verification_report(
     problems: Mapping[str, str] | None = None,
     baseline: Baseline | None = None,
     postponed: Container[str] = (),
+    is_strict: bool = False,
 ) -> Report:
     """Return the report on every host that was observed, and on those that could not be."""
     hosts = [
-        host_report(name, Machine(document, (wanted or {}).get(name)), baseline) for name, document in documents.items()
+        host_report(name, Machine(document, (wanted or {}).get(name)), baseline, is_strict=is_strict)
+        for name, document in documents.items()
     ]
     hosts += [
         HostReport(name=name, problem=text, state=POSTPONED if name in postponed else "")
