@@ -53,8 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Draft", "Planner"]
 
-_TELLING = ("reboot", "module-load")
-"""Actions that say best why a host boots."""
+_TELLING = ("reboot", "module-load")  # actions that say best why a host boots
 Stage = Literal["offers", "transaction", "final"]
 
 
@@ -157,7 +156,8 @@ class Planner:
         directory = directory_of(self.matrix.repos, facts)
         family = family_for(self.matrix.repos, facts.os, settings.source, directory)
         context = context_of(self.matrix.repos, facts, settings, offers or Offers(None))
-        candidates = family.drivers(context) if family is not None and offers is not None else None
+        told = offers is not None or (family is not None and family.key == "runfile")
+        candidates = family.drivers(context) if family is not None and told else None
         if family is not None and (refusal := no_way(context, family, candidates)) is not None:
             return _refused(base, (refusal,))
         try:

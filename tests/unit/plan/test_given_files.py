@@ -124,3 +124,11 @@ def test_a_host_that_has_all_that_builds_modules_gets_the_driver_all_the_same(pl
     plan = planned(planner, facts)
     assert not plan.refusals, plan.refusals
     assert plan.variables.gpu_driver_runfile == RUN
+
+
+def test_a_version_that_the_matrix_does_not_list_is_judged_by_its_branch(planner: Planner, host: Make) -> None:
+    """On a host with a working driver too, where no repository is asked first."""
+    for facts in (bare(host), host("ubuntu22.04-t4-runfile")):
+        plan = planned(planner, facts, source="/root/NVIDIA-Linux-x86_64-580.159.04.run")
+        assert not plan.refusals, plan.refusals
+        assert plan.variables.gpu_driver_version == "580.159.04"
