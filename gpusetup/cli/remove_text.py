@@ -78,6 +78,7 @@ def _removal(removal: Removal) -> list[str]:
         ("boot", "arguments go", removal.arguments),
         ("boot", "rebuilt", ("the initramfs",) if removal.initramfs else ()),
         ("python", "goes", (removal.python,) if removal.python else ()),
+        ("python", "go", removal.environments),
         ("record", "goes", (removal.history,) if removal.history else ()),
     )
     return [line for kind, how, names in rows if names for line in _wrap(f"{kind:<8} {how}: {', '.join(names)}")]

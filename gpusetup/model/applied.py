@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gpusetup.model.environment import Environment
 from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigCut, MigLayout
 from gpusetup.model.monitoring import Exporter
@@ -49,6 +50,8 @@ class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     imex: ImexWish | UnsetType | None = UNSET
     monitoring: Exporter | UnsetType = UNSET
     """What exports the host's figures."""
+    environments: tuple[Environment, ...] | UnsetType = UNSET
+    """Named environments; older records do not say it."""
 
 
 class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -155,6 +158,8 @@ class Expected(Struct, frozen=True, kw_only=True, omit_defaults=True):
     driver_module: str | None = None
     kernels: tuple[str, ...] = ()
     python: RecordedPython | None = None
+    environments: tuple[RecordedPython, ...] = ()
+    """Named environments, each by its path."""
 
 
 class RecordedRunfile(Struct, frozen=True, kw_only=True, omit_defaults=True):

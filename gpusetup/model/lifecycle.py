@@ -77,6 +77,7 @@ class Removal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """GPUs, by PCI address, whose MIG layout becomes what it was."""
     initramfs: bool = False
     python: str = ""
+    environments: tuple[str, ...] = ()
     history: str = ""
 
 

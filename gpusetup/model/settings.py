@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpusetup.model.environment import EnvironmentWish
 from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigWish
 from gpusetup.model.package import Source
@@ -76,6 +77,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     python_adopt: str = ""
     python_interpreter: str = ""
     python_path: str = "/opt/gpusetup"
+    environments: tuple[EnvironmentWish, ...] = ()
+    """Named environments beside the default one."""
     hashed: tuple[HashedLines, ...] = ()
     """From a lock with hashes: nothing else is installed."""
     containers: tuple[str, ...] = ()

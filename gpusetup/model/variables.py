@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.applied import Applied, Verified
+from gpusetup.model.environment import RoleEnvironment
 from gpusetup.model.mig import MigLayout
 from gpusetup.model.package import CudaRoot, Manager, Package, Pin, Source, Stream
 from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, VgpuFeature
@@ -95,6 +96,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_python_path: str | UnsetType = UNSET
     gpu_python_interpreter: str | UnsetType = UNSET
     gpu_python_adopt: str | UnsetType = UNSET
+    gpu_python_environments: tuple[RoleEnvironment, ...] | UnsetType = UNSET
 
     gpu_container_packages: Packages | UnsetType = UNSET
     gpu_container_runtimes: Texts | UnsetType = UNSET

@@ -14,6 +14,7 @@ from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
 from gpusetup.model.plan import Action, HostPlan, Refusal
 from gpusetup.model.preview import PreviewTransaction
 from gpusetup.model.variables import NOTHING
+from gpusetup.plan.environments import with_one_driver
 from gpusetup.plan.licence import licence_refusals
 from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers
@@ -35,7 +36,7 @@ from gpusetup.plan.recorded import begun, lost, record_of, unfinished, unread
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.repository import context_of, directory_of, unproven
 from gpusetup.plan.requests import request_for, working_driver
-from gpusetup.plan.room import Room, room_of
+from gpusetup.plan.room import rooms_of, together, unmeasured
 from gpusetup.plan.variables import question_variables, role_variables
 from gpusetup.plan.wanted import has_python, manages_driver, needs_packages, packed, unpacked, wanted_of
 
@@ -191,16 +192,20 @@ class Planner:
         libraries = family.library_candidates(context) if family is not None else ()
         system = system_of(self.matrix, facts)
         pythons = pythons_of(facts, settings, system, context.offers, installable=family is not None)
+        request = request_for(facts, settings, candidates, libraries, pythons=pythons)
         try:
-            return context, self.resolve(request_for(facts, settings, candidates, libraries, pythons=pythons))
+            resolution = self.resolve(request)
         except NoStackError:
             if not libraries or settings.cuda_from == "packages":
                 raise
-            resolution = self.resolve(request_for(facts, settings, candidates, pythons=pythons))
+            request = request_for(facts, settings, candidates, pythons=pythons)
+            resolution = self.resolve(request)
             if not has_python(resolution.stack):
                 raise
-        settings = msgspec.structs.replace(settings, cuda_from="wheels")
-        return dataclasses.replace(context, settings=settings), resolution
+            settings = msgspec.structs.replace(settings, cuda_from="wheels")
+            context = dataclasses.replace(context, settings=settings)
+        resolution, named = with_one_driver(facts, settings, request, resolution, self.resolve)
+        return dataclasses.replace(context, named=named), resolution
 
     def _final(
         self, base: HostPlan, context: Context, family: Family | None, resolution: Resolution, key: str
@@ -322,13 +327,11 @@ def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied, ma
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
     variables = msgspec.structs.replace(role_variables(facts, wanted), gpu_state_lock=lock)
     warnings = _display_warnings(facts, wanted) if todo else ()
-    room = Room()
-    if any(action.kind == "python" for action in todo):
-        room = room_of(wanted.requirements, facts.arch, matrix.wheels)
-        warnings += _unmeasured(room)
-        if room.peak:
-            megabytes = {wanted.settings.python_path: -(-room.peak >> 20)}
-            variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
+    rooms = rooms_of(wanted, todo, facts.arch, matrix.wheels)
+    room = together(rooms.values())
+    warnings += unmeasured(room)
+    if megabytes := {path: -(-item.peak >> 20) for path, item in rooms.items() if item.peak}:
+        variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
     return _replace(
         base,
         state="change" if todo else "unchanged",
@@ -355,13 +358,6 @@ def _draft(plan: HostPlan, wanted: Wanted) -> Draft:
     if plan.state != "change":
         return Draft(plan=plan, wanted=wanted)
     return Draft(plan=plan, ask=plan.variables, wanted=wanted, stage="transaction")
-
-
-def _unmeasured(room: Room) -> tuple[str, ...]:
-    if not room.unknown:
-        return ()
-    names = ", ".join(room.unknown)
-    return (f"the size of {names} is not known: the disk may be too small for the Python environment",)
 
 
 def _display_warnings(facts: HostFacts, wanted: Wanted) -> tuple[str, ...]:

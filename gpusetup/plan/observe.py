@@ -11,6 +11,7 @@ from gpusetup.model.package import UNPROVEN, Package
 from gpusetup.model.plan import Action, ActionKind
 from gpusetup.plan import judge
 from gpusetup.plan.environment import environment_of, lacking
+from gpusetup.plan.environments import environment_actions
 from gpusetup.plan.imex import imex_actions
 from gpusetup.plan.judge import versions
 from gpusetup.plan.licence import licence_action
@@ -20,6 +21,7 @@ from gpusetup.plan.recorded import exporter_of, lost, record_of, unfinished
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from gpusetup.model.environment import Environment
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.imex import ImexWish
     from gpusetup.model.mig import MigLayout
@@ -53,6 +55,7 @@ class Wanted:
     imex: ImexWish | None = None
     monitoring: Exporter | None = None
     """What exports the figures."""
+    environments: tuple[Environment, ...] = ()
     homeless: tuple[str, ...] = ()
     """Libraries that neither packages nor wheels would bring."""
 
@@ -95,6 +98,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from _services(facts, wanted)
     yield from _default_cuda(facts, wanted)
     yield from _python(facts, wanted)
+    yield from environment_actions(facts, wanted.environments)
     yield from _containers(facts, wanted)
     yield from imex_actions(facts, wanted.imex)
     yield from mig_actions(facts, wanted.mig)

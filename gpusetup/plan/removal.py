@@ -35,6 +35,7 @@ def removal_of(facts: HostFacts) -> Removal | None:
         mig=tuple(sorted(state.mig.found)),
         initramfs=any("nouveau" in path for path in state.files),
         python=python.path or "" if python is not None and not python.adopted else "",
+        environments=tuple(item.path for item in state.expect.environments if item.path),
         history="/var/lib/gpusetup",
     )
 

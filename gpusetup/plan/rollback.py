@@ -58,4 +58,6 @@ def _same(left: Past, right: Past) -> bool:
 def _of(past: Past) -> tuple[object, ...]:
     """Return what makes one apply another one than the next."""
     wanted = past.lock.wanted
-    return (past.lock.stack, past.packages, (wanted.mig or (), wanted.imex or None) if wanted is not None else None)
+    if wanted is None:
+        return past.lock.stack, past.packages
+    return past.lock.stack, past.packages, wanted.mig or (), wanted.imex or None, wanted.environments or ()

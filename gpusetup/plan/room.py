@@ -9,9 +9,11 @@ from gpusetup.plan import judge
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from gpusetup.model.plan import Action
     from gpusetup.model.wheels import Size, WheelsFile
+    from gpusetup.plan.observe import Wanted
 
-__all__ = ["Room", "room_of"]
+__all__ = ["Room", "room_of", "rooms_of", "together", "unmeasured"]
 
 
 _BESIDE = 10
@@ -48,6 +50,34 @@ def room_of(requirements: Iterable[str], arch: str, measured: WheelsFile) -> Roo
         download=sum(size.download for size in counted.values()),
         installed=sum(size.installed for size in counted.values()),
         unknown=tuple(unknown),
+    )
+
+
+def rooms_of(wanted: Wanted, todo: Iterable[Action], arch: str, measured: WheelsFile) -> dict[str, Room]:
+    """Return the room that each environment takes that is to be made, by its path."""
+    made = {action.id for action in todo if action.kind == "python"}
+    lines = {wanted.settings.python_path: wanted.requirements} if "python-packages" in made else {}
+    for item in wanted.environments:
+        if f"python-environment-{item.name}" in made:
+            lines[item.path] = item.requirements
+    return {path: room_of(those, arch, measured) for path, those in lines.items()}
+
+
+def unmeasured(room: Room) -> tuple[str, ...]:
+    """Say whose size nobody has measured."""
+    if not room.unknown:
+        return ()
+    names = ", ".join(room.unknown)
+    return (f"the size of {names} is not known: the disk may be too small for the Python environment",)
+
+
+def together(rooms: Iterable[Room]) -> Room:
+    """Return what several environments bring, one beside the other."""
+    every = tuple(rooms)
+    return Room(
+        download=sum(room.download for room in every),
+        installed=sum(room.installed for room in every),
+        unknown=tuple(dict.fromkeys(name for room in every for name in room.unknown)),
     )
 
 

@@ -24,6 +24,7 @@ from gpusetup.model.settings import (
     Settings,
     VgpuFeature,
 )
+from gpusetup.plan.environment_wishes import environment_wishes
 from gpusetup.plan.imex import imex_wish
 from gpusetup.plan.mig_wishes import mig_wishes
 from gpusetup.plan.values import choice, extra_sources, fingerprints, path, sha256, source, texts, wrong, yes
@@ -287,6 +288,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "python_adopt": path,
     "python_interpreter": path,
     "python_path": path,
+    "environments": environment_wishes,
     "containers": _runtimes,
     "containers_restart": choice(*get_args(RestartPolicy)),
     "mig": mig_wishes,

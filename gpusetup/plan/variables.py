@@ -8,6 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.model.variables import RoleVariables
+from gpusetup.plan.environments import for_role
 from gpusetup.plan.judge import names
 from gpusetup.plan.recorded import exporter_of, record_of
 
@@ -65,6 +66,8 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
         variables = replace(
             variables, gpu_driver_runfile=runfile.path, gpu_driver_runfile_sha256=runfile.sha256 or UNSET
         )
+    if wanted.environments:
+        variables = replace(variables, gpu_python_environments=for_role(wanted.environments))
     if wanted.requirements:
         variables = replace(
             variables,

@@ -13,6 +13,12 @@ from gpusetup.model.package import Package, PackageSet, Pin
 from gpusetup.model.stack import Reason, Stack
 from gpusetup.plan.compilers import without_caps
 from gpusetup.plan.environment import settled
+from gpusetup.plan.environments import (
+    environment_packages,
+    environment_reasons,
+    environment_warnings,
+    environments_of,
+)
 from gpusetup.plan.imex import imex_notes
 from gpusetup.plan.mig import mig_layouts
 from gpusetup.plan.observe import Wanted
@@ -108,10 +114,10 @@ def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matri
         return True
     if wants_packages(context.settings):
         return True
-    if not has_python(stack) or context.settings.python_adopt:
-        return False
     facts = context.facts
-    packages = interpreter_of(facts, context.settings, stack, system_of(matrix, facts)).packages
+    packages = environment_packages(facts, context.settings, context.named, matrix)
+    if has_python(stack) and not context.settings.python_adopt:
+        packages += interpreter_of(facts, context.settings, stack, system_of(matrix, facts)).packages
     return any(package.name not in facts.packages.installed for package in packages)
 
 
@@ -175,7 +181,8 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     requirements = _requirements(context, stack, matrix, wheels, interpreter)
     mig, told = mig_layouts(context.facts, settings, stack, matrix)
     if packages is not None and family is not None:
-        packages = replace(packages, python=interpreter.packages)
+        of_named = environment_packages(context.facts, settings, context.named, matrix)
+        packages = replace(packages, python=tuple(dict.fromkeys((*interpreter.packages, *of_named))))
         # A driver that was there before us is its owner's to hold; what we bring beside it is ours.
         ours = packages.hold if managed else tuple(package.name for package in packages.libraries())
         keeps = settings.hold_kernel or packages.keeps_kernel
@@ -193,11 +200,18 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         adopted=requirements if settings.python_adopt else (),
         services=_services(context, packages, stack.driver, persistence=persistence),
         signer=signer,
-        reasons=reasons,
-        notes=(*notes, *told, *imex_notes(context.facts, settings.imex), *monitoring.notes),
+        reasons=(*reasons, *environment_reasons(context.named)),
+        notes=(
+            *notes,
+            *told,
+            *imex_notes(context.facts, settings.imex),
+            *monitoring.notes,
+            *environment_warnings(context.named),
+        ),
         mig=mig,
         imex=settings.imex,
         monitoring=monitoring.exporter,
+        environments=environments_of(context, matrix),
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
     )
 
@@ -359,4 +373,6 @@ def unpacked(lock: Applied, settings: Settings) -> Wanted:
         kept["mig"] = ()
     if kept["imex"] is UNSET:
         kept["imex"] = None
+    if kept["environments"] is UNSET:
+        kept["environments"] = ()
     return Wanted(stack=lock.stack or Stack(), settings=settings, **kept)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,10 +16,12 @@ from gpusetup.model.run import VERIFICATION
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.recorded import record_of
 from gpusetup.plan.variables import for_manager
+from gpusetup.rollout.environments import environment_of, with_environments
 from gpusetup.rollout.looks import Rollout, phase
 
 if TYPE_CHECKING:
     from gpusetup.drive.playbook import PlaybookRun
+    from gpusetup.model.applied import Applied
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.run import HostOutcome
     from gpusetup.model.verdict import Level
@@ -44,7 +47,7 @@ def verify_hosts(rollout: Rollout, outcomes: dict[str, HostOutcome], *, always: 
     if not wanted:
         return outcomes
     try:
-        reports = _observe(rollout, wanted)
+        reports = with_environments(rollout, _observe(rollout, wanted), partial(_observe, rollout))
     except KeyboardInterrupt:  # what apply did is known, and stays so
         stopped = {"state": "interrupted", "failed_at": VERIFICATION, "verified": "stopped"}
         return outcomes | {name: msgspec.structs.replace(outcomes[name], **stopped) for name in wanted}
@@ -71,15 +74,16 @@ def _loaded(facts: HostFacts) -> str | None:
     return loaded.version if loaded is not None else None
 
 
-def _observe(rollout: Rollout, names: list[str]) -> dict[str, HostReport]:
+def _observe(rollout: Rollout, names: list[str], environment: str = "") -> dict[str, HostReport]:
+    """Ask the hosts; `environment`: by that one's Python, of what it holds."""
     from gpusetup.report.model import HostReport
     from gpusetup.report.verification import verification_report
     from gpusetup.verify.machine import Wanted
 
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    overlay = write_overlay(
-        rollout.session.run.path / "overlay-verify", {name: _asked(rollout, name) for name in names}
-    )
+    folder = f"overlay-verify-{environment}" if environment else "overlay-verify"
+    asked = {name: _asked(rollout, name, environment) for name in names}
+    overlay = write_overlay(rollout.session.run.path / folder, asked)
     with phase(rollout, "verify"), rollout.reporter.watch("verify") as observer:
         done = run_playbook(rollout.session, "verify", deadline=DEADLINE, overlay=overlay, observer=observer)
     if done.interrupted:
@@ -87,7 +91,7 @@ def _observe(rollout: Rollout, names: list[str]) -> dict[str, HostReport]:
     documents = {name: document for name in names if (document := _document(done, name)) is not None}
     problems = {name: _problem(done, name) for name in names if name not in documents}
     wanted = {
-        name: Wanted(rollout.plans[name].lock, gpus=len(rollout.facts[name].gpus), hosts=len(documents))
+        name: Wanted(_lock(rollout, name, environment), gpus=len(rollout.facts[name].gpus), hosts=len(documents))
         for name in documents
     }
     report = verification_report(
@@ -98,12 +102,21 @@ def _observe(rollout: Rollout, names: list[str]) -> dict[str, HostReport]:
     return {name: found.get(name, HostReport(name=name, problem="the probe did not answer")) for name in names}
 
 
-def _asked(rollout: Rollout, name: str) -> RoleVariables:
-    settings, stack = rollout.settings[name], rollout.plans[name].stack
+def _lock(rollout: Rollout, name: str, environment: str) -> Applied:
+    lock, found = rollout.plans[name].lock, environment_of(rollout, name, environment)
+    return msgspec.structs.replace(lock, stack=found.stack) if found is not None else lock
+
+
+def _asked(rollout: Rollout, name: str, environment: str) -> RoleVariables:
+    settings, stack = rollout.settings[name], _lock(rollout, name, environment).stack or rollout.plans[name].stack
     frameworks = tuple(
         part for part in ("torch", "tensorflow", "jax") if stack is not None and getattr(stack, part) is not None
     )
-    python = settings.python_adopt or (f"{settings.python_path}/bin/python" if _has_python(rollout, name) else "")
+    own = environment_of(rollout, name, environment)
+    python = f"{own.path}/bin/python" if own is not None else ""
+    python = (
+        python or settings.python_adopt or (f"{settings.python_path}/bin/python" if _has_python(rollout, name) else "")
+    )
     return RoleVariables(
         gpu_verify_level=LEVEL, gpu_verify_python=python, gpu_verify_components=frameworks, gpu_verify_fail=False
     )

@@ -43,6 +43,11 @@ options:
   python:
     description: C(path), C(packages), C(adopted) of the Python environment, when there is one.
     type: dict
+  environments:
+    description: The same of each named environment that was made, for C(finish).
+    type: list
+    elements: dict
+    default: []
   manager:
     description: The host's package manager.
     type: str
@@ -179,6 +184,7 @@ def main() -> None:
             id={"type": "str", "default": ""},
             keep={"type": "int", "default": 10},
             python={"type": "dict"},
+            environments={"type": "list", "elements": "dict", "default": []},
             remove={"type": "list", "elements": "str", "default": []},
             driver_version={"type": "str", "default": ""},
             driver_module={"type": "str", "default": ""},

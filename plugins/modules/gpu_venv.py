@@ -26,6 +26,13 @@ options:
     description: Folder of wheels to use instead of any index.
     type: str
     default: ""
+  installer:
+    description:
+      - What installs. V(best) is uv where root has one and pip is not configured for an index of its own, else pip;
+        it leaves C(pylock.toml) in the environment, with everything that was installed and its SHA-256.
+    type: str
+    default: pip
+    choices: [pip, best]
   adopt:
     description: Existing interpreter to compare with the pins instead of making an environment.
     type: str
@@ -115,6 +122,7 @@ def main() -> None:
             interpreter={"type": "str", "default": "/usr/bin/python3"},
             requirements={"type": "list", "elements": "str", "default": []},
             find_links={"type": "str", "default": ""},
+            installer={"type": "str", "default": "pip", "choices": ["pip", "best"]},
             adopt={"type": "str", "default": ""},
             poll={"type": "int", "default": 10},
         ),

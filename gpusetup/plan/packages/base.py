@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gpusetup.errors import PreflightError
@@ -11,14 +11,14 @@ from gpusetup.model.request import DriverCandidate, LibraryCandidates
 from gpusetup.plan.offers import newest_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.package import Built, Installer, Key, Libraries, Manager, Package, Runfile, Stream
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.request import ModuleFlavour
     from gpusetup.model.settings import Settings
-    from gpusetup.model.stack import DriverChoice, Stack
+    from gpusetup.model.stack import DriverChoice, Resolution, Stack
     from gpusetup.plan.offers import Offers
 
 __all__ = [
@@ -64,6 +64,8 @@ class Context:
     offers: Offers
     repos: ReposFile
     repository: Repository | None = None
+    named: Mapping[str, Resolution] = field(default_factory=dict)
+    """The answers for its named Python environments."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from . import (
     process,
     runfile_install,
     services,
+    venv,
 )
 from .ledger import Ledger, now
 from .machine import Machine
@@ -118,6 +119,7 @@ class Lifecycle:
             "driver_module": request["driver_module"],
             "kernels": request["kernels"],
             "python": request["python"],
+            "environments": self._environments(),
         }
         host = self._manager()
         before = files.read_json(os.path.join(self.ledger.folder, "before.json")) or {"packages": {}, "held": []}
@@ -150,6 +152,22 @@ class Lifecycle:
         owner.release(self.ledger.folder, self.token)
         change = packages.difference(before["packages"], told["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
+
+    def _environments(self) -> List[Dict[str, Any]]:
+        """Return the named environments that are there now; those that nobody asks for any more go.
+
+        A play without the Python role tells of none: what is on record and still wanted stays on record.
+        """
+        told = {item["path"]: item for item in self.request.get("environments") or ()}
+        before = {item["path"]: item for item in self._recorded_environments()}
+        wanted = [item["path"] for item in (self.request["wanted"].get("python") or {}).get("environments") or ()]
+        for path in before:
+            if path not in wanted:
+                venv.remove(path)
+        return [there for there in (told.get(path) or before.get(path) for path in wanted) if there]
+
+    def _recorded_environments(self) -> List[Dict[str, Any]]:
+        return list(self.ledger.state["expect"].get("environments") or ())
 
     def verified(self) -> None:
         """Keep what the verification found, with what it was found for, so that it need not be repeated."""
@@ -218,6 +236,7 @@ class Lifecycle:
             "links": sorted(state["links"]),
             "python": (state["expect"].get("python") or {}).get("path"),
             "runfile": state["runfile"].get("version", ""),
+            "environments": [item["path"] for item in self._recorded_environments()],
         }
 
     def stop_services(self) -> List[str]:
@@ -252,14 +271,11 @@ class Lifecycle:
         gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
         gone += cdi.forget(self.check, process.environment())
         python = self.ledger.state["expect"].get("python") or {}
-        if python.get("path") and not python.get("adopted") and os.path.islink(python["path"]):
-            gone.append(python["path"])
+        made = [python] if python.get("path") and not python.get("adopted") else []
+        for path in [item["path"] for item in made + self._recorded_environments() if os.path.islink(item["path"])]:
+            gone.append(path)
             if not self.check:
-                stem, folder = ".{}-".format(os.path.basename(python["path"])), os.path.dirname(python["path"])
-                os.unlink(python["path"])
-                for name in os.listdir(folder):
-                    if name.startswith(stem):
-                        shutil.rmtree(os.path.join(folder, name))
+                venv.remove(path)
         if not self.check:
             fetched.sweep()
         if gone and not self.check:

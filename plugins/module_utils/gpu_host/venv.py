@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 from ..gpu_judge.names import python_name
 from ..gpu_judge.requirements import pins
 from ..gpu_probe import environment
-from . import files, process
+from . import files, installer, process
 from .failure import HostFailure
 
 _LIST = (
@@ -22,6 +22,23 @@ def version_folder(path: str, request: Dict[str, Any]) -> str:
     """Return where the environment for these requirements lives: beside the path that names it."""
     key = files.digest(json.dumps([request["requirements"], request["interpreter"], request["find_links"]]))[:12]
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}-{key}")
+
+
+def folders_of(path: str) -> List[str]:
+    """Return the folders of an environment, the one in use and those before it; never those of one beside it."""
+    folder = os.path.dirname(path)
+    mine = re.compile(r"\." + re.escape(os.path.basename(path)) + "-[0-9a-f]{12}")
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if mine.fullmatch(name)]
+
+
+def remove(path: str) -> bool:
+    """Take an environment away; return whether its link was there."""
+    if not os.path.islink(path):
+        return False
+    os.unlink(path)
+    for folder in folders_of(path):
+        shutil.rmtree(folder)
+    return True
 
 
 def compare(interpreter: str, wanted: Dict[str, str], env: Dict[str, str]) -> List[str]:
@@ -93,27 +110,17 @@ class Environment:
             os.chmod(self.folder, 0o755)  # noqa: S103 - everybody may run programs in it
             path = os.path.join(self.folder, "requirements.txt")
             files.write_atomically(path, "\n".join(self.request["requirements"]) + "\n", 0o600)
-            argv = [
-                python,
-                "-m",
-                "pip",
-                "install",
-                "--disable-pip-version-check",
-                "--no-input",
-                "--progress-bar=off",
-                "--no-cache-dir",
-            ]
-            argv += ["--retries=3", "--timeout=60", "-r", path]
             # Gigabytes are unpacked on the way: not in /tmp, which is memory on many systems.
             self.env = dict(self.env, TMPDIR=os.path.join(self.folder, "tmp"))
             os.mkdir(self.env["TMPDIR"], 0o700)
-            if self.request["find_links"]:
-                argv += ["--no-index", "--find-links", self.request["find_links"]]
-            self._run(argv, "check the pins, the index and the proxy; gpusetup lock --pip shows them")
+            chosen = installer.choose(self.request.get("installer") or "pip", python, self.env)
+            for argv in installer.steps(chosen, python, self.folder, self.request):
+                self._run(argv, "check the pins, the index and the proxy; gpusetup lock --pip shows them")
             lacking = compare(python, pins(self.request["requirements"]), self.env)
             if lacking:
                 text = "pip installed other versions than requested"
                 raise HostFailure("GS-485", text, "", "; ".join(lacking))  # noqa: TRY301 - half of it goes as well
+            installer.write_lock(chosen, self.folder)
             shutil.rmtree(self.env["TMPDIR"])
         except HostFailure:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -145,7 +152,6 @@ class Environment:
 
     def _drop_older(self, keep: Sequence[Optional[str]]) -> None:
         """Keep the environment in use and the one before it."""
-        folder, stem = os.path.dirname(self.path), f".{os.path.basename(self.path)}-"
-        for name in os.listdir(folder):
-            if name.startswith(stem) and name not in keep:
-                shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        for folder in folders_of(self.path):
+            if os.path.basename(folder) not in keep:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -41,6 +41,7 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
         _description,
         _mig,
         _python,
+        _environments,
     )
     return [found for part in parts for found in part(facts, record)]
 
@@ -266,6 +267,13 @@ def _python(facts: Facts, record: Record) -> Iterator[Difference]:
         found = now.get(names.python_name(name), version)
         if found != version:
             yield Difference("python-" + name, f"{name} in {path}", str(version), found)
+
+
+def _environments(_facts: Facts, record: Record) -> Iterator[Difference]:
+    for entry in _part(record, "expect").get("environments") or ():
+        if entry.get("now"):
+            path = str(entry.get("path"))
+            yield Difference("python:" + path, "the environment " + path, "as it was installed", entry["now"])
 
 
 def _part(record: Record, name: str) -> Dict[str, Any]:

@@ -35,6 +35,7 @@ _RECORD: Dict[str, Any] = {
     "apply": _APPLY,
     "expect": {
         "digest": _TEXT, "driver_version": _MAYBE, "driver_module": _MAYBE, "kernels": _TEXTS, "python": _PYTHON,
+        "environments": [_PYTHON],
     },
     "packages": _VERSIONS,
     "brought": _VERSIONS,

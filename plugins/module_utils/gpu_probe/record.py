@@ -45,10 +45,19 @@ def read(host: LiveHost, path: str = STATE_FILE) -> Optional[Dict[str, Any]]:
     expect = state.get("expect")
     python = expect.get("python") if isinstance(expect, dict) else None
     if isinstance(python, dict) and python.get("path"):
-        seen = host.observe("recorded-python", lambda: {"problem": environment.problem(python)})
-        if seen is not None:
-            python["now"] = seen["problem"]
+        _look(host, "recorded-python", python)
+    named = expect.get("environments") if isinstance(expect, dict) else None
+    entries = [item for item in named if isinstance(item, dict) and item.get("path")] if isinstance(named, list) else []
+    for entry in entries:
+        _look(host, "recorded-python:" + str(entry["path"]), entry)
     return state
+
+
+def _look(host: LiveHost, name: str, entry: Dict[str, Any]) -> None:
+    """Say of an environment on record what is wrong with it now."""
+    seen = host.observe(name, lambda: {"problem": environment.problem(entry)})
+    if seen is not None:
+        entry["now"] = seen["problem"]
 
 
 def lost(host: LiveHost) -> str:

@@ -1,0 +1,103 @@
+"""What installs a requirements file into an environment: pip, or uv where root has one; and the lock that stays there.
+
+The lock is PEP 751's `pylock.toml`: everything that was installed, with its SHA-256.
+"""
+
+import json
+import os
+import re
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+
+from ..gpu_probe.environment import changeable
+from . import files, process
+
+LOCK = "pylock.toml"
+_REQUIREMENTS = "requirements.txt"
+_REPORT = "report.json"
+_UV = ("/usr/local/bin/uv", "/usr/bin/uv", "/opt/uv/bin/uv", "/root/.local/bin/uv")
+_UV_LOCKS = (0, 7)
+_PIP_REPORTS = (22, 2)
+_OF_PIP_ALONE = re.compile(
+    r"^(?:global|install|:env:)\.(?:index-url|extra-index-url|find-links|no-index|trusted-host)="
+)
+
+
+class Installer(NamedTuple):
+    """A program; `locks`: it says what it installed."""
+
+    uv: str
+    locks: bool
+
+
+def choose(wish: str, python: str, env: Dict[str, str]) -> Installer:
+    """Return what installs: uv only where nobody else can change it, and where pip has no index of its own."""
+    if wish == "pip":
+        return Installer("", False)
+    found = next((path for path in _UV if os.access(path, os.X_OK)), "")
+    root = os.geteuid() == 0
+    usable = found and not (root and changeable(found)) and not _configured(python, env)
+    if usable and _version([found, "--version"], env) >= _UV_LOCKS:
+        return Installer(found, True)
+    return Installer("", _version([python, "-m", "pip", "--version"], env) >= _PIP_REPORTS)
+
+
+def _configured(python: str, env: Dict[str, str]) -> bool:
+    """Say whether pip is told of an index that uv would know nothing of."""
+    code, text, _error = process.output([python, "-m", "pip", "config", "list"], env, 60)
+    return bool(code) or any(_OF_PIP_ALONE.match(line) for line in text.splitlines())
+
+
+def _version(argv: List[str], env: Dict[str, str]) -> Any:
+    code, text, _error = process.output(argv, env, 60)
+    found = re.search(r"(\d+)\.(\d+)", text) if not code else None
+    return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
+
+
+def steps(chosen: Installer, python: str, folder: str, request: Dict[str, Any]) -> List[List[str]]:
+    """Return the commands: uv resolves into the lock, and installs from it alone."""
+    wanted, lock = os.path.join(folder, _REQUIREMENTS), os.path.join(folder, LOCK)
+    local = ["--no-index", "--find-links", request["find_links"]] if request["find_links"] else []
+    if chosen.uv:
+        common = ["--python", python, "--no-config", "--no-cache", "--no-progress"]
+        # As pip does it: of all indexes the newest that fits.
+        index = ["--index-strategy", "unsafe-best-match", *local]
+        return [
+            [chosen.uv, "pip", "compile", *common, *index, "--format", "pylock.toml", "--output-file", lock, wanted],
+            [chosen.uv, "pip", "install", *common, "--requirements", lock],
+        ]
+    argv = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
+    argv += ["--no-cache-dir", "--retries=3", "--timeout=60"]
+    if chosen.locks:
+        argv += ["--report", os.path.join(folder, _REPORT)]
+    return [[*argv, "-r", wanted, *local]]
+
+
+def write_lock(chosen: Installer, folder: str) -> None:
+    """Leave the lock of what pip reports that it installed; uv wrote its own."""
+    report = files.read_json(os.path.join(folder, _REPORT)) if chosen.locks and not chosen.uv else None
+    if report is None:
+        return
+    files.write_atomically(os.path.join(folder, LOCK), document(report.get("install") or ()), 0o644)
+    os.unlink(os.path.join(folder, _REPORT))
+
+
+def document(report: Iterable[Dict[str, Any]]) -> str:
+    """Return PEP 751's text for what pip reports that it installed."""
+    lines = ['lock-version = "1.0"', 'created-by = "gpusetup"']
+    for item in sorted(report, key=lambda item: str(item["metadata"]["name"]).lower()):
+        about, source = item["metadata"], item["download_info"]
+        name = re.sub(r"[-_.]+", "-", about["name"]).lower()
+        lines += ["", "[[packages]]", f"name = {json.dumps(name)}", f"version = {json.dumps(about['version'])}"]
+        url = re.sub(r"//[^/@\s]*@", "//", source["url"])  # a login stays where it is
+        digest = ((source.get("archive_info") or {}).get("hashes") or {}).get("sha256") or _digest(url)
+        hashes = f", hashes = {{ sha256 = {json.dumps(digest)} }}" if digest else ", hashes = {}"
+        if url.partition("#")[0].endswith(".whl"):
+            lines.append(f"wheels = [{{ url = {json.dumps(url)}{hashes} }}]")
+        else:
+            lines.append(f"sdist = {{ url = {json.dumps(url)}{hashes} }}")
+    return "\n".join(lines) + "\n"
+
+
+def _digest(url: str) -> Optional[str]:
+    raw = files.read_bytes(url[len("file://") :]) if url.startswith("file://") else None
+    return files.digest(raw) if raw is not None else None

@@ -1,0 +1,168 @@
+"""Named Python environments on a host: beside the default one, each on its own, on record, gone when nobody asks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import installer, venv
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.lifecycle import Lifecycle
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, record_form
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
+
+from tests.modules.test_venv import finish, wheel
+
+
+def environment(folder: Path, name: str, *keys: str) -> Path:
+    """Stand-ins for an environment's folders, and its link."""
+    for key in keys:
+        (folder / f".{name}-{key}").mkdir()
+    (folder / name).symlink_to(f".{name}-{keys[-1]}")
+    return folder / name
+
+
+OLD, NEW = "0" * 12, "1" * 12
+
+
+def test_the_folders_of_one_are_never_taken_for_those_of_another(tmp_path: Path) -> None:
+    default = environment(tmp_path, "gpusetup", OLD, NEW)
+    serve = environment(tmp_path, "gpusetup-serve", OLD)
+    assert [Path(path).name for path in venv.folders_of(str(default))] == [f".gpusetup-{OLD}", f".gpusetup-{NEW}"]
+    assert venv.remove(str(default))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f".gpusetup-serve-{OLD}", "gpusetup-serve"]
+    assert venv.remove(str(serve))
+    assert list(tmp_path.iterdir()) == []
+    assert not venv.remove(str(serve))
+
+
+def lifecycle(tmp_path: Path, wanted: list[str], told: list[str]) -> Lifecycle:
+    request: dict[str, Any] = {
+        "state_dir": str(tmp_path / "state"), "simulated_root": None, "manager": "apt", "network": {},
+        "wanted": {"python": {"environments": [{"path": path} for path in wanted]}},
+        "environments": [{"path": path, "packages": {}} for path in told],
+    }  # fmt: skip
+    return Lifecycle(request)
+
+
+def test_one_that_nobody_asks_for_goes_and_a_play_without_the_role_keeps_the_others(tmp_path: Path) -> None:
+    serve, train = (str(environment(tmp_path, name, OLD)) for name in ("gpusetup-serve", "gpusetup-train"))
+    both = lifecycle(tmp_path, [serve, train], [serve, train])
+    both.ledger.state["expect"]["environments"] = both._environments()
+    assert [item["path"] for item in both.ledger.state["expect"]["environments"]] == [serve, train]
+    both.ledger.save()
+
+    driver_only = lifecycle(tmp_path, [serve, train], [])
+    assert [item["path"] for item in driver_only._environments()] == [serve, train]
+    assert Path(train).exists()
+
+    fewer = lifecycle(tmp_path, [serve], [serve])
+    assert [item["path"] for item in fewer._environments()] == [serve]
+    assert not Path(train).is_symlink()
+    assert Path(serve).exists()
+
+
+def test_what_became_of_one_is_seen_and_judged(tmp_path: Path) -> None:
+    class Host:
+        @staticmethod
+        def observe(_name: str, look: Any) -> Any:
+            return look()
+
+    entry = {"path": str(tmp_path / "gpusetup-serve"), "packages": {"frame": "1.0"}}
+    record._look(Host(), "recorded-python:x", entry)
+    assert entry["now"] == "missing"
+    told = {"expect": {"environments": [entry]}}
+    assert record_form.wrong(told) == ""
+    (found,) = drift._environments({}, told)
+    assert (found.what, found.now) == (f"the environment {entry['path']}", "missing")
+    assert (
+        record_form.wrong({"expect": {"environments": [{"path": 7}]}}) == "`$.expect.environments[0].path` is a number"
+    )
+
+
+@pytest.mark.slow
+def test_one_is_changed_while_the_other_stays_and_each_has_its_lock(run_module: Any, tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for version in ("1.0", "2.0"):
+        wheel(wheels, "frame", version)
+    common = {
+        "host": {"state_dir": str(tmp_path / "state")},
+        "interpreter": sys.executable,
+        "find_links": str(wheels),
+        "installer": "best",
+        "poll": 60,
+    }
+    serve, train = tmp_path / "gpusetup-serve", tmp_path / "gpusetup-train"
+    for path in (serve, train):
+        failed, result = finish(run_module, {**common, "path": str(path)}, requirements=["frame==1.0"])
+        assert (failed, result["changed"]) == (False, True)
+    before = serve.readlink()
+    failed, _result = finish(run_module, {**common, "path": str(train)}, requirements=["frame==2.0"])
+    assert not failed
+    assert serve.readlink() == before
+    assert 'version = "2.0"' in (train / installer.LOCK).read_text()
+    locked = (serve / installer.LOCK).read_text()
+    assert 'name = "frame"\nversion = "1.0"' in locked
+    assert "sha256" in locked
+    assert not (serve / "report.json").exists()
+
+
+def test_a_lock_says_what_was_installed_and_no_login() -> None:
+    text = installer.document(
+        [
+            {
+                "metadata": {"name": "B_Frame", "version": "2"},
+                "download_info": {"url": "https://me:secret@x/b_frame-2.tar.gz", "archive_info": {"hashes": {"sha256": "bb"}}},
+            },
+            {
+                "metadata": {"name": "a", "version": "1"},
+                "download_info": {"url": "https://x/a-1-py3-none-any.whl", "archive_info": {"hashes": {"sha256": "aa"}}},
+            },
+        ]
+    )  # fmt: skip
+    assert text.splitlines() == [
+        'lock-version = "1.0"',
+        'created-by = "gpusetup"',
+        "",
+        "[[packages]]",
+        'name = "a"',
+        'version = "1"',
+        'wheels = [{ url = "https://x/a-1-py3-none-any.whl", hashes = { sha256 = "aa" } }]',
+        "",
+        "[[packages]]",
+        'name = "b-frame"',
+        'version = "2"',
+        'sdist = { url = "https://x/b_frame-2.tar.gz", hashes = { sha256 = "bb" } }',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "configured", "used"),
+    [("uv 0.13.9", "", True), ("uv 0.5.1", "", False), ("uv 0.13.9", "global.index-url='https://mirror'", False)],
+)
+def test_uv_installs_where_it_is_new_enough_and_pip_has_no_index_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, configured: str, used: bool
+) -> None:
+    uv = tmp_path / "uv"
+    uv.write_text("#!/bin/sh\n")
+    uv.chmod(0o755)
+
+    def answer(argv: list[str], *_rest: Any) -> tuple[int, str, str]:
+        if argv[0] == str(uv):
+            return 0, version, ""
+        return 0, configured if "config" in argv else "pip 23.0.1 from x", ""
+
+    monkeypatch.setattr(installer, "_UV", (str(uv),))
+    monkeypatch.setattr(installer, "changeable", lambda _path: "")
+    monkeypatch.setattr(installer.process, "output", answer)
+    chosen = installer.choose("best", "python", {})
+    assert chosen == installer.Installer(str(uv) if used else "", True)
+    commands = installer.steps(chosen, "python", "/x", {"find_links": ""})
+    assert len(commands) == (2 if used else 1)
+    assert installer.choose("pip", "python", {}) == installer.Installer("", False), "the default environment's own way"
+    if used:
+        monkeypatch.setattr(installer, "changeable", lambda path: path)
+        monkeypatch.setattr(installer.os, "geteuid", lambda: 0)
+        assert installer.choose("best", "python", {}).uv == "", "root runs nobody else's uv"
