@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.errors import BadInputError, Exit, UnreachableError
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from gpusetup.model.variables import RoleVariables
 
 __all__ = ["add_arguments", "load_lock", "run", "write_lock"]
+
+
+_DIRECT_ONLY = "only the direct pins are here, without what they need and without hashes: {why}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +69,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     lock = lock_of(resolution, matrix)
     if arguments.hashes:
         lock = _with_hashes(lock, matrix)
+        if lock.without_hashes:
+            output.warn(_DIRECT_ONLY.format(why=lock.without_hashes))
     if arguments.pip:
         output.write_answer(_pip_text(lock), arguments.out)
     elif arguments.vars:
@@ -78,7 +83,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         output.write_answer(output.json_text(lock), arguments.out)
     for text in resolution.warnings:
         output.warn(text)
-    return Exit.DONE
+    return Exit.UNREACHABLE if lock.without_hashes else Exit.DONE
 
 
 def write_lock(resolution: Resolution, matrix: Matrix, path: str) -> None:
@@ -101,6 +106,8 @@ def load_lock(path: str) -> Lock:
 
 def _pip_text(lock: Lock) -> str:
     head = f"# gpusetup lock {lock.digest[:12]}, matrix of {lock.matrix.date}\n"
+    if lock.without_hashes:
+        head += f"# {_DIRECT_ONLY.format(why='the index did not answer')}\n"
     return head + "".join(f"{line}\n" for line in (lock.hashes or lock.pip).wheels)
 
 
@@ -116,7 +123,12 @@ def _with_hashes(lock: Lock, matrix: Matrix) -> Lock:
             hint="give the distribution (--os ubuntu22.04) or the Python: 'python==3.12'",
         )  # fmt: skip
     python = ".".join(python.split(".")[:2])
-    return with_hashes(lock, hashes_of(lock.pip, python=python, arch=lock.request.arch or "x86_64"))
+    try:
+        return with_hashes(lock, hashes_of(lock.pip, python=python, arch=lock.request.arch or "x86_64"))
+    except UnreachableError as error:
+        from msgspec.structs import replace
+
+        return replace(lock, without_hashes=" ".join(f"{error.message}: {error.context or error.note}".split()))
 
 
 def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock, matrix: Matrix) -> RoleVariables:

@@ -40,5 +40,7 @@ class Lock(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stack: Stack
     pip: PipRequirements
     hashes: PipHashes | None = None
+    without_hashes: str = ""
+    """Why hashes that were asked for are not here: the index could not be asked, and only the direct pins are known."""
     digest: str
     """SHA-256 over stack and pip lines: what two locks have in common when they mean the same."""
