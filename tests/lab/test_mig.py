@@ -51,7 +51,8 @@ def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(
     assert not host.path("/var/lib/gpusetup/state.json").exists()
 
     # The driver comes with a reboot; the layout is made after it.
-    first = wanted({"0": "all-1g.18gb", "1": ["3g.71gb", {"3g.71gb": ["1c", "2c"]}]})
+    layout = {"0": "all-1g.18gb", "1": ["3g.71gb", {"3g.71gb": ["1c", "2c"]}]}
+    first = wanted(layout)
     done = apply(tmp_path, first)
     assert done.code == 0, done.out + done.err
     both = [["1g.18gb"] * 7, ["3g.71gb", "1c.3g.71gb", "2c.3g.71gb"]]
@@ -68,6 +69,7 @@ def test_a_layout_is_applied_kept_mended_rolled_back_and_removed(
     (refusal,) = too_much.hosts[host.name]["refusals"]
     assert (refusal["reference"], "what fits: 1 x 4g.71gb" in refusal["hint"]) == ("GS-374", True)
 
+    first = wanted(layout)  # every wish is written to the same inventory
     host.reboot()
     host.ssh("systemctl", "start", "gpusetup-mig")  # or wait until the boot has done it
     assert [sorted(item) for item in instances(host)] == [sorted(item) for item in both]
