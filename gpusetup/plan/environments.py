@@ -226,7 +226,7 @@ def environment_actions(facts: HostFacts, environments: tuple[Environment, ...])
 
 def _why(item: Environment, applied: Environment | None, there: RecordedPython | None) -> str:
     if there is None:
-        return "it is not there yet"
+        return "it does not exist yet"
     if there.now:
         return f"{there.path} is not as it was installed: {there.now}"
     if applied is None or (item.requirements, item.interpreter) != (applied.requirements, applied.interpreter):

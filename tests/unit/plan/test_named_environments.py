@@ -99,8 +99,8 @@ def test_each_is_made_beside_the_default_with_a_reason(planner: Planner, facts: 
     assert any(line.startswith("vllm==0.19.") for line in told["serve"].requirements)
     assert any(line.startswith("torch==2.14.") for line in told["train"].requirements)
     assert python_actions(planner, facts, settings()) == {
-        "python-environment-serve": "environment serve: it is not there yet",
-        "python-environment-train": "environment train: it is not there yet",
+        "python-environment-serve": "environment serve: it does not exist yet",
+        "python-environment-train": "environment train: it does not exist yet",
     }
     assert {reason.text.partition(":")[0] for reason in plan.reasons} >= {"environment serve", "environment train"}
     stacks = [item.stack.driver.version for item in plan.lock.wanted.environments]
