@@ -24,7 +24,7 @@ def licence_refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...
         return ()
     refusal = Refusal(
         reference="GS-434",
-        message="gpusetup_vgpu_token is set, but nvidia-gridd, which uses it, is not there",
+        message="gpusetup_vgpu_token is set, but nvidia-gridd, which uses it, is missing",
         note="only vGPU guest drivers bring it; drivers from NVIDIA's repositories and distributions do not",
         hint="install the guest driver from your cloud or vGPU administrator first, or unset gpusetup_vgpu_token",
     )

@@ -7,7 +7,7 @@ short_description: License a vGPU guest with a token
 description:
   - Puts the client configuration token and the feature where NVIDIA's licence daemon reads them, restarts the daemon
     when they changed, and waits until nvidia-smi says that a licence is granted.
-  - What was there before is recorded, so that removal and rollback bring it back. The token is readable by root alone
+  - What was there before is recorded, so that removal and rollback restore it. The token is readable by root alone
     and appears in no log, diff or record.
 options:
   token:
@@ -45,7 +45,7 @@ states:
   type: list
   elements: str
 others:
-  description: Tokens that somebody else put beside ours.
+  description: Tokens beside ours, which another program or a person put there.
   returned: always
   type: list
   elements: str

@@ -10,7 +10,7 @@ TOKEN = "client_configuration_token_gpusetup.tok"  # noqa: S105 - its file's nam
 def lacking(there: Optional[Dict[str, Any]], token_sha256: str, feature: str) -> str:
     """Return the first thing that is not as it should be; nothing when all is."""
     if there is None or TOKEN not in there["tokens"]:
-        return "it is not there yet"
+        return "the token is missing"
     if there["tokens"][TOKEN] != token_sha256:
         return "another token is there"
     if there["server"]:

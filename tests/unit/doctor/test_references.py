@@ -92,9 +92,7 @@ def test_every_reference_has_its_page_and_the_list_names_all():
         assert all(said.message in written[f"{reference}.md"] for said in told(reference))
 
 
-@pytest.mark.parametrize(
-    ("typed", "meant"), [("GS-999", "GS-499"), ("GS-3244", "GS-324"), ("GS-32", "GS-332"), ("gs-325x", "")]
-)
+@pytest.mark.parametrize(("typed", "meant"), [("GS-999", "GS-499"), ("GS-3244", "GS-324"), ("gs-325x", "")])
 def test_a_reference_that_does_not_exist_gets_the_nearest(typed, meant):
     for arguments in ((typed,), ("--explain", typed)):
         answer = doctor(*arguments)

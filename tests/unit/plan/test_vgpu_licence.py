@@ -23,8 +23,8 @@ def _facts(host, licence):
 @pytest.mark.parametrize(
     ("there", "why"),
     [
-        (None, "it is not there yet"),
-        (Licence(tokens={"other.tok": "aa"}), "it is not there yet"),
+        (None, "the token is missing"),
+        (Licence(tokens={"other.tok": "aa"}), "the token is missing"),
         (Licence(tokens={TOKEN: "bb"}, feature=2), "another token is there"),
         (Licence(tokens={TOKEN: None}, feature=2), "another token is there"),
         (Licence(tokens={TOKEN: "aa"}, feature=2, server=True), "legacy licence server"),
