@@ -138,7 +138,7 @@ SMOKES: Tuple[Smoke, ...] = (
         "ONNX Runtime",
         "onnxruntime",
         "smokes_of_runtimes:onnxruntime",
-        "a small graph on the CUDA provider, with no way back to the CPU, against NumPy",
+        "a small graph on the CUDA provider, which may not fall back to the CPU, against NumPy",
     ),
     _smoke(
         "tensorrt",
