@@ -157,9 +157,12 @@ class View:
         parts += [f"{sum(busy) / len(busy):.0f}% busy"] if busy else []
         parts += [f"{power / 1000:.1f} kW"] if power else []
         parts += [f"{grave} in trouble"] if grave else []
-        parts += [f"sort {self.sort}"] if self.sort != "name" else []
-        parts += ["filter " + " ".join(self.chosen.terms)] if self.chosen.terms else []
-        text = _cut("  ".join(parts), width - len(clock) - 1)
+        asked = [f"sort {self.sort}"] if self.sort != "name" else []
+        asked += ["filter " + " ".join(self.chosen.terms)] if self.chosen.terms else []
+        room = width - len(clock) - 1
+        # What a person asked for stays in sight: a list that is filtered without a word looks like all there is.
+        counts = _cut("  ".join(parts), max(0, room - len("  ".join(["", *asked]))))
+        text = _cut("  ".join([counts, *asked]), room)
         return [Span(text.ljust(width - len(clock)) + clock, "title")]
 
     def _side_by_side(self, hosts: Sequence[object], width: int, body: int) -> bool:

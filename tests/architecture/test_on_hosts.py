@@ -16,7 +16,9 @@ ANSIBLE = {"ansible", "ansible_collections"}
 
 
 def _code(*folders: str) -> list[Path]:
-    return [path for folder in folders for path in sorted((ROOT / "plugins" / folder).rglob("*.py"))]
+    """Return what hosts run; a smoke test of a package is run by the Python that has the package."""
+    found = [path for folder in folders for path in sorted((ROOT / "plugins" / folder).rglob("*.py"))]
+    return [path for path in found if "smoke" not in path.stem or path.stem == "smoke"]
 
 
 @pytest.mark.parametrize("path", _code("module_utils", "modules"), ids=lambda path: path.stem)

@@ -61,6 +61,7 @@ RECORD: dict[str, Any] = {
                 {"profile": "1g.18gb", "compute": ["1g.18gb"], "start": 0},
                 {"profile": "3g.71gb", "compute": [], "count": 0},
             ]}}},
+    "runfile": {"path": "/var/lib/gpusetup/fetched/a.run", "version": "580.95.05", "replaced": True},
     "lock": {}, "lost": {}, "verified": None,
 }  # fmt: skip
 
