@@ -57,6 +57,16 @@ def figures(host: Host, **fields: str) -> None:
     path.write_text(json.dumps({"0": {name.replace("__", "."): value for name, value in fields.items()}}))
 
 
+def differing(before: Any, after: Any) -> list[str]:
+    """Names of the files and packages that are not what they were."""
+    return [
+        name
+        for was, now in zip(before, after, strict=True)
+        for name in sorted(was.keys() | now.keys())
+        if was.get(name) != now.get(name)
+    ]
+
+
 def refusals(answered: Any, host: Host) -> dict[str, str]:
     assert answered.code == 5, answered.out + answered.err
     return {item["reference"]: item["hint"] for item in answered.hosts[host.name]["refusals"]}
@@ -170,7 +180,7 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert none.code == 0, none.out + none.err
     assert listens(host, 9100) == set()
     assert not list(folder.parent.glob("node-exporter/gpusetup*"))
-    assert (files_below(host, *SETTINGS), packages(host)) == before
+    assert differing(before, (files_below(host, *SETTINGS), packages(host))) == []
 
     assert apply(tmp_path, plain).code == 0
     removed = gpusetup(tmp_path, "remove", plain, "--yes", "--format", "json")
@@ -210,7 +220,7 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(
     held = told(host, "apt-mark", "showhold").split()
     assert {"datacenter-gpu-manager-4-core", "datacenter-gpu-manager-exporter"} <= set(held)
     assert (listens(host, 9400), listens(host, 5555)) == ({"127.0.0.1"}, set())
-    assert host.path("/run/nvidia-dcgm/nv-hostengine.sock").is_socket()
+    told(host, "test", "-S", "/run/nvidia-dcgm/nv-hostengine.sock")
     assert 'DCGM_FI_DEV_ECC_DBE_VOL_TOTAL{gpu="0"' in answer(host, 9400)
 
     again = apply(tmp_path, inventory)
@@ -227,4 +237,4 @@ def test_a_pair_of_dcgm_and_its_exporter_as_stand_ins_with_one_host_engine(
     assert (listens(host, 9400), listens(host, 9100)) == ({"127.0.0.1"}, set())
 
     assert apply(tmp_path, bare).code == 0
-    assert (files_below(host, *SETTINGS), packages(host)) == before
+    assert differing(before, (files_below(host, *SETTINGS), packages(host))) == []

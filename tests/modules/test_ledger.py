@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,22 @@ def test_every_folder_that_was_made_goes_when_the_last_file_in_it_does(ledger: L
     assert [path.name for path in (tmp_path / "etc/crio").iterdir()] == ["crio.conf"]
     ledger.restore(str(beside))
     assert list((tmp_path / "etc").iterdir()) == []
+
+
+def test_what_python_compiled_of_a_program_goes_with_it_and_nobody_elses(ledger: Ledger, tmp_path: Path) -> None:
+    ours, also = tmp_path / "lib" / "gpu" / "look.py", tmp_path / "lib" / "gpu" / "smi.py"
+    for path in (ours, also):
+        ledger.write(str(path), "x = 1\n", 0o644)
+        py_compile.compile(str(path))
+    theirs = ours.parent / "__pycache__" / "other.cpython-311.pyc"
+    theirs.write_bytes(b"")
+
+    assert ledger.restore(str(ours))
+    assert len(list(theirs.parent.iterdir())) == 2
+    theirs.unlink()
+    assert ledger.restore(str(also))
+
+    assert not (tmp_path / "lib").exists()
 
 
 def test_a_folder_on_an_earlier_versions_record_goes_too(ledger: Ledger, tmp_path: Path) -> None:

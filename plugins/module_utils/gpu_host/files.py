@@ -123,3 +123,16 @@ def read_json(path: str) -> Any:
 def write_json(path: str, value: Any, mode: int = 0o600, lasting: bool = True) -> None:
     """Write a value as JSON in one step."""
     write_atomically(path, json.dumps(value, indent=1, sort_keys=True) + "\n", mode, lasting)
+
+
+def drop_compiled(path: str) -> None:
+    """Take away what Python made of a program of ours when it ran: it would keep its folders from going."""
+    name, ending = os.path.splitext(os.path.basename(path))
+    cache = os.path.join(os.path.dirname(path), "__pycache__")
+    if ending != ".py" or not os.path.isdir(cache):
+        return
+    for compiled in os.listdir(cache):
+        if compiled.endswith(".pyc") and compiled.partition(".")[0] == name:
+            os.unlink(os.path.join(cache, compiled))
+    if not os.listdir(cache):
+        os.rmdir(cache)

@@ -175,6 +175,7 @@ class Ledger:
             return changed
         if changed and wanted is None:
             os.unlink(path)
+            files.drop_compiled(path)
             for folder in _folders(path, entry):
                 if os.path.isdir(folder) and not os.listdir(folder):
                     os.rmdir(folder)
