@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import NO_LOCK
 
@@ -60,4 +62,8 @@ def _of(past: Past) -> tuple[object, ...]:
     wanted = past.lock.wanted
     if wanted is None:
         return past.lock.stack, past.packages
-    return past.lock.stack, past.packages, wanted.mig or (), wanted.imex or None, wanted.environments or ()
+    exporter = wanted.monitoring or None
+    return (
+        past.lock.stack, past.packages, wanted.mig or (), wanted.imex or None, wanted.environments or (),
+        exporter and replace(exporter, why=""),
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """Which apply a host goes back to."""
 
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from gpusetup.cli.rollback import past_of
@@ -8,6 +9,7 @@ from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.applied import AppliedWanted, Verified
 from gpusetup.model.lifecycle import Past
 from gpusetup.model.mig import MigInstances, MigLayout
+from gpusetup.model.monitoring import Exporter
 from gpusetup.plan.rollback import choose
 from tests.records import lock_of
 
@@ -34,6 +36,23 @@ def test_another_mig_layout_is_another_state_of_the_same_versions():
     assert choose((before, now), "a2").id == "a1"
     with pytest.raises(PreflightError):
         choose((with_mig(past("a1", "580"), "1g.35gb"), now), "a2")
+
+
+def with_exporter(item: Past, exporter: Exporter | UnsetType) -> Past:
+    wanted = AppliedWanted(
+        packages=None, manage_driver=False, requirements=(), adopted=(), services=(), monitoring=exporter
+    )
+    return replace(item, lock=replace(item.lock, wanted=wanted))
+
+
+def test_an_exporter_that_listens_elsewhere_is_another_state_but_not_one_with_other_reasons():
+    def listening(identity: str, address: str, why: str = "") -> Past:
+        return with_exporter(past(identity, "580"), Exporter(kind="textfile", listen=address, why=why))
+
+    bare = with_exporter(past("a1", "580"), UNSET)
+    history = (bare, listening("a2", "127.0.0.1:9100"), listening("a3", "0.0.0.0:9100"))
+    assert choose(history, "a3").id == "a2"
+    assert choose((*history[:2], listening("a3", "127.0.0.1:9100", "asked for")), "a3").id == "a1"
 
 
 def test_a_failed_apply_goes_back_to_the_last_good_one_even_of_the_same_versions():
