@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.plan import Package, Refusal
+from gpusetup.plan.adopted import adopted_python
 from gpusetup.plan.compilers import compiler_caps
-from gpusetup.plan.requests import adopted_python
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryCandidates, Request, Requirement
+from gpusetup.plan.adopted import adopted_python, installed_version
 from gpusetup.plan.exact import exact_requirements
 from gpusetup.plan.given import given
 from gpusetup.plan.packages.built import other_way
@@ -14,14 +15,8 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts, Python
     from gpusetup.model.settings import Settings
 
-__all__ = ["adopted_python", "request_for", "working_driver"]
+__all__ = ["request_for", "working_driver"]
 
-_ADOPTED = {
-    "torch": ("torch",),
-    "tensorflow": ("tensorflow",),
-    "jax": ("jax",),
-    "cupy": ("cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", "cupy"),
-}
 _RUNTIME_WHEELS = (
     "nvidia-cuda-runtime",
     "nvidia-cuda-runtime-cu13",
@@ -122,13 +117,6 @@ def _same_driver(
     return _this_driver(requirements, version)
 
 
-def adopted_python(facts: HostFacts, settings: Settings) -> Python | None:
-    """Return the interpreter that was named for adoption, as the probe found it."""
-    if not settings.python_adopt:
-        return None
-    return next((python for python in facts.pythons if python.path == settings.python_adopt), None)
-
-
 def _requirements(settings: Settings, adopted: Python | None) -> tuple[Requirement, ...]:
     if adopted is None:
         return settings.requirements
@@ -152,8 +140,3 @@ def _requirements(settings: Settings, adopted: Python | None) -> tuple[Requireme
     if not any(item.component == "python" for item in pinned):
         pinned.append(Requirement(component="python", specifier=f"=={adopted.version}"))
     return tuple(pinned)
-
-
-def installed_version(python: Python, component: str) -> str | None:
-    """Return the version of a framework in an interpreter."""
-    return next((python.packages[name] for name in _ADOPTED.get(component, ()) if name in python.packages), None)

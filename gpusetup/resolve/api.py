@@ -57,7 +57,7 @@ def _resolved(request: Request, matrix: Matrix) -> Resolution:
 def _no_stack(space: Space) -> NoStackError:
     conflict = explain.conflict(space, minimal_conflict(space.problem()))
     if len(conflict) > _READABLE:
-        conflict = min(conflict, *_about_newest(space), key=len)
+        conflict = min((conflict, *_about_newest(space)), key=len)
     ways_out = suggestions(space)
     document = {
         "schema": "gpusetup/stack/1",

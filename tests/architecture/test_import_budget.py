@@ -24,6 +24,8 @@ NEVER = (
     "argcomplete",
 )
 """Heavy modules that no lookup needs."""
+HOSTS_ONLY = ("gpusetup.plan.packages", "gpusetup.plan.offers", "gpusetup.plan.judge", "gpusetup_host_code")
+"""What is known of a host and its package managers: a question about versions has no host."""
 LOOKUPS = (
     ("matrix", "--format", "json"),
     ("matrix", "torch==2.6.*", "--gpu", "v100", "--format", "json"),
@@ -60,6 +62,11 @@ def test_a_lookup_imports_nothing_heavy(argv: tuple[str, ...]) -> None:
         for module in loaded
         if module.startswith(("gpusetup.drive", "gpusetup.verify", "gpusetup.bootstrap", "gpusetup.report"))
     }
+
+
+@pytest.mark.parametrize("argv", [*LOOKUPS, ("resolve",), ("resolve", "vllm", "--os", "ubuntu24.04"), ("matrix", "vllm")], ids=" ".join)  # fmt: skip
+def test_a_lookup_imports_nothing_of_hosts(argv: tuple[str, ...]) -> None:
+    assert not {module for module in loaded_by(*argv) if module.startswith(HOSTS_ONLY)}
 
 
 def test_help_and_version_import_no_matrix() -> None:

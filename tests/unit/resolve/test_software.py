@@ -379,3 +379,10 @@ def test_every_rule_in_an_answer_is_named_and_every_text_a_sentence(ask: Any) ->
     components = {reason.component for reason in resolution.reasons}
     chosen = {name for name in resolution.stack.__struct_fields__ if getattr(resolution.stack, name) not in (None, ())}
     assert chosen - {"python"} <= components
+
+
+def test_a_long_conflict_without_a_package_is_told_whole(refused: Any) -> None:
+    told = refused("torch<2.5", "jax>=0.7", "cudnn", gpu=("rtx 2080 ti",), driver="470.256.02")
+    texts = [item["text"] for item in told["conflict"]]
+    assert texts[:2] == ["torch<2.5 was asked for", "jax>=0.7 was asked for"]
+    assert len(texts) > 4
