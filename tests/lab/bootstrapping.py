@@ -92,7 +92,7 @@ def user_data(
     variables = {
         "gpusetup_source": repositories.base,
         "gpusetup_source_fingerprints": repositories.fingerprint,
-        "gpusetup_source_key": f"{network.REPOSITORY_URL}/lab-key.asc",
+        "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
     }
     if simulated:
         variables["gpusetup_simulated_root"] = SIMULATED_ROOT

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.lab import captures, mirror, network
 from tests.lab.flavours import FLAVOURS
-from tests.lab.places import REPOSITORIES, SIMULATED_ROOT, SOURCE, SSH_KEY, locked
+from tests.lab.places import SIMULATED_ROOT, SOURCE, SSH_KEY, locked
 from tests.lab.process import run
 from tests.lab.repository import build, catalog_rpm, catalog_suse
 from tests.lab.roots import ROOTS
@@ -135,7 +135,7 @@ def _rocky_sources(root: Path) -> None:
         plugin = root / "etc/dnf" / generation / "local.conf"
         if plugin.parent.is_dir():
             plugin.write_text("[main]\nenabled = false\n")
-    _present(root, key, REPOSITORIES / "rocky/9/baseos", catalog_rpm.PRESENT)
+    _present(root, key, repositories.folder / "rocky/9/baseos", catalog_rpm.PRESENT)
 
 
 def _suse_sources(root: Path) -> None:
@@ -147,7 +147,7 @@ def _suse_sources(root: Path) -> None:
         f"[repo-oss]\nname=Main Repository (lab stand-in)\nenabled=1\nautorefresh=1\nbaseurl={repositories.leap}/oss\n"
         f"type=rpm-md\ngpgcheck=1\ngpgkey=file:///{key}\n"
     )
-    _present(root, key, REPOSITORIES / "leap/15.6/oss", catalog_suse.PRESENT)
+    _present(root, key, repositories.folder / "leap/15.6/oss", catalog_suse.PRESENT)
 
 
 def _present(root: Path, key: str, folder: Path, names: tuple[str, ...]) -> None:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import openpgp
 
-from tests.lab.places import REPOSITORIES, STATE
+from tests.lab.places import STATE
 from tests.lab.process import run
-from tests.lab.repository import catalog_rpm, rpm
-from tests.lab.repository.build import CUDA_REPOS
+from tests.lab.repository import build, catalog_rpm, rpm
 from tests.lab.repository.deb import index_flat
 from tests.lab.repository.keys import Keys
 
@@ -88,7 +87,7 @@ def red_hat(target: Path, scratch: Path, version: str, directory: str = "rhel9")
 
 def _filled(folder: Path, directory: str, pattern: str) -> None:
     folder.mkdir(parents=True)
-    found = sorted((REPOSITORIES / CUDA_REPOS / directory / "x86_64").glob(pattern))
+    found = sorted((build.ready().folder / build.CUDA_REPOS / directory / "x86_64").glob(pattern))
     assert found, f"no package in {directory} is like {pattern}"
     for package in found:
         shutil.copy(package, folder)

@@ -181,7 +181,7 @@ def test_a_dkms_build_can_be_told_to_fail(ubuntu: Host) -> None:
 
 
 def test_dnf_streams_choose_flavour_and_branch(rocky: Host, lab_repositories: Repositories) -> None:
-    key = f"{build.network.REPOSITORY_URL}/lab-key.asc"
+    key = f"{lab_repositories.base}/lab-key.asc"
     for name, url in (("cuda", lab_repositories.url("rhel9")), ("epel", f"{lab_repositories.rocky}/epel")):
         rocky.path(f"/etc/yum.repos.d/{name}.repo").write_text(
             f"[{name}]\nname={name}\nbaseurl={url}\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={key}\n"
@@ -207,7 +207,7 @@ def test_dnf_streams_choose_flavour_and_branch(rocky: Host, lab_repositories: Re
 def test_dnf_does_not_take_what_is_wrong(what: str, where: str, rocky: Host, lab_repositories: Repositories) -> None:
     base = lab_repositories.with_fault(f"dnf{what.replace('-', '')}", what, where)
     rocky.path("/etc/yum.repos.d/bad.repo").write_text(
-        f"[bad]\nname=bad\nbaseurl={base.url('rhel9')}\nmodule_hotfixes=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={build.network.REPOSITORY_URL}/lab-key.asc\n",
+        f"[bad]\nname=bad\nbaseurl={base.url('rhel9')}\nmodule_hotfixes=1\ngpgcheck=1\nrepo_gpgcheck=1\ngpgkey={lab_repositories.base}/lab-key.asc\n",
     )
     done = rocky.ssh(
         "sh",

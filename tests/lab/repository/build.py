@@ -1,11 +1,15 @@
-"""Build all stand-in repositories once per checkout state; describe them for tests and inventories."""
+"""Build all stand-in repositories once per state of this folder; describe them for tests and inventories.
+
+Each state has a folder of its own: another checkout's tests never change what hosts of this one read.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
+import time
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -18,6 +22,10 @@ from tests.lab.repository.serve import FAULTS, WHAT, WHERE
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+FOLDER = "packages"
+KEPT = 24 * 3600
+"""How long the folder of another state stays after it was last asked for, in seconds."""
 
 CUDA_REPOS = "compute/cuda/repos"
 NVIDIA_DEB, UBUNTU_DEB = "cudatools@nvidia.com", "ubuntu-devel-discuss@lists.ubuntu.com"
@@ -32,7 +40,11 @@ class Repositories:
     fingerprint: str
     wrong_fingerprint: str
     armored: str
-    digest: str
+
+    @property
+    def folder(self) -> Path:
+        """Where the server has them."""
+        return REPOSITORIES / self.base.rpartition("/")[2]
 
     def url(self, distro: str) -> str:
         """NVIDIA's repository for ubuntu2404, debian12, rhel9, …"""
@@ -60,7 +72,7 @@ class Repositories:
     def with_fault(self, token: str, what: str, where: str = "all") -> Repositories:
         """The same repositories behind a server that misbehaves; set_fault(token, "", "") mends it."""
         set_fault(token, what, where)
-        return Repositories(**{**vars(self), "base": f"{network.REPOSITORY_URL}/with/{token}"})
+        return replace(self, base=f"{network.REPOSITORY_URL}/with/{token}/{self.folder.name}")
 
 
 def set_fault(token: str, what: str, where: str = "all") -> None:
@@ -75,12 +87,16 @@ def set_fault(token: str, what: str, where: str = "all") -> None:
 
 
 def ready() -> Repositories:
-    """Built when the sources changed; the server itself runs as long as there are hosts."""
-    digest = _digest()
-    described = REPOSITORIES / "repositories.json"
+    """Built once; the server itself runs as long as there are hosts."""
+    folder = REPOSITORIES / f"{FOLDER}-{_digest()[:16]}"
+    described = folder / "repositories.json"
     with locked("repositories"):
-        if not described.exists() or json.loads(described.read_text())["digest"] != digest:
-            _build(digest)
+        if not described.exists():
+            _build(folder)
+        folder.touch()
+        for other in REPOSITORIES.glob(f"{FOLDER}-*"):
+            if time.time() - other.stat().st_mtime > KEPT:
+                shutil.rmtree(other)
     return Repositories(**json.loads(described.read_text()))
 
 
@@ -92,43 +108,35 @@ def _digest() -> str:
     return seen.hexdigest()
 
 
-def _build(digest: str) -> None:
+def _build(folder: Path) -> None:
     new, scratch = STATE / "repositories.new", STATE / "repositories.scratch"
-    for folder in (new, scratch):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+    for place in (new, scratch):
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
     keys = Keys(STATE / "signing")
     try:
         _cuda_for_apt(new, scratch, keys)
         _ubuntu(new, scratch, keys)
         _enterprise_linux(new, scratch, keys)
         _suse(new, scratch, keys)
-        described = {
-            "base": network.REPOSITORY_URL,
-            "fingerprint": keys.fingerprint(),
-            "wrong_fingerprint": keys.fingerprint(wrong=True),
-            "armored": keys.armored(),
-            "digest": digest,
-        }
+        described = Repositories(
+            base=f"{network.REPOSITORY_URL}/{folder.name}",
+            fingerprint=keys.fingerprint(),
+            wrong_fingerprint=keys.fingerprint(wrong=True),
+            armored=keys.armored(),
+        )
         # Where NVIDIA has its keys: in each directory, named by the last eight digits.
-        for folder in (new / CUDA_REPOS).glob("*/x86_64"):
-            (folder / f"{keys.fingerprint()[-8:].lower()}.pub").write_text(keys.armored())
+        for place in (new / CUDA_REPOS).glob("*/x86_64"):
+            (place / f"{keys.fingerprint()[-8:].lower()}.pub").write_text(keys.armored())
         (new / "libnvidia-container" / "gpgkey").write_text(keys.armored())
         (new / "lab-key.asc").write_text(keys.armored())
         (new / "wrong-key.asc").write_text(keys.armored(wrong=True))
-        (new / "repositories.json").write_text(json.dumps(described, indent=1) + "\n")
+        (new / "repositories.json").write_text(json.dumps(asdict(described), indent=1) + "\n")
     finally:
         keys.close()
         shutil.rmtree(scratch, ignore_errors=True)
-    old = STATE / "repositories.old"
-    shutil.rmtree(old, ignore_errors=True)
-    if REPOSITORIES.exists():
-        for other in list(REPOSITORIES.iterdir()):  # what tests put beside the packages stays served
-            if not (new / other.name).exists():
-                other.rename(new / other.name)
-        REPOSITORIES.rename(old)
-    new.rename(REPOSITORIES)
-    shutil.rmtree(old, ignore_errors=True)
+    REPOSITORIES.mkdir(parents=True, exist_ok=True)
+    new.rename(folder)
 
 
 def _cuda_for_apt(top: Path, scratch: Path, keys: Keys) -> None:
