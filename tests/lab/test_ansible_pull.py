@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from gpusetup.content import content_path
 from tests.lab import network
 from tests.lab.bootstrapping import ROOT, serve_bundle
 from tests.lab.places import REPOSITORIES, SIMULATED_ROOT
@@ -18,12 +19,14 @@ NAME = "ansible-pull-site.git"
 
 
 def site(folder, repositories):
-    """A repository with playbooks, roles and the variables of a stack, served as any web server can."""
+    """A repository with our collection, a playbook and the variables of a stack, served as any web server can."""
     work = folder / "site"
     work.mkdir()
-    for name in ("ansible.cfg", "playbooks", "roles"):
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, work / name)
+    subprocess.run(
+        ["ansible-galaxy", "collection", "install", content_path(), "-p", "collections"], cwd=work, check=True
+    )
+    (work / "ansible.cfg").write_text("[defaults]\ncollections_path = collections\n")
+    (work / "site.yml").write_text("- ansible.builtin.import_playbook: gpusetup.stack.apply\n")
     argv = [sys.executable, "-m", "gpusetup", "lock", "driver==580.*", "--gpu", "t4", "--os", "debian12", "--vars",
             "--source", repositories.base]  # fmt: skip
     stack = json.loads(subprocess.run(argv, cwd=ROOT, capture_output=True, check=True).stdout)
@@ -33,9 +36,10 @@ def site(folder, repositories):
         "armored": repositories.armored,
     }
     stack["gpu_simulated_root"] = SIMULATED_ROOT
-    # ansible-pull reads -e @FILE before there is a checkout.
-    variables = work / "playbooks" / "group_vars" / "all" / "stack.json"
+    # In the inventory: ansible-pull reads -e @FILE before there is a checkout, and an imported playbook sees no group_vars beside the importing one.
+    variables = work / "inventory" / "group_vars" / "all.json"
     variables.parent.mkdir(parents=True)
+    (work / "inventory" / "hosts").write_text("localhost\n")
     variables.write_text(json.dumps(stack))
     git = ["git", "-c", "user.name=site", "-c", "user.email=site@example.org", "-C", work]
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "site"]):
@@ -58,8 +62,8 @@ def test_a_machine_pulls_its_stack(lab_hosts, lab_repositories, tmp_path):
     host.ssh("/opt/ansible/bin/pip", "install", "-q", "--no-index", "--find-links", "/root/wheels", "ansible-core",
              timeout=600)  # fmt: skip
     # A folder of files behind a plain web server has no shallow clones: --full.
-    options = ("-U", url, "--full", "-i", "localhost,", "-c", "local")
-    pull = ["/opt/ansible/bin/ansible-pull", *options, "playbooks/apply.yml"]
+    options = ("-U", url, "--full", "-i", "inventory", "-c", "local")
+    pull = ["/opt/ansible/bin/ansible-pull", *options, "site.yml"]
     first = host.ssh("env", "LC_ALL=C.UTF-8", *pull, timeout=1200)
     assert "failed=0" in first.stdout, first.stdout[-2000:]
     assert packages(host)["nvidia-driver-cuda"].startswith("580.")
