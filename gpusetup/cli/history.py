@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.health.history import Run
+    from gpusetup.health.standing import Event
     from gpusetup.verify.decay import Decay, Series
 
 __all__ = ["add_arguments", "run"]
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> Exit:
     """Read and tell."""
     from gpusetup.health.history import runs, series
+    from gpusetup.health.standing import events
     from gpusetup.verify.decay import decay_of
 
     if arguments.runs < 1:
@@ -48,13 +50,14 @@ def run(arguments: argparse.Namespace) -> Exit:
     host = arguments.host or LOCAL_NAME
     path = _file(arguments.host)
     past, figures = runs(path, arguments.level or "", arguments.runs), series(path)
+    service = events(path)[-arguments.runs :]
     fallen = [decay for one in figures if (decay := decay_of(one)) is not None]
     if arguments.format == "json":
-        text = _json(host, path, past, figures, fallen)
+        text = _json(host, path, past, figures, fallen, service=service)
     elif arguments.format == "html":
         text = _html(host, past, figures, fallen)
     else:
-        text = _text(host, past, figures, fallen)
+        text = _text(host, past, figures, fallen, service)
     output.write_answer(text, arguments.out)
     return Exit.VERIFY_FAILED if fallen else Exit.DONE
 
@@ -79,13 +82,26 @@ def _file(host: str | None) -> Path:
     return found
 
 
-def _text(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay]) -> str:
+_EVENTS = {
+    "left": "left service", "returned": "returned to service", "by hand": "returned, or its drain taken over, by hand",
+    "refused": "refused a job", "forgotten": "errors in the kernel log up to now no longer count",
+}  # fmt: skip
+
+
+def _text(
+    host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
+) -> str:
+    from gpusetup.health.history import iso
+
     lines = [f"{host}: {len(past)} verification{'s' if len(past) != 1 else ''}", ""]
     for one in past:
         lines.append(f"  {one.time}  {one.level:<6}  {one.verdict}")
         lines += [f"    {verdict}  {name}: {text}" for name, verdict, text in one.findings[:_FINDINGS]]
         more = len(one.findings) - _FINDINGS
         lines += [f"    and {more} more"] if more > 0 else []
+    for number, one_event in enumerate(service):
+        why = f": {one_event.reason}" if one_event.reason and one_event.event in {"left", "refused"} else ""
+        lines += [""] * (not number) + [f"  {iso(one_event.moment)}  {_EVENTS[one_event.event]}{why}"]
     for fall in fallen:
         lines += ["", f"  WARN  {fall.series.check} {fall.series.subject} falls steadily:"]
         lines.append(
@@ -98,7 +114,10 @@ def _text(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen:
     return "\n".join(lines) + "\n"
 
 
-def _json(host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay]) -> str:
+def _json(
+    host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], *,
+    service: tuple[Event, ...],
+) -> str:  # fmt: skip
     import msgspec
 
     from gpusetup.health.history import iso
@@ -128,6 +147,7 @@ def _json(host: str, path: Path, past: tuple[Run, ...], figures: tuple[Series, .
             }
             for one in fallen
         ],
+        "service": [{"time": iso(one.moment), "event": one.event, "reason": one.reason} for one in service],
     }  # fmt: skip
     return output.json_text(msgspec.convert(document, Verifications))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Task", "add_argument", "answer", "command_of", "name_of", "quoted", "unit_folder", "units"]
+__all__ = ["Task", "add_argument", "answer", "command_of", "name_of", "quoted", "record", "unit_folder", "units"]
 
 OFF, SHOW = "never", "show"
 _SERVICE = """# Written by gpusetup
@@ -75,7 +75,15 @@ class Task:
         return self.codes.format(user="" if os.geteuid() == 0 else "--user ")
 
 
-_KEPT = ("GPUSETUP_STATE", "GPUSETUP_MATRIX", "GPUSETUP_CONTENT", "ANSIBLE_CONFIG", "SSH_AUTH_SOCK", "LANG")
+_KEPT = (
+    "GPUSETUP_STATE",
+    "GPUSETUP_MATRIX",
+    "GPUSETUP_CONTENT",
+    "ANSIBLE_CONFIG",
+    "SSH_AUTH_SOCK",
+    "LANG",
+    "KUBECONFIG",
+)
 """What a command on the terminal would have had too; passwords are nowhere among it."""
 
 
@@ -215,7 +223,7 @@ def _install(
         )
     what = "this machine" if arguments.inventory is None else Path(arguments.inventory).name
     folder = unit_folder(environment)
-    ledger = _record(arguments.inventory)
+    ledger = record(arguments.inventory)
     again = f"gpusetup {task.command} --timer {calendar if re.fullmatch('[a-z]+', calendar) else repr(calendar)}"
     folder.mkdir(parents=True, exist_ok=True)
     for suffix, text in units(task, command, calendar, what, environment).items():
@@ -241,7 +249,7 @@ def _install(
 def _remove(name: str, environment: Mapping[str, str]) -> bool:
     """Stop and remove the timer; return whether there was one."""
     paths = [unit_folder(environment) / f"{name}.{suffix}" for suffix in ("timer", "service")]
-    ledger = _record(None)
+    ledger = record(None)
     known = ledger is not None and any(str(path) in ledger.state["files"] for path in paths)
     if not known and not any(path.exists() for path in paths):
         return False
@@ -273,7 +281,7 @@ _SHOWN = (r"^OnCalendar=(.*)$", r"^ExecStart=(.*)$")
 _STATE = Path("/var/lib/gpusetup")
 
 
-def _record(inventory: str | None) -> Any:
+def record(inventory: str | None) -> Any:
     """Return this machine's record, where an apply left one and a timer for the machine itself is meant."""
     if inventory is not None or os.geteuid() != 0 or not (_STATE / "state.json").exists():
         return None

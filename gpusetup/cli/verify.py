@@ -16,8 +16,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gpusetup.cli import options, output, timers
-from gpusetup.errors import BadInputError, Exit, gravest
+from gpusetup.cli import options, output, timers, verify_quarantine
+from gpusetup.errors import BadInputError, Exit, VerifyFailedError, gravest
 
 if TYPE_CHECKING:
     import argparse
@@ -70,6 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--textfile", metavar="DIR", help="also write gpusetup-verify.prom there, for node_exporter; a timer finds DIR"
     )
+    group = parser.add_argument_group("in service and out of it")
+    verify_quarantine.add_arguments(group)
+    group.add_argument(
+        "--hooks", choices=("slurm", "kubernetes", timers.SHOW, timers.OFF),
+        help="write what Slurm and Kubernetes call, with these options; show: list it; never: remove it",
+    )  # fmt: skip
     group = parser.add_argument_group("observations")
     group.add_argument("--observations", metavar="FILE", help="also write the observations, for a bug report")
     group.add_argument("--from", dest="source", metavar="FILE", help="judge saved observations")
@@ -88,16 +94,46 @@ def run(arguments: argparse.Namespace) -> Exit:
         from gpusetup.verify.pages import explained
 
         return explain(arguments, explained(), "check", "GS-511")
+    if arguments.hooks is not None:
+        from gpusetup.cli.verify_hooks import hooks
+
+        return hooks(arguments)
+    if acting := verify_quarantine.acts(arguments):
+        verify_quarantine.check(arguments)
     if arguments.timer is not None:
         from gpusetup.cli.verify_timer import timed
 
         return timed(arguments)
-    arguments.level = arguments.level or "smoke"
+    arguments.level = arguments.level or ("quick" if acting else "smoke")
+    if arguments.quarantine == "slurm-job":
+        return verify_quarantine.around_a_job(arguments, lambda: _verified(arguments, None)[0])
     from gpusetup.report.formats import render
-    from gpusetup.report.verification import verification_report
     from gpusetup.verify import baseline as kept
 
     before = kept.load(Path(arguments.baseline)) if arguments.baseline else None
+    report, away = _verified(arguments, before)
+    if acting:
+        verify_quarantine.act(arguments, report)
+    if arguments.textfile:
+        from gpusetup.cli.verify_timer import write_textfile
+
+        write_textfile(Path(arguments.textfile), report, arguments.inventory)
+    if arguments.baseline and before is not None:
+        _keep(arguments, before, report)
+    output.write_answer(
+        render(report, arguments.format, watched=arguments.out is None and output.coloured(sys.stdout)), arguments.out
+    )
+    if arguments.out is not None:
+        _tell(report, arguments.out)
+    codes = [Exit.VERIFY_FAILED for host in report.hosts if host.verdict == "fail" and not host.problem]
+    codes += [away.get(host.name, Exit.VERIFY_FAILED) for host in report.hosts if host.problem]
+    return gravest(codes)
+
+
+def _verified(arguments: argparse.Namespace, before: Any) -> tuple[Report, dict[str, Exit]]:
+    """Observe and judge; return the report, and the exit codes of hosts whose problem is no failed check."""
+    from gpusetup.report.verification import verification_report
+
     started, clock = datetime.now(timezone.utc), time.monotonic()
     level, documents, problems, away = _observe(arguments)
     if arguments.observations:
@@ -105,6 +141,13 @@ def run(arguments: argparse.Namespace) -> Exit:
     seconds = time.monotonic() - clock
     if arguments.source:
         started, seconds = _observed_then(documents, started)
+    if verify_quarantine.acts(arguments):
+        from gpusetup.health.kernel_log import newer_than
+
+        documents = {
+            name: newer_than(document, verify_quarantine.forgotten(arguments, name))
+            for name, document in documents.items()
+        }
     lock = _lock(arguments.lock)
     wanted = {name: _wanted(arguments, lock, before and before.hosts.get(name), len(documents)) for name in documents}
     report = verification_report(
@@ -123,20 +166,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         drawn = arguments.format == "html"
         report = remembered(report, documents, here=arguments.inventory is None, pictures=drawn)
-    if arguments.textfile:
-        from gpusetup.cli.verify_timer import write_textfile
-
-        write_textfile(Path(arguments.textfile), report, arguments.inventory)
-    if arguments.baseline and before is not None:
-        _keep(arguments, before, report)
-    output.write_answer(
-        render(report, arguments.format, watched=arguments.out is None and output.coloured(sys.stdout)), arguments.out
-    )
-    if arguments.out is not None:
-        _tell(report, arguments.out)
-    codes = [Exit.VERIFY_FAILED for host in report.hosts if host.verdict == "fail" and not host.problem]
-    codes += [away.get(name, Exit.VERIFY_FAILED) for name in problems]
-    return gravest(codes)
+    return report, away
 
 
 def _observed_then(documents: dict[str, dict[str, Any]], now: datetime) -> tuple[datetime, float]:
@@ -178,8 +208,9 @@ def _ask(arguments: argparse.Namespace) -> Ask:
         cuda_home=arguments.cuda_home,
         gpus=only,
         minutes=arguments.minutes,
-        when_idle=arguments.when_idle,
+        when_idle=arguments.when_idle or verify_quarantine.acts(arguments),
         budget=arguments.budget,
+        longest=verify_quarantine.LOOK_SECONDS if arguments.quarantine else 0.0,
     )
 
 
@@ -200,7 +231,12 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
 
         if output.aside().isatty():
             output.say(f"checking this machine, level {ask.level} …")
-        here = observe_in_turn(ask, os.environ)
+        try:
+            here = observe_in_turn(ask, os.environ)
+        except VerifyFailedError as error:
+            if not verify_quarantine.acts(arguments):
+                raise
+            return ask.level, {}, {LOCAL_NAME: str(error)}, {}  # a driver that hangs every program is bad, too
         if here.document is None:
             return ask.level, {}, {LOCAL_NAME: here.problem}, {LOCAL_NAME: Exit.PENDING}
         return ask.level, {LOCAL_NAME: here.document}, {}, {}

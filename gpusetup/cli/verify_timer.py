@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import output, timers
+from gpusetup.cli import output, timers, verify_quarantine
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ def timed(arguments: argparse.Namespace) -> Exit:
         if getattr(arguments, name):
             option = "--from" if name == "source" else "--" + name.replace("_", "-")
             raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option, hint="leave it out")
+    if arguments.timer not in {timers.OFF, timers.SHOW}:
+        verify_quarantine.check_commands(arguments)
     text, code = timers.answer(arguments, task_of(arguments), os.environ)
     output.write_answer(text, arguments.out)
     return code
@@ -40,6 +42,7 @@ def task_of(arguments: argparse.Namespace) -> timers.Task:
     """Return what the timer runs: the question as it was asked, idle-aware whether asked or not."""
     level = arguments.level or "quick"
     words = ["--level", level, "--when-idle", *(["--strict"] if arguments.strict else [])]
+    words += verify_quarantine.repeated(arguments)
     for option, value in (
         ("--budget", f"{arguments.budget:g}" if arguments.budget else None),
         ("--minutes", f"{arguments.minutes:g}" if level == "stress" else None),

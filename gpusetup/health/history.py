@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["Run", "append", "file_of", "iso", "known", "runs", "series"]
+__all__ = ["Run", "append", "file_of", "iso", "known", "opened", "runs", "series"]
 
 MACHINE = Path("/var/lib/gpusetup")
 KEPT, FIRST, LARGEST = 1000, 20, 32 << 20
@@ -45,6 +45,9 @@ CREATE TABLE IF NOT EXISTS finding (
 CREATE TABLE IF NOT EXISTS figure (
   run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, name TEXT NOT NULL, subject TEXT NOT NULL,
   unit TEXT NOT NULL, value REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS service (moment REAL NOT NULL, event TEXT NOT NULL, reason TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS looks (
+  id INTEGER PRIMARY KEY, bad INTEGER NOT NULL, good INTEGER NOT NULL, level TEXT NOT NULL, told TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS run_level ON run(level, started);
 CREATE INDEX IF NOT EXISTS figure_run ON figure(run);
 CREATE INDEX IF NOT EXISTS finding_run ON finding(run);
@@ -109,7 +112,7 @@ def _append(path: Path, host: HostReport, report: Report, gpus: str) -> None:
     driver = next((row.text for row in host.rows if row.label == "driver"), "")
     started = datetime.fromisoformat(report.started.replace("Z", "+00:00")).timestamp()
     level = host.level or report.level
-    with closing(_opened(path)) as database, database:
+    with closing(opened(path)) as database, database:
         row = (started, level, host.verdict, host.seconds, report.program, driver, gpus)
         run = database.execute(
             "INSERT INTO run (started, level, verdict, seconds, program, driver, gpus) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -149,7 +152,8 @@ def _bound(database: sqlite3.Connection, level: str) -> None:
             database.execute(surplus, (one, one, FIRST, max(0, (number - FIRST) * 3 // 4)))
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def opened(path: Path) -> sqlite3.Connection:
+    """Open the file; one that is not there is made."""
     fresh = not path.exists()
     database = sqlite3.connect(path, timeout=_WAIT)
     try:
@@ -167,7 +171,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 def _read(path: Path) -> sqlite3.Connection:
     try:
-        return _opened(path)
+        return opened(path)
     except sqlite3.DatabaseError as error:
         raise BadInputError(
             "GS-514", f"cannot read the history {path}: {error}", path=str(path),

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gpusetup.model.verdict import Level, Verdict
 
-__all__ = ["Fallen", "Figure", "PastFinding", "PastRun", "Verifications"]
+__all__ = ["Fallen", "Figure", "PastFinding", "PastRun", "ServiceEvent", "Verifications"]
 
 
 class PastFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +52,15 @@ class Fallen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     runs: int
 
 
+class ServiceEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machine left service, returned, or a job was refused."""
+
+    time: str
+    event: Literal["left", "returned", "by hand", "refused", "forgotten"]
+    """`by hand`: somebody returned it or took it over; `forgotten`: the kernel log up to then counts no more."""
+    reason: str
+
+
 class Verifications(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The history of a host's verifications, oldest first."""
 
@@ -63,3 +72,5 @@ class Verifications(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     runs: tuple[PastRun, ...]
     figures: tuple[Figure, ...]
     fallen: tuple[Fallen, ...]
+    service: tuple[ServiceEvent, ...]
+    """What `verify --quarantine`, `--on-bad` and `--on-good` did, oldest first."""

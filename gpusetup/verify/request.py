@@ -29,6 +29,8 @@ class Ask(Struct, frozen=True, kw_only=True):
     """Hold the host's lock, and only look, without measuring, while a GPU is in use."""
     budget: float = 0.0
     """Seconds after which measuring gives way to level quick; 0: no budget."""
+    longest: float = 0.0
+    """Seconds after which a probe of level quick is killed, where that is less than usual; 0: as usual."""
 
     def document(self) -> dict[str, Any]:
         """Return the JSON that the probe reads."""
@@ -60,4 +62,6 @@ class Observed:
 def deadline(ask: Ask) -> float:
     """Return the seconds after which the whole probe is killed: every part has a deadline of its own before it."""
     base = {"quick": 90.0, "smoke": 1080.0, "full": 2100.0, "stress": 2100.0}[ask.level]
+    if ask.longest and ask.level == "quick":
+        return min(base, ask.longest)
     return base + (60 * ask.minutes if ask.level == "stress" else 0.0)

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.runner import Finished
 
-__all__ = ["MARK", "Caller", "Drained", "Scheduler", "SchedulerError", "check_node", "wait_until"]
+__all__ = ["HEALTH_MARK", "MARK", "Caller", "Drained", "Scheduler", "SchedulerError", "check_node", "wait_until"]
 
 MARK = "gpusetup"
 """How our own work is told from somebody else's."""
+
+HEALTH_MARK = f"{MARK}-health"
+"""How a node is marked that is bad: no change of it gives it back, its health does."""
 
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _CALL_SECONDS = 60.0

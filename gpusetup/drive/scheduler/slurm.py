@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from gpusetup.drive.scheduler.base import MARK, Caller, Drained, check_node, wait_until
+from gpusetup.drive.scheduler.base import HEALTH_MARK, MARK, Caller, Drained, check_node, wait_until
 
 __all__ = ["Node", "Slurm", "parse_node", "parse_reservations"]
 
@@ -31,7 +31,7 @@ class Node:
     @property
     def ours(self) -> bool:
         """We said so."""
-        return self.reason.startswith(MARK)
+        return self.reason.startswith(MARK) and not self.reason.startswith(HEALTH_MARK)
 
 
 def parse_node(text: str) -> Node:

@@ -1,0 +1,333 @@
+"""What follows from a verification: a bad machine leaves service, a good one returns, commands of one's own run.
+
+Nothing of this changes what the verification found: what fails here is said, and tried again after the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import shutil
+import sqlite3
+import time
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import output
+from gpusetup.errors import BadInputError, Exit, GpuSetupError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gpusetup.health.places import Place, Seen
+    from gpusetup.health.standing import Look, Rule, Standing
+    from gpusetup.report.model import HostReport, Report
+
+__all__ = [
+    "LOOK_SECONDS",
+    "act",
+    "acts",
+    "add_arguments",
+    "around_a_job",
+    "check",
+    "check_commands",
+    "forgotten",
+    "repeated",
+]
+
+PLACES = ("slurm", "slurm-job", "kubernetes")
+LOOK_SECONDS = 30.0
+"""For a look on this machine: Slurm ends its health program after 60."""
+_COMMAND_SECONDS = 30.0
+_PAUSE = 1.0
+
+
+def add_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add what follows from a verification."""
+    group.add_argument(
+        "--quarantine", choices=PLACES,
+        help="drain a bad machine, return a good one; slurm-job: exit 8 around a job (prolog, epilog)",
+    )  # fmt: skip
+    group.add_argument(
+        "--on-bad", metavar="COMMAND", default="",
+        help="run when a machine leaves service; {node} and {reason} are filled in",
+    )  # fmt: skip
+    group.add_argument("--on-good", metavar="COMMAND", default="", help="run when it returns")
+    group.add_argument("--node", metavar="NAME", help="the scheduler's name for this machine; default: its host name")
+    group.add_argument(
+        "--leave-after", type=int, default=2, metavar="N", help="bad verifications in a row; default: %(default)s"
+    )
+    group.add_argument(
+        "--return-after", type=int, default=3, metavar="N", help="good verifications in a row; default: %(default)s"
+    )
+    group.add_argument("--ignore", metavar="CHECK[,CHECK…]", help="checks that take nothing out of service")
+    group.add_argument(
+        "--forget", action="store_true", help="errors in the kernel log up to now were dealt with, such as by a reset"
+    )
+
+
+def acts(arguments: argparse.Namespace) -> bool:
+    """Whether anything follows from this verification."""
+    return bool(arguments.quarantine or arguments.on_bad or arguments.on_good)
+
+
+def repeated(arguments: argparse.Namespace) -> list[str]:
+    """Return the options as a timer or a script repeats them."""
+    words = []
+    for option in ("quarantine", "on-bad", "on-good", "node", "ignore"):
+        if value := getattr(arguments, option.replace("-", "_")):
+            words += [f"--{option}", str(value)]
+    if acts(arguments) or arguments.hooks is not None:
+        words += ["--leave-after", str(arguments.leave_after), "--return-after", str(arguments.return_after)]
+    return words
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse what cannot be meant, before anything is installed or looked at."""
+    for name in ("source", "only"):
+        if getattr(arguments, name):
+            option = "--from" if name == "source" else "--only"
+            raise BadInputError(
+                "GS-512", f"{option} cannot be used where a machine leaves service", path=option,
+                hint="it takes a whole verification of the machine as it is now",
+            )  # fmt: skip
+    if arguments.leave_after < 1 or arguments.return_after < 1:
+        raise BadInputError("GS-516", "--leave-after and --return-after must be 1 or more", path="--leave-after")
+    if arguments.node and arguments.inventory is not None:
+        raise BadInputError("GS-516", "--node names one machine, not those of an inventory", path="--node")
+    if arguments.quarantine == "slurm-job" and arguments.inventory is not None:
+        raise BadInputError("GS-516", "a prolog looks at its own machine, not at an inventory", path="--quarantine")
+    from gpusetup.verify.registry import checks
+
+    known = {one.id for one in checks()}
+    if unknown := [name for name in _ignored(arguments) if name not in known]:
+        raise BadInputError(
+            "GS-516", f"there is no check {unknown[0]!r}", path="--ignore", hint="gpusetup verify --explain quick"
+        )
+    for option in ("--on-bad", "--on-good"):
+        _words(arguments, option)
+
+
+def check_commands(arguments: argparse.Namespace) -> None:
+    """Refuse commands that nobody could run, while somebody is there to read it."""
+    for option in ("--on-bad", "--on-good"):
+        words = _words(arguments, option)
+        if words and shutil.which(words[0]) is None:
+            raise BadInputError(
+                "GS-516", f"{option}: {words[0]} is missing or not executable", path=option,
+                hint="name a program with its whole path; it runs without a shell",
+            )  # fmt: skip
+
+
+def _words(arguments: argparse.Namespace, option: str) -> list[str]:
+    text = arguments.on_bad if option == "--on-bad" else arguments.on_good
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise BadInputError("GS-516", f"{option}: {text!r} cannot be read: {error}", path=option) from error
+
+
+def _ignored(arguments: argparse.Namespace) -> list[str]:
+    return [name.strip() for name in (arguments.ignore or "").split(",") if name.strip()]
+
+
+def _rule(arguments: argparse.Namespace) -> Rule:
+    from gpusetup.health.standing import Rule
+
+    return Rule(leave=arguments.leave_after, back=arguments.return_after)
+
+
+def _node(arguments: argparse.Namespace, host: str) -> str:
+    if arguments.inventory is not None:
+        return host
+    here = platform.node().lower() if arguments.quarantine == "kubernetes" else platform.node().partition(".")[0]
+    return str(arguments.node or os.environ.get("SLURMD_NODENAME") or here)
+
+
+def _file(arguments: argparse.Namespace, host: str) -> Path:
+    from gpusetup.health.history import file_of
+
+    return file_of(host, os.environ, here=arguments.inventory is None)
+
+
+def forgotten(arguments: argparse.Namespace, host: str) -> float:
+    """Return up to when the kernel log of a host was dealt with."""
+    from gpusetup.health import standing as standings
+
+    path, now = _file(arguments, host), time.time()
+    try:
+        if arguments.forget:
+            standings.note(path, "forgotten", "", now)
+        return standings.load(path, now).forgotten if path.exists() else 0.0
+    except (OSError, sqlite3.Error):
+        return 0.0  # whoever keeps this verification says what is wrong with the file
+
+
+def act(arguments: argparse.Namespace, report: Report) -> None:
+    """Count what was found of each host, and do what follows."""
+    from gpusetup.health import standing as standings
+
+    for host in report.hosts:
+        if not _counts(arguments, host):
+            continue
+        path = _file(arguments, host.name)
+        try:
+            with standings.alone(path) as mine:
+                if mine:
+                    _acted(arguments, path, host, report)
+                else:
+                    output.say(f"{host.name}: another verification acts on its health now")
+        except (GpuSetupError, OSError, sqlite3.Error, ValueError) as error:
+            more = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else f": {error}"
+            output.warn(f"{host.name}: nothing was done about its health{more}; the next verification tries again")
+
+
+def _counts(arguments: argparse.Namespace, host: HostReport) -> bool:
+    """A host that could not be reached, is being changed or has no GPU of its own is neither good nor bad."""
+    from gpusetup.report.model import POSTPONED
+
+    away = host.problem and arguments.inventory is not None
+    return not (host.simulated or away or host.state == POSTPONED)
+
+
+def _bad(arguments: argparse.Namespace, host: HostReport) -> str:
+    """Return what is bad about a host."""
+    if host.problem:
+        return host.problem
+    ignored = _ignored(arguments)
+    found = [f"{one.id}: {one.text}" for one in host.results if one.verdict == "fail" and one.id not in ignored]
+    more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
+    return found[0] + more if found else ""
+
+
+def _look(arguments: argparse.Namespace, host: HostReport, report: Report, now: float) -> Look:
+    from gpusetup.health.standing import Look
+
+    level = host.level if host.level in ("quick", "smoke", "full", "stress") else report.level
+    return Look(moment=now, level=level, bad=_bad(arguments, host))  # type: ignore[arg-type] # a level, looked at above
+
+
+def _acted(arguments: argparse.Namespace, path: Path, host: HostReport, report: Report) -> None:
+    from dataclasses import replace
+
+    from gpusetup.health import standing as standings
+    from gpusetup.health.history import iso
+
+    now = time.time()
+    look, rule, node = _look(arguments, host, report, now), _rule(arguments), _node(arguments, host.name)
+    kept, place = standings.load(path, now), _place(arguments, node)
+    seen = place.seen() if place is not None else None
+    before, by_hand = _agreed(kept, seen, now)
+    if by_hand:
+        after, said = before, f"{node}: it was returned, or its drain taken over, by hand; counting starts from zero"
+    else:
+        after = standings.counted(before, look, rule)
+        said = _said(node, before, after, look, rule)
+    theirs = seen.theirs if seen is not None and not before.out else ""
+    if theirs and after.out:
+        said = f"{node} is bad ({look.bad}); someone else drained it: {theirs}"
+        after = replace(before, bad=after.bad, good=0, level=after.level)
+    if place is not None and seen is not None and not theirs:
+        changed = after.since or kept.since
+        place.settle(seen, after.reason if after.out else "", iso(changed) if changed else "", iso(now))
+    after = _told(arguments, after, node)
+    standings.keep(path, kept, after, now, by_hand=by_hand)
+    if said:
+        output.say(said)
+
+
+def _agreed(kept: Standing, seen: Seen | None, now: float) -> tuple[Standing, bool]:
+    """Return the standing that the place shows, and whether somebody took it out of our hands."""
+    from dataclasses import replace
+
+    if seen is None:
+        return kept, False
+    refused = seen.refused and bool(kept.refused)
+    if kept.out and not seen.ours and not refused:
+        fresh = replace(
+            kept, out=False, reason="", since=now, bad=0, good=0, level="quick", departures=0, forgotten=now
+        )
+        return fresh, True
+    if not kept.out and (seen.ours or refused):
+        reason = kept.refused if refused else seen.reason.partition(": ")[2] or "bad"
+        return replace(kept, out=True, reason=reason, since=now, good=0, departures=kept.departures + refused), False
+    return kept, False
+
+
+def _said(node: str, before: Standing, after: Standing, look: Look, rule: Rule) -> str:
+    from gpusetup.health.standing import wanted
+
+    if after.out and not before.out:
+        return f"{node} leaves service: {after.reason}"
+    if before.out and not after.out:
+        return f"{node} returns to service"
+    if after.out and not look.bad:
+        passed = f"passed {after.good} of {wanted(after, rule)} verifications in a row"
+        return f"{node} {passed}, still out of service: {after.reason}"
+    if after.out:
+        return f"{node} stays out of service: {look.bad}"
+    return f"{node} failed {after.bad} of {rule.leave} verifications in a row: {look.bad}" if look.bad else ""
+
+
+def _told(arguments: argparse.Namespace, standing: Standing, node: str) -> Standing:
+    """Run the command that is due; one that fails is said, and runs again after the next look."""
+    from dataclasses import replace
+
+    from gpusetup.drive.runner import run
+    from gpusetup.health.places import plain
+
+    due = "on-bad" if standing.out else "on-good"
+    if standing.told == due or (due == "on-good" and not standing.told):
+        return standing
+    words = _words(arguments, f"--{due}")
+    if not words:
+        return replace(standing, told=due)
+    filled = [word.replace("{node}", node).replace("{reason}", plain(standing.reason)) for word in words]
+    try:
+        done = run(filled, env=os.environ, deadline=_COMMAND_SECONDS)
+    except GpuSetupError as error:
+        why = str(error)
+    else:
+        if done.ok:
+            return replace(standing, told=due)
+        said = " ".join((done.err or done.out).split())[-200:]
+        late = f"it was ended after {_COMMAND_SECONDS:g} s"
+        why = late if done.timed_out else f"exit {done.code}" + (f": {said}" if said else "")
+    output.warn(f"{node}: the --{due} command failed: {why}; it runs again after the next verification")
+    return replace(standing, told=f"{due} failed")
+
+
+def _place(arguments: argparse.Namespace, node: str) -> Place | None:
+    from gpusetup.health.places import Kubernetes, Slurm
+
+    if arguments.quarantine == "slurm":
+        return Slurm(node=node)
+    return Kubernetes(node=node) if arguments.quarantine == "kubernetes" else None
+
+
+def around_a_job(arguments: argparse.Namespace, verified: Callable[[], Report]) -> Exit:
+    """Fail on a bad machine: Slurm then drains it by itself, and its health program tells why.
+
+    Slurm asks that prologs and epilogs call none of its commands. A bad look is repeated at once: the job waits for the
+    answer. A node that is out of service already is not refused a second time.
+    """
+    from gpusetup.health import standing as standings
+
+    bad = ""
+    for number in range(arguments.leave_after):
+        time.sleep(_PAUSE if number else 0)
+        (host,) = verified().hosts
+        bad = _bad(arguments, host) if _counts(arguments, host) else ""
+        if not bad:
+            return Exit.DONE
+    path, now = _file(arguments, host.name), time.time()
+    try:
+        if os.environ.get("SLURM_SCRIPT_CONTEXT", "").startswith("epilog") and standings.load(path, now).out:
+            return Exit.DONE
+        standings.note(path, "refused", bad, now)
+    except (OSError, sqlite3.Error) as error:
+        output.warn(f"that this machine was refused is not in its history: {path}: {error}")
+    output.say(f"this machine is bad: {bad}")
+    return Exit.VERIFY_FAILED

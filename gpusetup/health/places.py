@@ -1,0 +1,122 @@
+"""Where a machine leaves service: Slurm, Kubernetes.
+
+A place is asked what is there, told what should be, and does what is missing. What somebody else did stays.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gpusetup.drive.scheduler.base import HEALTH_MARK, Caller, check_node
+from gpusetup.drive.scheduler.slurm import parse_node
+
+__all__ = ["CONDITION", "TAINT", "Kubernetes", "Place", "Seen", "Slurm", "condition_patch", "plain"]
+
+CONDITION = "GpuUnhealthy"
+TAINT = "gpusetup/gpu-unhealthy"
+_BY_SLURM = ("Prolog error", "Epilog error")
+_LONGEST = 200
+_SECONDS = 15.0
+"""For one command of a scheduler: Slurm ends its health program after 60 s."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a place has of the machine."""
+
+    ours: bool = False
+    """It is out of service by our mark."""
+    theirs: str = ""
+    """It is out of service by somebody else, who said this."""
+    refused: bool = False
+    """The scheduler took it because a prolog or an epilog failed; that may have been ours."""
+    reason: str = ""
+
+
+class Place(Protocol):
+    """One kind of place."""
+
+    def seen(self) -> Seen:
+        """Look what is there."""
+
+    def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
+        """Bring about what should be: out of service with a reason, in service without one.
+
+        `since`: when that changed, empty when it never did.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm:
+    """scontrol: a drain with our mark and the reason."""
+
+    node: str
+    call: Caller = field(default_factory=Caller)
+
+    def seen(self) -> Seen:
+        """Read the node's state and whose reason it carries."""
+        node = parse_node(self._told("--oneliner", "show", "node", check_node(self.node)))
+        if not node.drained:
+            return Seen()
+        if node.reason.startswith(HEALTH_MARK):
+            return Seen(ours=True, reason=node.reason)
+        return Seen(theirs=node.reason or "no reason given", refused=node.reason.startswith(_BY_SLURM))
+
+    def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
+        """Drain, correct the reason, or resume."""
+        del since, now
+        text = f"{HEALTH_MARK}: {plain(reason)}"
+        if reason and seen.reason != text:
+            self._told("update", f"NodeName={self.node}", "State=DRAIN", f"Reason={text}")
+        elif not reason and seen.ours:
+            self._told("update", f"NodeName={self.node}", "State=RESUME")
+
+    def _told(self, *words: str) -> str:
+        return self.call.told("scontrol", *words, seconds=_SECONDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubernetes:
+    """kubectl: a taint keeps pods away, a condition says why. A cordon is somebody else's and has no part in it."""
+
+    node: str
+    call: Caller = field(default_factory=Caller)
+
+    def seen(self) -> Seen:
+        """Read the node's taints."""
+        node = json.loads(self._told("get", "node", check_node(self.node), "--output=json"))
+        return Seen(ours=any(taint.get("key") == TAINT for taint in node.get("spec", {}).get("taints") or ()))
+
+    def settle(self, seen: Seen, reason: str, since: str, now: str) -> None:
+        """Set or take the taint, then say the condition, which each look confirms."""
+        if reason and not seen.ours:
+            self._told("taint", "node", self.node, f"{TAINT}:NoSchedule")
+        elif not reason and seen.ours:
+            self._told("taint", "node", self.node, f"{TAINT}:NoSchedule-")
+        patch = json.dumps(condition_patch(reason, since, now))
+        self._told("patch", "node", self.node, "--subresource=status", "--type=strategic", f"--patch={patch}")
+
+    def _told(self, *words: str) -> str:
+        return self.call.told("kubectl", *words, seconds=_SECONDS)
+
+
+def condition_patch(reason: str, since: str, now: str) -> dict[str, Any]:
+    """Return the patch of a node's status with its condition; True is the bad one, as Kubernetes has it for every
+    condition but Ready.
+    """
+    condition = {
+        "type": CONDITION,
+        "status": "True" if reason else "False",
+        "reason": "GpusetupCheckFailed" if reason else "GpusetupChecksPass",
+        "message": plain(reason) or "no check of gpusetup failed",
+        "lastHeartbeatTime": now,
+    }
+    return {"status": {"conditions": [{**condition, "lastTransitionTime": since} if since else condition]}}
+
+
+def plain(text: str) -> str:
+    """Return a reason on one line, of a length that every list of nodes can show."""
+    return re.sub(r"[\x00-\x1f\x7f'\"\\`$]+", " ", text)[:_LONGEST].strip()

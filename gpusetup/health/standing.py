@@ -1,0 +1,171 @@
+"""In service or out of it: a machine leaves after some bad looks in a row and returns after some good ones.
+
+One bad look is not believed, and one good one neither. A machine that leaves again and again within a day needs twice
+as many good looks each time: what happened is kept in its history.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gpusetup.health.history import opened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gpusetup.model.verdict import Level
+
+__all__ = ["Event", "Look", "Rule", "Standing", "alone", "counted", "events", "keep", "load", "note", "wanted"]
+
+_LEVELS = ("quick", "smoke", "full", "stress")
+_DAY, _HOUR = 86400.0, 3600.0
+_MOST = 64
+"""By how much a flapping machine's good looks are multiplied at most."""
+_KEPT = 300
+"""Events of a kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How many looks in a row it takes."""
+
+    leave: int = 2
+    back: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One verification: when, how thorough, and what is bad; nothing when all is well."""
+
+    moment: float
+    level: Level
+    bad: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that happened to a machine's service."""
+
+    moment: float
+    event: str
+    """`left`, `returned`, `by hand` (somebody returned or took it), `refused` (a job), `forgotten` (a kernel log)."""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """What was counted so far, and what happened."""
+
+    out: bool = False
+    """We took it out of service."""
+    reason: str = ""
+    since: float = 0.0
+    """When it left or returned."""
+    bad: int = 0
+    good: int = 0
+    """Looks in a row."""
+    level: Level = "quick"
+    """The most thorough of the bad looks: a less thorough good one says nothing against it."""
+    told: str = ""
+    """Which of the commands `on-bad` and `on-good` ran last, to a good end."""
+    departures: int = 0
+    """How often it left within a day, since somebody returned it by hand."""
+    refused: str = ""
+    """Why a prolog or an epilog refused it within the last hour."""
+    forgotten: float = 0.0
+    """Errors in the kernel log up to this moment were dealt with."""
+
+
+def wanted(standing: Standing, rule: Rule) -> int:
+    """Return how many good looks in a row a machine that is out needs."""
+    return rule.back * min(_MOST, 1 << max(0, standing.departures - 1))
+
+
+def counted(standing: Standing, look: Look, rule: Rule) -> Standing:
+    """Return what follows from one more look."""
+    if look.bad:
+        level = max(standing.level if standing.bad or standing.out else "quick", look.level, key=_LEVELS.index)
+        seen = replace(standing, bad=min(standing.bad + 1, rule.leave), good=0, level=level)
+        if standing.out or seen.bad < rule.leave:
+            return seen
+        departures = standing.departures + 1
+        return replace(seen, out=True, reason=look.bad, since=look.moment, departures=departures)
+    if (standing.out or standing.bad) and _LEVELS.index(look.level) < _LEVELS.index(standing.level):
+        return standing
+    seen = replace(standing, bad=0, good=standing.good + 1)
+    if standing.out and seen.good >= wanted(standing, rule):
+        return replace(seen, out=False, reason="", since=look.moment, level="quick")
+    return seen if standing.out else replace(seen, level="quick")
+
+
+def load(path: Path, now: float) -> Standing:
+    """Return what was counted, from the host's history."""
+    with closing(opened(path)) as database:
+        row = database.execute("SELECT bad, good, level, told FROM looks").fetchone()
+    found = Standing() if row is None else Standing(bad=row[0], good=row[1], level=row[2], told=row[3])
+    for one in events(path):
+        found = _after(found, one, now)
+    return found
+
+
+def events(path: Path) -> tuple[Event, ...]:
+    """Return what happened to a host's service, oldest first."""
+    with closing(opened(path)) as database:
+        rows = database.execute("SELECT moment, event, reason FROM service ORDER BY rowid").fetchall()
+    return tuple(Event(moment=moment, event=event, reason=reason) for moment, event, reason in rows)
+
+
+def _after(found: Standing, one: Event, now: float) -> Standing:
+    if one.event == "refused":
+        return replace(found, refused=one.reason if now - one.moment < _HOUR else "")
+    if one.event == "forgotten":
+        return replace(found, forgotten=one.moment)
+    out, fresh = one.event == "left", now - one.moment < _DAY
+    departures = 0 if one.event == "by hand" else found.departures + (out and fresh)
+    forgotten = one.moment if one.event == "by hand" else found.forgotten
+    reason = one.reason if out else ""
+    return replace(
+        found, out=out, reason=reason, since=one.moment, departures=departures, forgotten=forgotten, refused=""
+    )
+
+
+def keep(path: Path, before: Standing, after: Standing, now: float, *, by_hand: bool = False) -> None:
+    """Write what changed."""
+    if before.out != after.out:
+        note(path, "left" if after.out else "by hand" if by_hand else "returned", after.reason or before.reason, now)
+    with closing(opened(path)) as database, database:
+        row = (after.bad, after.good, after.level, after.told)
+        database.execute("INSERT OR REPLACE INTO looks (id, bad, good, level, told) VALUES (1, ?, ?, ?, ?)", row)
+
+
+def note(path: Path, event: str, reason: str, now: float) -> None:
+    """Write that something happened; the oldest of its kind goes when there are many."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+    with closing(opened(path)) as database, database:
+        database.execute("INSERT INTO service (moment, event, reason) VALUES (?, ?, ?)", (now, event, reason))
+        database.execute(
+            "DELETE FROM service WHERE rowid IN"
+            " (SELECT rowid FROM service WHERE event = ? ORDER BY rowid DESC LIMIT -1 OFFSET ?)",
+            (event, _KEPT),
+        )
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[bool]:
+    """Hold a host's standing; False where another look counts and acts at this moment."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+    handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(handle)

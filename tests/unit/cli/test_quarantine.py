@@ -1,0 +1,308 @@
+"""What follows from verifications: a bad machine leaves service and returns; what fails there is said and changes no verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from gpusetup.cli import verify_quarantine
+from gpusetup.cli.main import main
+from gpusetup.errors import VerifyFailedError
+from gpusetup.health import history, standing
+from gpusetup.health import hooks as hook_files
+from gpusetup.health.places import condition_patch
+from gpusetup.verify import local
+from gpusetup.verify.request import Ask, Observed, deadline
+from tests.unit.verify.verify_documents import FIXTURES, captured
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.cli.conftest import Machine
+
+SLURM = ("--quarantine", "slurm", "--return-after", "2")
+
+
+def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine: Machine) -> None:
+    machine.slurm()
+    assert machine.look(False, *SLURM) == ""
+    assert "n1 failed 1 of 2 verifications in a row: gpu.recovery" in machine.look(True, *SLURM)
+    assert machine.node() == ("IDLE", "")
+    assert "n1 leaves service: gpu.recovery" in machine.look(True, *SLURM)
+    state, reason = machine.node()
+    assert state == "IDLE+DRAIN"
+    assert reason.startswith("gpusetup-health: gpu.recovery: ")
+    updates = len([call for call in machine.calls("scontrol") if "update" in call])
+    assert "stays out of service" in machine.look(True, *SLURM)
+    assert updates == len([call for call in machine.calls("scontrol") if "update" in call]), "said once"
+    assert "n1 passed 1 of 2 verifications in a row" in machine.look(False, *SLURM)
+    assert "returns to service" in machine.look(False, *SLURM)
+    assert machine.node() == ("IDLE", "")
+    assert main(["history"]) == 0
+    out = machine.capsys.readouterr().out
+    assert "left service: gpu.recovery" in out
+    assert "returned to service\n" in out
+    assert main(["history", "--format", "json"]) == 0
+    assert [one["event"] for one in json.loads(machine.capsys.readouterr().out)["service"]] == ["left", "returned"]
+
+
+@pytest.mark.parametrize("reason", ["bad fan", "gpusetup"])
+def test_what_somebody_else_drained_stays_so(machine: Machine, reason: str) -> None:
+    """An administrator, or an apply of our own."""
+    machine.slurm()
+    machine.drained(reason)
+    said = [machine.look(True, *SLURM) for _ in range(3)][-1]
+    assert f"someone else drained it: {reason}" in said
+    for _ in range(3):
+        machine.look(False, *SLURM)
+    assert machine.node() == ("IDLE+DRAIN", reason)
+    assert standing.events(history.file_of("localhost", os.environ, here=True)) == ()
+
+
+def test_a_drain_that_somebody_took_over_is_theirs(machine: Machine) -> None:
+    machine.slurm()
+    machine.look(True, *SLURM), machine.look(True, *SLURM)
+    machine.drained("board ordered")
+    assert "by hand; counting starts" in machine.look(False, *SLURM)
+    machine.look(False, *SLURM), machine.look(False, *SLURM)
+    assert machine.node() == ("IDLE+DRAIN", "board ordered")
+
+
+def test_a_machine_that_somebody_returned_is_counted_anew_without_its_old_kernel_log(machine: Machine) -> None:
+    machine.slurm()
+    machine.bad = captured("h200-x1-quick")
+    line = "2026-11-23T10:00:00+00:00 h kernel: NVRM: Xid (PCI:0000:04:00): 79, pid=1, GPU has fallen off the bus."
+    machine.bad["quick"]["kernel_log"] = {"source": "journalctl", "lines": [line], "error": None}
+    machine.look(True, *SLURM), machine.look(True, *SLURM)
+    assert machine.node()[1].startswith("gpusetup-health: kernel.xid: ")
+    machine.drained("")
+    (machine.folder / "state").write_text("IDLE")
+    assert "by hand; counting starts" in machine.look(True, *SLURM)
+    machine.observed = Observed(machine.bad)
+    assert main(["verify", *SLURM]) == 0, "what was in the log before counts no more"
+    assert machine.node() == ("IDLE", "")
+
+
+def test_a_history_that_was_lost_is_read_off_our_mark(machine: Machine) -> None:
+    machine.slurm()
+    machine.drained("gpusetup-health: gpu.ecc: x")
+    assert "still out of service: gpu.ecc: x" in machine.look(False, *SLURM)
+    machine.look(False, *SLURM)
+    assert machine.node() == ("IDLE", "")
+
+
+def test_a_prolog_refuses_and_the_health_program_tells_why(machine: Machine) -> None:
+    machine.slurm()
+    job = ["verify", "--quarantine", "slurm-job"]
+    assert main(job) == 0
+    machine.observed = Observed(machine.bad)
+    assert main(job) == 8
+    assert machine.calls("scontrol") == [], "Slurm asks for it: no command of Slurm's in a prolog"
+    machine.drained("Prolog error")
+    machine.look(True, *SLURM)
+    assert machine.node()[1].startswith("gpusetup-health: gpu.recovery: ")
+    machine.look(False, *SLURM), machine.look(False, *SLURM)
+    assert machine.node() == ("IDLE", "")
+    machine.drained("Prolog error")
+    machine.look(False, *SLURM)
+    assert machine.node() == ("IDLE+DRAIN", "Prolog error"), "somebody else's prolog"
+
+
+def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [Observed(machine.bad), Observed(machine.good)]
+    monkeypatch.setattr(local, "observe_in_turn", lambda *_: answers.pop(0))
+    assert main(["verify", "--quarantine", "slurm-job"]) == 0
+    answers = [Observed(None, "ann on desk changes it", postponed=True)]
+    assert main(["verify", "--quarantine", "slurm-job"]) == 0
+    path = history.file_of("localhost", os.environ, here=True)
+    assert standing.events(path) == ()
+    standing.note(path, "left", "gpu.ecc", 1.0)
+    monkeypatch.setenv("SLURM_SCRIPT_CONTEXT", "epilog_slurmd")
+    answers = [Observed(machine.bad)] * 2
+    assert main(["verify", "--quarantine", "slurm-job"]) == 0, "it is out of service already"
+
+
+def test_kubernetes_gets_a_taint_and_a_condition(machine: Machine) -> None:
+    machine.kubernetes()
+    words = ("--quarantine", "kubernetes", "--return-after", "1", "--node", "gpu-a")
+    machine.look(False, *words)
+    (condition,) = json.loads((machine.folder / "patch.json").read_text())["status"]["conditions"]
+    assert condition["status"] == "False"
+    assert "lastTransitionTime" not in condition, "it never changed"
+    machine.look(True, *words), machine.look(True, *words)
+    assert "gpusetup/gpu-unhealthy" in (machine.folder / "node.json").read_text()
+    patch = json.loads((machine.folder / "patch.json").read_text())
+    (condition,) = patch["status"]["conditions"]
+    assert (condition["status"], condition["type"]) == ("True", "GpuUnhealthy")
+    valid(patch, "Patch")
+    machine.look(False, *words)
+    assert json.loads((machine.folder / "node.json").read_text()) == {"spec": {}}
+    asked = machine.calls("kubectl")
+    assert "kubectl taint node gpu-a gpusetup/gpu-unhealthy:NoSchedule-" in asked
+    assert not any("cordon" in call for call in asked)
+
+
+def valid(document: dict[str, Any], name: str) -> None:
+    fields = json.loads((FIXTURES / "kubernetes/fields.json").read_text())
+    schema = {"$defs": fields["$defs"], "$ref": f"#/$defs/{name}"}
+    jsonschema.validate(document, schema, format_checker=jsonschema.FormatChecker())
+
+
+def test_what_kubernetes_is_given_has_the_fields_of_its_api() -> None:
+    files = hook_files.files("kubernetes", ())
+    items = json.loads(files["kubernetes.json"])["items"]
+    assert [item["kind"] for item in items] == ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"]
+    for item in items:
+        valid(item, item["kind"])
+    for name in ("kubernetes-healthy.json", "kubernetes-unhealthy.json"):
+        valid(json.loads(files[name]), "Patch")
+    with pytest.raises(jsonschema.ValidationError):
+        valid({"status": {"conditions": [{"type": "GpuUnhealthy", "state": "True"}]}}, "Patch")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+def test_kubectl_merges_the_condition_with_the_node_s_others(tmp_path: Path) -> None:
+    """The real kubectl, without a server: strategic merge by the key that Kubernetes' own types have."""
+    ready, old = {"type": "Ready", "status": "True"}, condition_patch("", "", "2026-01-01T00:00:00Z")
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {}}
+    node["status"] = {"conditions": [ready, *old["status"]["conditions"]]}
+    (tmp_path / "node.json").write_text(json.dumps(node))
+    patch = json.dumps(condition_patch("gpu.ecc: x", "2026-01-02T00:00:00Z", "2026-01-02T00:00:00Z"))
+    command = ["kubectl", "patch", "--local", "-f", str(tmp_path / "node.json"), "--type=strategic", "-o", "json"]
+    done = subprocess.run([*command, f"--patch={patch}"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    merged = {one["type"]: one["status"] for one in json.loads(done.stdout)["status"]["conditions"]}
+    assert merged == {"Ready": "True", "GpuUnhealthy": "True"}
+
+
+def test_commands_of_one_s_own_run_once_without_a_shell(machine: Machine) -> None:
+    take, give = machine.program("take"), machine.program("give")
+    words = ("--on-bad", f"{take} {{node}} '{{reason}}; touch planted'", "--on-good", f"{give} {{node}}",
+             "--leave-after", "1", "--return-after", "1")  # fmt: skip
+    machine.look(False, *words)
+    assert machine.calls("give") == [], "it never left"
+    for _ in range(3):
+        machine.look(True, *words)
+    (call,) = machine.calls("take")
+    assert call.startswith("take n1 gpu.recovery: ")
+    assert call.endswith("; touch planted")
+    machine.look(False, *words), machine.look(False, *words)
+    assert machine.calls("give") == ["give n1"]
+    assert not (machine.folder / "planted").exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("echo no such node >&2; exit 3", "exit 3: no such node"),
+        ("sleep 30", "it was ended after 0.3 s"),
+        (None, "cannot start"),
+    ],
+)
+def test_a_command_that_fails_is_said_and_runs_again(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, body: str | None, said: str
+) -> None:
+    monkeypatch.setattr(verify_quarantine, "_COMMAND_SECONDS", 0.3)
+    take, give = machine.program("take", body or ""), machine.program("give")
+    if body is None:
+        take.chmod(0o644)
+    words = ("--on-bad", str(take), "--on-good", str(give), "--leave-after", "1", "--return-after", "1")
+    told = machine.look(True, *words)
+    assert said in told
+    assert "it runs again after the next verification" in told
+    machine.program("take")
+    assert "failed" not in machine.look(True, *words)
+    assert machine.calls("take")
+    machine.look(False, *words)
+    assert len(machine.calls("give")) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("echo 'slurm_load_node error: Unable to contact slurm controller' >&2; exit 1", "Unable to contact"),
+        (None, "scontrol"),
+    ],
+)
+def test_a_scheduler_that_is_away_changes_no_verdict(machine: Machine, body: str | None, said: str) -> None:
+    if body is not None:
+        machine.program("scontrol", body)
+    for _ in range(3):
+        told = machine.look(True, *SLURM)
+        assert "nothing was done about its health" in told
+        assert said in told
+    machine.look(False, *SLURM)
+
+
+def test_a_driver_that_hangs_every_program_is_bad(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.slurm()
+
+    def hangs(*_: Any) -> Observed:
+        raise VerifyFailedError("GS-502", "the probe on this machine gave no answer: it was stopped after 30 s")
+
+    monkeypatch.setattr(local, "observe_in_turn", hangs)
+    for _ in range(2):
+        assert main(["verify", *SLURM]) == 8
+    assert "the probe on this machine gave no answer" in machine.node()[1]
+    assert deadline(Ask(level="quick", longest=30.0)) == 30.0 < deadline(Ask(level="quick"))
+    assert deadline(Ask(level="full", longest=30.0)) > 1000, "measuring takes its time"
+
+
+def test_checks_that_are_ignored_take_nothing_out(machine: Machine) -> None:
+    machine.slurm()
+    for _ in range(3):
+        assert machine.look(True, *SLURM, "--ignore", "gpu.recovery,gpu.ecc") == ""
+    assert machine.node() == ("IDLE", "")
+
+
+def test_a_host_that_changes_is_neither_good_nor_bad(machine: Machine) -> None:
+    machine.slurm()
+    machine.look(True, *SLURM)
+    machine.observed = Observed(None, "ann on desk changes it", postponed=True)
+    for _ in range(3):
+        assert main(["verify", *SLURM]) == 9
+    machine.capsys.readouterr()
+    machine.look(True, *SLURM)
+    assert machine.node()[0] == "IDLE+DRAIN", "what was counted before goes on"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--quarantine", "slurm", "--leave-after", "0"], "must be 1 or more"),
+        (["--quarantine", "slurm", "--ignore", "gpu.temper"], "there is no check 'gpu.temper'"),
+        (["--on-bad", "take 'it"], "cannot be read"),
+        (["--quarantine", "slurm", "--from", "x.json"], "--from"),
+        (["--quarantine", "slurm", "inventory.ini", "--node", "n1"], "--node names one machine"),
+        (["--quarantine", "slurm-job", "inventory.ini"], "a prolog looks at its own machine"),
+        (["--timer", "daily", "--on-bad", "/nowhere/take {node}"], "missing or not executable"),
+        (["--hooks", "slurm", "inventory.ini"], "cannot be used with --hooks"),
+        (["--hooks", "slurm", "--quarantine", "slurm"], "cannot be used with --hooks"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(machine: Machine, words: list[str], said: str) -> None:
+    assert main(["verify", *words]) == 3
+    assert said in machine.capsys.readouterr().err
+
+
+def test_a_timer_repeats_what_follows(machine: Machine) -> None:
+    import argparse
+
+    from gpusetup.cli import verify
+    from gpusetup.cli.verify_timer import task_of
+
+    parser = argparse.ArgumentParser()
+    verify.add_arguments(parser)
+    words = ["--timer", "daily", "--quarantine", "slurm", "--on-bad", "take {node}", "--ignore", "gpu.ecc"]
+    told = task_of(parser.parse_args(words)).words
+    for option, value in (("--quarantine", "slurm"), ("--on-bad", "take {node}"), ("--leave-after", "2")):
+        assert told[told.index(option) + 1] == value
+    assert "--leave-after" not in task_of(parser.parse_args(["--timer", "daily"])).words

@@ -1,0 +1,120 @@
+"""In service and out of it: how many looks it takes, what flapping costs, what one level says about another, what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.health import standing as standings
+from gpusetup.health.kernel_log import newer_than
+from gpusetup.health.standing import Look, Rule, Standing, counted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RULE = Rule(leave=2, back=3)
+NOON = 1_800_000_000.0
+
+
+def after(looks: str, begin: Standing | None = None, level: Any = "quick") -> Standing:
+    """What follows from good (g) and bad (b) looks."""
+    found = begin or Standing()
+    for number, look in enumerate(looks):
+        found = counted(found, Look(moment=NOON + 300 * number, level=level, bad="x" * (look == "b")), RULE)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("looks", "out"),
+    [("", False), ("b", False), ("bb", True), ("bgb", False), ("bgbgbgbg", False), ("bbgg", True), ("bbggg", False),
+     ("bbggbggb", True), ("gggbb", True), ("bbggbggg", False)],
+)  # fmt: skip
+def test_it_takes_looks_in_a_row(looks: str, out: bool) -> None:
+    assert after(looks).out is out
+
+
+def test_a_machine_that_flaps_needs_twice_as_many_each_time() -> None:
+    found, needed = Standing(), []
+    for _ in range(9):
+        found = after("bb", found)
+        number = 0
+        while found.out:
+            found, number = after("g", found), number + 1
+        needed.append(number)
+    assert needed == [3, 6, 12, 24, 48, 96, 192, 192, 192]
+
+
+def test_a_less_thorough_look_says_nothing_against_a_bad_one() -> None:
+    once = after("b", level="full")
+    assert after("ggg", once).bad == 1, "bandwidth is not what level quick looks at"
+    out = after("b", once, level="full")
+    assert out.out
+    assert after("g" * 20, out).out
+    assert not after("ggg", out, level="stress").out
+    assert after("bggg", Standing(), level="quick") == replace(Standing(), good=3)
+
+
+def test_what_happened_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "h" / "verifications.sqlite3"
+    path.parent.mkdir()
+    before = Standing()
+    for number in range(2):
+        out = after("bb", before)
+        standings.keep(path, before, out, NOON + number * 1000)
+        read = standings.load(path, NOON + number * 1000)
+        assert (read.out, read.reason, read.departures, read.bad) == (True, "x", number + 1, 2)
+        before = replace(read, out=False)
+        standings.keep(path, read, before, NOON + number * 1000 + 500)
+    assert [one.event for one in standings.events(path)] == ["left", "returned"] * 2
+    assert standings.load(path, NOON + 1500).departures == 2
+    assert standings.load(path, NOON + 86400 + 500).departures == 1, "yesterday's do not count"
+
+
+def test_somebody_s_hand_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "verifications.sqlite3"
+    standings.keep(path, Standing(), after("bb"), NOON)
+    standings.keep(path, standings.load(path, NOON), Standing(), NOON + 60, by_hand=True)
+    read = standings.load(path, NOON + 61)
+    assert (read.out, read.departures, read.forgotten) == (False, 0, NOON + 60)
+
+
+def test_a_refusal_is_fresh_for_an_hour(tmp_path: Path) -> None:
+    path = tmp_path / "verifications.sqlite3"
+    standings.note(path, "refused", "gpu.ecc", NOON)
+    assert standings.load(path, NOON + 60).refused == "gpu.ecc"
+    assert standings.load(path, NOON + 3700).refused == ""
+
+
+def test_it_stays_bounded_and_keeps_who_is_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standings, "_KEPT", 5)
+    path = tmp_path / "verifications.sqlite3"
+    standings.keep(path, Standing(), after("bb"), NOON)
+    for number in range(8):
+        standings.note(path, "refused", "gpu.ecc", NOON + number)
+    assert len(standings.events(path)) == 6
+    assert standings.load(path, NOON + 400).out
+
+
+def test_one_acts_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "verifications.sqlite3"
+    with standings.alone(path) as first, standings.alone(path) as second:
+        assert (first, second) == (True, False)
+    with standings.alone(path) as again:
+        assert again
+
+
+def test_what_was_dealt_with_in_the_kernel_log_is_left_out() -> None:
+    lines = [
+        "2026-11-23T10:00:00+0100 h kernel: NVRM: Xid (PCI:0000:1a:00): 79, old",
+        "2026-11-23T10:00:00+00:00 h kernel: NVRM: Xid (PCI:0000:1a:00): 79, new",
+        "2026-11-23T10:00:00,123456+00:00 NVRM: dmesg's",
+        "[ 12.5] NVRM: without a time",
+    ]
+    document = {"quick": {"kernel_log": {"lines": lines, "source": "dmesg"}, "smi": {}}}
+    moment = 1_795_424_400.0  # 2026-11-23T09:00:00Z
+    assert newer_than(document, moment)["quick"]["kernel_log"]["lines"] == lines[1:]
+    assert newer_than(document, moment + 3600)["quick"]["kernel_log"]["lines"] == lines[3:]
+    assert newer_than(document, 0.0) is document
+    assert newer_than({"quick": {}}, moment) == {"quick": {}}
