@@ -75,15 +75,17 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils import gpu_read, gpu_textfile
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, monitoring, params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_read import nvml as library
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_read import smi as program
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_textfile import figures, kernel_log, look, nvml, smi
 
-COLLECTOR = (gpu_textfile, look, figures, kernel_log, nvml, smi, gpu_read, library)
+COLLECTOR = (gpu_textfile, look, figures, kernel_log, nvml, smi, gpu_read, library, program, commands)
 
 
 def collector() -> Dict[str, str]:
     """Return the files that look at the GPUs by their places in a package, as they came along with this module."""
-    found = {"__init__.py": ""}
+    found = {"__init__.py": "", "gpu_probe/__init__.py": ""}  # of the probe, what starts programs alone
     for part in COLLECTOR:
         place = part.__name__.partition("module_utils.")[2].replace(".", "/")
         loader = part.__loader__  # of a folder, or of the archive in which Ansible brings them

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -169,6 +171,30 @@ def test_a_node_exporter_of_somebody_else_gets_a_file_and_no_settings(call: Any,
     assert f"--folder {host}/textfiles\n" in (host / "etc/systemd/system/gpusetup-gpu-textfile.service").read_text()
     age(host)
     assert not call("textfile")["changed"]
+
+
+SMI = """#!/bin/sh
+case "$1" in *fabric.status*) echo 'Field "fabric.status" is not a valid field to query.'; exit 2 ;; esac
+echo "$1" | sed 's/--query-gpu=//; s/index/0/; s/uuid/GPU-AA/; s/pci.bus_id/00000000:17:00.0/; s/temperature.gpu/41/; s/,/, /g'
+"""
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_collector_runs_by_itself_as_it_lies_on_a_host(call: Any, host: Path, there: bool) -> None:
+    """Without site-packages and without NVIDIA's library; nvidia-smi is the older one that knows fewer fields."""
+    call("textfile")
+    if there:
+        (host / "bin/nvidia-smi").write_text(SMI)
+        (host / "bin/nvidia-smi").chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "gpu.gpu_textfile.look", "--folder", str(host / "textfiles")],
+        cwd=host / "usr/local/lib/gpusetup", env={"PATH": f"{host}/bin:/usr/bin:/bin"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    text = (host / "textfiles/gpusetup-gpu.prom").read_text()
+    assert (done.returncode, f"gpusetup_textfile_up {int(there)}" in text) == (int(not there), True), done.stderr
+    assert ('nvidia_smi_temperature_gpu{uuid="aa"} 41' in text) == there
+    assert "Traceback" not in done.stderr
 
 
 def test_a_collector_that_writes_nothing_is_said(call: Any, host: Path) -> None:

@@ -7,7 +7,7 @@ import time
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_read.nvml import LibraryMissingError
-from . import kernel_log, nvml, smi
+from . import kernel_log, nvml
 from .figures import FIGURES, Gpu, UnreadableError
 
 FILE = "gpusetup-gpu.prom"
@@ -76,6 +76,8 @@ def look() -> List[Gpu]:
     try:
         return nvml.by_library()
     except LibraryMissingError:
+        from . import smi  # what starts programs is loaded only where one is started
+
         return smi.by_smi()
 
 

@@ -1,14 +1,10 @@
-"""nvidia-smi, for where the driver's library cannot be loaded."""
+"""What nvidia-smi tells of a GPU's health, for where the driver's library cannot be loaded."""
 
-import re
-import subprocess
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import List, Optional
 
+from ..gpu_read import smi
 from .figures import FIGURES, Gpu, UnreadableError, fabric
 
-_DEADLINE = 10
-_INVALID = re.compile(r'Field "([^"]+)" is not a valid field')
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?$")
 _HEAD = ("index", "uuid", "name", "pci.bus_id")
 _FABRIC_STATUS = "fabric.status"
 _WORDS = {
@@ -18,61 +14,29 @@ _WORDS = {
 """What nvidia-smi says where NVML has a number."""
 
 
-def by_smi(program: str = "nvidia-smi") -> List[Gpu]:
+def by_smi() -> List[Gpu]:
     """Return the GPUs as nvidia-smi tells them; a field that this version does not know is left out."""
-    wanted = {figure.metric: list(figure.fields) for figure in FIGURES}
-    extra = [_FABRIC_STATUS]
-    while True:
-        fields = [names[0] for names in wanted.values() if names]
-        code, out = _run(
-            [program, "--query-gpu=" + ",".join([*_HEAD, *fields, *extra]), "--format=csv,noheader,nounits"]
-        )
-        unknown = _INVALID.search(out)
-        if code == 0 or not unknown:
-            break
-        extra = [name for name in extra if name != unknown.group(1)]
-        for names in wanted.values():
-            if names and names[0] == unknown.group(1):
-                names.pop(0)
-        if unknown.group(1) not in [*fields, _FABRIC_STATUS]:
-            break  # it names a field that was not asked for: it would do so for ever
-    if code:
-        raise UnreadableError("nvidia-smi: " + (out.strip() or f"it ended with {code}")[:300])
-    return [gpu for gpu in (_row(line, fields + extra, wanted) for line in out.splitlines()) if gpu]
+    fields = (*_HEAD, *(figure.field for figure in FIGURES), _FABRIC_STATUS)
+    try:
+        rows = smi.Smi().rows("--query-gpu=", fields)
+    except smi.SmiError as error:
+        raise UnreadableError(str(error)) from None
+    return [_gpu(row) for row in rows if row["index"].isdigit() and row["pci.bus_id"].count(":") == 2]
 
 
-def _row(line: str, fields: Sequence[str], wanted: Dict[str, List[str]]) -> Optional[Gpu]:
-    cells = [cell.strip() for cell in line.split(",")]
-    if len(cells) != len(_HEAD) + len(fields) or not cells[0].isdigit():
-        return None
-    told = dict(zip(fields, cells[len(_HEAD) :]))
+def _gpu(row: smi.Row) -> Gpu:
     values = {}
     for figure in FIGURES:
-        name = (wanted[figure.metric] or [""])[0]
-        value = _read(told.get(name, ""))
+        value = _read(row.get(figure.field, ""))
         if value is not None:
             values[figure.metric] = value * figure.scale
-    if values.get("nvidia_smi_fabric_state") and told.get(_FABRIC_STATUS):
+    if values.get("nvidia_smi_fabric_state") and row.get(_FABRIC_STATUS):
         state = int(values["nvidia_smi_fabric_state"])
-        values["nvidia_smi_fabric_state"] = fabric(state, told[_FABRIC_STATUS].lower() == "success")
-    domain, bus, device = cells[3].lower().split(".")[0].split(":")
-    return Gpu(int(cells[0]), cells[1], cells[2], f"{domain[-4:]}:{bus}:{device}", values)
+        values["nvidia_smi_fabric_state"] = fabric(state, row[_FABRIC_STATUS].lower() == "success")
+    domain, bus, device = row["pci.bus_id"].lower().split(".")[0].split(":")
+    return Gpu(int(row["index"]), row["uuid"], row["name"], f"{domain[-4:]}:{bus}:{device}", values)
 
 
 def _read(text: str) -> Optional[float]:
-    if text.startswith("0x"):
-        return float(int(text, 16))
-    if _NUMBER.match(text):
-        return float(text)
-    known = _WORDS.get(text.lower())
-    return None if known is None else float(known)
-
-
-def _run(argv: Sequence[str]) -> Tuple[int, str]:
-    try:
-        done = subprocess.run(
-            list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=_DEADLINE, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnreadableError(f"{argv[0]}: {error}") from None
-    return done.returncode, done.stdout.decode("utf-8", "replace")
+    word = _WORDS.get(text.lower())
+    return smi.number(text) if word is None else float(word)

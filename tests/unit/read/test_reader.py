@@ -143,6 +143,28 @@ def test_without_the_library_nvidia_smi_is_asked(smi):
     assert "error" not in document
 
 
+OLD_SMI = """#!/bin/sh
+echo "$1" >>"$(dirname "$0")/asked"
+case "$1" in
+--query-gpu=*clocks_event_reasons*) echo 'Field "clocks_event_reasons.active" is not a valid field to query.'; exit 2 ;;
+--query-gpu=*temperature.memory*) echo 'Field "temperature.memory" is not a valid field to query.'; exit 2 ;;
+--query-gpu=*) echo '0, GPU-a, 00000000:19:00.0, Tesla T4, 450.80.02, 97, 40, 1024, 15109, 61.50, 70.00, 64, [N/A], 1755, 1980, 3201, 0x0000000000000004, [N/A]' ;;
+esac
+"""
+
+
+def test_an_older_nvidia_smi_is_asked_for_what_it_knows_and_once_only(smi, tmp_path):
+    smi(OLD_SMI)
+    reader = MODULE.Reader("/nowhere/libnvidia-ml.so.1")
+    for _ in range(2):
+        (gpu,) = reader.read()["gpus"]
+        told = ("temperature", "memory_temperature", "throttle", "clock", "mig")
+        assert {name: gpu[name] for name in told} == {
+            "temperature": 64, "memory_temperature": None, "throttle": ["sw_power_cap"], "clock": 1755, "mig": None,
+        }  # fmt: skip
+    assert (tmp_path / "bin/asked").read_text().count("--query-gpu=") == 4
+
+
 def test_both_reasons_are_told_where_nothing_answers(smi):
     smi("#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n")
     document = MODULE.Reader("/nowhere/libnvidia-ml.so.1").read()

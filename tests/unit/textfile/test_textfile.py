@@ -62,11 +62,12 @@ def told(monkeypatch, *answers):
     """nvidia-smi as a stand-in that gives these answers, each (code, text), and the fields that it was asked for."""
     asked, left = [], list(answers)
 
-    def run(argv):
+    def run(argv, _seconds):
         asked.append(argv[1].partition("=")[2].split(","))
-        return left.pop(0)
+        code, text = left.pop(0)
+        return {"rc": code, "out": text, "err": ""}
 
-    monkeypatch.setattr(SMI, "_run", run)
+    monkeypatch.setattr(SMI.smi.commands, "run", run)
     return asked
 
 
@@ -77,7 +78,7 @@ def row(asked, **values):
 
 def test_a_field_that_this_driver_does_not_know_is_left_out_and_an_older_name_taken(monkeypatch):
     head = ["index", "uuid", "name", "pci.bus_id"]
-    fields = [figure.fields[0] for figure in FIGURES.FIGURES]
+    fields = [figure.field for figure in FIGURES.FIGURES]
     renamed = ["clocks_throttle_reasons.active" if name.startswith("clocks_event") else name for name in fields]
     last = [*head, *(name for name in renamed if name != "gpu_recovery_action"), "fabric.status"]
     values = {"clocks_throttle_reasons.active": "0x0000000000000004", "temperature.gpu": "41", "remapped_rows.pending": "Yes"}  # fmt: skip
@@ -100,7 +101,7 @@ def test_a_field_that_this_driver_does_not_know_is_left_out_and_an_older_name_ta
     [("Completed", "Success", 3), ("Completed", "Insufficient Resources", 4), ("In Progress", "N/A", 2)],
 )
 def test_a_fabric_that_ended_with_an_error_is_not_ready(monkeypatch, state, status, number):
-    fields = ["index", "uuid", "name", "pci.bus_id", *(figure.fields[0] for figure in FIGURES.FIGURES), "fabric.status"]
+    fields = ["index", "uuid", "name", "pci.bus_id", *(figure.field for figure in FIGURES.FIGURES), "fabric.status"]
     told(monkeypatch, (0, row(fields, **{"fabric.state": state, "fabric.status": status})))
     assert SMI.by_smi()[0].values["nvidia_smi_fabric_state"] == number
 
@@ -167,22 +168,3 @@ def test_whoever_reads_finds_a_whole_file_however_often_the_writer_is_killed(tmp
             writer.wait()
         assert path.read_text() == text
         assert {item.name for item in tmp_path.iterdir()} <= {LOOK.FILE, LOOK.FILE + ".new"}
-
-
-def test_it_runs_by_itself_as_it_lies_on_a_host(tmp_path):
-    """Without site-packages, from the folder that the module writes."""
-    place = tmp_path / "lib/gpu"
-    for part in ("gpu_textfile", "gpu_read"):
-        (place / part).mkdir(parents=True)
-    (place / "__init__.py").write_text("")
-    names = [*(f"gpu_textfile/{path.name}" for path in (UTILS / "gpu_textfile").glob("*.py"))]
-    for name in [*names, "gpu_read/__init__.py", "gpu_read/nvml.py"]:
-        (place / name).write_text((UTILS / name).read_text())
-    (tmp_path / "out").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-S", "-m", "gpu.gpu_textfile.look", "--folder", str(tmp_path / "out")],
-        cwd=tmp_path / "lib", env={"PATH": "/nowhere"}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    found = samples((tmp_path / "out" / LOOK.FILE).read_text())
-    assert done.returncode == int(found["gpusetup_textfile_up"] == 0), done.stderr
-    assert "Traceback" not in done.stderr
