@@ -87,14 +87,22 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
         return lab_inventory([host], wish).rename(tmp_path / f"{name}.ini")
 
     bare, plain = asking("bare"), asking("plain", monitoring="auto")
+    host.ssh("sh", "-c", SECRETS.format(SECRET))
+    secured = asking(
+        "secured", monitoring="textfile", monitoring_listen="0.0.0.0:9100", monitoring_certificate="/etc/tls/gpu.crt",
+        monitoring_key="/etc/tls/gpu.key", monitoring_passwords="/etc/tls/passwords",
+    )  # fmt: skip
+    pristine = files_below(host, *SETTINGS), packages(host)
 
-    # Somebody else has the port: refused, with nothing done.
+    # Somebody else has the port, and everybody may read the passwords: refused for both, with nothing done.
     host.ssh("sh", "-c", "setsid python3 -m http.server 9100 >/dev/null 2>&1 </dev/null & sleep 1")
-    hint = refusals(apply(tmp_path, plain), host)
-    assert "gpusetup_monitoring_listen=127.0.0.1:19100" in hint["GS-457"]
+    hint = refusals(apply(tmp_path, secured), host)
+    assert "gpusetup_monitoring_listen=0.0.0.0:19100" in hint["GS-457"]
+    assert "chmod 600 /etc/tls/passwords" in hint["GS-458"]
     assert not host.path("/var/lib/gpusetup/state.json").exists()
-    assert "prometheus-node-exporter" not in packages(host)
+    assert differing(pristine, (files_below(host, *SETTINGS), packages(host))) == []
     host.ssh("pkill", "-f", "http.server 9100", check=False)
+    host.ssh("chmod", "600", "/etc/tls/passwords")
 
     # The driver alone first, so that there is an apply to go back to.
     assert apply(tmp_path, bare).code == 0
@@ -121,13 +129,6 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     (folder / "theirs.prom").unlink()
 
     # Others may ask: over TLS, with a password, and neither is in what everybody reads.
-    host.ssh("sh", "-c", SECRETS.format(SECRET))
-    secured = asking(
-        "secured", monitoring="textfile", monitoring_listen="0.0.0.0:9100", monitoring_certificate="/etc/tls/gpu.crt",
-        monitoring_key="/etc/tls/gpu.key", monitoring_passwords="/etc/tls/passwords",
-    )  # fmt: skip
-    assert "chmod 600 /etc/tls/passwords" in refusals(apply(tmp_path, secured), host)["GS-458"]
-    host.ssh("chmod", "600", "/etc/tls/passwords")
     opened = apply(tmp_path, secured)
     assert opened.code == 0, opened.out + opened.err
     hashed = host.path("/etc/tls/passwords").read_text().partition(":")[2].strip()
@@ -185,8 +186,8 @@ def test_figures_through_the_real_node_exporter_from_the_first_apply_to_the_remo
     assert apply(tmp_path, plain).code == 0
     removed = gpusetup(tmp_path, "remove", plain, "--yes", "--format", "json")
     assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
-    assert "prometheus-node-exporter" not in packages(host)
-    assert not any("gpusetup" in path for path in files_below(host, *SETTINGS))
+    assert differing(pristine, (files_below(host, *SETTINGS), packages(host))) == []
+    assert not list(folder.parent.glob("node-exporter/gpusetup*"))
     assert "gpusetup-gpu-textfile" not in told(host, "systemctl", "list-units", "--all", "--no-legend")
 
 
