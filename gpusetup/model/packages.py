@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from gpusetup.model.record import Arch, Capability, MatrixFile, PackageVersion, Record
+from gpusetup.model.record import Arch, Capability, MatrixFile, PackageVersion, Record, Version
 
 __all__ = ["PackageCode", "PackageFile", "PackageKind", "PackageRelease"]
 
@@ -42,6 +42,10 @@ class PackageRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """None: nobody published or measured which GPUs it has code for."""
     cc_min: Capability | None = None
     """The lowest compute capability that its documentation names."""
+    driver_min: Version | None = None
+    """The lowest driver that its documentation names, where that is above what its CUDA needs."""
+    compilers: tuple[str, ...] = ()
+    """Compiler wheels that the index's own resolver took for it without an upper limit; empty: none, or unknown."""
     requires: dict[str, str] = field(default_factory=dict)
     """Requirements that matter to a GPU stack: name → specifier, `any` where every version will do."""
     adds: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["compiler_caps", "compiler_wheels", "limit_of", "limits", "without_caps"]
 
 _RULE = "compiler-wheels-within-driver"
+_COMPANIONS = ("torchvision", "torchaudio")
 _MAJOR = 13
 """The wheels of earlier majors have it in their names: nvidia-nvjitlink<12.3 is nowhere to be had."""
 _CAP = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)<([0-9.]+)")
@@ -41,6 +42,8 @@ def compiler_caps(stack: Stack, matrix: Matrix, *, toolkit: bool) -> tuple[str, 
         if _numbers(cuda)[0] == native[0]:
             brought.update(_floating(pins, names))
             native = max(native, _numbers(cuda))
+    if brought:
+        brought.update(_seen_floating(stack, matrix))
     return tuple(_below(name, native) for name in names if name in brought)
 
 
@@ -92,6 +95,15 @@ def _frameworks(stack: Stack, matrix: Matrix) -> Iterator[tuple[str, Mapping[str
         # JAX takes any minor release of its major: the lowest of them is no limit from below.
         major = stack.jax.cuda.partition(".")[0]
         yield f"{major}.0", next((row.pins for row in rows if (row.version, row.extra) == chosen), {})
+
+
+def _seen_floating(stack: Stack, matrix: Matrix) -> Iterator[str]:
+    """Yield the compiler wheels that came too new when a package of the stack was resolved without limits."""
+    for name, chosen in stack.packages().items():
+        for release in matrix.package(name).releases if name not in _COMPANIONS else ():
+            if release.version == chosen.version and release.compilers:
+                yield from release.compilers
+                yield from ("nvidia-cuda-crt",) if "nvidia-cuda-nvcc" in release.compilers else ()
 
 
 def _floating(pins: Mapping[str, str], names: tuple[str, ...]) -> Iterator[str]:

@@ -50,7 +50,7 @@ def build(matrix: Matrix, request: Request) -> Space:
         )
     space = Space(matrix, request)
     _find_system(space)
-    for name in _components(matrix, request):
+    for name in _components(space):
         space.values[name] = domain(name, matrix, request)
         if not space.values[name]:
             raise BadInputError(
@@ -82,8 +82,9 @@ def build(matrix: Matrix, request: Request) -> Space:
     return space
 
 
-def _components(matrix: Matrix, request: Request) -> list[str]:
+def _components(space: Space) -> list[str]:
     """Return the components of the answer: what was asked for and what that needs."""
+    request = space.request
     asked = {item.component for item in request.requirements}
     if not asked - {"python"}:
         asked |= set(DEFAULT_COMPONENTS)
@@ -91,7 +92,7 @@ def _components(matrix: Matrix, request: Request) -> list[str]:
     if packages:
         from gpusetup.resolve.packages import what_packages_need
 
-        asked |= what_packages_need(matrix, request)
+        asked |= what_packages_need(space.matrix, request, space.arch)
     if "cupy" in asked or (asked & {"cudnn", "nccl"} and not asked & set(FRAMEWORKS)):
         asked.add("cuda")
     if packages or asked & set(_PYTHON_PACKAGES):

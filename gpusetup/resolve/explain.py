@@ -41,7 +41,7 @@ def conflict(space: Space, members: Sequence[Unary | Pair]) -> list[dict[str, st
     for member in members:
         others = [item for item in members if item is not member and isinstance(item, Unary)]
         text = sentence(_Context(space, _left(space, others)), member)
-        source = "" if member.origin == "request" else rule_source(space.matrix, member.rule)
+        source = "" if member.origin == "request" else rule_source(space.matrix, member.rule, member.scope)
         item = {"rule": member.rule, "text": text, "source": source}
         if item not in told:
             told.append(item)

@@ -65,6 +65,13 @@ def _withdrawn(_: Context, member: Unary) -> str:
     return f"its project withdrew some releases of {member.scope[0]}: ask for one by its whole version"
 
 
+def _cpu(context: Context, member: Unary) -> str:
+    name, arch = member.scope[0], cast("Any", member.subject)
+    values = cast("list[PackageValue]", context.space.values[name])
+    wheels = [value.version for value in values if value.release.kind == "wheel" and arch in value.release.pythons]
+    return f"{name} has wheels for {arch} in {span(wheels) if wheels else 'no release'}"
+
+
 def _glibc(context: Context, member: Unary) -> str:
     name, system, arch = member.scope[0], member.subject, cast("Any", context.space.arch)
     needed = {text for value in context.values(name) if (text := cast("Any", value).release.glibc.get(arch))}
@@ -76,6 +83,23 @@ def _gpu_floor(context: Context, member: Unary) -> str:
     floors = {cc for value in context.values(member.scope[0]) if (cc := cast("Any", value).release.cc_min)}
     least = min(floors, key=nv) if floors else "a newer GPU"
     return f"{_named(context, member.scope[0])} needs compute capability {least}; {gpu.label} has {gpu.cc}"
+
+
+def _gpu_untold(_: Context, member: Unary) -> str:
+    name, (gpu, last) = member.scope[0], member.subject
+    return (
+        f"nobody published which GPUs the releases of {name} after {last} have code for, until one that leaves out "
+        f"{gpu.label} ({gpu.cc}): one of those is taken only where it is asked for"
+    )
+
+
+def _gpu_compiler(context: Context, member: Unary) -> str:
+    gpu, value = member.subject, _newest(context, member.scope[0])
+    major = max(cuda_majors(value))
+    compilers = [row for row in context.space.matrix.cuda.toolchains if rules.major(row.minor) == major]
+    lowest = min((row.cc_min for row in compilers), key=nv)
+    made = f"is built with CUDA {major}, which makes code from compute capability {lowest} on"
+    return f"{label(member.scope[0], value)} {made}; {gpu.label} has {gpu.cc}"
 
 
 def _gpu_code(context: Context, member: Unary) -> str:
@@ -91,7 +115,15 @@ def _driver(context: Context, member: Pair) -> str:
     floors = {row.major: row.min_driver for row in context.space.matrix.cuda.majors}
     told = " and ".join(f"CUDA {major}, which needs driver {floors[major]} or newer" for major in majors[:2])
     here = span(value.version for value in context.values("driver")) if context.narrow("driver") else ""
-    return f"{_named(context, name)} is built for {told}" + (f"; the driver here is {here}" if here else "")
+    does = "is built for" if any(cast("Any", value).release.linked for value in values) else "brings libraries of"
+    return f"{_named(context, name)} {does} {told}" + (f"; the driver here is {here}" if here else "")
+
+
+def _driver_floor(context: Context, member: Pair) -> str:
+    value = _newest(context, member.scope[1])
+    here = span(item.version for item in context.values("driver")) if context.narrow("driver") else ""
+    told = f"{label(member.scope[1], value)} needs driver {value.release.driver_min} or newer"
+    return told + (f"; the driver here is {here}" if here else "")
 
 
 def _requires(context: Context, member: Pair) -> str:
@@ -173,8 +205,12 @@ WRITERS: dict[str, Callable[[Any, Any], str]] = {
     "package-wheel-instead": _wheel_instead,
     "package-placeholder": _placeholder,
     "package-withdrawn": _withdrawn,
+    "package-for-cpu": _cpu,
     "package-glibc": _glibc,
     "package-gpu-floor": _gpu_floor,
+    "package-gpu-untold": _gpu_untold,
+    "package-cuda-for-gpu": _gpu_compiler,
+    "package-driver-floor": _driver_floor,
     "package-code-for-gpu": _gpu_code,
     "package-cuda-needs-driver": _driver,
     "package-requires": _requires,

@@ -16,6 +16,7 @@ from gpusetup.versions import NvVersion, nv
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Relation
@@ -50,11 +51,12 @@ def asked_packages(request: Request) -> list[str]:
 _KNOWN = frozenset(PACKAGES)
 
 
-def what_packages_need(matrix: Matrix, request: Request) -> set[str]:
-    """Return the components that the packages of a request cannot do without."""
+def what_packages_need(matrix: Matrix, request: Request, arch: str) -> set[str]:
+    """Return the components that the packages of a request cannot do without on this CPU."""
     needed: set[str] = set()
     for name in asked_packages(request):
         file = matrix.package(name)
+        needed |= {other for other in file.needs if other in _KNOWN and _wheel_for(matrix, other, arch)}
         if "torch" in file.needs or any("torch" in item.requires for item in file.releases):
             needed.add("torch")
         if request.allow_builds and "nvcc" in file.build and all(item.kind == "source" for item in file.releases):
@@ -62,9 +64,13 @@ def what_packages_need(matrix: Matrix, request: Request) -> set[str]:
     return needed
 
 
+def _wheel_for(matrix: Matrix, name: str, arch: str) -> bool:
+    return any(item.kind == "wheel" and arch in item.pythons for item in matrix.package(name).releases)
+
+
 def add_packages(space: Space) -> None:
-    """Add every rule about the packages of a request."""
-    names = asked_packages(space.request)
+    """Add every rule about the packages of a request, and about those that they bring."""
+    names = [name for name in PACKAGES if name in space.values]
     for name in names:
         _release(space, name)
         _hardware(space, name)
@@ -95,7 +101,7 @@ def _release(space: Space, name: str) -> None:
             name,
             lambda value: value.release.kind != "source" or value.release.date > last or _named(space, name, value),
         )
-    space.unary("wheel-for-cpu", name, lambda value: bool(value.release.pythons.get(arch)), subject=space.arch)
+    space.unary("package-for-cpu", name, lambda value: bool(value.release.pythons.get(arch)), subject=space.arch)
     if space.os is not None and space.os.glibc != "unknown":
         glibc = nv(space.os.glibc)
         space.unary(
@@ -127,6 +133,9 @@ def _hardware(space: Space, name: str) -> None:
     for gpu in space.gpus:
         space.unary("package-gpu-floor", name, partial(_above_floor, nv(gpu.cc)), subject=gpu)
         space.unary("package-code-for-gpu", name, partial(_has_code, gpu.cc), subject=gpu)
+        space.unary("package-cuda-for-gpu", name, partial(_has_compiler, _lowest(space.matrix), gpu.cc), subject=gpu)
+        if name not in _pinned(space):
+            _documented(space, name, gpu)
     drivers = {value.version: cast("DriverValue", value) for value in space.values["driver"]}
 
     def stands(version: str, cuda: tuple[str, ...]) -> bool:
@@ -141,6 +150,45 @@ def _hardware(space: Space, name: str) -> None:
         (name, lambda value: value.release.cuda),
         stands,
     )
+    space.pair(
+        "package-driver-floor",
+        ("driver", lambda value: value.version),
+        (name, lambda value: value.release.driver_min),
+        lambda version, floor: floor is None or nv(version) >= nv(floor),
+    )
+
+
+def _documented(space: Space, name: str, gpu: GpuKind) -> None:
+    """Where an older release documents this GPU and a newer one refuses it, leave those between that say nothing."""
+    values = cast("list[PackageValue]", space.values[name])
+    silent = {value.version for value in values if value.release.code is None and value.release.cc_min is None}
+    told = [value for value in values if value.version not in silent]
+    for_it = [value for value in told if _above_floor(nv(gpu.cc), value) and _has_code(gpu.cc, value)]
+    if not for_it or len(for_it) == len(told):
+        return
+    last = max(parsed(value.version) for value in for_it)
+    space.unary(
+        "package-gpu-untold",
+        name,
+        lambda value: value.version not in silent or parsed(value.version) < last,
+        subject=(gpu, str(last)),
+        lasting=False,
+    )
+
+
+@lru_cache(maxsize=4)
+def _lowest(matrix: Matrix) -> Mapping[int, NvVersion]:
+    """Return by CUDA major the lowest compute capability that any of its compilers makes code for."""
+    lowest: dict[int, NvVersion] = {}
+    for row in matrix.cuda.toolchains:
+        major, least = rules.major(row.minor), nv(row.cc_min)
+        lowest[major] = min(least, lowest.get(major, least))
+    return lowest
+
+
+def _has_compiler(lowest: Mapping[int, NvVersion], cc: str, value: PackageValue) -> bool:
+    majors = cuda_majors(value)
+    return not majors or any(lowest.get(major, nv(cc)) <= nv(cc) for major in majors)
 
 
 def _above_floor(cc: NvVersion, value: PackageValue) -> bool:
@@ -180,13 +228,20 @@ def _torch(space: Space, name: str) -> None:
         )
     wish = space.named.get("torch")
     if wish is None or not wish.variant:
-        usual = {value.version for value in space.values.get("torch", ()) if space.on_pypi(cast("TorchValue", value))}
+        served = [cast("TorchValue", value) for value in space.values.get("torch", ())]
+        usual = {value.version: space.cuda_major(value) for value in served if space.on_pypi(value)}
         space.pair(
             "package-beside-index-torch",
-            (name, lambda value: value.release.linked),
+            (name, partial(_linked_with_index, tuple(usual.items()))),
             ("torch", lambda value: space.on_pypi(value) or value.version not in usual),
             lambda linked, served: served or not linked,
         )
+
+
+def _linked_with_index(usual: tuple[tuple[str, int], ...], value: PackageValue) -> bool:
+    """Tell whether a wheel is linked with the index's torch: with none of another major than all that it asks for."""
+    majors, wanted = cuda_majors(value), _asks("torch", value)
+    return bool(majors) and any(major in majors and _meets(wanted, version) for version, major in usual)
 
 
 def _exact(text: str) -> str:

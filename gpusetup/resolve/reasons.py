@@ -211,7 +211,7 @@ def rather(space: Space, solution: Mapping[str, Value], component: str, other: V
 def _against(space: Space, solution: Mapping[str, Value], component: str, newest: Value) -> Reason | None:
     refused = refusals(space, solution, component, newest)
     if refused:
-        (rule, text), source = refused[0], rule_source(space.matrix, refused[0][0])
+        (rule, text), source = refused[0], rule_source(space.matrix, refused[0][0], (component, *solution))
     else:
         (rule, text), source = _less_preferred(space, solution, component, newest), ""
     text = f"not {label(component, newest)}: {text}" if text else ""

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from gpusetup.model.request import PACKAGES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.record import MatrixFile, Record, Rule
 
 __all__ = ["cite", "rule_source", "rule_text"]
 
 _FILE_OF_COMPONENT = {"python": "os", "gpu": "gpus"}
+_DOCUMENTED = ("package-driver-floor", "package-gpu-floor")
 _FILES_WITH_RULES = ("driver", "cuda", "torch", "cudnn", "nccl", "cupy", "tensorflow", "jax", "gpus", "os")
 
 
@@ -44,8 +47,13 @@ def _rule(matrix: Matrix, rule_id: str) -> tuple[Rule, MatrixFile] | None:
     return None
 
 
-def rule_source(matrix: Matrix, rule_id: str) -> str:
-    """Return the first source of a named rule; empty for what somebody asked for."""
+def rule_source(matrix: Matrix, rule_id: str, scope: Iterable[str] = ()) -> str:
+    """Return the first source of a named rule; of one about a package, the package's own; empty for what was asked."""
+    package = next((name for name in scope if name in PACKAGES), "") if rule_id.startswith("package-") else ""
+    if package:
+        own = matrix.package(package)
+        floor = "documented" if rule_id in _DOCUMENTED and "documented" in own.sources else "index"
+        return _title(own, floor) or rule_source(matrix, rule_id)
     found = _rule(matrix, rule_id)
     if found is None:
         return ""

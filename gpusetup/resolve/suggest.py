@@ -79,8 +79,7 @@ def _packages(space: Space) -> Iterator[str]:
     request = space.request
     packages = [item for item in request.requirements if item.component in PACKAGES]
     if packages and not request.allow_builds and _fits(space, msgspec.structs.replace(request, allow_builds=True)):
-        asked = " ".join(f"'{item}'" if item.specifier else str(item) for item in packages)
-        yield f"gpusetup resolve {asked} --allow-builds has the lines that build what has no wheel"
+        yield f"gpusetup resolve {_typed(request)} --allow-builds has the lines that build what has no wheel"
     if len(packages) < 2:
         return
     for apart in packages:
@@ -88,11 +87,21 @@ def _packages(space: Space) -> Iterator[str]:
         alone = tuple(item for item in request.requirements if item is apart or item.component not in PACKAGES)
         both = [msgspec.structs.replace(request, requirements=some) for some in (rest, alone)]
         if all(_fits(space, part) for part in both):
-            lines = [
-                " ".join(f"'{item}'" if item.specifier else str(item) for item in part.requirements) for part in both
-            ]
-            yield f"use two environments: gpusetup resolve {lines[0]}; and gpusetup resolve {lines[1]}"
+            lines = [_typed(part) for part in both]
+            yield (
+                f"use two environments: gpusetup resolve {lines[0]}; and gpusetup resolve {lines[1]} "
+                "(on hosts: gpusetup_environments)"
+            )
             return
+
+
+def _typed(request: Request) -> str:
+    """Write a request as its command line; what is asked for in any version of the driver says nothing."""
+    words = [f"'{item}'" if item.specifier else str(item) for item in request.requirements if str(item) != "driver"]
+    words += [f"--gpu '{name}'" if " " in name else f"--gpu {name}" for name in request.gpus]
+    for option, value in (("--os", request.os), ("--arch", request.arch), ("--driver", request.driver)):
+        words += [f"{option} {value}"] if value else []
+    return " ".join(words)
 
 
 def _other_releases(space: Space) -> Iterator[str]:

@@ -50,6 +50,8 @@ FITS = [
     (("whisperx",), {}, {"torch": "2.8.0"}),
     (("torch-tensorrt==2.14.0",), {}, {"torch": "2.14.1"}),
     (("flash-attn",), {"allow_builds": True}, {"flash-attn": "2.8.3.post2"}),
+    (("vllm==0.19.1",), {"gpus": ("v100",)}, {"torch": "2.10.0"}),
+    (("unsloth",), {"gpus": ("gh200",)}, {"torch": "2.14.1"}),
 ]
 
 REFUSED = [
@@ -66,6 +68,10 @@ REFUSED = [
     (("cudf-cu13==0.0.0a0",), {}, "there is no"),
     (("vllm==0.8.9",), {}, "0.8.5.post1"),
     (("sglang==0.5.23",), {"os": "rocky8"}, "glibc"),
+    (("nvidia-dali-cuda130",), {"gpus": ("v100",)}, "7.5"),
+    (("xformers",), {"gpus": ("gh200",)}, "xformers has wheels for aarch64 in no release"),
+    (("cudf-cu12",), {"driver": "525.147.05"}, "https://docs.rapids.ai/platform-support"),
+    (("vllm==0.33.0",), {"driver": "535.154.05"}, "https://pypi.org/project/vllm/"),
 ]
 
 
@@ -87,6 +93,32 @@ def test_two_environments_are_the_way_out(matrix: Matrix) -> None:
 
 def test_a_named_build_of_torch_may_stand_beside(matrix: Matrix) -> None:
     assert _ask(matrix, "torch==2.14.1+cu126", "xformers").torch.variant == "cu126"
+
+
+@pytest.mark.parametrize(
+    ("words", "about"),
+    [
+        (("torch-tensorrt==2.9.0",), {}),
+        (("tensorrt-llm==1.2.1",), {"allow_builds": True}),
+        (("xformers==0.0.33",), {}),
+    ],
+)
+def test_what_the_index_s_torch_cannot_be_linked_with_gets_the_build_that_can(
+    matrix: Matrix, words: tuple, about: dict
+) -> None:
+    torch = _ask(matrix, *words, **about).torch
+    assert (torch.version.rpartition(".")[0], torch.variant) == ("2.9", "cu130")
+
+
+def test_the_compilers_that_a_package_was_seen_to_bring_are_kept_within_the_driver(matrix: Matrix) -> None:
+    lines = python_requirements(_ask(matrix, "vllm==0.33.0", "driver==580.*"), matrix)
+    assert {"nvidia-cuda-nvcc<13.1", "nvidia-cuda-crt<13.1", "nvidia-nvvm<13.1", "cuda-bindings<13.1"} <= set(lines)
+
+
+def test_a_hint_repeats_what_was_asked(matrix: Matrix) -> None:
+    hints = _refused(matrix, "torch==2.8.*", "flash-attn", gpus=("rtx 4090",), os="ubuntu24.04")["suggestions"]
+    asked = "gpusetup resolve flash-attn 'torch==2.8.*' --gpu 'rtx 4090' --os ubuntu24.04 --allow-builds"
+    assert any(hint.startswith(asked) for hint in hints)
 
 
 def test_lines_to_install(matrix: Matrix) -> None:

@@ -28,6 +28,7 @@ _NAMED_ALONE = re.compile(r"cp3([0-9]+)(t?)")
 _FROM = re.compile(r"(?:cp|py)3([0-9]*)(?:-abi3)?")
 _SONAME = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(1[0-9])")
 _PLACEHOLDER = re.compile(r"0\.0\.0.*|0\.0\.1\.?dev.*")
+_COMPILERS = ("cuda-bindings", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-nvvm")
 _ARCHES = ("x86_64", "aarch64")
 _UNWANTED = ("numpy", "setuptools")
 
@@ -68,7 +69,29 @@ def document(name: str, folder: Path) -> dict[str, Any]:
         },
         "releases": [_release(row, about, kernels) for row in table["rows"]],
     }
+    if "documented" in about:
+        found["sources"]["documented"] = about["documented"] | {"seen": seen}
+    for release, names in _compilers(name, folder).items():
+        next(item for item in found["releases"] if item["version"] == release)["compilers"] = names
     return found | {field: about[field] for field in ("needs", "extras", "build") if field in about}
+
+
+def _compilers(name: str, folder: Path) -> dict[str, list[str]]:
+    """Return the compiler wheels above its toolkit that the resolver took for a release of it and nothing else."""
+    path = folder / "solves.yaml"
+    if not path.exists():
+        return {}
+    found: dict[str, list[str]] = {}
+    for solve in yaml.safe_load(path.read_text())["solves"]:
+        alone, _, version = solve["requirements"][0].partition("==")
+        if alone != name or len(solve["requirements"]) > 1 or solve["constraints"] != "none" or not version:
+            continue
+        chosen = solve.get("key_versions", {})
+        toolkit = Version(chosen.get("cuda-toolkit", "99")).release[:2]
+        above = [wheel for wheel in _COMPILERS if wheel in chosen and Version(chosen[wheel]).release[:2] > toolkit]
+        if above:
+            found[version] = above
+    return found
 
 
 def _table(folder: Path, where: str) -> tuple[dict[str, Any], str]:
@@ -100,10 +123,10 @@ def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list
         found["glibc"] = {arch: text for arch, text in wheels["glibc_tag"].items() if arch in _ARCHES}
     found |= {"extras": [whole]} if whole else {}
     cuda, linked = _cuda(row, about)
-    stem = about.get("names_major")
-    for major in ("12", "13") if stem else ():
-        if f"{stem}-cu{major}" in requires:
-            cuda, linked = (major,), True
+    for field, joined in (("names_major", True), ("brings_major", False)):
+        for major in ("12", "13") if field in about else ():
+            if f"{about[field]}-cu{major}" in requires:
+                cuda, linked = (major,), joined
     for kernel, rows in kernels.items():
         pinned = requires.get(kernel, "").removeprefix("==")
         cuda, linked = next((_cuda(item, {}) for item in rows if item["version"] == pinned), (cuda, linked))
@@ -114,6 +137,8 @@ def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list
     for low, high, capability in about.get("cc_min", ()):
         if version >= Version(low) and (not high or version <= Version(high)):
             found["cc_min"] = capability
+            found |= {"driver_min": about["driver_min"]} if "driver_min" in about else {}
+            found["sources"] = ["index", "documented"] if "documented" in about else ["index"]
     build = row.get("build") or {}
     if build.get("arch_list"):
         found["code"] = _code(build["arch_list"])

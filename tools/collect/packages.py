@@ -17,7 +17,13 @@ _STUB = (
     "which must be reachable"
 )
 
-_TURING = [("11.2.1", "", "7.5")]
+_RAPIDS = {
+    "title": "RAPIDS platform support (26.02 and 26.10), and its support notice 34: no Pascal from 24.02 on",
+    "publisher": "RAPIDS",
+    "url": "https://docs.rapids.ai/platform-support",
+}
+_RAPIDS_12 = {"major": "12", "cc_min": [("24.2", "", "7.0")], "driver_min": "535", "documented": _RAPIDS}
+_RAPIDS_13 = {"major": "13", "cc_min": [("25.10", "", "7.5")], "documented": _RAPIDS}
 
 PACKAGES: dict[str, dict[str, Any]] = {
     "vllm": {"table": "vllm.vllm", "needs": ["torch"], "cc_min": [("0", "0.14.99", "7.0"), ("0.21.0", "", "7.5")]},
@@ -27,8 +33,13 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "whole": "srt",
         "kernels": {"sglang-kernel": "sglang.sglang_kernel", "sgl-kernel": "sglang.sgl_kernel"},
     },
-    "tensorrt-llm": {"table": "tensorrt_llm.tensorrt_llm", "needs": ["torch"], "build": _STUB},
-    "unsloth": {"table": "trainers.unsloth", "needs": ["torch"]},
+    "tensorrt-llm": {
+        "table": "tensorrt_llm.tensorrt_llm",
+        "needs": ["torch"],
+        "names_major": "nvidia-nccl",
+        "build": _STUB,
+    },
+    "unsloth": {"table": "trainers.unsloth", "needs": ["torch", "xformers"]},
     "trl": {"table": "trainers.trl", "needs": ["torch"]},
     "deepspeed": {
         "table": "deepspeed.deepspeed",
@@ -90,11 +101,11 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "build": "nvcc, gcc, cmake and CMAKE_ARGS=-DGGML_CUDA=on; without that it is built for the CPU alone",
     },
     "numba-cuda": {"table": "numba_cuda.numba_cuda", "extras": ["cu*"]},
-    "cudf-cu12": {"table": "rapids.cudf_cu12", "major": "12"},
-    "cudf-cu13": {"table": "rapids.cudf_cu13", "major": "13"},
-    "cuml-cu12": {"table": "rapids.cuml_cu12", "major": "12"},
-    "cuml-cu13": {"table": "rapids.cuml_cu13", "major": "13"},
+    "cudf-cu12": {"table": "rapids.cudf_cu12"} | _RAPIDS_12,
+    "cudf-cu13": {"table": "rapids.cudf_cu13"} | _RAPIDS_13,
+    "cuml-cu12": {"table": "rapids.cuml_cu12"} | _RAPIDS_12,
+    "cuml-cu13": {"table": "rapids.cuml_cu13"} | _RAPIDS_13,
     "nvidia-dali-cuda120": {"table": "other_gpu_wheels.dali_cuda120", "major": "12"},
     "nvidia-dali-cuda130": {"table": "other_gpu_wheels.dali_cuda130", "major": "13"},
-    "xgboost": {"table": "other_gpu_wheels.xgboost"},
+    "xgboost": {"table": "other_gpu_wheels.xgboost", "brings_major": "nvidia-nccl"},
 }
