@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -23,7 +24,16 @@ def site(folder, repositories):
     work = folder / "site"
     work.mkdir()
     subprocess.run(
-        ["ansible-galaxy", "collection", "install", content_path(), "-p", "collections"], cwd=work, check=True
+        [
+            Path(sys.executable).with_name("ansible-galaxy"),
+            "collection",
+            "install",
+            content_path(),
+            "-p",
+            "collections",
+        ],
+        cwd=work,
+        check=True,
     )
     (work / "ansible.cfg").write_text("[defaults]\ncollections_path = collections\n")
     (work / "site.yml").write_text("- ansible.builtin.import_playbook: gpusetup.stack.apply\n")
