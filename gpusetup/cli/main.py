@@ -26,20 +26,21 @@ def _known_commands() -> str:
     return "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items())
 
 
-def _top_parser() -> argparse.ArgumentParser:
+def top_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="gpusetup",
-        usage="gpusetup [--version] COMMAND …",
+        usage="gpusetup [--version [--verbose]] COMMAND …",
         description="One proven NVIDIA stack for these hosts.\n\ncommands:\n" + _known_commands(),
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"gpusetup {__version__}")
+    told = "show gpusetup's version; with --verbose that of all it works with, and where it is"
+    parser.add_argument("--version", action="version", version=f"gpusetup {__version__}", help=told)
     return parser
 
 
-def _command_parser(name: str) -> argparse.ArgumentParser:
+def command_parser(name: str) -> argparse.ArgumentParser:
     command = load_command(name)
     parser = Parser(
         prog=f"gpusetup {name}",
@@ -57,7 +58,7 @@ def _command_parser(name: str) -> argparse.ArgumentParser:
 def _with_values(name: str) -> argparse.ArgumentParser:
     from gpusetup.cli.completion import add_values
 
-    parser = _command_parser(name)
+    parser = command_parser(name)
     add_values(parser)
     return parser
 
@@ -67,7 +68,7 @@ def _complete() -> None:
     import argcomplete
 
     typed = os.environ.get("COMP_LINE", "").split()[1:2]
-    parser = _top_parser()
+    parser = top_parser()
     commands = parser.add_subparsers()
     for name in COMMANDS:
         parents = [_with_values(name)] if [name] == typed else []
@@ -102,7 +103,7 @@ def _run(argv: list[str]) -> Exit:
 
 def _parsed(name: str, words: list[str]) -> argparse.Namespace:
     """Parse a command's words; what stands behind `--` is Ansible's where a command hands something on to it."""
-    parser = _command_parser(name)
+    parser = command_parser(name)
     if parser.get_default("ansible_arguments") is None or "--" not in words:
         return parser.parse_args(words)
     end = words.index("--")
@@ -131,10 +132,17 @@ def _greet() -> Exit:
     return greet()
 
 
+def _versions() -> Exit:
+    from gpusetup.cli.versions import told
+
+    print("\n".join(told()))
+    return Exit.DONE
+
+
 def _plain_words(argv: list[str]) -> list[str]:
     """Return `help`, `help COMMAND` and `version` as the options that they mean."""
     if argv[:1] == ["version"]:
-        return ["--version"]
+        return ["--version", *argv[1:]]
     if argv[:1] == ["help"]:
         return [*argv[1:2], "--help"]
     return argv
@@ -146,12 +154,15 @@ def main(argv: list[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         _complete()
     argv = _plain_words(argv)
-    if argv and argv[0].startswith("-"):
-        _top_parser().parse_args(argv)
+    in_full = sorted(argv) == ["--verbose", "--version"]
+    if argv and argv[0].startswith("-") and not in_full:
+        top_parser().parse_args(argv)
         return Exit.DONE
-    if argv and argv[0] not in COMMANDS:
+    if argv and argv[0] not in COMMANDS and not in_full:
         return _unknown(argv[0])
     try:
+        if in_full:
+            return _versions()
         return int(_run(argv) if argv else _greet())
     except KeyboardInterrupt:
         print("gpusetup: interrupted", file=sys.stderr)

@@ -78,6 +78,8 @@ def test_what_is_not_known_gets_a_suggestion_and_not_the_usage(
 
 def test_help_and_version_are_words_as_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "version")[1].startswith("gpusetup ")
+    assert run(capsys, "version", "--verbose") == run(capsys, "--verbose", "--version")
+    assert "ansible-core " in run(capsys, "--version", "--verbose")[1]
     assert "commands:" in run(capsys, "help")[1]
     assert "--gpu" in run(capsys, "help", "resolve")[1]
 

@@ -1,0 +1,92 @@
+"""What people install: manual pages that say what --help says, and a single file that starts or says why not."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from gpusetup.cli.commands import COMMANDS
+from tools.release import man, single, starter
+from tools.release.tree import Target
+
+THIS = "{}.{}".format(*sys.version_info[:2])
+
+
+def test_every_command_has_a_page_with_its_options() -> None:
+    pages = man.pages()
+    assert set(pages) == {"gpusetup.1", *(f"gpusetup-{name}.1" for name in COMMANDS)}
+    assert r"\fB\-\-max\-fail N\fR" in pages["gpusetup-apply.1"]
+    assert "SUPPRESS" not in "".join(pages.values())
+    assert "%(" not in "".join(pages.values())
+
+
+@pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
+def test_troff_has_nothing_to_say_against_a_page() -> None:
+    for name, text in man.pages().items():
+        argv = ["groff", "-man", "-Tutf8", "-Kutf8", "-ww", "-z"]
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), name
+
+
+def wheel(folder, name, content):
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for place, text in content.items():
+            archive.writestr(zipfile.ZipInfo(place), text)
+    return path
+
+
+@pytest.fixture
+def built(tmp_path, monkeypatch):
+    """A single file around a gpusetup that says how it was started."""
+    told = "import sys\nprint(sys.prefix, sys.argv[1:])\n"
+    made = wheel(tmp_path, "gpusetup", {"gpusetup/__init__.py": "", "gpusetup/__main__.py": told})
+    monkeypatch.setattr(single, "_wheels", lambda _folder, _wheel, _target: [made])
+
+    def build(python, out="one"):
+        place = tmp_path / out
+        place.mkdir()
+        return single.build(made, place, [Target(python, "amd64")], moment=1_700_000_000)
+
+    return build
+
+
+def started(path, home, *words):
+    argv = [sys.executable, str(path), *words]
+    return subprocess.run(argv, env={"HOME": str(home)}, capture_output=True, text=True, check=False)
+
+
+def test_the_single_file_makes_its_environment_once_and_passes_words_on(built, tmp_path):
+    path = built(THIS)
+    first = started(path, tmp_path, "matrix", "torch 2.6")
+    assert first.stdout.endswith("['matrix', 'torch 2.6']\n"), first.stderr
+    (home,) = (tmp_path / ".cache/gpusetup").iterdir()
+    assert first.stdout.startswith(str(home))
+    marker = home / "kept"
+    marker.touch()
+    assert started(path, tmp_path).returncode == 0
+    assert marker.exists()
+
+
+def test_another_python_is_told_which_ones_it_is_for(built, tmp_path):
+    done = started(built("3.9"), tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"gpusetup: this file is for Python 3.9 on x86_64; this is Python {THIS} on ")
+    assert not (tmp_path / ".cache").exists()
+
+
+def test_a_start_that_is_cut_leaves_nothing_that_looks_whole(built, tmp_path, monkeypatch):
+    path = built(THIS)
+    monkeypatch.setattr(starter.Path, "symlink_to", lambda *_words: (_ for _ in ()).throw(KeyboardInterrupt))
+    with zipfile.ZipFile(path) as archive:
+        wheels = json.loads(archive.read("manifest.json"))["wheels"][THIS]
+        with pytest.raises(KeyboardInterrupt):
+            starter.environment(archive, wheels, tmp_path / "cache" / "single")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_the_same_content_gives_the_same_bytes(built):
+    assert built(THIS).read_bytes() == built(THIS, "two").read_bytes()

@@ -1,0 +1,1 @@
+"""Packages of gpusetup for people who have no checkout: `./dev release [KIND …]`."""

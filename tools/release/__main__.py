@@ -1,0 +1,108 @@
+"""Build what people install: `./dev release [KIND …] [--out DIR] [--python 3.11 …] [--arch amd64]`.
+
+Kinds: wheel (with the sdist), collection (Ansible Galaxy), single (one file that needs only Python), deb, rpm; all of
+them when none is named. The same commit gives the same bytes: every date in them is the commit's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tools.release import deb, rpm, single
+from tools.release.tree import MACHINES, Target, lay_out
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("wheel", "collection", "single", "deb", "rpm")
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+SYSTEMS = {"deb": ("3.11", "3.13"), "rpm": ("3.12",)}
+"""The Pythons of today's Debian 12 and 13, and of Enterprise Linux 9 and 10."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="./dev release", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="default: dist")
+    parser.add_argument("--python", action="append", metavar="3.N", help="for packages of this Python; may be repeated")
+    parser.add_argument("--arch", choices=MACHINES, default="amd64", help="default: %(default)s")
+    told = parser.parse_args(arguments)
+    unknown = [kind for kind in told.kinds if kind not in KINDS]
+    if unknown:
+        parser.error(f"no kind is called {unknown[0]!r}; known: {', '.join(KINDS)}")
+    out = told.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    for path in made(told.kinds or list(KINDS), out, told.python, told.arch, moment()):
+        print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}", flush=True)
+    return 0
+
+
+def moment() -> int:
+    """Return the date that everything carries: the commit's, unless SOURCE_DATE_EPOCH names another."""
+    if told := os.environ.get("SOURCE_DATE_EPOCH"):
+        return int(told)
+    argv = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+    return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+
+
+def made(kinds: Sequence[str], out: Path, pythons: Sequence[str] | None, arch: str, when: int) -> list[Path]:
+    """Build the kinds; return their files."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        wheel, sdist = python_packages(scratch, when)
+        if "wheel" in kinds:
+            found += [Path(shutil.copy(path, out)) for path in (wheel, sdist)]
+        if "collection" in kinds:
+            found.append(collection(out, scratch, when))
+        if "single" in kinds:
+            targets = [Target(python, arch) for python in pythons or PYTHONS]
+            found.append(single.build(wheel, out, targets, moment=when))
+        for kind, pack in (("deb", deb.build), ("rpm", rpm.build)):
+            for python in (pythons or SYSTEMS[kind]) if kind in kinds else ():
+                target, root = Target(python, arch), scratch / f"root-{python}"
+                if not root.exists():
+                    lay_out(root, wheel, target)
+                found.append(pack(root, out, target, moment=when))
+    return found
+
+
+def python_packages(folder: Path, when: int) -> tuple[Path, Path]:
+    """Build the sdist, and the wheel from it."""
+    argv = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
+    env = {**os.environ, "SOURCE_DATE_EPOCH": str(when)}
+    subprocess.run(argv, check=True, env=env, stdout=subprocess.DEVNULL)
+    return next(folder.glob("gpusetup-*.whl")), next(folder.glob("gpusetup-*.tar.gz"))
+
+
+def collection(out: Path, scratch: Path, when: int) -> Path:
+    """Build the archive for Ansible Galaxy; its tool gives every file the time of the build, this the commit's."""
+    argv = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection", "build", "--output-path", str(scratch)]
+    subprocess.run([*argv, str(ROOT)], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    (built,) = scratch.glob("gpusetup-stack-*.tar.gz")
+    with (
+        tarfile.open(built) as archive,
+        gzip.GzipFile(out / built.name, "wb", mtime=when) as packed,
+        tarfile.open(fileobj=packed, mode="w") as made,
+    ):
+        for item in archive:
+            item.mtime = when
+            made.addfile(item, archive.extractfile(item) if item.isfile() else None)
+    return out / built.name
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

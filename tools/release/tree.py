@@ -1,0 +1,112 @@
+"""What a package of a distribution puts on a machine: gpusetup in an environment of its own, with all that it needs.
+
+The libraries of the distributions are too old or too new for it (Debian 12 has Ansible 2.14), so each package carries
+its own below /usr/lib/gpusetup and shares nothing but the interpreter. The environment is real: what gpusetup starts
+(Ansible, its own timers) finds the same libraries.
+"""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from tools.release import man
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HOME = "usr/lib/gpusetup"
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+_GLIBC = ("2_17", "2_28", "2_34")
+"""Wheels for these are taken: the oldest system that is served has 2.34."""
+
+
+_STARTER = """\
+#!/usr/lib/gpusetup/bin/python3
+# PYTHON_ARGCOMPLETE_OK
+import sys
+
+from gpusetup.cli.main import main
+
+sys.exit(main())
+"""
+
+
+class Target(NamedTuple):
+    """A machine that a package is for: its Python as 3.11, its CPU as Debian calls it."""
+
+    python: str
+    arch: str
+
+    @property
+    def machine(self) -> str:
+        """The CPU as the kernel calls it."""
+        return MACHINES[self.arch]
+
+
+def lay_out(root: Path, wheel: Path, target: Target) -> None:
+    """Fill a folder with what the package puts below /."""
+    home = root / HOME
+    site = home / "lib" / f"python{target.python}" / "site-packages"
+    site.mkdir(parents=True)
+    argv = [sys.executable, "-m", "pip", "install", "-qq", "--no-compile", "--target", str(site)]
+    subprocess.run([*argv, *pip_words(wheel, target)], check=True)
+    shutil.rmtree(site / "bin", ignore_errors=True)
+    for recorded in site.glob("*.dist-info/direct_url.json"):
+        recorded.unlink()  # the folder on the machine that built it says nothing to anybody else
+    for library in site.rglob("*.so"):
+        subprocess.run(["strip", "--strip-unneeded", str(library)], check=False, capture_output=True)
+    _environment(home, target)
+    _program(root, home)
+    _read_by_people(root)
+    for path in root.rglob("*"):
+        if not path.is_symlink():
+            path.chmod(0o755 if path.is_dir() or path.read_bytes()[:2] == b"#!" else 0o644)
+
+
+def pip_words(wheel: Path, target: Target) -> list[str]:
+    """Return what tells pip to take a wheel and all that it needs for another machine."""
+    words = ["--disable-pip-version-check", "--python-version", target.python, "--implementation", "cp"]
+    words += [word for glibc in _GLIBC for word in ("--platform", f"manylinux_{glibc}_{target.machine}")]
+    words += ["--platform", "any", "--only-binary", ":all:", str(wheel)]
+    if target.python == "3.10":
+        words.append("tomli")  # pip reads `python_version < "3.11"` as of the Python that it runs in
+    return words
+
+
+def _environment(home: Path, target: Target) -> None:
+    (home / "bin").mkdir()
+    for name in ("python3", "python"):
+        (home / "bin" / name).symlink_to(f"../../../bin/python{target.python}")
+    text = f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {target.python}\n"
+    (home / "pyvenv.cfg").write_text(text)
+
+
+def _program(root: Path, home: Path) -> None:
+    (home / "bin" / "gpusetup").write_text(_STARTER)
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin/gpusetup").symlink_to("../lib/gpusetup/bin/gpusetup")
+
+
+def _read_by_people(root: Path) -> None:
+    pages = root / "usr/share/man/man1"
+    pages.mkdir(parents=True)
+    for name, text in man.pages().items():
+        packed(pages / f"{name}.gz", text)
+    for shell, place in (
+        ("bash", "bash-completion/completions/gpusetup"),
+        ("zsh", "zsh/vendor-completions/_gpusetup"),
+        ("fish", "fish/vendor_completions.d/gpusetup.fish"),
+    ):
+        path = root / "usr/share" / place
+        path.parent.mkdir(parents=True)
+        argv = [sys.executable, "-m", "gpusetup", "completion", shell]
+        path.write_text(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+
+
+def packed(path: Path, text: str) -> None:
+    """Write a gzip file that has the same bytes whenever it is written."""
+    path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
