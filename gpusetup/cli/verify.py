@@ -94,12 +94,12 @@ def run(arguments: argparse.Namespace) -> Exit:
         from gpusetup.verify.pages import explained
 
         return explain(arguments, explained(), "check", "GS-511")
+    acting = verify_quarantine.acts(arguments)
+    verify_quarantine.check(arguments)
     if arguments.hooks is not None:
         from gpusetup.cli.verify_hooks import hooks
 
         return hooks(arguments)
-    if acting := verify_quarantine.acts(arguments):
-        verify_quarantine.check(arguments)
     if arguments.timer is not None:
         from gpusetup.cli.verify_timer import timed
 

@@ -5,6 +5,7 @@ On a machine that an apply changed they are part of its record, as timers are.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,6 @@ def hooks(arguments: argparse.Namespace) -> Exit:
     """Write, show or remove the files."""
     from gpusetup.health.hooks import FOLDER, files
 
-    verify_quarantine.check(arguments)
     for name in ("inventory", "quarantine", "timer"):
         if getattr(arguments, name) is not None:
             option = "an inventory" if name == "inventory" else f"--{name}"
@@ -43,10 +43,13 @@ def hooks(arguments: argparse.Namespace) -> Exit:
             _remove(paths)
         told = "".join(f"{path}\n" for path in paths)
         text = told if arguments.hooks == timers.SHOW else "".join(f"removed {path}\n" for path in paths)
+        if arguments.hooks == timers.OFF and folder / "slurm-job" in paths:
+            text += "next: remove their lines from slurm.conf, then scontrol reconfigure\n"
         output.write_answer(text or "no hooks\n", arguments.out)
         return Exit.DONE
-    texts = files(arguments.hooks, _words(arguments))
-    _write(folder, texts, f"gpusetup verify --hooks {arguments.hooks}")
+    words = _words(arguments)
+    texts = files(arguments.hooks, words)
+    _write(folder, texts, shlex.join(["gpusetup", "verify", "--hooks", arguments.hooks, *words]))
     told = "".join(f"{folder / name}\n" for name in sorted(texts))
     output.write_answer(told + _NEXT[arguments.hooks].format(folder=folder), arguments.out)
     return Exit.DONE

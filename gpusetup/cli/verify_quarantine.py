@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpusetup.health.places import Place, Seen
+    from gpusetup.health.places import Place
     from gpusetup.health.standing import Look, Rule, Standing
     from gpusetup.report.model import HostReport, Report
 
@@ -38,10 +38,12 @@ __all__ = [
 ]
 
 PLACES = ("slurm", "slurm-job", "kubernetes")
-LOOK_SECONDS = 30.0
-"""For a look on this machine: Slurm ends its health program after 60."""
+LOOK_SECONDS = 25.0
+"""For a look at this machine: Slurm ends its health program after 60."""
 _COMMAND_SECONDS = 30.0
 _PAUSE = 1.0
+_WAITS = 10
+"""How often a job waits for another verification, such as of a job that starts at the same moment."""
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
@@ -86,8 +88,16 @@ def repeated(arguments: argparse.Namespace) -> list[str]:
 
 def check(arguments: argparse.Namespace) -> None:
     """Refuse what cannot be meant, before anything is installed or looked at."""
+    for option in ("--forget", "--ignore", "--node"):
+        if getattr(arguments, option[2:]) and not acts(arguments) and arguments.hooks is None:
+            raise BadInputError(
+                "GS-516", f"{option} has a meaning only with --quarantine, --on-bad, --on-good or --hooks", path=option
+            )
+    if arguments.timer is not None and (arguments.forget or arguments.quarantine == "slurm-job"):
+        option = "--forget" if arguments.forget else "--quarantine slurm-job"
+        raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option, hint="leave it out")
     for name in ("source", "only"):
-        if getattr(arguments, name):
+        if getattr(arguments, name) and acts(arguments):
             option = "--from" if name == "source" else "--only"
             raise BadInputError(
                 "GS-512", f"{option} cannot be used where a machine leaves service", path=option,
@@ -214,12 +224,13 @@ def _acted(arguments: argparse.Namespace, path: Path, host: HostReport, report: 
 
     from gpusetup.health import standing as standings
     from gpusetup.health.history import iso
+    from gpusetup.health.places import agreed
 
     now = time.time()
     look, rule, node = _look(arguments, host, report, now), _rule(arguments), _node(arguments, host.name)
     kept, place = standings.load(path, now), _place(arguments, node)
     seen = place.seen() if place is not None else None
-    before, by_hand = _agreed(kept, seen, now)
+    before, by_hand = (kept, False) if seen is None else agreed(kept, seen, now)
     if by_hand:
         after, said = before, f"{node}: it was returned, or its drain taken over, by hand; counting starts from zero"
     else:
@@ -236,24 +247,6 @@ def _acted(arguments: argparse.Namespace, path: Path, host: HostReport, report: 
     standings.keep(path, kept, after, now, by_hand=by_hand)
     if said:
         output.say(said)
-
-
-def _agreed(kept: Standing, seen: Seen | None, now: float) -> tuple[Standing, bool]:
-    """Return the standing that the place shows, and whether somebody took it out of our hands."""
-    from dataclasses import replace
-
-    if seen is None:
-        return kept, False
-    refused = seen.refused and bool(kept.refused)
-    if kept.out and not seen.ours and not refused:
-        fresh = replace(
-            kept, out=False, reason="", since=now, bad=0, good=0, level="quick", departures=0, forgotten=now
-        )
-        return fresh, True
-    if not kept.out and (seen.ours or refused):
-        reason = kept.refused if refused else seen.reason.partition(": ")[2] or "bad"
-        return replace(kept, out=True, reason=reason, since=now, good=0, departures=kept.departures + refused), False
-    return kept, False
 
 
 def _said(node: str, before: Standing, after: Standing, look: Look, rule: Rule) -> str:
@@ -314,14 +307,19 @@ def around_a_job(arguments: argparse.Namespace, verified: Callable[[], Report]) 
     answer. A node that is out of service already is not refused a second time.
     """
     from gpusetup.health import standing as standings
+    from gpusetup.report.model import POSTPONED
 
-    bad = ""
-    for number in range(arguments.leave_after):
-        time.sleep(_PAUSE if number else 0)
+    bad, seen, waits = "", 0, 0
+    while seen < arguments.leave_after:
+        time.sleep(_PAUSE if seen or waits else 0)
         (host,) = verified().hosts
+        if host.state == POSTPONED and waits < _WAITS:
+            waits += 1
+            continue
         bad = _bad(arguments, host) if _counts(arguments, host) else ""
         if not bad:
             return Exit.DONE
+        seen += 1
     path, now = _file(arguments, host.name), time.time()
     try:
         if os.environ.get("SLURM_SCRIPT_CONTEXT", "").startswith("epilog") and standings.load(path, now).out:

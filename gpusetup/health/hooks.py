@@ -49,7 +49,7 @@ _RBAC = "rbac.authorization.k8s.io"
 def files(kind: str, words: Sequence[str]) -> dict[str, str]:
     """Return the text of each file; `words` are options of the verification."""
     if kind == "kubernetes":
-        patches = {"unhealthy": "gpu.recovery: GPU 0 asks for a reset", "healthy": ""}
+        patches = {"unhealthy": "gpu.recovery: GPU 0: asks for: Reset", "healthy": ""}
         day = "2026-01-01T00:00:00Z"
         return {"kubernetes.json": _json({"apiVersion": "v1", "kind": "List", "items": _access()})} | {
             f"kubernetes-{name}.json": _json(condition_patch(reason, day, day)) for name, reason in patches.items()

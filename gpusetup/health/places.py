@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from gpusetup.drive.scheduler.base import HEALTH_MARK, Caller, check_node
 from gpusetup.drive.scheduler.slurm import parse_node
+from gpusetup.health.standing import Standing
 
-__all__ = ["CONDITION", "TAINT", "Kubernetes", "Place", "Seen", "Slurm", "condition_patch", "plain"]
+__all__ = ["CONDITION", "TAINT", "Kubernetes", "Place", "Seen", "Slurm", "agreed", "condition_patch", "plain"]
 
 CONDITION = "GpuUnhealthy"
 TAINT = "gpusetup/gpu-unhealthy"
 _BY_SLURM = ("Prolog error", "Epilog error")
 _LONGEST = 200
-_SECONDS = 15.0
-"""For one command of a scheduler: Slurm ends its health program after 60 s."""
+_SECONDS = 12.0
+"""For one command of a scheduler, of which there are two: Slurm ends its health program after 60 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,17 @@ class Place(Protocol):
 
         `since`: when that changed, empty when it never did.
         """
+
+
+def agreed(kept: Standing, seen: Seen, now: float) -> tuple[Standing, bool]:
+    """Return the standing that a place shows, and whether somebody took the machine out of our hands."""
+    refused = seen.refused and bool(kept.refused)
+    if kept.out and not seen.ours and not refused:
+        return Standing(told=kept.told, since=now, forgotten=now), True
+    if not kept.out and (seen.ours or refused):
+        reason = kept.refused if refused else seen.reason.partition(": ")[2] or "bad"
+        return replace(kept, out=True, reason=reason, since=now, good=0, departures=kept.departures + 1), False
+    return kept, False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from importlib.util import find_spec
@@ -50,13 +51,30 @@ def recovers(folder: Path) -> None:
     _say(folder, "Reset", "None")
 
 
+def is_used(folder: Path, by: str = "") -> None:
+    """A program is on the GPU, or none."""
+    path = folder / "smi.txt"
+    text = re.sub(
+        r"<processes>.*?</processes>", "<processes></processes>", path.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    one = (
+        "<process_info><gpu_instance_id>N/A</gpu_instance_id><compute_instance_id>N/A</compute_instance_id><pid>4242</pid>"
+        f"<type>C</type><process_name>{by}</process_name><used_memory>512 MiB</used_memory></process_info>"
+    )
+    _write(path, text.replace("<processes></processes>", f"<processes>{one if by else ''}</processes>"))
+
+
 def _say(folder: Path, before: str, after: str) -> None:
     path = folder / "smi.txt"
     text = path.read_text(encoding="utf-8")
     changed = text.replace(f"<gpu_recovery_action>{before}<", f"<gpu_recovery_action>{after}<")
     assert f"<gpu_recovery_action>{after}<" in changed
-    partial = folder / "smi.new"
-    partial.write_text(changed, encoding="utf-8")
+    _write(path, changed)
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_suffix(".new")
+    partial.write_text(text, encoding="utf-8")
     partial.replace(path)
 
 
@@ -67,7 +85,7 @@ def install(host: Host) -> Path:
     for name in ("gpusetup", "plugins", "roles", "playbooks", "meta", ".collections"):
         shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy2(ROOT / "galaxy.yml", target)
-    for module in ("msgspec", "packaging"):
+    for module in ("msgspec", "packaging", "rich", "pygments", "markdown_it", "mdurl"):
         spec = find_spec(module)
         assert spec is not None
         assert spec.origin is not None

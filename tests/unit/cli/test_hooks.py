@@ -55,7 +55,10 @@ def test_hooks_are_part_of_the_record(machine: Machine, folder: Path, monkeypatc
     monkeypatch.setattr(timers, "record", lambda _: ledger)
     assert main(["verify", "--hooks", "slurm"]) == 0
     kept = ledger.state["files"][str(folder / "slurm-job")]
-    assert (kept["hint"], (folder / "slurm-job").stat().st_mode & 0o777) == ("gpusetup verify --hooks slurm", 0o755)
+    assert (kept["hint"], (folder / "slurm-job").stat().st_mode & 0o777) == (
+        "gpusetup verify --hooks slurm --level quick --leave-after 2 --return-after 3",
+        0o755,
+    )
     assert main(["verify", "--hooks", "never"]) == 0
     assert ledger.state["files"] == {}
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from gpusetup.cli import verify_quarantine
+from gpusetup.cli import session, verify_quarantine
 from gpusetup.cli.main import main
 from gpusetup.errors import VerifyFailedError
 from gpusetup.health import history, standing
 from gpusetup.health import hooks as hook_files
 from gpusetup.health.places import condition_patch
-from gpusetup.verify import local
+from gpusetup.verify import fleet, local
 from gpusetup.verify.request import Ask, Observed, deadline
 from tests.unit.verify.verify_documents import FIXTURES, captured
 
@@ -120,7 +120,11 @@ def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be
     answers = [Observed(machine.bad), Observed(machine.good)]
     monkeypatch.setattr(local, "observe_in_turn", lambda *_: answers.pop(0))
     assert main(["verify", "--quarantine", "slurm-job"]) == 0
-    answers = [Observed(None, "ann on desk changes it", postponed=True)]
+    busy = Observed(None, "verify-7 on n1 changes it", postponed=True)
+    answers = [busy, busy, Observed(machine.bad), Observed(machine.good)]
+    assert main(["verify", "--quarantine", "slurm-job"]) == 0
+    assert answers == [], "it waited for the other verification"
+    answers = [busy] * 11
     assert main(["verify", "--quarantine", "slurm-job"]) == 0
     path = history.file_of("localhost", os.environ, here=True)
     assert standing.events(path) == ()
@@ -274,6 +278,26 @@ def test_a_host_that_changes_is_neither_good_nor_bad(machine: Machine) -> None:
     assert machine.node()[0] == "IDLE+DRAIN", "what was counted before goes on"
 
 
+def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_not(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet_of = {
+        "gpu01": Observed(machine.good), "gpu02": Observed(machine.bad),
+        "gpu03": Observed(None, "no route to host", unreachable=True),
+    }  # fmt: skip
+    monkeypatch.setattr(session, "open_session", lambda _: None)
+    monkeypatch.setattr(fleet, "observe_fleet", lambda *_: fleet_of)
+    (tmp_path / "inventory.ini").write_text("gpu0[1:3]\n")
+    words = ["verify", str(tmp_path / "inventory.ini"), "--on-bad", f"{machine.program('take')} {{node}}"]
+    assert main(words) == 8
+    assert machine.calls("take") == []
+    main(words), main(words)
+    assert machine.calls("take") == ["take gpu02"]
+    machine.capsys.readouterr()
+    assert main(["history", "gpu02"]) == 0
+    assert "left service: gpu.recovery" in machine.capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -284,6 +308,10 @@ def test_a_host_that_changes_is_neither_good_nor_bad(machine: Machine) -> None:
         (["--quarantine", "slurm", "inventory.ini", "--node", "n1"], "--node names one machine"),
         (["--quarantine", "slurm-job", "inventory.ini"], "a prolog looks at its own machine"),
         (["--timer", "daily", "--on-bad", "/nowhere/take {node}"], "missing or not executable"),
+        (["--forget"], "only with --quarantine"),
+        (["--ignore", "gpu.ecc"], "only with --quarantine"),
+        (["--timer", "daily", "--quarantine", "slurm", "--forget"], "cannot be used with --timer"),
+        (["--timer", "daily", "--quarantine", "slurm-job"], "cannot be used with --timer"),
         (["--hooks", "slurm", "inventory.ini"], "cannot be used with --hooks"),
         (["--hooks", "slurm", "--quarantine", "slurm"], "cannot be used with --hooks"),
     ],

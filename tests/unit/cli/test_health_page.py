@@ -1,0 +1,79 @@
+"""The page about health that lasts: every block is run in its order, and says what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.cli import session, timers, verify_timer
+from gpusetup.cli.main import main
+from gpusetup.health import hooks
+from gpusetup.verify import fleet, local
+from gpusetup.verify.request import Observed
+
+if TYPE_CHECKING:
+    from tests.unit.cli.conftest import Machine
+
+PAGE = Path(__file__).parents[3] / "docs/guides/health.md"
+BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+COMMANDS = [
+    found for block in BLOCKS for found in re.findall(r"^\$ (gpusetup .*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
+]
+
+
+@pytest.fixture
+def root(machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Root on a node of Slurm's, with a systemd and a fleet that only listen."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(timers, "unit_folder", lambda _: tmp_path / "units")
+    monkeypatch.setattr(timers, "record", lambda _: None)
+    monkeypatch.setattr(timers, "_run", lambda *_: "")
+    monkeypatch.setattr(verify_timer, "FOLDERS", ())
+    monkeypatch.setattr(hooks, "FOLDER", str(tmp_path / "etc/gpusetup/hooks"))
+    monkeypatch.setattr(session, "open_session", lambda _: None)
+    monkeypatch.setattr(fleet, "observe_fleet", lambda *_: {"gpu07": Observed(machine.good)})
+    monkeypatch.setenv("SLURMD_NODENAME", "gpu07")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inventory.ini").write_text("gpu07\n")
+    machine.slurm()
+    machine.program("systemctl")
+    return machine
+
+
+def plain(text: str, folder: Path) -> list[str]:
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:]{8}Z", "DATE", text.replace(str(folder), ""))
+    return [line for line in text.splitlines() if line.strip()]
+
+
+def test_every_block_is_run_in_its_order(root: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(COMMANDS) == sum(block.count("\n$ ") + block.startswith("$ ") for block in BLOCKS) == 18
+    # What the page's history shows: three good runs, one bad, one good; and one of the fleet's.
+    for bad in (False, False, False, True, False):
+        root.look(bad, "--level", "quick")
+    main(["verify", "inventory.ini", "--level", "quick"])
+    answers = [root.bad, root.bad, root.good]
+
+    def observed(*_: Any) -> Observed:
+        return Observed(answers.pop(0))
+
+    monkeypatch.setattr(local, "observe_in_turn", observed)
+    root.capsys.readouterr()
+    for command, shown in COMMANDS:
+        lines = plain(shown, tmp_path)
+        wanted = int(lines.pop()[6:-1]) if lines and lines[-1].startswith("[exit ") else 0
+        assert main(shlex.split(command, comments=True)[1:]) == wanted, command
+        said = root.capsys.readouterr()
+        answer, place = plain(said.err + said.out, tmp_path), 0
+        for line in lines:
+            if line != "…":
+                assert line in answer[place:], f"{command}: not in the answer after line {place}: {line}\n" + "\n".join(
+                    answer
+                )
+                place = answer.index(line, place) + 1
+        if "…" not in lines and lines:
+            assert len(answer) == len(lines), f"{command}: the page leaves lines out without saying so"
