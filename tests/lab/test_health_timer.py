@@ -60,7 +60,7 @@ def test_a_bad_gpu_is_a_failed_unit_and_units_of_one_s_own_follow(machine):
 
 def test_measuring_leaves_a_gpu_in_use_alone_and_ends_in_its_budget(machine):
     host, smi = machine
-    host.ssh(*GPUSETUP, "verify", "--level", "full", "--timer", "daily", "--budget", "3", "--python", "/opt/hangs")
+    host.ssh(*GPUSETUP, "verify", "--level", "full", "--timer", "daily", "--budget", "2", "--python", "/opt/hangs")
     health.is_used(smi, "train.py")
     end, said = run(host, "gpusetup-verify-full")
     assert end == "0", said
@@ -68,6 +68,6 @@ def test_measuring_leaves_a_gpu_in_use_alone_and_ends_in_its_budget(machine):
     health.is_used(smi)
     end, said = run(host, "gpusetup-verify-full")
     assert end == "0", said
-    assert "the budget of 3 s was over" in said
+    assert "the budget of 2 s was over" in said
     assert host.ssh("pgrep", "-f", "sleep 77777", check=False).stdout == "", "what measured has ended"
     host.ssh(*GPUSETUP, "verify", "--level", "full", "--timer", "never")
