@@ -11,13 +11,11 @@ import datetime as dt
 import itertools
 import os
 import sys
-import zipfile
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
-import requests
 from packaging.utils import canonicalize_name
 
 from gpusetup.bootstrap.hashes import _report, complete
@@ -29,17 +27,20 @@ from gpusetup.model.request import Request, Requirement
 from gpusetup.model.wheels import Closure, Size, WheelsFile
 from gpusetup.plan.python import python_requirements
 from gpusetup.resolve.api import resolve
+from tools.collect.index import PYPI, Index
 
 if TYPE_CHECKING:
+    import zipfile
     from collections.abc import Iterator
+
+    from tools.collect.index import File
 
 FILE = Path(__file__).resolve().parents[2] / "gpusetup/matrix/data/wheels.json"
 GPUS = ("p100", "v100", "t4", "a100", "l40s", "h100", "b200", "rtx 5090")
 SYSTEMS = ("ubuntu22.04", "ubuntu24.04", "debian12", "debian13", "rocky9")
 WISHES = (("torch",), ("tensorflow",), ("jax",), ("cupy",), ("driver", "cuda", "cudnn", "nccl", "cupy"))
 BLOCK = 4096
-TAIL = 1 << 20
-INDEX = "https://pypi.org/simple/"
+INDEX = Index(PYPI)
 
 
 def chosen(arch: Arch) -> dict[tuple[str, ...], str]:
@@ -59,45 +60,10 @@ def chosen(arch: Arch) -> dict[tuple[str, ...], str]:
     return found
 
 
-class Remote:
-    """A file on a web server, read by pieces; its end, where a wheel lists what is in it, with one request."""
-
-    def __init__(self, url: str, size: int) -> None:
-        self.url, self.size, self.place = url, size, 0
-        self.start = max(0, size - TAIL)
-        self.end = self._get(self.start, size)
-
-    def _get(self, start: int, stop: int) -> bytes:
-        answer = requests.get(self.url, headers={"Range": f"bytes={start}-{stop - 1}"}, timeout=60)
-        answer.raise_for_status()
-        return answer.content
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.place
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self.place = offset + (0, self.place, self.size)[whence]
-        return self.place
-
-    def read(self, count: int = -1) -> bytes:
-        stop = self.size if count < 0 else min(self.size, self.place + count)
-        if self.place < self.start:
-            found = self._get(self.place, stop)
-        else:
-            found = self.end[self.place - self.start : stop - self.start]
-        self.place = stop
-        return found
-
-
 @cache
-def size_of(name: str, file: str) -> int:
+def file_of(name: str, file: str) -> File:
     """Return what the index says of a file."""
-    answer = requests.get(INDEX + name + "/", headers={"Accept": "application/vnd.pypi.simple.v1+json"}, timeout=60)
-    answer.raise_for_status()
-    return int(next(item["size"] for item in answer.json()["files"] if item["filename"] == file))
+    return next(item for item in INDEX.files(name)[0] if item.name == file)
 
 
 def room(files: list[zipfile.ZipInfo]) -> int:
@@ -109,9 +75,9 @@ def room(files: list[zipfile.ZipInfo]) -> int:
 @cache
 def measured(name: str, url: str) -> Size:
     """Return download and room of a wheel."""
-    size = size_of(name, url.rpartition("/")[2].partition("#")[0])
-    with zipfile.ZipFile(cast("IO[bytes]", Remote(url, size))) as archive:
-        return Size(size, room(archive.infolist()))
+    file = file_of(name, url.rpartition("/")[2].partition("#")[0])
+    with INDEX.wheel(file) as archive:
+        return Size(cast("int", file.size), room(archive.infolist()))
 
 
 def closure_of(pin: str, caps: list[str], python: str, arch: str) -> list[tuple[str, str, str]]:
@@ -179,7 +145,7 @@ def main() -> None:
     source = {
         "title": "Sizes of wheels by the index, and of what is in them by their lists of files",
         "publisher": "Python Package Index",
-        "url": INDEX,
+        "url": PYPI,
         "seen": today,
         "note": "python -m tests.data.measure_wheels: pip's own resolution for that Python; installed size in blocks of "
         "4096 bytes, each module of Python twice for its compiled form",

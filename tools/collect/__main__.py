@@ -1,210 +1,130 @@
-"""Turn gathered rows of package metadata into the matrix's data: `python -m tools.collect FOLDER [--write] [NAME …]`.
+"""Refresh the matrix's rows of Python packages: `python -m tools.collect [NAME …] [--write]`.
 
-FOLDER holds YAML files of rows as read from package indexes. Prints what would change; `--write` changes it.
-Nothing is made up: a field that no row has stays empty, and every release says how it was read.
+Asks the package index that pip asks, compares with gpusetup/matrix/data/frameworks, and prints what differs. `--write`
+changes the files; without it nothing is changed. `--rows FOLDER` takes YAML files of gathered rows instead.
+Exit: 0 nothing differs, or it was written; 3 no such package; 6 the index, or a release on it, could not be read;
+9 something differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import re
+import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
+from packaging.utils import InvalidName, canonicalize_name
 
 from gpusetup.matrix.load import canonical
 from gpusetup.model.packages import PackageFile
+from tools.collect.compare import Findings, differences, refreshed
+from tools.collect.index import Fault, Index, configured_index, plain_url
 from tools.collect.packages import PACKAGES
+from tools.collect.rows import gathered
 
 DATA = Path(__file__).parents[2] / "gpusetup" / "matrix" / "data" / "frameworks"
-_MINORS = range(6, 16)
-_NAMED_ALONE = re.compile(r"cp3([0-9]+)(t?)")
-_FROM = re.compile(r"(?:cp|py)3([0-9]*)(?:-abi3)?")
-_SONAME = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(1[0-9])")
-_PLACEHOLDER = re.compile(r"0\.0\.0.*|0\.0\.1\.?dev.*")
-_COMPILERS = ("cuda-bindings", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-nvvm")
-_ARCHES = ("x86_64", "aarch64")
-_UNWANTED = ("numpy", "setuptools")
+DONE, BAD_INPUT, UNREACHABLE, PENDING = 0, 3, 6, 9
 
 
-def main() -> int:
-    """Convert, print the difference, write it where asked to."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", help="only these packages")
-    parser.add_argument("--write", action="store_true")
-    arguments = parser.parse_args()
-    for name in arguments.names or PACKAGES:
-        new = canonical(msgspec.convert(document(name, arguments.folder), PackageFile)).decode()
-        path = DATA / f"{name}.json"
-        old = path.read_text() if path.exists() else ""
-        sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), name, name, n=0))
-        if arguments.write:
-            path.write_text(new)
-    return 0
-
-
-def document(name: str, folder: Path) -> dict[str, Any]:
-    """Return a package's file."""
-    about = PACKAGES[name]
-    table, seen = _table(folder, about["table"])
-    kernels = {kernel: _table(folder, where)[0]["rows"] for kernel, where in about.get("kernels", {}).items()}
-    found: dict[str, Any] = {
-        "schema": "gpusetup/matrix-package/1",
-        "date": seen,
-        "name": name,
-        "sources": {
-            "index": {
-                "title": table["source"],
-                "publisher": "Python Package Index",
-                "url": f"https://pypi.org/project/{name}/",
-                "seen": seen,
-            }
-        },
-        "releases": [_release(row, about, kernels) for row in table["rows"]],
-    }
-    if "documented" in about:
-        found["sources"]["documented"] = about["documented"] | {"seen": seen}
-    for release, names in _compilers(name, folder).items():
-        next(item for item in found["releases"] if item["version"] == release)["compilers"] = names
-    return found | {field: about[field] for field in ("needs", "extras", "build") if field in about}
-
-
-def _compilers(name: str, folder: Path) -> dict[str, list[str]]:
-    """Return the compiler wheels above its toolkit that the resolver took for a release of it and nothing else."""
-    path = folder / "solves.yaml"
-    if not path.exists():
-        return {}
-    found: dict[str, list[str]] = {}
-    for solve in yaml.safe_load(path.read_text())["solves"]:
-        alone, _, version = solve["requirements"][0].partition("==")
-        if alone != name or len(solve["requirements"]) > 1 or solve["constraints"] != "none" or not version:
+def main(argv: list[str] | None = None, data: Path = DATA) -> int:
+    """Read, print the differences, write them where asked to."""
+    parser = argparse.ArgumentParser(prog="python -m tools.collect", description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these packages; without any: all")
+    parser.add_argument("--write", action="store_true", help="change the files")
+    parser.add_argument("--again", action="store_true", help="measure again what is inside wheels that have a row")
+    parser.add_argument("--index", metavar="URL", help="another index than the one that pip asks")
+    parser.add_argument("--rows", type=Path, metavar="FOLDER", help="YAML files of gathered rows, instead of an index")
+    arguments = parser.parse_args(argv)
+    names, wrong = _names(arguments.names)
+    for text in wrong:
+        print(f"error: {text}", file=sys.stderr)
+    if wrong:
+        return BAD_INPUT
+    try:
+        index = None if arguments.rows else Index(arguments.index or configured_index())
+    except Fault as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_INPUT
+    if index is not None:
+        print(f"# {plain_url(index.url)}")
+    relevant = {canonicalize_name(name) for name in _named_anywhere(data)}
+    found = DONE
+    for name in names:
+        path = data / f"{name}.json"
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"sources": {}, "releases": []}
+        try:
+            if index is None:
+                findings = _from_rows(name, stored, arguments.rows)
+            else:
+                findings = refreshed(name, stored, index, relevant, again=arguments.again)
+            text = canonical(msgspec.convert(findings.document, PackageFile))
+        except (Fault, msgspec.ValidationError) as error:
+            print(f"{name}: {error}; its file stays as it is", file=sys.stderr)
+            found = UNREACHABLE
             continue
-        chosen = solve.get("key_versions", {})
-        toolkit = Version(chosen.get("cuda-toolkit", "99")).release[:2]
-        above = [wheel for wheel in _COMPILERS if wheel in chosen and Version(chosen[wheel]).release[:2] > toolkit]
-        if above:
-            found[version] = above
+        _tell(name, findings)
+        if arguments.write:
+            _write(path, text)
+        if findings.faults:
+            found = UNREACHABLE
+        elif findings.lines and not arguments.write and found == DONE:
+            found = PENDING
     return found
 
 
-def _table(folder: Path, where: str) -> tuple[dict[str, Any], str]:
-    file, _, key = where.partition(".")
-    facts = yaml.safe_load((folder / f"{file}.yaml").read_text())
-    return facts[key], str(facts["seen"])
+def _names(asked: list[str]) -> tuple[list[str], list[str]]:
+    """Return the packages that are meant, and a sentence for each that is none of ours."""
+    names, wrong = list[str](), list[str]()
+    for word in asked:
+        try:
+            name = canonicalize_name(word, validate=True)
+        except InvalidName:
+            wrong.append(f"{word!r} is no name of a package")
+            continue
+        if name in PACKAGES:
+            names.append(name)
+        else:
+            near = difflib.get_close_matches(name, PACKAGES, 3)
+            wrong.append(f"{name} has no rows here" + (f"; near: {', '.join(near)}" if near else ""))
+    return names or list(PACKAGES), wrong
 
 
-def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    version, wheels = Version(row["version"]), row.get("wheels") or {}
-    asked, whole = dict(row["requires"]), about.get("whole", "")
-    if whole and "torch" not in asked and whole in (row.get("extras") or {}):
-        asked |= row["extras"][whole]  # without this extra the release cannot work
-    else:
-        whole = ""
-    requires = {_plain(name): _specifier(text) for name, text in asked.items() if _plain(name) not in _UNWANTED}
-    requires.pop(_plain(about["table"].rpartition(".")[2]), None)
-    found: dict[str, Any] = {
-        "version": row["version"],
-        "date": row["date"],
-        "kind": _kind(row),
-        "read": row["read"],
-        "sources": ["index"],
-        "confidence": "vendor",
-        "pythons": _pythons(row, wheels),
-        "requires": requires,
-    }
-    if wheels.get("glibc_tag"):
-        found["glibc"] = {arch: text for arch, text in wheels["glibc_tag"].items() if arch in _ARCHES}
-    found |= {"extras": [whole]} if whole else {}
-    cuda, linked = _cuda(row, about)
-    for field, joined in (("names_major", True), ("brings_major", False)):
-        for major in ("12", "13") if field in about else ():
-            if f"{about[field]}-cu{major}" in requires:
-                cuda, linked = (major,), joined
-    for kernel, rows in kernels.items():
-        pinned = requires.get(kernel, "").removeprefix("==")
-        cuda, linked = next((_cuda(item, {}) for item in rows if item["version"] == pinned), (cuda, linked))
-    if "opens" in about and version >= Version(about["opens"][0]):
-        cuda, linked, found["adds"] = (about["opens"][1],), False, [about["opens"][2]]
-    found |= {"cuda": list(cuda)} if cuda else {}
-    found |= {"linked": True} if linked else {}
-    for low, high, capability in about.get("cc_min", ()):
-        if version >= Version(low) and (not high or version <= Version(high)):
-            found["cc_min"] = capability
-            found |= {"driver_min": about["driver_min"]} if "driver_min" in about else {}
-            found["sources"] = ["index", "documented"] if "documented" in about else ["index"]
-    build = row.get("build") or {}
-    if build.get("arch_list"):
-        found["code"] = _code(build["arch_list"])
-    if row.get("yanked"):
-        found["yanked"] = True
-    if row.get("requires_unread"):
-        found["note"] = f"its requirements were not read: {row['requires_unread']}"
+def _named_anywhere(data: Path) -> set[str]:
+    """Return what matters to a GPU stack: each package that has rows, and each that some row asks for."""
+    found = set(PACKAGES)
+    for path in sorted(data.glob("*.json")):
+        for item in json.loads(path.read_text(encoding="utf-8"))["releases"]:
+            found |= set(item.get("requires", ()))
     return found
 
 
-def _kind(row: dict[str, Any]) -> str:
-    if _PLACEHOLDER.fullmatch(row["version"]):
-        return "placeholder"
-    return "source" if row.get("sdist_only") else "wheel"
+def _from_rows(name: str, stored: dict[str, Any], folder: Path) -> Findings:
+    findings = Findings(gathered(name, folder))
+    findings.lines = differences(stored["releases"], findings.document["releases"])
+    return findings
 
 
-def _plain(name: str) -> str:
-    return name.partition("[")[0].lower().replace("_", "-")
+def _tell(name: str, findings: Findings) -> None:
+    rows = len(findings.document["releases"])
+    print(f"{name}: {rows} rows" + ("" if findings.lines else ", nothing differs"))
+    for line in findings.lines:
+        print(f"  {line}")
+    for text in findings.faults:
+        print(f"  ! {text}", file=sys.stderr)
 
 
-def _specifier(text: str) -> str:
-    """Return the requirement without its marker; of several, the first, which is the one for Linux on x86_64."""
-    return text.partition(" | ")[0].partition(";")[0].strip()
-
-
-def _pythons(row: dict[str, Any], wheels: dict[str, Any]) -> dict[str, list[str]]:
-    allowed = SpecifierSet((row["python"] or "").replace(" ", ""), prereleases=True)
-    tags = wheels.get("python", ["py3"])
-    fitting = [
-        f"3.{minor}{free}"
-        for minor in _MINORS
-        for free in ("", "t")
-        if any(_takes(tag, minor, free) for tag in tags) and f"3.{minor}.39" in allowed
-    ]
-    platforms = wheels.get("platforms", ["any"])
-    return {arch: fitting for arch in _ARCHES if fitting and ("any" in platforms or f"linux_{arch}" in platforms)}
-
-
-def _takes(tag: str, minor: int, free: str) -> bool:
-    alone = _NAMED_ALONE.fullmatch(tag)
-    if alone is not None:
-        return (int(alone[1]), alone[2]) == (minor, free)
-    match = _FROM.fullmatch(tag)
-    return match is not None and not free and minor >= int(match[1] or 0)
-
-
-def _cuda(row: dict[str, Any], about: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
-    """Return the CUDA inside a wheel as far as it was measured, and whether the wheel is linked with it."""
-    majors = sorted({match[1] for text in row.get("sonames", ()) if (match := _SONAME.fullmatch(text))})
-    if row.get("cuda_libs"):
-        numbers = [text.removeprefix("cuda") for text in row["cuda_libs"]]
-        return tuple(f"{text[:-1]}.{text[-1]}" for text in numbers), False
-    told = row.get("cuda_main") or row.get("cuda_version") or (row.get("build") or {}).get("cuda")
-    if told:
-        return (str(told),), True
-    if about.get("major"):
-        return (about["major"],), True
-    return tuple(majors), bool(majors)
-
-
-def _code(text: str) -> dict[str, Any]:
-    """Return targets and PTX of a TORCH_CUDA_ARCH_LIST."""
-    words = text.split()
-    plain = dict.fromkeys(word.removesuffix("+PTX") for word in words)
-    ptx = [word.removesuffix("+PTX") for word in words if word.endswith("+PTX")]
-    return {"targets": list(plain), "ptx": ptx}
+def _write(path: Path, text: bytes) -> None:
+    """Write a file whole or not at all."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        beside.write_bytes(text)
+        os.replace(beside, path)  # noqa: PTH105
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Which packages are collected, from which rows, and what no metadata says about them.
 
-`table` names the rows: file and key of the gathered facts. What stands in `needs`, `build`, `opens` is from the
+`table` names the rows: file and key of the gathered facts. `inside` is what is looked up in a new wheel: the file that
+names its CUDA, or which CUDA its own libraries are linked with. What stands in `needs`, `build`, `opens` is from the
 projects' own documentation and from the wheels' file lists; the notes of each file name it.
 """
 
@@ -26,7 +27,12 @@ _RAPIDS_12 = {"major": "12", "cc_min": [("24.2", "", "7.0")], "driver_min": "535
 _RAPIDS_13 = {"major": "13", "cc_min": [("25.10", "", "7.5")], "documented": _RAPIDS}
 
 PACKAGES: dict[str, dict[str, Any]] = {
-    "vllm": {"table": "vllm.vllm", "needs": ["torch"], "cc_min": [("0", "0.14.99", "7.0"), ("0.21.0", "", "7.5")]},
+    "vllm": {
+        "table": "vllm.vllm",
+        "inside": "vllm",
+        "needs": ["torch"],
+        "cc_min": [("0", "0.14.99", "7.0"), ("0.21.0", "", "7.5")],
+    },
     "sglang": {
         "table": "sglang.sglang",
         "needs": ["torch"],
@@ -52,7 +58,7 @@ PACKAGES: dict[str, dict[str, Any]] = {
     "whisperx": {"table": "ctranslate2.whisperx"},
     "faster-whisper": {"table": "ctranslate2.faster_whisper", "opens": ("0", "12", "nvidia-cublas-cu12")},
     "ctranslate2": {"table": "ctranslate2.ctranslate2", "opens": ("4.0", "12", "nvidia-cublas-cu12")},
-    "xformers": {"table": "xformers.xformers", "needs": ["torch"], "build": _HOURS},
+    "xformers": {"table": "xformers.xformers", "inside": "xformers", "needs": ["torch"], "build": _HOURS},
     "flash-attn": {
         "table": "flash_attn.flash_attn_index",
         "needs": ["torch"],
@@ -60,7 +66,12 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "cc_min": [("2", "", "8.0")],
     },
     "flashinfer-python": {"table": "flashinfer.flashinfer_python", "needs": ["torch"]},
-    "bitsandbytes": {"table": "bitsandbytes.bitsandbytes", "needs": ["torch"], "cc_min": [("0.48.0", "", "6.0")]},
+    "bitsandbytes": {
+        "table": "bitsandbytes.bitsandbytes",
+        "inside": "bitsandbytes",
+        "needs": ["torch"],
+        "cc_min": [("0.48.0", "", "6.0")],
+    },
     "transformer-engine": {
         "table": "transformer_engine.transformer_engine",
         "extras": ["core_cu*"],
@@ -70,10 +81,10 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "needs": ["torch"],
         "build": f"{_NVCC}, and the headers of cuDNN 9.3 or newer",
     },
-    "torch-tensorrt": {"table": "tensorrt.torch_tensorrt", "needs": ["torch"]},
-    "torchao": {"table": "torch_addons.torchao", "needs": ["torch"]},
-    "torchcodec": {"table": "torch_addons.torchcodec", "needs": ["torch"]},
-    "fbgemm-gpu": {"table": "torch_addons.fbgemm_gpu", "needs": ["torch"]},
+    "torch-tensorrt": {"table": "tensorrt.torch_tensorrt", "inside": "libraries", "needs": ["torch"]},
+    "torchao": {"table": "torch_addons.torchao", "inside": "libraries", "needs": ["torch"]},
+    "torchcodec": {"table": "torch_addons.torchcodec", "inside": "libraries", "needs": ["torch"]},
+    "fbgemm-gpu": {"table": "torch_addons.fbgemm_gpu", "inside": "libraries", "needs": ["torch"]},
     "mamba-ssm": {"table": "torch_addons.mamba_ssm", "needs": ["torch"], "build": _HOURS},
     "causal-conv1d": {"table": "torch_addons.causal_conv1d", "needs": ["torch"], "build": _HOURS},
     "triton": {"table": "triton.triton"},
@@ -95,7 +106,11 @@ PACKAGES: dict[str, dict[str, Any]] = {
         "build": _STUB,
         "major": "13",
     },
-    "onnxruntime-gpu": {"table": "onnxruntime_gpu.onnxruntime_gpu", "extras": ["cuda", "cudnn"]},
+    "onnxruntime-gpu": {
+        "table": "onnxruntime_gpu.onnxruntime_gpu",
+        "inside": "onnxruntime",
+        "extras": ["cuda", "cudnn"],
+    },
     "llama-cpp-python": {
         "table": "llama_cpp_python.llama_cpp_python",
         "build": "nvcc, gcc, cmake and CMAKE_ARGS=-DGGML_CUDA=on; without that it is built for the CPU alone",

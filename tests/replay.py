@@ -1,0 +1,122 @@
+"""A package index on this machine that says what it was given: captured documents, pieces of files, and faults."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.server
+import io
+import json
+import tarfile
+import threading
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CAPTURED = Path(__file__).parent / "fixtures" / "index"
+JSON = "application/vnd.pypi.simple.v1+json"
+
+
+class Replay:
+    """What is served, by path: content type and body; `ranges`: whether pieces of it are."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.bodies: dict[str, tuple[str, bytes]] = {}
+        self.cut: set[str] = set()
+        self.status: dict[str, list[int]] = {}
+        self.ranges = True
+        self.asked: list[str] = []
+
+    @property
+    def index(self) -> str:
+        return f"{self.url}/simple/"
+
+    def package(self, name: str, *files: dict[str, Any]) -> None:
+        document = {"meta": {"api-version": "1.1"}, "name": name, "files": list(files)}
+        self.bodies[f"/simple/{name}/"] = (JSON, json.dumps(document).encode())
+
+    def file(self, name: str, body: bytes, metadata: str = "", **more: Any) -> dict[str, Any]:
+        """Serve a file, and its metadata beside it; returns how an index lists it."""
+        self.bodies[f"/files/{name}"] = ("application/octet-stream", body)
+        if metadata:
+            self.bodies[f"/files/{name}.metadata"] = ("application/octet-stream", metadata.encode())
+        return {
+            "filename": name,
+            "url": f"{self.url}/files/{name}",
+            "hashes": {"sha256": hashlib.sha256(body).hexdigest()},
+            "size": len(body),
+            "upload-time": "2026-11-20T10:00:00Z",
+            "yanked": False,
+        } | more
+
+
+def metadata(name: str, version: str, *lines: str) -> str:
+    return "\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *lines]) + "\n"
+
+
+def wheel(members: dict[str, str | bytes]) -> bytes:
+    """Long enough that its end is not all of it."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.writestr("big.bin", bytes(1 << 19))
+    return target.getvalue()
+
+
+def sdist(name: str, version: str, text: str) -> bytes:
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w:gz") as archive:
+        for path, body in ((f"{name}-{version}/LICENSE", b"x"), (f"{name}-{version}/PKG-INFO", text.encode())):
+            item = tarfile.TarInfo(path)
+            item.size = len(body)
+            archive.addfile(item, io.BytesIO(body))
+    return target.getvalue()
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Replay]:
+    replay = Replay()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            replay.asked.append(self.path)
+            statuses = replay.status.get(self.path, [])
+            status = statuses.pop(0) if statuses else 200
+            kind, body = replay.bodies.get(self.path, ("text/plain", b""))
+            if status == 200 and self.path not in replay.bodies:
+                status = 404
+            headers = {"Content-Type": kind}
+            asked = self.headers.get("Range", "").removeprefix("bytes=")
+            if status == 200 and asked and replay.ranges:
+                first, _, last = asked.partition("-")
+                start = int(first) if first else max(0, len(body) - int(last))
+                stop = int(last) + 1 if first and last else len(body)
+                headers["Content-Range"] = f"bytes {start}-{min(stop, len(body)) - 1}/{len(body)}"
+                status, body = 206, body[start:stop]
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.path in replay.cut:
+                body, self.close_connection = body[: len(body) // 2], True
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    web.daemon_threads = True
+    threading.Thread(target=web.serve_forever, args=(0.05,), daemon=True).start()
+    replay.url = f"http://127.0.0.1:{web.server_port}"
+    try:
+        yield replay
+    finally:
+        web.shutdown()
+        web.server_close()

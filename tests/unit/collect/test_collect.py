@@ -1,0 +1,289 @@
+"""The rows of Python packages against an index: what differs is told, and nothing is written that was not read whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.replay import CAPTURED, JSON, Replay, metadata, sdist, serving, wheel
+from tools.collect import index
+from tools.collect.__main__ import DATA, main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+VLLM = "vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl"
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+    monkeypatch.setattr(index.time, "sleep", lambda _seconds: None)
+    with serving() as one:
+        yield one
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """The shipped rows of two packages, of which the test has releases enough."""
+    for name, keep in (("vllm", ("0.33.0", "0.32.0")), ("bitsandbytes", ("0.50.2",)), ("deepspeed", ("0.19.8",))):
+        document = json.loads((DATA / f"{name}.json").read_text())
+        document["releases"] = [item for item in document["releases"] if item["version"] in keep]
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    return tmp_path
+
+
+def captured(site: Replay) -> list[dict[str, Any]]:
+    """Serve what PyPI says of vLLM 0.32 and 0.33; its wheels hold the metadata and the one module that is looked at."""
+    listed = json.loads((CAPTURED / "vllm.json").read_text())["files"]
+    text = (CAPTURED / "vllm-0.33.0.metadata").read_text()
+    for entry in listed:
+        name = entry["filename"]
+        version = name.split("-")[1].removesuffix(".tar.gz")
+        own = text.replace("0.33.0", version)
+        if version == "0.32.0":
+            for new, old in (
+                ("transformers<5.21.0", "transformers<5.20.0"), ("torch==2.14.0", "torch==2.13.0"),
+                ("torchvision==0.29.0", "torchvision==0.28.0"), ("0.7.2.post1", "0.7.0.post1"),
+                ("nvidia-cudnn-frontend>=1.31.0", "nvidia-cudnn-frontend>=1.19.1"),
+            ):  # fmt: skip
+                assert new in own
+                own = own.replace(new, old)
+        members: dict[str, str | bytes] = {
+            f"vllm-{version}.dist-info/METADATA": own,
+            "vllm/envs.py": 'VLLM_MAIN_CUDA_VERSION: str = "13.0"\n',
+        }
+        entry["url"] = site.file(name, wheel(members))["url"]
+    site.package("vllm", *listed)
+    return listed
+
+
+def collect(site: Replay, data: Path, *words: str) -> int:
+    return main([*words, "--index", site.index], data)
+
+
+def row(data: Path, name: str, version: str) -> dict[str, Any]:
+    return next(
+        item for item in json.loads((data / f"{name}.json").read_text())["releases"] if item["version"] == version
+    )
+
+
+def test_rows_that_say_what_the_index_says_do_not_differ(site, data, capsys):
+    captured(site)
+    assert collect(site, data, "vllm") == 0
+    told = capsys.readouterr()
+    assert "vllm: 2 rows, nothing differs" in told.out
+    assert told.err == ""
+
+
+def test_a_release_and_a_changed_pin_are_told_and_written_only_when_asked(site, data, capsys):
+    document = json.loads((data / "vllm.json").read_text())
+    document["releases"] = [item for item in document["releases"] if item["version"] == "0.32.0"]
+    document["releases"][0]["requires"]["torch"] = "==2.12.0"
+    before = json.dumps(document)
+    (data / "vllm.json").write_text(before)
+    listed = captured(site)
+    assert collect(site, data, "vllm") == 9
+    told = capsys.readouterr().out
+    assert "~ 0.32.0: requires torch: ==2.12.0 → ==2.13.0" in told
+    (line,) = [line for line in told.splitlines() if line.startswith("  + 0.33.0")]
+    for words in (
+        "2026-11-02",
+        "glibc 2.28 on aarch64",
+        "Python on x86_64: 3.11 3.12 3.13 3.14;",
+        "CUDA 13.0",
+        "torch ==2.14.0",
+        "(read: range)",
+    ):
+        assert words in line
+    assert (data / "vllm.json").read_text() == before
+
+    listed[0]["yanked"] = listed[1]["yanked"] = listed[2]["yanked"] = "broken"
+    site.package("vllm", *listed)
+    assert collect(site, data, "vllm", "--write") == 0
+    assert "~ 0.32.0: yanked: none → true" in capsys.readouterr().out
+    new = row(data, "vllm", "0.33.0")
+    known = row(DATA, "vllm", "0.33.0")
+    del known["compilers"]  # of a resolver's run, not of the index
+    assert new == known
+    assert row(data, "vllm", "0.32.0")["yanked"] is True
+    assert json.loads((data / "vllm.json").read_text())["sources"]["index"]["seen"] != "2026-11-22"
+
+
+def test_a_sidecar_is_read_where_there_is_one_and_held_against_its_digest(site, data, capsys):
+    text = metadata("bitsandbytes", "0.50.2", "Requires-Python: >=3.10", "Requires-Dist: torch<3,>=2.4")
+    names = [f"bitsandbytes-0.50.2-py3-none-manylinux_2_24_{arch}.whl" for arch in ("x86_64", "aarch64")]
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    files = [
+        site.file(
+            name,
+            b"no zip",
+            text,
+            **{"requires-python": ">=3.10", "core-metadata": {"sha256": digest}, "upload-time": "2026-08-27T"},
+        )
+        for name in names
+    ]
+    site.package("bitsandbytes", *files)
+    assert collect(site, data, "bitsandbytes") == 9
+    assert capsys.readouterr().out.splitlines()[2:] == ["  ~ 0.50.2: read: range → pep658"]
+    assert row(data, "bitsandbytes", "0.50.2")["cuda"][-1] == "13.2"
+
+    for file in files:
+        file["core-metadata"]["sha256"] = "0" * 64
+    site.package("bitsandbytes", *files)
+    assert collect(site, data, "bitsandbytes") == 6
+    told = capsys.readouterr()
+    assert "nothing differs" in told.out
+    assert "another SHA-256 than the index says; its row stays as it is" in told.err
+
+
+def test_what_a_wheel_holds_names_its_cuda(site, data, capsys):
+    names = ["a/libbitsandbytes_cuda118.so", "a/libbitsandbytes_cuda130.so", "a/libbitsandbytes_cpu.so"]
+    body = wheel(
+        {**dict.fromkeys(names, b"x"), "bitsandbytes-0.51.0.dist-info/METADATA": metadata("bitsandbytes", "0.51.0")}
+    )
+    old = site.file("bitsandbytes-0.50.2-py3-none-manylinux_2_24_x86_64.whl", b"", metadata("bitsandbytes", "0.50.2"))
+    site.package("bitsandbytes", old, site.file("bitsandbytes-0.51.0-py3-none-manylinux_2_24_x86_64.whl", body))
+    assert collect(site, data, "bitsandbytes", "--write") == 0
+    assert row(data, "bitsandbytes", "0.51.0")["cuda"] == ["11.8", "13.0"]
+    assert row(data, "bitsandbytes", "0.51.0")["read"] == "range"
+
+
+@pytest.mark.parametrize(
+    ("lines", "requires"),
+    [(("Requires-Dist: torch>=2.1",), {"torch": ">=2.1"}), (("Dynamic: requires-dist", "Requires-Dist: torch"), {"torch": "any"}), (("Dynamic: requires-dist",), None)],
+    ids=["told", "told, though a build may change it", "left to its build"],
+)  # fmt: skip
+def test_a_source_archive_says_what_it_says(site, data, lines, requires):
+    text = metadata("deepspeed", "0.19.9", *lines)
+    old = site.file("deepspeed-0.19.8.tar.gz", sdist("deepspeed", "0.19.8", metadata("deepspeed", "0.19.8")))
+    site.package("deepspeed", old, site.file("deepspeed-0.19.9.tar.gz", sdist("deepspeed", "0.19.9", text)))
+    assert collect(site, data, "deepspeed", "--write") == 0
+    new = row(data, "deepspeed", "0.19.9")
+    assert new["kind"] == "source"
+    assert new.get("requires") == requires
+    assert (new["read"], "note" in new) == (("sdist PKG-INFO", False) if requires else ("file list only", True))
+
+
+def page(site: Replay, kind: str, body: bytes) -> None:
+    site.bodies["/simple/vllm/"] = (kind, body)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda site: site.cut.add("/simple/vllm/"), "cannot be read"),
+        (lambda site: page(site, JSON, site.bodies["/simple/vllm/"][1][:500]), "no whole list of files"),
+        (lambda site: page(site, "text/html", b"<html><body>Please log in</body></html>"), "is it a login page?"),
+        (lambda site: page(site, "text/html", b"<html><body><a href='vllm-0.33.0.tar.gz'>vllm-0.33.0.tar.gz</a>"), "ends in its middle"),
+        (lambda site: page(site, "application/pdf", b"%PDF"), "answered with application/pdf"),
+        (lambda site: page(site, JSON, b'{"meta": {"api-version": "2.0"}, "files": []}'), "format 2.0"),
+        (lambda site: page(site, JSON, b'{"meta": {"api-version": "1.0"}, "files": ["x"]}'), "'files' holds something else"),
+        (lambda site: page(site, JSON, b'{"meta": {"api-version": "1.0"}, "files": []}'), "lists no release"),
+        (lambda site: site.package("vllm", *[f for f in captured(site) if "0.33" not in f["filename"]]), "it is a copy that stood still"),
+        (lambda site: site.bodies.pop("/simple/vllm/"), "answered 404"),
+        (lambda site: site.status.update({"/simple/vllm/": [503] * 9}), "answered 503"),
+    ],
+    ids=["cut off", "cut off, without a length", "login page", "open page", "wrong type", "next format", "not files", "empty", "stale", "gone", "away"],
+)  # fmt: skip
+def test_an_index_that_is_wrong_changes_nothing(site, data, capsys, spoil, words):
+    captured(site)
+    spoil(site)
+    before = {path: path.read_bytes() for path in data.iterdir()}
+    assert collect(site, data, "vllm", "--write") == 6
+    told = capsys.readouterr()
+    assert words in told.err
+    assert "its file stays as it is" in told.err
+    assert {path: path.read_bytes() for path in data.iterdir()} == before
+
+
+def test_one_bad_release_leaves_the_others(site, data, capsys):
+    captured(site)
+    site.bodies[f"/files/{VLLM}"] = ("application/zip", b"<html>")
+    assert collect(site, data, "vllm", "--write") == 6
+    assert f"! 0.33.0: {VLLM} is no wheel" in capsys.readouterr().err
+    assert row(data, "vllm", "0.33.0") == row(DATA, "vllm", "0.33.0") | {"sources": ["index-2026-11-22"]}
+    assert row(data, "vllm", "0.32.0")["sources"] == ["index"]
+
+
+def test_a_wheel_of_another_version_is_no_evidence(site, data, capsys):
+    captured(site)
+    site.bodies[f"/files/{VLLM}"] = (
+        "application/zip",
+        wheel({"vllm-0.33.0.dist-info/METADATA": metadata("vllm", "0.1")}),
+    )
+    assert collect(site, data, "vllm") == 6
+    assert "of another version: 0.1" in capsys.readouterr().err
+
+
+def test_files_with_hostile_names_are_left_out(site, data, capsys):
+    listed = captured(site)
+    bad = [
+        {"filename": "../../etc/vllm-0.34.0.tar.gz", "url": "x"},
+        {"filename": "torch-9.9.9-py3-none-any.whl", "url": "x"},
+        {"filename": "vllm-0.34.0\x1b[2J-py3-none-any.whl", "url": "x"},
+        {"filename": "vllm-0.34.0-py3-none-any.whl", "url": "file:///etc/passwd"},
+        {"filename": None},
+    ]
+    site.package("vllm", *listed, *bad)
+    assert collect(site, data, "vllm") == 6
+    told = capsys.readouterr()
+    assert told.err.count("! left out") == len(bad)
+    assert "\x1b" not in told.err
+    assert "0.34.0" not in told.out
+
+
+def test_a_server_without_ranges_is_served_too(site, data, capsys):
+    captured(site)
+    site.ranges = False
+    assert collect(site, data, "vllm") == 0
+
+
+def test_the_html_form_is_read_where_a_mirror_has_no_other(site, data, capsys):
+    listed = captured(site)
+    links = "".join(
+        f'<a href="{item["url"]}#sha256=00" data-requires-python="&lt;3.15,&gt;=3.11">{item["filename"]}</a>'
+        for item in listed
+    )
+    page(site, "text/html", f"<html><body>{links}</body></html>".encode())
+    assert collect(site, data, "vllm") == 0
+    assert "nothing differs" in capsys.readouterr().out
+
+
+def test_what_passes_is_asked_again(site, data):
+    captured(site)
+    site.status["/simple/vllm/"] = [503, 429]
+    assert collect(site, data, "vllm") == 0
+    assert site.asked.count("/simple/vllm/") == 3
+
+
+def test_a_release_that_is_gone_keeps_its_row(site, data, capsys):
+    site.package("vllm", *[item for item in captured(site) if "0.32" not in item["filename"]])
+    assert collect(site, data, "vllm", "--write") == 0
+    assert "? 0.32.0: not on this index any more; its row stays as it is" in capsys.readouterr().out
+    assert row(data, "vllm", "0.32.0")["sources"] == ["index-2026-11-22"]
+    assert json.loads((data / "vllm.json").read_text())["sources"]["index-2026-11-22"]["seen"] == "2026-11-22"
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [("vlm", "near: vllm"), ("../vllm", "is no name of a package"), ("nonsense-xyz", "has no rows here")],
+)
+def test_a_name_that_is_none_of_ours(site, data, capsys, word, words):
+    assert collect(site, data, word) == 3
+    assert words in capsys.readouterr().err
+    assert site.asked == []
+
+
+def test_an_address_that_is_none(data, capsys):
+    assert main(["vllm", "--index", "file:///srv/index"], data) == 3
+    assert "begins with http:// or https://" in capsys.readouterr().err
+
+
+def test_logins_are_not_told(site, data, capsys):
+    assert main(["vllm", "--index", site.index.replace("//", "//me:secret@")], data) == 6
+    told = capsys.readouterr()
+    assert "secret" not in told.out + told.err

@@ -1,0 +1,203 @@
+"""Turn rows of package metadata into the matrix's data, one file for each package.
+
+A row is what an index said of a release; `tools.collect.reading` makes them, and YAML files of gathered rows hold them.
+Nothing is made up: a field that no row has stays empty, and every release says how it was read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from tools.collect.packages import PACKAGES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["assemble", "gathered"]
+
+_MINORS = range(6, 16)
+_NAMED_ALONE = re.compile(r"cp3([0-9]+)(t?)")
+_FROM = re.compile(r"(?:cp|py)3([0-9]*)(?:-abi3)?")
+_SONAME = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(1[0-9])")
+_PLACEHOLDER = re.compile(r"0\.0\.0.*|0\.0\.1\.?dev.*")
+_COMPILERS = ("cuda-bindings", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-nvvm")
+_ARCHES = ("x86_64", "aarch64")
+_UNWANTED = ("numpy", "setuptools")
+
+
+def gathered(name: str, folder: Path) -> dict[str, Any]:
+    """Return a package's file from YAML files of rows."""
+    about = PACKAGES[name]
+    table, seen = _table(folder, about["table"])
+    kernels = {kernel: _table(folder, where)[0]["rows"] for kernel, where in about.get("kernels", {}).items()}
+    found = assemble(name, table["rows"], kernels, title=table["source"], seen=seen)
+    for release, names in _compilers(name, folder).items():
+        next(item for item in found["releases"] if item["version"] == release)["compilers"] = names
+    return found
+
+
+def assemble(
+    name: str, rows: list[dict[str, Any]], kernels: dict[str, list[dict[str, Any]]], *, title: str, seen: str
+) -> dict[str, Any]:
+    """Return a package's file."""
+    about = PACKAGES[name]
+    found: dict[str, Any] = {
+        "schema": "gpusetup/matrix-package/1",
+        "date": seen,
+        "name": name,
+        "sources": {
+            "index": {
+                "title": title,
+                "publisher": "Python Package Index",
+                "url": f"https://pypi.org/project/{name}/",
+                "seen": seen,
+            }
+        },
+        "releases": [_release(row, about, kernels) for row in rows],
+    }
+    if "documented" in about:
+        found["sources"]["documented"] = about["documented"] | {"seen": seen}
+    return found | {field: about[field] for field in ("needs", "extras", "build") if field in about}
+
+
+def _compilers(name: str, folder: Path) -> dict[str, list[str]]:
+    """Return the compiler wheels above its toolkit that the resolver took for a release of it and nothing else."""
+    path = folder / "solves.yaml"
+    if not path.exists():
+        return {}
+    found: dict[str, list[str]] = {}
+    for solve in yaml.safe_load(path.read_text())["solves"]:
+        alone, _, version = solve["requirements"][0].partition("==")
+        if alone != name or len(solve["requirements"]) > 1 or solve["constraints"] != "none" or not version:
+            continue
+        chosen = solve.get("key_versions", {})
+        toolkit = Version(chosen.get("cuda-toolkit", "99")).release[:2]
+        above = [wheel for wheel in _COMPILERS if wheel in chosen and Version(chosen[wheel]).release[:2] > toolkit]
+        if above:
+            found[version] = above
+    return found
+
+
+def _table(folder: Path, where: str) -> tuple[dict[str, Any], str]:
+    file, _, key = where.partition(".")
+    facts = yaml.safe_load((folder / f"{file}.yaml").read_text())
+    return facts[key], str(facts["seen"])
+
+
+def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    version, wheels = Version(row["version"]), row.get("wheels") or {}
+    asked, whole = dict(row["requires"]), about.get("whole", "")
+    if whole and "torch" not in asked and whole in (row.get("extras") or {}):
+        asked |= row["extras"][whole]  # without this extra the release cannot work
+    else:
+        whole = ""
+    requires = {_plain(name): _specifier(text) for name, text in asked.items() if _plain(name) not in _UNWANTED}
+    requires.pop(_plain(about["table"].rpartition(".")[2]), None)
+    found: dict[str, Any] = {
+        "version": row["version"],
+        "date": row["date"],
+        "kind": _kind(row),
+        "read": row["read"],
+        "sources": ["index"],
+        "confidence": "vendor",
+        "pythons": _pythons(row, wheels),
+        "requires": requires,
+    }
+    if wheels.get("glibc_tag"):
+        found["glibc"] = {arch: text for arch, text in wheels["glibc_tag"].items() if arch in _ARCHES}
+    found |= {"extras": [whole]} if whole else {}
+    cuda, linked = _cuda(row, about)
+    for field, joined in (("names_major", True), ("brings_major", False)):
+        for major in ("12", "13") if field in about else ():
+            if f"{about[field]}-cu{major}" in requires:
+                cuda, linked = (major,), joined
+    for kernel, rows in kernels.items():
+        pinned = requires.get(kernel, "").removeprefix("==")
+        cuda, linked = next((_cuda(item, {}) for item in rows if item["version"] == pinned), (cuda, linked))
+    if "opens" in about and version >= Version(about["opens"][0]):
+        cuda, linked, found["adds"] = (about["opens"][1],), False, [about["opens"][2]]
+    found |= {"cuda": list(cuda)} if cuda else {}
+    found |= {"linked": True} if linked else {}
+    for low, high, capability in about.get("cc_min", ()):
+        if version >= Version(low) and (not high or version <= Version(high)):
+            found["cc_min"] = capability
+            found |= {"driver_min": about["driver_min"]} if "driver_min" in about else {}
+            found["sources"] = ["index", "documented"] if "documented" in about else ["index"]
+    build = row.get("build") or {}
+    if build.get("arch_list"):
+        found["code"] = _code(build["arch_list"])
+    if row.get("yanked"):
+        found["yanked"] = True
+    if row.get("requires_unread"):
+        found["note"] = f"its requirements were not read: {row['requires_unread']}"
+    return found
+
+
+def _kind(row: dict[str, Any]) -> str:
+    if _PLACEHOLDER.fullmatch(row["version"]):
+        return "placeholder"
+    return "source" if row.get("sdist_only") else "wheel"
+
+
+def _plain(name: str) -> str:
+    return name.partition("[")[0].lower().replace("_", "-")
+
+
+def _specifier(text: str) -> str:
+    """Return the requirement without its marker; of several, the first, which is the one for Linux on x86_64."""
+    return text.partition(" | ")[0].partition(";")[0].strip()
+
+
+def _pythons(row: dict[str, Any], wheels: dict[str, Any]) -> dict[str, list[str]]:
+    allowed = SpecifierSet((row["python"] or "").replace(" ", ""), prereleases=True)
+    platforms = wheels.get("platforms", ["any"])
+    tags = wheels.get("tags") or {
+        arch: wheels.get("python", ["py3"])
+        for arch in _ARCHES
+        if "any" in platforms or f"linux_{arch}" in platforms
+    }  # fmt: skip
+    fitting = {
+        arch: [
+            f"3.{minor}{free}"
+            for minor in _MINORS
+            for free in ("", "t")
+            if any(_takes(tag, minor, free) for tag in names) and f"3.{minor}.39" in allowed
+        ]
+        for arch, names in tags.items()
+    }
+    return {arch: fitting[arch] for arch in _ARCHES if fitting.get(arch)}
+
+
+def _takes(tag: str, minor: int, free: str) -> bool:
+    alone = _NAMED_ALONE.fullmatch(tag)
+    if alone is not None:
+        return (int(alone[1]), alone[2]) == (minor, free)
+    match = _FROM.fullmatch(tag)
+    return match is not None and not free and minor >= int(match[1] or 0)
+
+
+def _cuda(row: dict[str, Any], about: dict[str, Any]) -> tuple[tuple[str, ...], bool]:
+    """Return the CUDA inside a wheel as far as it was measured, and whether the wheel is linked with it."""
+    majors = sorted({match[1] for text in row.get("sonames", ()) if (match := _SONAME.fullmatch(text))})
+    if row.get("cuda_libs"):
+        numbers = [text.removeprefix("cuda") for text in row["cuda_libs"]]
+        return tuple(f"{text[:-1]}.{text[-1]}" for text in numbers), False
+    told = row.get("cuda_main") or row.get("cuda_version") or (row.get("build") or {}).get("cuda")
+    if told:
+        return (str(told),), True
+    if about.get("major"):
+        return (about["major"],), True
+    return tuple(majors), bool(majors)
+
+
+def _code(text: str) -> dict[str, Any]:
+    """Return targets and PTX of a TORCH_CUDA_ARCH_LIST."""
+    words = text.split()
+    plain = dict.fromkeys(word.removesuffix("+PTX") for word in words)
+    ptx = [word.removesuffix("+PTX") for word in words if word.endswith("+PTX")]
+    return {"targets": list(plain), "ptx": ptx}
