@@ -79,10 +79,10 @@ def test_a_runfile_goes_by_its_own_uninstaller_when_that_is_asked_for(
     host.path("/root/uninstaller-fails").unlink()
 
     told = gpusetup(tmp_path, "plan", inventory, "--replace").out
-    assert "no way back" in " ".join(told.split())
+    assert "cannot be undone" in " ".join(told.split())
     done = apply(tmp_path, inventory, "--replace")
     assert done.code == 0, done.out + done.err
-    assert "no way back" in done.err
+    assert "cannot be undone" in done.err
     log = host.path("/var/log/nvidia-uninstall.log").read_text()
     assert "--silent" in log
     assert "no packages found" in log, "the uninstaller runs before the packages come"
