@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.model.mig import MigFile
     from gpusetup.model.monitoring import MonitoringFile
     from gpusetup.model.packages import PackageFile
+    from gpusetup.model.rdma import RdmaFile
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.wheels import WheelsFile
 
@@ -46,8 +47,8 @@ FILES: dict[str, type[record.MatrixFile]] = {
 }
 _PACKAGE = "frameworks/"
 """Where the files of packages above the frameworks are, one for each."""
-NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels", "mig", "monitoring")
-"""Every component; the last seven are apart because the resolver never reads them."""
+NAMES = (*FILES, "repos", "kernel_pairs", "images", "gpu_figures", "wheels", "mig", "monitoring", "rdma")
+"""Every component; the last eight are apart because the resolver never reads them."""
 SCHEMA = "gpusetup/matrix-{}/1"
 _SHIPPED = join(dirname(abspath(__file__)), "data")
 
@@ -86,6 +87,10 @@ def struct_of(name: str) -> type[record.MatrixFile]:
         from gpusetup.model.monitoring import MonitoringFile
 
         return MonitoringFile
+    if name == "rdma":
+        from gpusetup.model.rdma import RdmaFile
+
+        return RdmaFile
     from gpusetup.model.repos import ReposFile  # a lookup never reads it
 
     return ReposFile
@@ -270,6 +275,11 @@ class Matrix:
     def monitoring(self) -> MonitoringFile:
         """Exporters, and which DCGM goes with which."""
         return self._load("monitoring", cast("type[MonitoringFile]", struct_of("monitoring")))
+
+    @cached_property
+    def rdma(self) -> RdmaFile:
+        """Packages of RDMA and GPUDirect, and what each way to GPU memory needs."""
+        return self._load("rdma", cast("type[RdmaFile]", struct_of("rdma")))
 
     def package(self, name: str) -> PackageFile:
         """Return what is known of a package above the frameworks; read when it is first asked for."""

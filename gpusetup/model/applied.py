@@ -12,6 +12,7 @@ from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigCut, MigLayout
 from gpusetup.model.monitoring import Exporter
 from gpusetup.model.package import PackageSet
+from gpusetup.model.rdma import GpuDirect
 from gpusetup.model.stack import MatrixStamp, Stack
 
 __all__ = [
@@ -48,6 +49,8 @@ class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     mig: tuple[MigLayout, ...] | UnsetType = UNSET
     """How GPUs are cut; older records do not say it."""
     imex: ImexWish | UnsetType | None = UNSET
+    gpudirect: GpuDirect | UnsetType = UNSET
+    """RDMA and ways to GPU memory; older records do not say it."""
     monitoring: Exporter | UnsetType = UNSET
     """What exports the host's figures."""
     environments: tuple[Environment, ...] | UnsetType = UNSET

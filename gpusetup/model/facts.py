@@ -31,6 +31,7 @@ from gpusetup.model.facts_machine import (
     SwitchDevice,
     Virtualisation,
 )
+from gpusetup.model.facts_rdma import Hca, Memlock, Port, Rdma, Storage
 from gpusetup.model.facts_settings import NvLinks, Settings, Way
 from gpusetup.model.facts_software import (
     AutomaticUpgrades,
@@ -77,6 +78,7 @@ __all__ = [
     "Failure",
     "Firmware",
     "Gpu",
+    "Hca",
     "HostFacts",
     "Initramfs",
     "InstalledKernel",
@@ -85,6 +87,7 @@ __all__ = [
     "Library",
     "LoadedModule",
     "Lock",
+    "Memlock",
     "ModuleFile",
     "ModuleUse",
     "Nouveau",
@@ -94,8 +97,10 @@ __all__ = [
     "OtherDisplay",
     "Packages",
     "PciLink",
+    "Port",
     "Process",
     "Python",
+    "Rdma",
     "Service",
     "Session",
     "Settings",
@@ -103,6 +108,7 @@ __all__ = [
     "Slices",
     "Smi",
     "Source",
+    "Storage",
     "SwitchDevice",
     "Toolkit",
     "Unreadable",
@@ -130,6 +136,10 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     virtualisation: Virtualisation
     settings: Settings | None = None
     """None from what was captured before this was looked at."""
+    rdma: Rdma | None = None
+    """None without an adapter that has RDMA."""
+    storage: Storage | None = None
+    """None where nothing of GPUDirect Storage is installed."""
     modules: tuple[str, ...] = ()
     module_users: dict[str, ModuleUse] = {}
     dkms: tuple[DkmsModule, ...] = ()

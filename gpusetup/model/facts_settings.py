@@ -28,6 +28,8 @@ class Way(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     iommu: str | None = None
     """How its IOMMU group translates: identity (not at all), DMA, DMA-FQ."""
     bridges: int = 0
+    above: tuple[str, ...] = ()
+    """These bridges, the nearest first; empty too where it was captured before this was looked at."""
     acs_redirect: tuple[str, ...] | None = None
     """Bridges above it whose ACS sends traffic between GPUs up to the root; None: only root reads that."""
     max_payload: int | None = None

@@ -173,6 +173,7 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     cudnn: tuple[Package, ...] = ()
     nccl: tuple[Package, ...] = ()
     containers: tuple[Package, ...] = ()
+    rdma: tuple[Package, ...] = ()
     monitoring: tuple[Package, ...] = ()
     python: tuple[Package, ...] = ()
     """What an environment is made with: venv, or a newer Python than the distribution's own."""
@@ -191,8 +192,8 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     def wanted(self) -> tuple[Package, ...]:
         """Return every package by name."""
         return (
-            *self.prerequisites, *self.driver, *self.fabric, *self.libraries(), *self.containers, *self.monitoring,
-            *self.python,
+            *self.prerequisites, *self.driver, *self.fabric, *self.libraries(), *self.containers, *self.rdma,
+            *self.monitoring, *self.python,
         )  # fmt: skip
 
     def libraries(self) -> tuple[Package, ...]:

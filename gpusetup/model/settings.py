@@ -10,6 +10,7 @@ from gpusetup.model.environment import EnvironmentWish
 from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigWish
 from gpusetup.model.package import Source
+from gpusetup.model.rdma import DirectMemory, RdmaStack, StorageMode
 from gpusetup.model.request import Requirement
 
 __all__ = [
@@ -91,6 +92,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of its content; the content itself goes to the host and nowhere else."""
     vgpu_feature: VgpuFeature = "vgpu"
     imex: ImexWish | None = None
+    rdma: RdmaStack = "none"
+    """What drives adapters with RDMA."""
+    gpudirect: DirectMemory = "auto"
+    ipoib: bool = False
+    """IP over InfiniBand: an interface for each port."""
+    gdrcopy: bool = False
+    gds: StorageMode = "none"
+    """How files come into GPU memory."""
     monitoring: Monitoring = "none"
     """What exports the figures of the GPUs; auto: by what they are."""
     monitoring_listen: str = ""

@@ -13,6 +13,7 @@ from gpusetup.model.applied import Applied, Verified
 from gpusetup.model.environment import RoleEnvironment
 from gpusetup.model.mig import MigLayout
 from gpusetup.model.package import CudaRoot, Manager, Package, Pin, Source, Stream
+from gpusetup.model.rdma import RdmaStack
 from gpusetup.model.settings import DriverOptions, RebootPolicy, RestartPolicy, VgpuFeature
 from gpusetup.model.verdict import Level
 
@@ -109,6 +110,10 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_mig_gpus: Texts | UnsetType = UNSET
     gpu_licence_token: str | UnsetType = UNSET
     gpu_licence_feature: VgpuFeature | UnsetType = UNSET
+    gpu_rdma_packages: Packages | UnsetType = UNSET
+    gpu_rdma_stack: RdmaStack | UnsetType = UNSET
+    gpu_rdma_modules: Texts | UnsetType = UNSET
+    gpu_rdma_p2pdma: bool | UnsetType = UNSET
     gpu_monitoring_packages: Packages | UnsetType = UNSET
     gpu_monitoring_exporter: Literal["", "none", "dcgm", "nvidia_gpu_exporter", "textfile"] | UnsetType = UNSET
     gpu_monitoring_listen: str | UnsetType = UNSET

@@ -22,6 +22,7 @@ from gpusetup.plan.packages import absence, all_sources, family_for
 from gpusetup.plan.packages.built import no_way, seen_through_streams
 from gpusetup.plan.packages.containers import toolkit_patterns
 from gpusetup.plan.packages.monitoring import monitoring_patterns, wants_packages, without_leftovers
+from gpusetup.plan.packages.rdma import rdma_patterns, wants_rdma
 from gpusetup.plan.preflight import (
     NO_GPU,
     borrowed_from,
@@ -173,7 +174,9 @@ class Planner:
                 return _refused(base, (msgspec.structs.replace(guest_refusal(kind), note=error.note),))
             return _refused(base, (_no_stack(error, facts, candidates is not None),))
         stack = resolution.stack
-        if family is None and (manages_driver(context, stack) or settings.containers or wants_packages(settings)):
+        if family is None and (
+            manages_driver(context, stack) or settings.containers or wants_packages(settings) or wants_rdma(settings)
+        ):
             why = absence(self.matrix.repos, facts, settings.source, directory)
             no_family = Refusal(reference="GS-331", **why._asdict(), exit=int(Exit.NO_STACK))
             return _refused(_replace(base, stack=stack), (no_family,))
@@ -242,7 +245,8 @@ class Planner:
     def _question(self, context: Context, family: Family) -> RoleVariables:
         pythons = packaged_patterns(system_of(self.matrix, context.facts))
         exporters = monitoring_patterns(context, self.matrix)
-        names = (*family.patterns(context), *toolkit_patterns(context), *exporters, *pythons)
+        direct = rdma_patterns(context, self.matrix)
+        names = (*family.patterns(context), *toolkit_patterns(context), *direct, *exporters, *pythons)
         origins = seen_through_streams(context, all_sources(context, family))
         return question_variables(context.facts, origins, names)
 

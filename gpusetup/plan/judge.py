@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import (
         drift,
         driver,
+        gpudirect,
         licence,
         mig,
         names,
@@ -25,9 +26,20 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
 else:
-    drift, driver, licence, mig, names, nouveau, record_form, requirements, versions = (
+    drift, driver, gpudirect, licence, mig, names, nouveau, record_form, requirements, versions = (
         host_code(f"gpu_judge.{part}")
-        for part in ("drift", "driver", "licence", "mig", "names", "nouveau", "record_form", "requirements", "versions")
+        for part in (
+            "drift",
+            "driver",
+            "gpudirect",
+            "licence",
+            "mig",
+            "names",
+            "nouveau",
+            "record_form",
+            "requirements",
+            "versions",
+        )
     )
     firmware = host_code("gpu_probe.firmware")
 
@@ -35,6 +47,7 @@ __all__ = [
     "drift",
     "driver",
     "firmware",
+    "gpudirect",
     "licence",
     "mig",
     "names",

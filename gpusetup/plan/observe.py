@@ -12,6 +12,7 @@ from gpusetup.model.plan import Action, ActionKind
 from gpusetup.plan import judge
 from gpusetup.plan.environment import environment_of, lacking
 from gpusetup.plan.environments import environment_actions
+from gpusetup.plan.gpudirect import gpudirect_actions
 from gpusetup.plan.imex import imex_actions
 from gpusetup.plan.judge import versions
 from gpusetup.plan.licence import licence_action
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gpusetup.model.mig import MigLayout
     from gpusetup.model.monitoring import Exporter
     from gpusetup.model.plan import PackageSet
+    from gpusetup.model.rdma import GpuDirect
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice, Reason, Stack
 
@@ -53,6 +55,8 @@ class Wanted:
     notes: tuple[str, ...] = ()
     mig: tuple[MigLayout, ...] = ()
     imex: ImexWish | None = None
+    gpudirect: GpuDirect | None = None
+    """RDMA, and how GPU memory is reached."""
     monitoring: Exporter | None = None
     """What exports the figures."""
     environments: tuple[Environment, ...] = ()
@@ -100,6 +104,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from _python(facts, wanted)
     yield from environment_actions(facts, wanted.environments)
     yield from _containers(facts, wanted)
+    yield from gpudirect_actions(facts, wanted.gpudirect)
     yield from imex_actions(facts, wanted.imex)
     yield from mig_actions(facts, wanted.mig)
     yield from licence_action(facts, wanted.settings)
@@ -188,6 +193,7 @@ def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterato
         ("cudnn", packages.cudnn, "cuDNN of the stack"),
         ("nccl", packages.nccl, "NCCL of the stack, built for its CUDA"),
         ("containers", packages.containers, "containers need it to use the GPU"),
+        ("rdma", packages.rdma, "RDMA and GPUDirect, as gpusetup_rdma, gpusetup_gdrcopy and gpusetup_gds ask for it"),
         ("monitoring", packages.monitoring, wanted.monitoring.why if wanted.monitoring else ""),
         ("python", packages.python, _python_reason(stack, wanted.interpreter)),
     )

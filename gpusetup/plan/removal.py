@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.lifecycle import Removal
-from gpusetup.plan.judge import versions
+from gpusetup.plan.judge import gpudirect, versions
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
@@ -33,7 +33,7 @@ def removal_of(facts: HostFacts) -> Removal | None:
         services=tuple(sorted(state.services)),
         arguments=state.arguments,
         mig=tuple(sorted(state.mig.found)),
-        initramfs=any("nouveau" in path for path in state.files),
+        initramfs=any("nouveau" in path or path == gpudirect.OPTIONS for path in state.files),
         python=python.path or "" if python is not None and not python.adopted else "",
         environments=tuple(item.path for item in state.expect.environments if item.path),
         history="/var/lib/gpusetup",

@@ -65,5 +65,6 @@ def _of(past: Past) -> tuple[object, ...]:
     exporter = wanted.monitoring or None
     return (
         past.lock.stack, past.packages, wanted.mig or (), wanted.imex or None, wanted.environments or (),
+        wanted.gpudirect or None,
         exporter and replace(exporter, why=""),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.errors import BadInputError
+from gpusetup.model.rdma import DirectMemory, RdmaStack, StorageMode
 from gpusetup.model.request import COMPONENTS, Requirement
 from gpusetup.model.settings import (
     DriverOptions,
@@ -250,6 +251,12 @@ def _runtimes(value: Any, label: str) -> tuple[str, ...]:
     return names
 
 
+def _storage_mode(value: Any, label: str) -> str:
+    """Read how files come into GPU memory; true is whatever fits the host."""
+    word = {True: "auto", False: "none"}.get(value, value) if isinstance(value, bool) else value
+    return str(choice(*get_args(StorageMode))(word, label))
+
+
 def _module(value: Any, label: str) -> str:
     if str(value) in {"open", "proprietary"}:
         wanted = ", ".join(get_args(ModuleWay))
@@ -295,6 +302,11 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "vgpu_token": path,
     "vgpu_feature": choice(*get_args(VgpuFeature)),
     "imex": imex_wish,
+    "rdma": choice(*get_args(RdmaStack)),
+    "gpudirect": choice(*get_args(DirectMemory)),
+    "ipoib": yes,
+    "gdrcopy": yes,
+    "gds": _storage_mode,
     "monitoring": choice(*get_args(Monitoring)),
     "monitoring_listen": _listen,
     "monitoring_textfile": path,

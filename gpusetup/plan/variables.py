@@ -8,14 +8,15 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.model.variables import RoleVariables
+from gpusetup.plan import judge
 from gpusetup.plan.environments import for_role
-from gpusetup.plan.judge import names
 from gpusetup.plan.recorded import exporter_of, record_of
 
 if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.monitoring import Exporter
     from gpusetup.model.package import Origins, PackageSet
+    from gpusetup.model.rdma import GpuDirect
     from gpusetup.plan.observe import Wanted
 
 __all__ = ["for_manager", "question_variables", "role_variables"]
@@ -54,9 +55,10 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             gpu_driver_signing_key=settings.signing_key,
             gpu_driver_signing_certificate=settings.signing_certificate,
         )
+    variables = _gpudirect(facts, wanted.gpudirect, variables)
     if wanted.imex is not None:
         variables = replace(variables, gpu_imex_nodes=wanted.imex.nodes, gpu_imex_channels=wanted.imex.channels)
-    elif names.IMEX_NODES in record_of(facts).files:
+    elif judge.names.IMEX_NODES in record_of(facts).files:
         variables = replace(variables, gpu_imex_channels=0)
     if wanted.mig or record_of(facts).mig.found:
         variables = replace(
@@ -77,6 +79,20 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             gpu_python_adopt=settings.python_adopt,
         )
     return variables
+
+
+def _gpudirect(facts: HostFacts, setup: GpuDirect | None, variables: RoleVariables) -> RoleVariables:
+    """Return the variables with those of RDMA; "none" takes away what an earlier apply set up."""
+    if setup is None:
+        ours = judge.gpudirect.files("inbox", ["any"], p2pdma=True)
+        there = any(path in record_of(facts).files for path in ours)
+        return replace(variables, gpu_rdma_stack="none") if there else variables
+    return replace(
+        variables,
+        gpu_rdma_stack=setup.stack,
+        gpu_rdma_modules=setup.modules,
+        gpu_rdma_p2pdma=setup.storage == "p2pdma",
+    )
 
 
 def _monitoring(facts: HostFacts, exporter: Exporter | None) -> dict[str, Any]:
@@ -118,6 +134,7 @@ def _package_variables(packages: PackageSet) -> RoleVariables:
         gpu_fabric_packages=packages.fabric,
         gpu_cuda_packages=packages.libraries(),
         gpu_container_packages=packages.containers,
+        gpu_rdma_packages=packages.rdma,
         gpu_monitoring_packages=packages.monitoring,
         gpu_packages_remove=packages.remove,
         gpu_packages_may_remove=packages.may_remove,

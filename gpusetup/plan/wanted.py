@@ -29,6 +29,7 @@ from gpusetup.plan.packages.containers import toolkit_notes, toolkit_packages
 from gpusetup.plan.packages.libraries import no_longer_wanted, not_of
 from gpusetup.plan.packages.monitoring import monitoring_of, wants_packages
 from gpusetup.plan.packages.names import covering, imex_of
+from gpusetup.plan.packages.rdma import rdma_of, wants_rdma
 from gpusetup.plan.python import (
     LIBRARIES,
     Interpreter,
@@ -112,7 +113,7 @@ def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matri
         or context.settings.imex
     ):
         return True
-    if wants_packages(context.settings):
+    if wants_packages(context.settings) or wants_rdma(context.settings):
         return True
     facts = context.facts
     packages = environment_packages(facts, context.settings, context.named, matrix)
@@ -132,9 +133,13 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
     notes: tuple[str, ...] = ()
     manager = family.manager if family is not None else context.facts.packages.manager or "apt"
     monitoring = monitoring_of(context, manager, stack, matrix)
+    direct = rdma_of(context, manager, stack, matrix)
     if family is not None:
         packages = PackageSet(
-            manager=family.manager, containers=toolkit_packages(context), monitoring=monitoring.packages
+            manager=family.manager,
+            containers=toolkit_packages(context),
+            rdma=direct.packages,
+            monitoring=monitoring.packages,
         )
         driver: DriverPackages | None = None
         pins: tuple[Pin, ...] = ()
@@ -200,16 +205,18 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
         adopted=requirements if settings.python_adopt else (),
         services=_services(context, packages, stack.driver, persistence=persistence),
         signer=signer,
-        reasons=(*reasons, *environment_reasons(context.named)),
+        reasons=(*reasons, *direct.reasons, *environment_reasons(context.named)),
         notes=(
             *notes,
             *told,
             *imex_notes(context.facts, settings.imex),
+            *direct.notes,
             *monitoring.notes,
             *environment_warnings(context.named),
         ),
         mig=mig,
         imex=settings.imex,
+        gpudirect=direct.setup,
         monitoring=monitoring.exporter,
         environments=environments_of(context, matrix),
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
@@ -360,13 +367,14 @@ def _services(
 def packed(wanted: Wanted) -> AppliedWanted:
     """Return what a host's record keeps of it."""
     kept = {name: getattr(wanted, name) for name in AppliedWanted.__struct_fields__}
-    return AppliedWanted(**kept | {"monitoring": wanted.monitoring or UNSET})
+    return AppliedWanted(**kept | {"monitoring": wanted.monitoring or UNSET, "gpudirect": wanted.gpudirect or UNSET})
 
 
 def unpacked(lock: Applied, settings: Settings) -> Wanted:
     """Return what a repeatable lock wants of its host."""
     kept = {name: getattr(lock.wanted, name) for name in AppliedWanted.__struct_fields__}
     kept["monitoring"] = kept["monitoring"] or None
+    kept["gpudirect"] = kept["gpudirect"] or None
     if kept["interpreter"] is UNSET:
         kept["interpreter"] = settings.python_interpreter
     if kept["mig"] is UNSET:

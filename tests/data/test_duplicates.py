@@ -20,6 +20,7 @@ KEYS = {
     "images.images": ("cuda",), "gpu_figures.gpus": ("names",),
     "mig.products": ("name", "ids"),
     "wheels.closures": ("pin", "arch"),
+    "rdma.packages": ("part", "managers"),
     "monitoring.pairs": ("exporter",),
     "monitoring.cuda": ("min_branch", "architectures"),
     "monitoring.exporters": ("kind", "managers"),

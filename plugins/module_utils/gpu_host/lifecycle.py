@@ -5,7 +5,7 @@ import os
 import shutil
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ..gpu_judge import driver, versions
+from ..gpu_judge import driver, gpudirect, versions
 from . import (
     cdi,
     drift,
@@ -19,6 +19,7 @@ from . import (
     packages,
     planning,
     process,
+    rdma,
     runfile_install,
     services,
     venv,
@@ -268,6 +269,8 @@ class Lifecycle:
         gone += [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
         if any(path.startswith(monitoring.SYSTEMD) for path in gone) and not self.check:
             process.output(["systemctl", "daemon-reload"], process.environment(), 60)
+        if gpudirect.OPTIONS in gone and not self.check:
+            rdma.rebuild_images(self.machine, process.environment())
         gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
         gone += cdi.forget(self.check, process.environment())
         python = self.ledger.state["expect"].get("python") or {}

@@ -6,8 +6,8 @@ import shutil
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import NOUVEAU_FILE
-from ..gpu_probe import initramfs, kernels
-from . import process, space
+from ..gpu_probe import initramfs
+from . import boot_image, process
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
@@ -130,8 +130,7 @@ class Nouveau:
     # initramfs
 
     def _image(self, kernel: str, present: bool, changed: bool) -> Dict[str, Any]:
-        paths = [path.format(kernel) for path in kernels.INITRAMFS]
-        path = next((path for path in paths if os.path.exists(path)), None)
+        path = boot_image.path_of(kernel)
         answer: Dict[str, Any] = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
         if path is None:
             return answer
@@ -140,7 +139,8 @@ class Nouveau:
         if stale and (seen["nouveau"] is not False or changed):
             answer["rebuilt"] = True
             if not self.check:
-                self._rebuild(kernel, path)
+                self.tell("initramfs", "rebuilding the initramfs of " + kernel)
+                boot_image.rebuild(kernel, path, self.env, self.log)
                 del self.seen[path]
                 seen = self._inspect(path)
         answer.update(nouveau=seen["nouveau"], blacklist=seen["blacklist"])
@@ -159,30 +159,5 @@ class Nouveau:
             self.seen[path] = initramfs.inspect(path, 60)
         return self.seen[path]
 
-    def _rebuild(self, kernel: str, path: str) -> None:
-        (boot,) = space.rows({os.path.dirname(path): space.image_room(os.path.getsize(path))})
-        if boot["free"] < boot["needed"]:
-            raise HostFailure(
-                "GS-472",
-                "/boot is too full to rebuild the initramfs",
-                path,
-                "{} MB free, {} MB are needed".format(boot["free"] >> 20, boot["needed"] >> 20),
-                "remove an old kernel; the old initramfs is untouched",
-            )
-        self.tell("initramfs", "rebuilding the initramfs of " + kernel)
-        if shutil.which("update-initramfs", path=self.env["PATH"]):
-            self._command(["update-initramfs", "-u", "-k", kernel])
-        elif shutil.which("dracut", path=self.env["PATH"]):
-            self._command(["dracut", "--force", "--kver", kernel, path])
-        else:
-            raise HostFailure(
-                "GS-481",
-                "no tool to rebuild the initramfs is installed",
-                path,
-                hint="install initramfs-tools or dracut",
-            )
-
     def _command(self, argv: Sequence[str]) -> None:
-        code, tail = process.stream(argv, self.env, lambda _line: None, log=self.log)
-        if code:
-            raise HostFailure("GS-482", f"{argv[0]} failed", " ".join(argv), " | ".join(tail[-5:]))
+        boot_image.command(argv, self.env, self.log)

@@ -21,6 +21,7 @@ from . import (
     nouveau,
     packages,
     pci,
+    rdma,
     record,
     services,
     sessions,
@@ -99,6 +100,9 @@ def collect(
     devices = pci.collect(machine)
     several = len(devices["gpus"]) > 1
     waiting.start("nvlinks", lambda: smi.nvlinks(host, nvidia_loaded) if several else {})
+    switch = pci.nvswitch(machine, devices["nvswitches"])
+    managers = switch["managers"] if switch else ()
+    waiting.start("rdma", lambda: rdma.collect(host, machine, managers))
     waiting.start("services", lambda: services.collect(host, record.units(recorded)))
     kind = virtualisation.collect(machine)
     more = {
@@ -107,7 +111,8 @@ def collect(
         "boot": system.boot(host),
         "virtualisation": kind,
         "settings": settings.collect(machine),
-        "nvswitch": pci.nvswitch(machine, devices["nvswitches"]),
+        "nvswitch": switch,
+        "storage": rdma.storage(host),
         "driver": drivers.collect(host, kernel, installed["installed"], triplet),
         "dkms": drivers.dkms(host),
         "cuda": libraries.cuda(host),
@@ -137,6 +142,7 @@ def collect(
     document["packages"]["candidates"] = answers.get("candidates")
     document["nouveau"] = answers["nouveau"]
     document["services"] = answers["services"]
+    document["rdma"] = answers["rdma"]
     document["smi"] = answers["smi"]
     document["gpus"] = [
         dict(gpu, way=settings.way_to(machine, gpu["address"]), nvlinks=answers["nvlinks"].get(gpu["uuid"]))

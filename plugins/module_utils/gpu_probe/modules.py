@@ -41,7 +41,7 @@ def users(host: LiveHost) -> Dict[str, Any]:
 
 def _gpu_modules(text: str) -> str:
     return "".join(
-        line for line in text.splitlines(True) if re.match(r"(nvidia|nouveau|nova|gdrdrv|mlx5_core|ib_umad)", line)
+        line for line in text.splitlines(True) if re.match(r"(nvidia|nv_peer_mem|nouveau|nova|gdrdrv|mlx5_|ib_)", line)
     )
 
 

@@ -77,24 +77,34 @@ def _gpu(host: LiveHost, folder: str, address: str, klass: str) -> Dict[str, Any
         "subsystem": subsystem,
         "class": klass,
         "bound": driver.rsplit("/", 1)[-1] if driver else None,
-        "numa_node": _number(host.value(folder + "/numa_node")),
+        "numa_node": number(host.value(folder + "/numa_node")),
         "boot_display": host.value(folder + "/boot_vga") == "1",
-        "link": dict(
-            host.observe("slot:" + address, lambda: _slot(host, folder)) or {},
-            width=_number(host.value(folder + "/current_link_width")),
-            speed=host.value(folder + "/current_link_speed"),
-            max_width=_number(host.value(folder + "/max_link_width")),
-            max_speed=host.value(folder + "/max_link_speed"),
-        ),
+        "link": link(host, folder, address),
         "vgpu": _vgpu(host, folder),
     }
+
+
+def identity(host: LiveHost, folder: str) -> str:
+    """Return a device's vendor and product: 15b3:1021."""
+    return ":".join(_hex(host.value(folder + "/" + part)) or "0000" for part in ("vendor", "device"))
+
+
+def link(host: LiveHost, folder: str, address: str) -> Dict[str, Any]:
+    """Return the PCI Express link of a device: now, at best, and what its slot can do."""
+    return dict(
+        host.observe("slot:" + address, lambda: _slot(host, folder)) or {},
+        width=number(host.value(folder + "/current_link_width")),
+        speed=host.value(folder + "/current_link_speed"),
+        max_width=number(host.value(folder + "/max_link_width")),
+        max_speed=host.value(folder + "/max_link_speed"),
+    )
 
 
 def _slot(host: LiveHost, folder: str) -> Any:
     """Return what the slot can do that a device sits in: the bridge above it."""
     above = os.path.dirname(os.path.realpath(host.inside(folder)))
     return {
-        "slot_max_width": _number(host.value(above + "/max_link_width")),
+        "slot_max_width": number(host.value(above + "/max_link_width")),
         "slot_max_speed": host.value(above + "/max_link_speed"),
     }
 
@@ -121,7 +131,8 @@ def _hex(text: Optional[str]) -> Optional[str]:
     return text[2:].lower() if text and text.startswith("0x") else text
 
 
-def _number(text: Optional[str]) -> Optional[int]:
+def number(text: Optional[str]) -> Optional[int]:
+    """Return a number, None where there is none."""
     try:
         return int(text) if text else None
     except ValueError:

@@ -59,6 +59,7 @@ def _way(host: LiveHost, address: str) -> Dict[str, Any]:
     return {
         "iommu": _text(host, f"/sys/kernel/iommu_groups/{group}/type") or None,
         "bridges": len(bridges),
+        "above": [os.path.basename(bridge) for bridge in bridges],
         "acs_redirect": redirect if known else None,
         "max_payload": None if control is None else 128 << (control >> _PAYLOAD_AT & 7),
         "max_read_request": None if control is None else 128 << (control >> _READ_AT & 7),

@@ -73,7 +73,7 @@ def test_what_the_owner_chose(machine):
 def test_the_way_to_a_gpu(machine):
     told = probe.load("settings").way_to(Root(machine[0]), GPU)
     assert told == {
-        "iommu": "DMA-FQ", "bridges": 1, "acs_redirect": ["0000:17:01.0"], "max_payload": 256, "max_read_request": 512,
+        "iommu": "DMA-FQ", "bridges": 1, "above": ["0000:17:01.0"], "acs_redirect": ["0000:17:01.0"], "max_payload": 256, "max_read_request": 512,
         "bar_mib": 131072,
     }  # fmt: skip
 

@@ -1,0 +1,75 @@
+"""RDMA and GPUDirect on a host: limits, modules of every boot, module options, what cuFile may do."""
+
+from typing import Any, Dict, List, Sequence
+
+from ..gpu_judge import gpudirect
+from . import boot_image, files, process
+from .failure import HostFailure
+from .kernel_module import configuration
+from .ledger import Ledger
+from .machine import Machine
+
+MODULES = "/proc/modules"
+PARAMS = "/proc/driver/nvidia/params"
+
+
+def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, machine: Machine) -> Dict[str, Any]:
+    """Do what was asked for; return {"changed", "pending", "reboot"}."""
+    env = process.environment()
+    configuration({}, modules)  # refuses what is no name of a module
+    changed = []
+    for path, text in gpudirect.files(stack, modules, p2pdma).items():
+        if ledger.write(path, text) if text is not None else ledger.restore(path):
+            changed.append(path)
+    changed += _cufile(ledger, p2pdma)
+    if gpudirect.OPTIONS in changed and not ledger.check:
+        rebuild_images(machine, env)
+    pending = [] if ledger.check else _load(modules, env)
+    if changed:
+        ledger.save()
+    return {"changed": bool(changed), "pending": pending, "reboot": _waits() if p2pdma else []}
+
+
+def rebuild_images(machine: Machine, env: Dict[str, str]) -> None:
+    """NVMe's module is loaded from the initramfs, with the options that lie there."""
+    for kernel in machine.wanted_kernels([]):
+        path = boot_image.path_of(kernel)
+        if path is not None:
+            boot_image.rebuild(kernel, path, env)
+
+
+def _cufile(ledger: Ledger, p2pdma: bool) -> List[str]:
+    if not p2pdma:
+        return [gpudirect.CUFILE] if ledger.restore(gpudirect.CUFILE) else []
+    text = gpudirect.switched_on(files.read_text(gpudirect.CUFILE))
+    if text is None:
+        raise HostFailure(
+            "GS-440", "cuFile's settings cannot be read", gpudirect.CUFILE, "it is not the JSON that NVIDIA ships",
+            'mend it, or write "use_pci_p2pdma": true into its "properties" yourself',
+        )  # fmt: skip
+    return [gpudirect.CUFILE] if ledger.write(gpudirect.CUFILE, text) else []
+
+
+def _load(modules: Sequence[str], env: Dict[str, str]) -> List[str]:
+    """Load what is not loaded; what the kernel does not take now is told, and tried again at every boot."""
+    pending = []
+    for name in modules:
+        if name in _loaded():
+            continue
+        _code, _out, error = process.output(["modprobe", name], env, 60)
+        if name not in _loaded():
+            said = error.strip().splitlines()
+            pending.append(f"{name} is not loaded: {said[-1] if said else 'it waits for the next boot'}")
+    return pending
+
+
+def _loaded() -> List[str]:
+    return [line.split(" ", 1)[0] for line in (files.read_text(MODULES) or "").splitlines()]
+
+
+def _waits() -> List[str]:
+    text = files.read_text(PARAMS)
+    if text is None:
+        return []  # the driver's own role says that it has to be loaded
+    registry = next((line for line in text.splitlines() if line.startswith("RegistryDwords:")), "")
+    return gpudirect.waits((files.read_text(gpudirect.MULTIPATH) or "").strip(), registry)

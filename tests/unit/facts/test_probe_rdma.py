@@ -1,0 +1,176 @@
+"""RDMA adapters and GPUDirect Storage, from folders that stand in for /sys and /proc."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpusetup.facts import probe
+from gpusetup.model.facts import Rdma, Storage
+
+HCA, GPU = "0000:18:00.0", "0000:19:00.0"
+SWITCH = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0"
+IBPORTSTATE = """CA/RT PortInfo:
+# Port info: Lid 4 port 1
+LinkState:.......................Active
+LinkWidthSupported:..............1X or 4X or 2X
+LinkWidthActive:.................4X
+LinkSpeedSupported:..............2.5 Gbps or 5.0 Gbps or 10.0 Gbps
+LinkSpeedExtSupported:...........14.0625 Gbps or 25.78125 Gbps or 53.125 Gbps or 106.25 Gbps
+LinkSpeedExtActive:..............53.125 Gbps
+"""
+ETHTOOL = """Settings for ens1f0np0:
+\tSupported ports: [ Backplane ]
+\tSupported link modes:   25000baseCR/Full
+\t                        100000baseCR4/Full
+\t                        200000baseCR4/Full
+\tSupported pause frame use: Symmetric
+\tAdvertised link modes:  400000baseCR4/Full
+\tSpeed: 100000Mb/s
+"""
+
+
+class Machine:
+    """A root that is written piece by piece; commands answer what is given."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.answers = root, {}  # type: Path, dict[str, Any]
+
+    def put(self, path: str, text: str | bytes) -> None:
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(text if isinstance(text, bytes) else text.encode())
+
+    def adapter(self, name: str = "mlx5_0", layer: str = "InfiniBand", **port: str) -> None:
+        device = f"{SWITCH}/{HCA}"
+        here = f"{device}/infiniband/{name}"
+        told = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "200 Gb/sec (4X HDR)", "sm_lid": "0x1"} | port
+        for part, text in {"link_layer": layer, **told}.items():
+            self.put(f"{here}/ports/1/{part}", text + "\n")
+        self.put(f"{here}/fw_ver", "28.39.1002\n")
+        self.put(f"{here}/board_id", "MT_0000000838\n")
+        for part, text in {"vendor": "0x15b3", "device": "0x1021", "numa_node": "0", "class": "0x020700"}.items():
+            self.put(f"{device}/{part}", text + "\n")
+        for part, text in {"width": "16", "speed": "32.0 GT/s PCIe"}.items():
+            self.put(f"{device}/current_link_{part}", text + "\n")
+            self.put(f"{device}/max_link_{part}", text + "\n")
+        self.put(f"{device}/net/ens1f0np0/address", "00\n")
+        self.put(f"{device}/config", bytes(64))
+        (self.root / SWITCH / "config").write_bytes(bytes(64))
+        (self.root / here / "device").symlink_to(f"../../../{HCA}")
+        for folder, target in (
+            ("sys/class/infiniband", here),
+            ("sys/bus/pci/devices", device),
+        ):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+            link = self.root / folder / Path(target).name
+            if not link.is_symlink():
+                link.symlink_to("../" * len(Path(folder).parts) + target)
+
+    def host(self) -> Any:
+        machine = self
+
+        class Live(probe.load("host").LiveHost):  # type: ignore[misc]
+            root = str(machine.root)
+
+            def inside(self, path: str) -> str:
+                return str(machine.root) + path
+
+            def run(self, label: str, argv: list[str], seconds: float = 10) -> dict[str, Any]:
+                return {"rc": 0, "out": machine.answers.get(argv[0], ""), "err": "", "why": None}
+
+        return Live()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def looked(machine: Machine, managers: tuple[str, ...] = ()) -> Any:
+    told = probe.load("rdma").collect(machine.host(), machine.host(), managers)
+    return None if told is None else msgspec.convert(told, Rdma)
+
+
+def test_an_adapter_of_infiniband(machine: Machine) -> None:
+    machine.adapter()
+    machine.answers["ibportstate"] = IBPORTSTATE
+    machine.put("/proc/kallsyms", "0000 T ib_register_client\t[ib_core]\n")
+    machine.put("/proc/self/limits", "Max locked memory         8388608              8388608              bytes\n")
+    told = looked(machine)
+    (hca,) = told.hcas
+    assert (hca.name, hca.address, hca.pci_id, hca.board) == ("mlx5_0", HCA, "15b3:1021", "MT_0000000838")
+    assert hca.way.above == ("0000:16:00.0", "0000:15:01.0")
+    assert (hca.link.width, hca.link.max_speed) == (16, "32.0 GT/s PCIe")
+    (port,) = hca.ports
+    assert (port.state, port.physical, port.rate, port.fastest) == ("ACTIVE", "LinkUp", 200.0, 400.0)
+    assert (port.layer, port.subnet_manager, port.interface) == ("InfiniBand", True, "ens1f0np0")
+    assert told.peer_memory is False
+    assert (told.memlock.kib, told.memlock.unlimited, told.memlock.lifted) == (8192, False, False)
+
+
+def test_an_adapter_of_ethernet_says_by_ethtool_what_it_can(machine: Machine) -> None:
+    machine.adapter(layer="Ethernet", rate="100 Gb/sec (4X EDR)", sm_lid="0x0")
+    machine.answers["ethtool"] = ETHTOOL
+    (port,) = looked(machine).hcas[0].ports
+    assert (port.rate, port.fastest, port.subnet_manager) == (100.0, 200.0, False)
+
+
+def test_a_port_without_a_subnet_manager_and_a_system_with_peer_memory(machine: Machine) -> None:
+    machine.adapter(state="2: INIT", sm_lid="0x0")
+    machine.put("/proc/kallsyms", "0000 T ib_register_peer_memory_client\t[ib_core]\n")
+    machine.put("/proc/self/limits", "Max locked memory         unlimited            unlimited            bytes\n")
+    machine.put("/etc/security/limits.d/20-rdma.conf", "# none\n*  -  memlock  unlimited\n")
+    told = looked(machine)
+    assert (told.hcas[0].ports[0].state, told.hcas[0].ports[0].fastest) == ("INIT", None)
+    assert (told.peer_memory, told.memlock.unlimited, told.memlock.lifted) == (True, True, True)
+
+
+def test_what_runs_nvswitches_is_no_adapter_for_programs(machine: Machine) -> None:
+    machine.adapter()
+    assert looked(machine, ("mlx5_0",)) is None
+
+
+def test_soft_roce_has_no_place_on_pci(machine: Machine) -> None:
+    for part, text in {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "2.5 Gb/sec (1X SDR)"}.items():
+        machine.put(f"/sys/class/infiniband/rxe0/ports/1/{part}", text)
+    (hca,) = looked(machine).hcas
+    assert (hca.address, hca.link, hca.way, hca.ports[0].rate) == (None, None, None, 2.5)
+
+
+def test_a_machine_without_any_tells_nothing(machine: Machine) -> None:
+    assert looked(machine) is None
+    assert probe.load("rdma").storage(machine.host()) is None
+
+
+def test_storage(machine: Machine) -> None:
+    machine.put("/etc/cufile.json", '{\n // "use_pci_p2pdma": false,\n "properties": {"use_pci_p2pdma": true}\n}\n')
+    machine.put("/proc/kallsyms", "0000 d p2pdma_pgmap_ops\n")
+    machine.put("/sys/module/nvme_core/parameters/multipath", "Y\n")
+    machine.put("/proc/driver/nvidia/params", 'EnableMSI: 1\nRegistryDwords: "RMForceStaticBar1=1;"\n')
+    machine.put("/sys/class/nvme/nvme0/model", "x")
+    told = msgspec.convert(probe.load("rdma").storage(machine.host()), Storage)
+    assert told == Storage(p2pdma=True, multipath=True, registry="RMForceStaticBar1=1;", use_pci_p2pdma=True, drives=1)
+
+
+def test_a_capture_tells_the_same_as_the_machine(machine: Machine, tmp_path: Path) -> None:
+    machine.adapter()
+    machine.answers["ibportstate"] = IBPORTSTATE
+    host = probe.load("host")
+
+    class Remembered(host._Recording, type(machine.host())):  # type: ignore[misc, name-defined]
+        pass
+
+    recorder = Remembered()
+    before = probe.load("rdma").collect(recorder, recorder)
+    capture = probe.load("capture")
+    capture.write(json.loads(json.dumps(capture.pack(recorder))), str(tmp_path / "capture"))
+    stand_in = host.FolderHost(str(tmp_path / "capture"))
+    after = probe.load("rdma").collect(stand_in, stand_in)
+    assert before is not None
+    assert after["hcas"][0]["ports"][0] == dict(before["hcas"][0]["ports"][0], fastest=None)
+    assert after["hcas"][0]["way"] == before["hcas"][0]["way"]
