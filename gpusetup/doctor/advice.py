@@ -10,6 +10,7 @@ from gpusetup.doctor.catalogue import cuda_errors
 from gpusetup.doctor.decode import api_version, capability, cuda_error, xid
 from gpusetup.doctor.library_names import number_told
 from gpusetup.doctor.meanings import sxid
+from gpusetup.doctor.package_advice import package_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,4 +158,5 @@ _TELLERS: tuple[Callable[[str, Groups], list[str]], ...] = (
     _pci_id,
     _versions,
     number_told,
+    package_told,
 )

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from gpusetup.doctor import library_packages as packages
+from gpusetup.doctor.package_advice import package_fixes
 from gpusetup.model.diagnosis import Fix
 
 if TYPE_CHECKING:
@@ -52,15 +53,20 @@ def _listed(majors: Iterable[int]) -> str:
 def fixes_for(
     cause: str, groups: dict[str, str], fixes: tuple[Fix, ...], manager: str | None = None
 ) -> tuple[Fix, ...]:
-    """Name the packages that bring the library of the message; the catalogue's own fixes where it names none.
+    """Name the packages that bring what the message misses; the catalogue's own fixes where it names none.
 
     `manager`: the machine's package manager; None: this machine's.
     """
+    of_package = package_fixes(cause, groups)
     if cause not in {"cuda-library-missing", "cudnn-library-missing"}:
-        return fixes
+        return of_package or fixes
     name, major = _named(groups.get("library", ""))
     if not name:
-        return fixes
+        return of_package or fixes
+    return (*of_package, *_of_library(name, major, fixes, manager))
+
+
+def _of_library(name: str, major: str, fixes: tuple[Fix, ...], manager: str | None) -> tuple[Fix, ...]:
     manager = packages.manager_here() if manager is None else manager
     if name.startswith("cudnn"):
         return packages.of_cudnn(major, manager) or fixes

@@ -18,7 +18,7 @@ _TRIED = re.compile(r"\bPlan failed with\b")
 _ADDRESS = re.compile(r"\b(?:https?|ftp)://([\w.-]+)(\S*)")
 _OURS = re.compile(
     r"nvidia|cuda|docker|ubuntu|debian|canonical|launchpad|fedora|centos|redhat|rocky|almalinux|amazonaws\.com/|amzn"
-    r"|oracle|suse|epel|rpmfusion|negativo17|lambda|kernel\.org|archlinux|localhost",
+    r"|torch|flash-attention|vllm|oracle|suse|epel|rpmfusion|negativo17|lambda|kernel\.org|archlinux|localhost",
     re.IGNORECASE,
 )
 """Repositories that a GPU installation takes packages from: NVIDIA's, Docker's and the distributions'."""

@@ -1,0 +1,62 @@
+"""Messages of packages above the frameworks: recognised, and answered with the release that fits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpusetup.doctor.findings import diagnose_text
+from gpusetup.doctor.text import messages
+from tests.unit.doctor.score import score
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "doctor"
+
+
+def entries(half: str) -> list[dict]:
+    found: list[dict] = json.loads((FIXTURES / f"packages_{half}.json").read_text(encoding="utf-8"))["entries"]
+    return found
+
+
+def told(half: str) -> int:
+    """Count the messages whose answer names all that it has to name."""
+    having = [entry for entry in entries(half) if "tells" in entry]
+    return sum(all(word in messages(diagnose_text(entry["text"])) for word in entry["tells"]) for entry in having)
+
+
+def test_the_open_half_is_named_and_answered() -> None:
+    assert score("packages_open").missed == ()
+    assert told("open") == sum("tells" in entry for entry in entries("open"))
+
+
+def test_the_closed_half_stays_named_and_answered() -> None:
+    assert score("packages_closed").right >= 21
+    assert told("closed") == sum("tells" in entry for entry in entries("closed"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "xFormers was built for:\n    PyTorch 2.0.1+cu118 with CUDA 1108 (you have 2.5.1+cu124)",
+            ("xformers 0.0.29.post1 belongs to torch 2.5.1", "pip install xformers==0.0.29.post1"),
+        ),
+        ("No matching distribution found for vllm==0.8.9", ("the nearest are 0.8.5, 0.8.5.post1, 0.9.0",)),
+        ("No matching distribution found for cudf-cu12", ("gpusetup matrix cudf-cu12",)),
+        (
+            "ERROR: vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl is not a supported wheel on this platform.",
+            ("glibc 2.28 or newer", "gpusetup resolve vllm --install pip"),
+        ),
+        ("Could not find the bitsandbytes CUDA binary at PosixPath('/x/libbitsandbytes_cuda999.so')", ("CUDA 99.9",)),
+    ],
+)
+def test_the_answer_names_the_release(text: str, said: tuple[str, ...]) -> None:
+    answer = " ".join(messages(diagnose_text(text)).split())
+    for words in said:
+        assert words in answer
+
+
+def test_a_library_that_loads_is_no_fault() -> None:
+    text = "CUDA SETUP: Loading binary /x/bitsandbytes/libbitsandbytes_cuda116.so..."
+    assert diagnose_text(text) == ()
