@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gpusetup.model.desktops import DesktopsWish
 from gpusetup.model.environment import Environment
 from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigCut, MigLayout
@@ -51,6 +52,7 @@ class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     imex: ImexWish | UnsetType | None = UNSET
     gpudirect: GpuDirect | UnsetType = UNSET
     """RDMA and ways to GPU memory; older records do not say it."""
+    desktops: DesktopsWish | UnsetType | None = UNSET
     monitoring: Exporter | UnsetType = UNSET
     """What exports the host's figures."""
     environments: tuple[Environment, ...] | UnsetType = UNSET

@@ -175,6 +175,7 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     containers: tuple[Package, ...] = ()
     rdma: tuple[Package, ...] = ()
     monitoring: tuple[Package, ...] = ()
+    desktops: tuple[Package, ...] = ()
     python: tuple[Package, ...] = ()
     """What an environment is made with: venv, or a newer Python than the distribution's own."""
     remove: tuple[str, ...] = ()
@@ -193,7 +194,7 @@ class PackageSet(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         """Return every package by name."""
         return (
             *self.prerequisites, *self.driver, *self.fabric, *self.libraries(), *self.containers, *self.rdma,
-            *self.monitoring, *self.python,
+            *self.monitoring, *self.desktops, *self.python,
         )  # fmt: skip
 
     def libraries(self) -> tuple[Package, ...]:

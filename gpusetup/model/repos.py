@@ -204,6 +204,21 @@ class ContainerToolkit(Record, frozen=True, kw_only=True, forbid_unknown_fields=
     """The oldest that fits the roles; newer ones are taken as they come."""
 
 
+class DesktopPackages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What draws desktops and shows them."""
+
+    manager: Literal["apt"]
+    packages: tuple[str, ...]
+    servers: tuple[tuple[str, ...], ...]
+    """Packages of each VNC server, the best first; the last is the distribution's own."""
+    session: tuple[str, ...]
+    """What draws the desktop of those who named nothing."""
+    x_server: tuple[str, ...]
+    """What an X server on a GPU needs besides."""
+    graphics: tuple[str, ...]
+    """The half of the driver that draws, as families name it: each is taken where it is offered."""
+
+
 class ReposFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """repos.json."""
 
@@ -218,3 +233,4 @@ class ReposFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     distro_drivers: tuple[DistroDriver, ...]
     kernels: tuple[KernelPackages, ...]
     container_toolkit: ContainerToolkit
+    desktops: DesktopPackages

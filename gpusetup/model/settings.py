@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpusetup.model.desktops import DesktopsWish
 from gpusetup.model.environment import EnvironmentWish
 from gpusetup.model.imex import ImexWish
 from gpusetup.model.mig import MigWish
@@ -100,6 +101,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gdrcopy: bool = False
     gds: StorageMode = "none"
     """How files come into GPU memory."""
+    desktops: DesktopsWish | None = None
     monitoring: Monitoring = "none"
     """What exports the figures of the GPUs; auto: by what they are."""
     monitoring_listen: str = ""

@@ -106,6 +106,18 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_imex_nodes: Texts | UnsetType = UNSET
     gpu_imex_channels: int | UnsetType = UNSET
 
+    gpu_desktop_packages: Packages | UnsetType = UNSET
+    gpu_desktop_users: Texts | UnsetType = UNSET
+    gpu_desktop_size: str | UnsetType = UNSET
+    gpu_desktop_session: str | UnsetType = UNSET
+    gpu_desktop_listen: str | UnsetType = UNSET
+    gpu_desktop_port: int | UnsetType = UNSET
+    gpu_desktop_certificate: str | UnsetType = UNSET
+    gpu_desktop_key: str | UnsetType = UNSET
+    gpu_desktop_group: str | UnsetType = UNSET
+    gpu_desktop_backend: Literal["", "none", "egl", "x"] | UnsetType = UNSET
+    gpu_desktop_gpus: Texts | UnsetType = UNSET
+
     gpu_mig_layouts: tuple[MigLayout, ...] | UnsetType = UNSET
     gpu_mig_gpus: Texts | UnsetType = UNSET
     gpu_licence_token: str | UnsetType = UNSET

@@ -14,6 +14,7 @@ from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
 from gpusetup.model.plan import Action, HostPlan, Refusal
 from gpusetup.model.preview import PreviewTransaction
 from gpusetup.model.variables import NOTHING
+from gpusetup.plan.desktops import desktop_patterns
 from gpusetup.plan.environments import with_one_driver
 from gpusetup.plan.licence import licence_refusals
 from gpusetup.plan.observe import Wanted, actions, missing, removals
@@ -243,12 +244,12 @@ class Planner:
         return _draft(_planned(base, facts, wanted, lock, self.matrix), wanted)
 
     def _question(self, context: Context, family: Family) -> RoleVariables:
-        pythons = packaged_patterns(system_of(self.matrix, context.facts))
-        exporters = monitoring_patterns(context, self.matrix)
-        direct = rdma_patterns(context, self.matrix)
-        names = (*family.patterns(context), *toolkit_patterns(context), *direct, *exporters, *pythons)
-        origins = seen_through_streams(context, all_sources(context, family))
-        return question_variables(context.facts, origins, names)
+        names = (
+            *family.patterns(context), *toolkit_patterns(context), *rdma_patterns(context, self.matrix),
+            *monitoring_patterns(context, self.matrix), *desktop_patterns(context),
+            *packaged_patterns(system_of(self.matrix, context.facts)),
+        )  # fmt: skip
+        return question_variables(context.facts, seen_through_streams(context, all_sources(context, family)), names)
 
     def resolve(self, request: Request) -> Resolution:
         """Ask the resolver, once per question."""
@@ -330,10 +331,9 @@ def _planned(base: HostPlan, facts: HostFacts, wanted: Wanted, lock: Applied, ma
     holds = wanted.packages.hold if wanted.packages is not None else ()
     gone = removals(wanted.packages, facts.packages.installed) if wanted.packages is not None else ()
     variables = msgspec.structs.replace(role_variables(facts, wanted), gpu_state_lock=lock)
-    warnings = _display_warnings(facts, wanted) if todo else ()
     rooms = rooms_of(wanted, todo, facts.arch, matrix.wheels)
     room = together(rooms.values())
-    warnings += unmeasured(room)
+    warnings = (*(_display_warnings(facts, wanted) if todo else ()), *unmeasured(room))
     if megabytes := {path: -(-item.peak >> 20) for path, item in rooms.items() if item.peak}:
         variables = msgspec.structs.replace(variables, gpu_preflight_space_mb=megabytes)
     return _replace(

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gpusetup.model.package import UNPROVEN, Package
 from gpusetup.model.plan import Action, ActionKind
 from gpusetup.plan import judge
+from gpusetup.plan.desktops import desktop_actions, server_reason
 from gpusetup.plan.environment import environment_of, lacking
 from gpusetup.plan.environments import environment_actions
 from gpusetup.plan.gpudirect import gpudirect_actions
@@ -22,6 +23,7 @@ from gpusetup.plan.recorded import exporter_of, lost, record_of, unfinished
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from gpusetup.model.desktops import DesktopsWish
     from gpusetup.model.environment import Environment
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.imex import ImexWish
@@ -57,6 +59,7 @@ class Wanted:
     imex: ImexWish | None = None
     gpudirect: GpuDirect | None = None
     """RDMA, and how GPU memory is reached."""
+    desktops: DesktopsWish | None = None
     monitoring: Exporter | None = None
     """What exports the figures."""
     environments: tuple[Environment, ...] = ()
@@ -106,6 +109,7 @@ def actions(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
     yield from _containers(facts, wanted)
     yield from gpudirect_actions(facts, wanted.gpudirect)
     yield from imex_actions(facts, wanted.imex)
+    yield from desktop_actions(facts, wanted.desktops)
     yield from mig_actions(facts, wanted.mig)
     yield from licence_action(facts, wanted.settings)
     yield from _monitoring(facts, wanted.monitoring)
@@ -195,6 +199,7 @@ def _packages(facts: HostFacts, wanted: Wanted, packages: PackageSet) -> Iterato
         ("containers", packages.containers, "containers need it to use the GPU"),
         ("rdma", packages.rdma, "RDMA and GPUDirect, as gpusetup_rdma, gpusetup_gdrcopy and gpusetup_gds ask for it"),
         ("monitoring", packages.monitoring, wanted.monitoring.why if wanted.monitoring else ""),
+        ("desktops", packages.desktops, server_reason(packages.desktops)),
         ("python", packages.python, _python_reason(stack, wanted.interpreter)),
     )
     for name, group, why in groups:

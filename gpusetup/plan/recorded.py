@@ -10,10 +10,22 @@ from gpusetup.model.plan import Refusal
 
 if TYPE_CHECKING:
     from gpusetup.model.applied import Applied, Apply
+    from gpusetup.model.desktops import DesktopsWish
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.monitoring import Exporter
 
-__all__ = ["begun", "exporter_of", "forgotten", "hidden", "locks", "lost", "record_of", "unfinished", "unread"]
+__all__ = [
+    "begun",
+    "desktops_of",
+    "exporter_of",
+    "forgotten",
+    "hidden",
+    "locks",
+    "lost",
+    "record_of",
+    "unfinished",
+    "unread",
+]
 
 _NOTHING = HostRecord()
 _OF_APPLIES = SCHEMA.rpartition("/")[0] + "/"
@@ -28,6 +40,12 @@ def exporter_of(facts: HostFacts) -> Exporter | None:
     """Return what the last apply that finished, or one that was cut, set up to export figures."""
     found = (lock.wanted.monitoring for lock in locks(facts) if lock.wanted is not None)
     return next((exporter for exporter in found if exporter), None)
+
+
+def desktops_of(facts: HostFacts) -> DesktopsWish | None:
+    """Return who has a desktop since the last apply that finished, or by one that was cut."""
+    found = (lock.wanted.desktops for lock in locks(facts) if lock.wanted is not None)
+    return next((desktops for desktops in found if desktops), None)
 
 
 def unfinished(facts: HostFacts) -> Apply | None:

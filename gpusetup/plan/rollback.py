@@ -64,7 +64,7 @@ def _of(past: Past) -> tuple[object, ...]:
         return past.lock.stack, past.packages
     exporter = wanted.monitoring or None
     return (
-        past.lock.stack, past.packages, wanted.mig or (), wanted.imex or None, wanted.environments or (),
-        wanted.gpudirect or None,
+        past.lock.stack, past.packages, wanted.mig or (), wanted.imex or None, wanted.desktops or None,
+        wanted.environments or (), wanted.gpudirect or None,
         exporter and replace(exporter, why=""),
     )  # fmt: skip

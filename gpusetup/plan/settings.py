@@ -25,6 +25,7 @@ from gpusetup.model.settings import (
     Settings,
     VgpuFeature,
 )
+from gpusetup.plan.desktops import desktops_wish
 from gpusetup.plan.environment_wishes import environment_wishes
 from gpusetup.plan.imex import imex_wish
 from gpusetup.plan.mig_wishes import mig_wishes
@@ -307,6 +308,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "ipoib": yes,
     "gdrcopy": yes,
     "gds": _storage_mode,
+    "desktops": desktops_wish,
     "monitoring": choice(*get_args(Monitoring)),
     "monitoring_listen": _listen,
     "monitoring_textfile": path,

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan import judge
 from gpusetup.plan.environments import for_role
-from gpusetup.plan.recorded import exporter_of, record_of
+from gpusetup.plan.recorded import desktops_of, exporter_of, record_of
 
 if TYPE_CHECKING:
+    from gpusetup.model.desktops import DesktopsWish
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.monitoring import Exporter
     from gpusetup.model.package import Origins, PackageSet
@@ -41,6 +42,7 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
         gpu_licence_token=settings.vgpu_token or UNSET,
         gpu_licence_feature=settings.vgpu_feature if settings.vgpu_token else UNSET,
         **_monitoring(facts, wanted.monitoring),
+        **_desktops(facts, wanted.desktops),
     )
     if driver is not None and wanted.manage_driver:
         variables = replace(
@@ -110,6 +112,14 @@ def _monitoring(facts: HostFacts, exporter: Exporter | None) -> dict[str, Any]:
     }
 
 
+def _desktops(facts: HostFacts, wish: DesktopsWish | None) -> dict[str, Any]:
+    """Return who gets a desktop; "none" takes away what an earlier apply set up."""
+    if wish is None:
+        return {"gpu_desktop_backend": "none"} if desktops_of(facts) is not None else {}
+    told: dict[str, Any] = {f"gpu_desktop_{name}": getattr(wish, name) for name in wish.__struct_fields__}
+    return told | {"gpu_desktop_gpus": tuple(gpu.address for gpu in facts.gpus)}
+
+
 def question_variables(facts: HostFacts, origins: Origins, patterns: tuple[str, ...]) -> RoleVariables:
     """Return the variables that only ask what the wanted repositories offer."""
     return replace(
@@ -136,6 +146,7 @@ def _package_variables(packages: PackageSet) -> RoleVariables:
         gpu_container_packages=packages.containers,
         gpu_rdma_packages=packages.rdma,
         gpu_monitoring_packages=packages.monitoring,
+        gpu_desktop_packages=packages.desktops,
         gpu_packages_remove=packages.remove,
         gpu_packages_may_remove=packages.may_remove,
         gpu_packages_hold=packages.hold,

@@ -12,6 +12,7 @@ from gpusetup.model.applied import AppliedWanted
 from gpusetup.model.package import Package, PackageSet, Pin
 from gpusetup.model.stack import Reason, Stack
 from gpusetup.plan.compilers import without_caps
+from gpusetup.plan.desktops import desktop_notes, desktop_packages
 from gpusetup.plan.environment import settled
 from gpusetup.plan.environments import (
     environment_packages,
@@ -111,6 +112,7 @@ def needs_packages(context: Context, family: Family, stack: Stack, matrix: Matri
         or family.libraries(context, stack)
         or context.settings.containers
         or context.settings.imex
+        or context.settings.desktops
     ):
         return True
     if wants_packages(context.settings) or wants_rdma(context.settings):
@@ -140,6 +142,7 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             containers=toolkit_packages(context),
             rdma=direct.packages,
             monitoring=monitoring.packages,
+            desktops=desktop_packages(context, family.manager),
         )
         driver: DriverPackages | None = None
         pins: tuple[Pin, ...] = ()
@@ -211,12 +214,14 @@ def wanted_of(context: Context, family: Family | None, stack: Stack, matrix: Mat
             *told,
             *imex_notes(context.facts, settings.imex),
             *direct.notes,
+            *desktop_notes(context, packages.driver if packages is not None else ()),
             *monitoring.notes,
             *environment_warnings(context.named),
         ),
         mig=mig,
         imex=settings.imex,
         gpudirect=direct.setup,
+        desktops=settings.desktops,
         monitoring=monitoring.exporter,
         environments=environments_of(context, matrix),
         homeless=() if has_python(stack) else tuple(name for name in wheels if getattr(stack, name) is not None),
@@ -381,6 +386,8 @@ def unpacked(lock: Applied, settings: Settings) -> Wanted:
         kept["mig"] = ()
     if kept["imex"] is UNSET:
         kept["imex"] = None
+    if kept["desktops"] is UNSET:
+        kept["desktops"] = None
     if kept["environments"] is UNSET:
         kept["environments"] = ()
     return Wanted(stack=lock.stack or Stack(), settings=settings, **kept)

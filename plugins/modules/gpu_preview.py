@@ -26,6 +26,10 @@ options:
       checked.
     type: dict
     default: {}
+  desktops:
+    description: The desktops that are to be set up, as M(gpusetup.stack.gpu_desktops) takes them.
+    type: dict
+    default: {}
   space_mb:
     description: Megabytes that must stay free, by path.
     type: dict
@@ -126,6 +130,7 @@ def main() -> None:
             refuse={"type": "bool", "default": False},
             timeout={"type": "int", "default": 300},
             monitoring={"type": "dict", "default": {}},
+            desktops={"type": "dict", "default": {}},
             space_mb={"type": "dict", "default": {}},
             python={"type": "str", "default": ""},
             candidates={"type": "list", "elements": "str", "default": []},

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.model.package import Libraries, Package
+from gpusetup.plan.desktops import graphics_of
 from gpusetup.plan.judge import versions
 from gpusetup.plan.packages.base import (
     PINNING,
@@ -79,6 +80,7 @@ class DebianArchive:
         persistence = context.settings.persistence and daemon is not None
         if persistence:
             packages.append(Package(name=row.persistence))
+        packages += graphics_of(context, row.series, version)
         stack = held(context.repos, "distro", "debian")
         return DriverPackages(
             packages=tuple(packages),

@@ -78,14 +78,14 @@ def monitoring_of(context: Context, manager: Manager, stack: Stack, matrix: Matr
 
 
 def without_leftovers(facts: HostFacts, packages: PackageSet | None) -> PackageSet | None:
-    """Let go what an earlier apply brought to export figures, or for RDMA, and nobody asks for now.
+    """Let go what an earlier apply brought to export figures, for RDMA, or for desktops, and nobody asks for now.
 
     It is no part of what is recorded: what a person installs later under such a name is theirs.
     """
     record = record_of(facts)
     before = record.lock.wanted.packages if record.lock.wanted is not None else None
     kept = {package.name for package in packages.wanted()} if packages is not None else set()
-    of_parts = (*before.monitoring, *before.rdma) if before is not None else ()
+    of_parts = (*before.monitoring, *before.rdma, *before.desktops) if before is not None else ()
     names = {package.name for package in of_parts} & set(record.brought)
     gone = tuple(sorted(names - kept))
     if not gone:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Libraries, Origins, Package, Stream
+from gpusetup.plan.desktops import graphics_of
 from gpusetup.plan.packages import libraries
 from gpusetup.plan.packages.base import PINNING, Context, DriverPackages, driver_candidates, no_names, repository_at
 from gpusetup.plan.packages.built import (
@@ -162,6 +163,7 @@ class NvidiaRepository:
         suffix = f"-{choice.branch}" if any("{branch}" in name for name in row.compute_only) else ""
         if self.family == "ubuntu":
             packages += graphics(context, suffix, version)
+        packages += graphics_of(context, suffix, version, packages)
         pinning = _filled(row.pinning, texts)
         if pinning:
             packages.insert(0, Package(name=next((name for name in pinning if offers.has(name)), pinning[0])))

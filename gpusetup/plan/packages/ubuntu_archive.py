@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.model.package import Libraries, Package
+from gpusetup.plan.desktops import graphics_of
 from gpusetup.plan.packages.base import (
     PINNING,
     Context,
@@ -93,6 +94,7 @@ class UbuntuArchive:
                 *modules,
                 *(offers.exact(named(name, branch=branch), choice.version) for name in names),
                 *graphics(context, series, choice.version),
+                *graphics_of(context, series, choice.version, graphics(context, series, choice.version)),
             ),
             prerequisites=() if built == "prebuilt" else headers(context),
             fabric=fabric,

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
 from . import (
+    desktops,
     fetched,
     files,
     local_repository,
@@ -123,6 +124,8 @@ class Preview:
         self._python()
         for failure in monitoring.in_the_way(self.params):
             self.refuse("monitoring", failure)
+        for failure in desktops.in_the_way(self.params):
+            self.refuse("desktops", failure)
 
     def _runfile(self) -> None:
         """Prove the .run installer that the driver is to come from; it is not run."""

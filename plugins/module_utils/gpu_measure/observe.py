@@ -21,6 +21,7 @@ sys.path[:0] = [folder for folder in (HERE, NEIGHBOURS) if folder not in sys.pat
 
 import child
 import collect
+import desktops
 import fleet
 import frameworks
 import measure
@@ -182,6 +183,9 @@ def on_the_gpus(team: measure.Team, depth: int, collection: collect.Collection) 
     work = frameworks.start(team.python, team.request, team.scratch, collection)
     above = packages.Packages(team.python, team.request, team.scratch, team.members)
     above.start()
+    drawn = desktops.look(collection.wait("facts") or {})
+    if drawn:
+        found["desktops"] = drawn
     if team.python:
         found["workers"] = team.start()
     found.update(work.finish())

@@ -9,12 +9,14 @@ import msgspec
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
+from gpusetup.model.desktops import DesktopsWish
 from gpusetup.model.facts import Containers, NvSwitch
 from gpusetup.model.plan import Package
 from gpusetup.model.record import MatrixFile, Record
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import CudaChoice, DriverChoice, LibraryChoice, Stack
+from gpusetup.plan.desktops import desktop_patterns
 from gpusetup.plan.imagined import imagined_host
 from gpusetup.plan.offers import Offers
 from gpusetup.plan.packages import absence, all_sources, family_for, last_seen
@@ -161,6 +163,10 @@ def test_every_field_of_every_row_is_read_for_some_host() -> None:
             hosts = [msgspec.structs.replace(facts, containers=docker) for facts in _hosts(system.id, arch)]
             for facts in hosts:
                 _planned(context_of(repos, facts, settings, Offers(None)), source, _stack("580", "open", "9.8.0.87"))
+            drawn = msgspec.structs.replace(settings, desktops=DesktopsWish(users=("alice",), backend="x"))
+            desktops = context_of(repos, hosts[0], drawn, Everything("580.10.01"))
+            desktop_patterns(desktops)
+            _planned(desktops, source, _stack("580", "open", "9.8.0.87"))
             built = msgspec.structs.replace(settings, module="prebuilt")
             for facts, branch, module in itertools.product(hosts[::2], ("580", "595"), ("open", "proprietary")):
                 everything = Everything(f"{branch}.10.01")

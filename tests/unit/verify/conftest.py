@@ -25,6 +25,7 @@ def probe(monkeypatch):
         "child",
         "collect",
         "container",
+        "desktops",
         "exporter",
         "measure",
         "fleet",

@@ -1,0 +1,111 @@
+#!/usr/bin/python
+"""Ansible module: desktops of several people, drawn on the GPUs."""
+
+DOCUMENTATION = r"""
+module: gpu_desktops
+short_description: Set up desktops of several people, drawn on the GPUs
+description:
+  - Gives each user a VNC server, a page of noVNC and a password of their own, as systemd units that run with the
+    user's rights, and waits until they answer.
+  - A desktop that runs goes on when its settings change, for a restart ends the programs in it.
+  - With O(backend=none) everything that was set up is taken away.
+options:
+  backend:
+    description: How programs reach a GPU. C(egl) needs no X server there, C(x) runs one without a screen.
+    type: str
+    choices: [none, egl, x]
+    required: true
+  users:
+    description: Users of the host; the first one's page is at the first port.
+    type: list
+    elements: str
+    default: []
+  size:
+    description: Width and height.
+    type: str
+    default: 1920x1080
+  session:
+    description: The program that draws the desktop; empty is openbox with a terminal.
+    type: str
+    default: ""
+  listen:
+    description: Address of the pages.
+    type: str
+    default: 127.0.0.1
+  port:
+    description: Port of the first page.
+    type: int
+    default: 6080
+  certificate:
+    description: Path on the host of the certificate for those who come from elsewhere.
+    type: str
+    default: ""
+  key:
+    description: Path on the host of its key.
+    type: str
+    default: ""
+  group:
+    description: The only group that may use the GPUs; empty leaves that as it is.
+    type: str
+    default: ""
+  gpus:
+    description: PCI addresses of the GPUs, over which the users are spread.
+    type: list
+    elements: str
+    default: []
+extends_documentation_fragment:
+  - gpusetup.stack.host
+author: The gpusetup authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: Two desktops
+  gpusetup.stack.gpu_desktops:
+    backend: egl
+    users: [alice, bob]
+"""
+
+RETURN = r"""
+pending:
+  description: Units that go on with the settings with which they were started.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, failure, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+
+def main() -> None:
+    """Answer Ansible."""
+    texts = {name: {"type": "str", "default": ""} for name in ("session", "certificate", "group")}
+    module = AnsibleModule(
+        argument_spec=params.spec(
+            texts,
+            backend={"type": "str", "choices": ["none", "egl", "x"], "required": True},
+            users={"type": "list", "elements": "str", "default": []},
+            size={"type": "str", "default": "1920x1080"},
+            listen={"type": "str", "default": "127.0.0.1"},
+            port={"type": "int", "default": 6080},
+            key={"type": "str", "default": "", "no_log": False},
+            gpus={"type": "list", "elements": "str", "default": []},
+        ),
+        supports_check_mode=True,
+    )
+    request = params.owned(module)
+    env, check = process.environment(), module.check_mode
+    try:
+        ledger = Ledger(request["state_dir"], check)
+        if request["backend"] == "none":
+            result = {"changed": desktops.forget(ledger, env, check), "pending": []}
+        else:
+            result = desktops.configure(desktops.asked(request), ledger, env, check)
+    except (failure.HostFailure, OSError) as stop:
+        params.end(module, stop)
+    module.exit_json(diff=ledger.diffs, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Desktops in plans: what may be written, the packages, what changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+
+from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.model.applied import SCHEMA, Applied, AppliedWanted, HostRecord, RecordedService
+from gpusetup.model.desktops import DesktopsWish
+from gpusetup.model.facts import Service
+from gpusetup.model.package import Package, PackageSet
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import Stack
+from gpusetup.plan.desktops import desktop_actions
+from gpusetup.plan.observe import Wanted
+from gpusetup.plan.packages.monitoring import without_leftovers
+from gpusetup.plan.settings import read_level
+from gpusetup.plan.variables import role_variables
+from tests.lab.repository import catalog
+from tests.unit.plan.conftest import answer
+
+WISH = DesktopsWish(users=("alice", "bob"))
+DISTRIBUTION = tuple(
+    (name, "1.0")
+    for name in (
+        "novnc", "websockify", "mesa-utils", "xauth", "tigervnc-standalone-server", "tigervnc-tools", "openbox", "xterm",
+    )
+)  # fmt: skip
+
+
+def wish(value: Any) -> Any:
+    return read_level({"gpusetup_desktops": value}, "host gpu1", prefix="gpusetup_")["desktops"]
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (["alice", "bob"], WISH),
+        ("alice, bob", WISH),
+        ('{"users": ["alice"], "size": "2560x1440", "port": 7000}', DesktopsWish(users=("alice",), size="2560x1440", port=7000)),
+        ({"users": ["j.doe"], "session": "startxfce4", "backend": "x"}, DesktopsWish(users=("j.doe",), session="startxfce4", backend="x")),
+        (
+            {"users": ["a"], "listen": "0.0.0.0", "certificate": "/etc/a.crt", "key": "/etc/a.key", "group": "vglusers"},
+            DesktopsWish(users=("a",), listen="0.0.0.0", certificate="/etc/a.crt", key="/etc/a.key", group="vglusers"),
+        ),
+        (False, None),
+        ("none", None),
+    ],
+)  # fmt: skip
+def test_desktops_are_read(value: Any, read: Any) -> None:
+    assert wish(value) == read
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ({"users": []}, "name 1 to 64 users"),
+        (["root"], "not root"),
+        (["a b"], "name users of the host"),
+        (["alice; rm -r /"], "name users of the host"),
+        ([1], "name users of the host"),
+        (["alice", "alice"], "name each user once"),
+        ({"size": "1920x1080"}, "for example"),
+        ({"users": ["alice"], "colour": "red"}, "for example"),
+        ({"users": ["alice"], "size": "big"}, "write width and height"),
+        ({"users": ["alice"], "session": "xfce; reboot"}, "write one program"),
+        ({"users": ["alice"], "port": 80}, "write the first port"),
+        ({"users": ["alice", "bob"], "port": 65535}, "leave room for 2 ports"),
+        ({"users": ["alice"], "backend": "glx"}, "write egl"),
+        ({"users": ["alice"], "group": "a b"}, "write the name of a group"),
+        ({"users": ["alice"], "listen": "gpu1.example"}, "write an address in numbers"),
+        ({"users": ["alice"], "listen": "0.0.0.0"}, "give certificate and key"),
+        ({"users": ["alice"], "certificate": "/etc/a.crt"}, "give both"),
+        ("{", "for example"),
+    ],
+)
+def test_what_cannot_be_a_desktop_is_refused(value: Any, hint: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        wish(value)
+    assert caught.value.reference == "GS-386"
+    assert hint in caught.value.hint
+
+
+def planned(host: Any, planner: Any, *offered: tuple[str, str], **more: Any) -> Any:
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    settings = Settings(requirements=(Requirement(component="driver"),), desktops=msgspec.structs.replace(WISH, **more))
+    return planner.second(facts, settings, answer(catalog.ubuntu(), *offered)).plan
+
+
+def test_the_half_of_the_driver_that_draws_comes_with_the_distribution_s_server(host: Any, planner: Any) -> None:
+    plan = planned(host, planner, *DISTRIBUTION, ("virtualgl", "3.1.4"))
+    assert plan.refusals == ()
+    names = [package.name for package in plan.variables.gpu_desktop_packages]
+    assert names == ["virtualgl", *(name for name, _version in DISTRIBUTION)]
+    drawing = [package for package in plan.variables.gpu_driver_packages if package.name.startswith("libnvidia-gl")]
+    assert [package.version.startswith(plan.stack.driver.version) for package in drawing] == [True]
+    (packages,) = (action for action in plan.actions if action.id == "install-desktops")
+    assert packages.why == "VNC by the distribution's TigerVNC: no repository here has TurboVNC"
+    (desktops,) = (action for action in plan.actions if action.id == "service-desktops")
+    assert desktops.what == (
+        "a desktop of 1920x1080 for alice, bob, drawn on the GPU by EGL, at 127.0.0.1:6080 to 6081"
+    )
+    assert plan.variables.gpu_desktop_users == ("alice", "bob")
+    assert not any("half of this driver" in text for text in plan.warnings)
+
+
+def test_turbovnc_is_taken_where_a_repository_has_it(host: Any, planner: Any) -> None:
+    plan = planned(
+        host, planner, *DISTRIBUTION, ("virtualgl", "3.1.4"), ("turbovnc", "3.2"), ("startxfce4", "1"), session="startxfce4"
+    )  # fmt: skip
+    names = [package.name for package in plan.variables.gpu_desktop_packages]
+    assert names == ["virtualgl", "novnc", "websockify", "mesa-utils", "xauth", "turbovnc"]
+    (packages,) = (action for action in plan.actions if action.id == "install-desktops")
+    assert packages.why == "VNC by TurboVNC, which a repository here has"
+
+
+def test_a_repository_without_virtualgl_is_refused(host: Any, planner: Any) -> None:
+    with pytest.raises(PreflightError) as caught:
+        planned(host, planner, *DISTRIBUTION)
+    assert (caught.value.reference, "needs virtualgl, which" in caught.value.message) == ("GS-387", True)
+    assert "gpusetup_extra_sources" in caught.value.hint
+
+
+def test_other_package_managers_are_refused(host: Any, planner: Any) -> None:
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    from gpusetup.matrix.load import matrix
+    from gpusetup.plan.desktops import desktop_packages
+    from gpusetup.plan.offers import Offers
+    from gpusetup.plan.packages.base import Context
+
+    context = Context(facts=facts, settings=Settings(desktops=WISH), offers=Offers(None), repos=matrix().repos)
+    with pytest.raises(PreflightError) as caught:
+        desktop_packages(context, "dnf")
+    assert caught.value.reference == "GS-387"
+
+
+def recorded(facts: Any, active: str = "active", desktops: Any = WISH) -> Any:
+    packages = PackageSet(manager="apt", desktops=(Package(name="virtualgl"), Package(name="novnc")))
+    wanted = AppliedWanted(
+        packages=packages, manage_driver=False, requirements=(), adopted=(), services=(), desktops=desktops
+    )
+    unit = "gpusetup-desktop-of-alice.service"
+    record = HostRecord(
+        lock=Applied(schema=SCHEMA, key="k", stack=Stack(), wanted=wanted),
+        services={unit: RecordedService(enabled=True)},
+        brought={"virtualgl": "3.1.4"},
+    )
+    service = Service(unit=unit, active=active, enabled="enabled")
+    return msgspec.structs.replace(facts, state=record, services={**facts.services, unit: service})
+
+
+def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host: Any) -> None:
+    facts = host("ubuntu24.04-rtx4090-open")
+    assert list(desktop_actions(facts, None)) == []
+    assert list(desktop_actions(recorded(facts), WISH)) == []
+    (stopped,) = desktop_actions(recorded(facts, active="inactive"), WISH)
+    assert stopped.why == "gpusetup-desktop-of-alice.service does not run"
+    more = msgspec.structs.replace(WISH, users=("alice", "carol"), group="vglusers")
+    other, group = desktop_actions(recorded(facts), more)
+    assert "those that run go on as they are" in other.why
+    assert group.what == "only the group vglusers may use the GPUs (/dev/nvidia*, /dev/dri)"
+
+
+def test_what_is_no_longer_asked_for_goes_with_its_packages(host: Any) -> None:
+    facts = recorded(host("ubuntu24.04-rtx4090-open"))
+    (action,) = desktop_actions(facts, None)
+    assert action.what == "no desktops for alice, bob: their programs end"
+    wanted = Wanted(stack=Stack(), packages=None, settings=Settings(), manage_driver=False)
+    assert role_variables(facts, wanted).gpu_desktop_backend == "none"
+    assert role_variables(host("ubuntu24.04-rtx4090-open"), wanted).gpu_desktop_backend is UNSET
+    left = without_leftovers(facts, None)
+    assert left is not None
+    assert left.remove == ("virtualgl",)
