@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_inventory(parser)
     group = parser.add_argument_group("checks")
     group.add_argument(
-        "--level", choices=LEVELS, help="how thorough; default: smoke, and quick where a timer or a hook asks"
+        "--level", choices=LEVELS, help="how thorough; default: smoke; quick with --timer, --quarantine or --on-bad"
     )
     group.add_argument("--python", metavar="FILE", help="the Python with CuPy; default: the one that apply made")
     group.add_argument("--cuda-home", metavar="DIR", help="the CUDA toolkit; default: /usr/local/cuda")

@@ -39,10 +39,7 @@ PrologFlags=Alloc
 SchedulerParameters=nohold_on_prolog_fail
 """
 _ACCOUNT = {"name": "gpusetup-health", "namespace": "kube-system"}
-_RULES = [
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]},
-    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
-]
+_RULES = [{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "patch"]}]
 _RBAC = "rbac.authorization.k8s.io"
 
 

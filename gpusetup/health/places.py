@@ -131,4 +131,4 @@ def condition_patch(reason: str, since: str, now: str) -> dict[str, Any]:
 
 def plain(text: str) -> str:
     """Return a reason on one line, of a length that every list of nodes can show."""
-    return re.sub(r"[\x00-\x1f\x7f'\"\\`$]+", " ", text)[:_LONGEST].strip()
+    return re.sub(r"[\x00-\x1f\x7f'\"\\`$=]+", " ", text)[:_LONGEST].strip()

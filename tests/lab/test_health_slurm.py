@@ -26,10 +26,6 @@ def cluster(lab_hosts_module):
     for host in (head, node):
         conf = host.path("/etc/slurm/slurm.conf")
         conf.write_text(conf.read_text() + lines)
-        if host is head:
-            for name in ("slurm-job", "slurm-health"):  # slurmctld looks whether they are there
-                host.path(HOOKS).mkdir(parents=True, exist_ok=True)
-                host.path(f"{HOOKS}/{name}").write_text("#!/bin/sh\n")
     head.ssh("systemctl", "restart", "slurmctld")
     node.ssh("systemctl", "restart", "slurmd")
     slurm.wait(node, "IDLE")

@@ -1,0 +1,133 @@
+"""What schedulers are told: the real kubectl against a small stand-in for an API server; Slurm's reasons as they come back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.drive.scheduler.slurm import parse_node
+from gpusetup.health.hooks import files
+from gpusetup.health.places import CONDITION, TAINT, Kubernetes, Slurm, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NODES = {"name": "nodes", "singularName": "node", "namespaced": False, "kind": "Node", "verbs": ["get", "patch"]}
+ANSWERS: dict[str, Any] = {
+    "/api": {"kind": "APIVersions", "versions": ["v1"]},
+    "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+    "/api/v1": {
+        "kind": "APIResourceList", "groupVersion": "v1",
+        "resources": [NODES, {**NODES, "name": "nodes/status", "singularName": ""}],
+    },
+}  # fmt: skip
+NODE = "/api/v1/nodes/gpu07"
+RULES = json.loads(files("kubernetes", ())["kubernetes.json"])["items"][1]["rules"]
+
+
+class Server(BaseHTTPRequestHandler):
+    """One node, and only what the account of our manifest may do."""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        found = self.server.node if self._may("get") else ANSWERS.get(path)  # type: ignore[attr-defined]
+        self._answer(200 if found else 403, found or {"kind": "Status", "apiVersion": "v1", "code": 403})
+
+    def _may(self, verb: str) -> bool:
+        resource = {NODE: "nodes", f"{NODE}/status": "nodes/status"}.get(self.path.partition("?")[0])
+        return any(resource in rule["resources"] and verb in rule["verbs"] for rule in RULES)
+
+    def do_PATCH(self) -> None:
+        path, node = self.path.partition("?")[0], self.server.node  # type: ignore[attr-defined]
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((path, self.headers["Content-Type"], body))  # type: ignore[attr-defined]
+        if not self._may("patch"):
+            self._answer(403, {"kind": "Status", "apiVersion": "v1", "code": 403})
+            return
+        if path.endswith("/status"):
+            node["status"] = body["status"]
+        else:
+            node["spec"] = {key: value for key, value in body["spec"].items() if value}
+        self._answer(200, node)
+
+    def _answer(self, code: int, document: dict[str, Any]) -> None:
+        raw = json.dumps(document).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    if shutil.which("kubectl") is None:
+        pytest.skip("needs kubectl")
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    server.asked = []
+    server.node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "gpu07"}, "spec": {}, "status": {}}
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [cluster],
+        "contexts": [context],
+        "current-context": "c",
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def test_kubectl_asks_for_what_is_meant(api: Any) -> None:
+    place, day = Kubernetes(node="gpu07"), "2026-11-23T10:00:00Z"
+    seen = place.seen()
+    assert not seen.ours
+    place.settle(seen, "gpu.ecc: 3 errors", day, day)
+    assert api.node["spec"]["taints"] == [{"key": TAINT, "effect": "NoSchedule"}]
+    (condition,) = api.node["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["message"]) == (CONDITION, "True", "gpu.ecc: 3 errors")
+    assert [(path, kind) for path, kind, _ in api.asked] == [
+        (NODE, "application/strategic-merge-patch+json"),
+        (f"{NODE}/status", "application/strategic-merge-patch+json"),
+    ]
+    seen = place.seen()
+    assert seen.ours
+    place.settle(seen, "gpu.ecc: 3 errors", day, day)
+    assert len(api.asked) == 3, "the taint is there; the condition is confirmed"
+    place.settle(seen, "", day, day)
+    assert not place.seen().ours
+    assert api.node["status"]["conditions"][0]["status"] == "False"
+
+
+@pytest.mark.parametrize(
+    "reason", ["x: a=b State=IDLE Reason=none", "34 °C  two\nlines", "y" * 500, "'; $(reboot) `id`"]
+)
+def test_a_reason_comes_back_from_slurm_as_it_went(reason: str) -> None:
+    said: list[str] = []
+
+    class Scontrol:
+        def told(self, *words: str, seconds: float) -> str:
+            said.append(words[-1])
+            return ""
+
+    place = Slurm(node="n1", call=Scontrol())  # type: ignore[arg-type]
+    place.settle(place.seen(), reason, "", "")
+    text = said[-1].removeprefix("Reason=")
+    assert parse_node(f"NodeName=n1 State=IDLE+DRAIN {said[-1]} [root@2026-11-22T03:10:03]\n").reason == text
+    assert len(text) < 230
+    assert plain(plain(reason)) == plain(reason)
