@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from gpusetup.doctor import builds
 from gpusetup.doctor.catalogue import cuda_errors
-from gpusetup.doctor.decode import api_version, capability, cuda_error, xid
+from gpusetup.doctor.decode import api_version, capability, cuda_error
 from gpusetup.doctor.library_names import number_told
 from gpusetup.doctor.meanings import sxid
 from gpusetup.doctor.package_advice import package_told
+from gpusetup.recovery.xids import known as xid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

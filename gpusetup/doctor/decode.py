@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING
-
-import msgspec
-from msgspec import Struct
 
 from gpusetup.doctor.catalogue import catalogue, cuda_errors
 from gpusetup.doctor.meanings import meaning
 from gpusetup.doctor.scan import scan
-from gpusetup.errors import GpuSetupError
 
 if TYPE_CHECKING:
     from gpusetup.model.diagnosis import CudaError
 
-__all__ = ["Xid", "api_version", "bare_numbers", "capability", "cuda_error", "xid"]
+__all__ = ["api_version", "bare_numbers", "capability", "cuda_error"]
 
 _WORDS = {
     "xid": re.compile(r"xid\D{0,3}(\d{1,3})", re.IGNORECASE),
@@ -31,37 +26,6 @@ _WORDS = {
     "needs": re.compile(r"(?:requires?\s+)?cuda\s*>=\s*(\d+\.\d+)", re.IGNORECASE),
     "code": re.compile(r"(?:sm|compute)_(\d{2,3})[af]?", re.IGNORECASE),
 }
-
-
-class Xid(Struct, frozen=True):
-    """What the catalogue says of an Xid."""
-
-    text: str
-    action: str
-
-
-class _XidFile(Struct, frozen=True):
-    xids: dict[int, Xid]
-
-
-@cache
-def _xids() -> dict[int, Xid]:
-    from pathlib import Path
-
-    import gpusetup
-
-    path = Path(gpusetup.__file__).parent / "verify" / "data" / "xid.json"
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_XidFile).xids
-    except OSError as error:
-        raise GpuSetupError(
-            "GS-601", f"the table of Xid numbers cannot be read: {error.strerror}", path=str(path)
-        ) from error
-
-
-def xid(number: int) -> Xid | None:
-    """Return what an Xid number means."""
-    return _xids().get(number)
 
 
 def api_version(number: int) -> str:

@@ -17,6 +17,7 @@ from gpusetup.doctor import (
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of
 from gpusetup.doctor.instead import without_apply
+from gpusetup.doctor.recovering import of_machine
 from gpusetup.model.diagnosis import Diagnosis, Finding, Ruled
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ STEPS: tuple[tuple[str, Callable[[Look], Outcome]], ...] = (
     ("GPUs answer", steps_hardware.answering),
     ("device files", steps_hardware.device_files),
     ("kernel log", steps_hardware.kernel_log),
+    ("recovery", steps_hardware.recovery),
     ("fabric", steps_hardware.fabric),
     ("MIG", steps_hardware.mig),
     ("vGPU licence", steps_hardware.licence),
@@ -77,6 +79,7 @@ def diagnose(look: Look) -> Diagnosis:
         cause=found,
         ruled=tuple(ruled),
         notices=tuple(notices),
+        recovery=of_machine(look, found, notices),
         root_would_add=tuple(dict.fromkeys(look.root_would_add())),
         simulated=look.facts.simulated,
         seconds=round(time.monotonic() - started, 3),

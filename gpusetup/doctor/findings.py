@@ -8,6 +8,7 @@ from gpusetup.doctor.advice import details
 from gpusetup.doctor.catalogue import PAGES, catalogue
 from gpusetup.doctor.decode import bare_numbers
 from gpusetup.doctor.library_names import fixes_for
+from gpusetup.doctor.recovering import recovery_of
 from gpusetup.doctor.scan import Match, scan, scan_chunks
 from gpusetup.model.diagnosis import Finding
 
@@ -27,15 +28,17 @@ def finding_of(
     cause: Cause, evidence: Iterable[str] = (), groups: dict[str, str] | None = None, manager: str | None = None
 ) -> Finding:
     """Tell a cause, with what its numbers mean. `manager`: the machine's package manager; None: this machine's."""
+    shown = tuple(evidence)
     return Finding(
         cause=cause.id,
         title=cause.title,
         kind=cause.kind,
         explanation=cause.explanation,
-        evidence=tuple(evidence),
+        evidence=shown,
         details=details(cause.id, groups or {}),
         checks=cause.checks,
         fixes=fixes_for(cause.id, groups or {}, cause.fixes, manager),
+        recovery=recovery_of(cause, groups or {}, shown),
         page=f"{PAGES}/{cause.id}.md",
     )
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from gpusetup.doctor.findings import findings
 from gpusetup.doctor.look import Look, Outcome, cause, fine, notice, unknown
+from gpusetup.doctor.recovering import asked, current
 from gpusetup.doctor.scan import scan
 
 if TYPE_CHECKING:
     from gpusetup.model.diagnosis import Finding
 
-__all__ = ["answering", "device_files", "fabric", "kernel_log", "licence", "mig"]
+__all__ = ["answering", "device_files", "fabric", "kernel_log", "licence", "mig", "recovery"]
 
 _BY_PROGRAMS = frozenset({"xid-13", "xid-31", "xid-43", "xid-45", "xid-68", "xid-69", "xid-94"})
 _STILL_MATTER = frozenset(
@@ -29,7 +30,7 @@ _JETSON_DEVICES = ("/dev/nvgpu", "/dev/nvhost", "/dev/nvidia")
 
 
 def _logged(look: Look) -> list[Finding]:
-    log = look.kernel_log
+    log = current(look.kernel_log or "", look.symptoms.resets)
     found = findings(scan(log)) if log else ()
     return [finding for finding in found if finding.kind != "notice"]
 
@@ -107,6 +108,21 @@ def kernel_log(look: Look) -> Outcome:
     for entry in found + past:
         return notice(entry.cause, f"{entry.title}, since boot; the GPUs answer now", *entry.evidence)
     return fine("no error of a GPU since boot")
+
+
+def recovery(look: Look) -> Outcome:
+    """Ask the driver what it wants done, and whether memory rows wait to be replaced."""
+    told = look.symptoms.recovery
+    wants = [f"{at}: {told[at].action}" for one in asked(look) for at in one.gpus]
+    if wants:
+        return cause("gpu-needs-reset", "the driver asks for a recovery of a GPU", *wants)
+    if failed := [at for at, gpu in told.items() if gpu.failed]:
+        return cause("row-remap-failed", "a broken memory row could not be replaced", *failed)
+    if pending := [at for at, gpu in told.items() if gpu.pending]:
+        return notice("row-remap-pending", "a memory row is replaced at the next reset", *pending)
+    if not any(gpu.action for gpu in told.values()):
+        return unknown("this driver does not tell")
+    return fine("the driver asks for nothing")
 
 
 def fabric(look: Look) -> Outcome:

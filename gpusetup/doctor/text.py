@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from gpusetup.doctor.outside import Shown
     from gpusetup.model.diagnosis import Diagnosis, Finding, Said
+    from gpusetup.model.recovery import Recovery
 
 __all__ = [
     "CLEAN",
@@ -19,6 +20,7 @@ __all__ = [
     "NO_WORD_OF_IT",
     "diagnoses",
     "messages",
+    "needs",
     "one_line",
     "outside_text",
     "reference_text",
@@ -69,6 +71,8 @@ def _finding(finding: Finding, *, heading: str) -> Iterator[str]:
     yield from _wrapped(finding.explanation, "  ")
     for detail in finding.details:
         yield from _wrapped(f"- {detail}", "  ", "    ")
+    if finding.recovery is not None:
+        yield from _wrapped(f"- It needs {needs(finding.recovery)}.", "  ", "    ")
     if finding.fixes:
         yield ""
     for fix in finding.fixes:
@@ -80,6 +84,11 @@ def _finding(finding: Finding, *, heading: str) -> Iterator[str]:
         for command in finding.checks:
             yield f"       $ {command}"
     yield f"  more: gpusetup doctor --explain {finding.cause}"
+
+
+def needs(recovery: Recovery) -> str:
+    """Tell a need in one sentence: what, and who says so."""
+    return f"{recovery.text} ({'; '.join(recovery.why)})"
 
 
 def reference_text(reference: str, said: Iterable[Said]) -> str:

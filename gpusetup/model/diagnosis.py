@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from gpusetup.model.recovery import Recovery
+
 CauseId = Annotated[str, Meta(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 Kind = Literal["root", "symptom", "notice"]
 Area = Literal[
@@ -189,6 +191,8 @@ class Finding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the numbers in it mean, and what follows for this driver or GPU."""
     checks: tuple[str, ...] = ()
     fixes: tuple[Fix, ...] = ()
+    recovery: Recovery | None = None
+    """What it needs, where the driver, NVIDIA's catalogue or our table says so."""
     page: str = ""
     """Its page in the built documentation; `gpusetup doctor --explain CAUSE` prints the same."""
 
@@ -208,6 +212,8 @@ class Diagnosis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cause: Finding | None
     ruled: tuple[Ruled, ...]
     notices: tuple[Finding, ...] = ()
+    recovery: Recovery | None = None
+    """The gravest need of what was found and of what the driver asks for; None: nothing needs anything."""
     root_would_add: tuple[str, ...] = ()
     simulated: bool = False
     seconds: float = 0.0

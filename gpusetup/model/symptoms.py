@@ -34,6 +34,24 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     packages: dict[str, str]
 
 
+class Wanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the driver says of a GPU after an error; None: it does not tell."""
+
+    action: str | None = None
+    """Its recovery action, in nvidia-smi's word."""
+    pending: bool | None = None
+    """A memory row is replaced at the next reset."""
+    failed: bool | None = None
+    """A memory row could not be replaced."""
+
+
+class Reset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When gpusetup reset a GPU, in seconds since the boot and since 1970."""
+
+    uptime: float
+    time: float
+
+
 class Symptoms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was seen on one machine."""
 
@@ -53,3 +71,7 @@ class Symptoms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """By CDI file the versions of libcuda that it names."""
     mig_instances: bool | None
     licence: tuple[str, ...]
+    recovery: dict[str, Wanted] = {}
+    """By PCI address."""
+    resets: dict[str, Reset] = {}
+    """By PCI address the last one of this boot."""

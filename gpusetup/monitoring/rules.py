@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.monitoring.tables import alerts, metrics
-from gpusetup.verify.xid import catalogue as xids
+from gpusetup.recovery.xids import catalogue as xids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

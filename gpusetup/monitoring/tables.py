@@ -9,6 +9,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from gpusetup.recovery.table import numbers
+
 __all__ = ["Alert", "Case", "Metric", "Panel", "Series", "alerts", "dashboards", "metrics"]
 
 _DATA = Path(__file__).parent / "data"
@@ -111,7 +113,8 @@ def metrics() -> tuple[Metric, ...]:
 @cache
 def alerts() -> tuple[Alert, ...]:
     """Return every alert."""
-    return msgspec.json.decode((_DATA / "alerts.json").read_bytes(), type=_Alerts).alerts
+    text = (_DATA / "alerts.json").read_bytes().replace(b"$RECOVERY_NUMBERS", numbers().encode())
+    return msgspec.json.decode(text, type=_Alerts).alerts
 
 
 @cache

@@ -6,12 +6,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gpusetup.recovery.table import of_xid
+from gpusetup.recovery.xids import catalogue
 from gpusetup.verify.decay import CHECK as DECAY
 from gpusetup.verify.decay import decay_page
 from gpusetup.verify.expected import expectations
 from gpusetup.verify.needs import NEEDS
 from gpusetup.verify.registry import LEVELS, Check, checks
-from gpusetup.verify.xid import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,16 +186,17 @@ def xid_page() -> str:
     lines = [
         "# Xid catalogue",
         "",
-        f"Rendered from `gpusetup/verify/data/xid.json` of {data.date}; `kernel.xid` judges by it and the doctor explains by it.",
+        f"Rendered from `gpusetup/recovery/data/xid.json` of {data.date}; `kernel.xid` judges by it and the doctor explains by it.",
         "",
-        "| Xid | verdict | meaning | what to do | sources |",
-        "|---|---|---|---|---|",
+        "| Xid | verdict | meaning | what to do | the vendor's bucket | it needs | sources |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {number} | {entry.verdict} | {entry.text} | {entry.action} | {', '.join(entry.sources)} |"
+        f"| {number} | {entry.verdict} | {entry.text} | {entry.action} | {entry.bucket} | {of_xid(number).need} |"
+        f" {', '.join(entry.sources)} |"
         for number, entry in sorted(data.xids.items())
     ]
-    lines += [f"| others | {data.default.verdict} | {data.default.text} | {data.default.action} | |"]
+    lines += [f"| others | {data.default.verdict} | {data.default.text} | {data.default.action} | | look | |"]
     lines += ["", "| key | document | publisher | address |", "|---|---|---|---|"]
     lines += [f"| {key} | {source.title} | {source.publisher} | {source.url} |" for key, source in data.sources.items()]
     return "\n".join(lines) + "\n"

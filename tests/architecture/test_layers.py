@@ -22,6 +22,7 @@ LAYERS = (
     ("resolve",),
     ("plan",),
     ("drive",),
+    ("recovery",),
     ("facts", "verify", "doctor"),
     ("report",),
     ("monitoring", "watch"),

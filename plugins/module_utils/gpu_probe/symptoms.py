@@ -6,7 +6,7 @@ import os
 import re
 from typing import Any, Dict, List, Tuple
 
-from . import containers, loader
+from . import containers, loader, recovery
 from .host import LiveHost
 from .masking import mask
 
@@ -60,6 +60,8 @@ def collect(host: LiveHost, facts: Dict[str, Any], environment: Dict[str, Any]) 
         "cdi": containers.described(host),
         "mig_instances": _mig_instances(host, facts),
         "licence": _licence(host, facts),
+        "recovery": recovery.collect(host, facts["smi"]["path"] if facts["smi"] and facts["smi"]["ok"] else None),
+        "resets": recovery.resets(host),
     }
 
 

@@ -10,6 +10,7 @@ _FABRIC_STATUS = "fabric.status"
 _WORDS = {
     "yes": 1, "no": 0, "enabled": 1, "disabled": 0, "not started": 1, "in progress": 2, "completed": 3,
     "none": 0, "reset": 1, "gpu reset": 1, "reboot": 2, "node reboot": 2, "drain p2p": 3, "drain and reset": 4,
+    "system reboot": 7,
 }  # fmt: skip
 """What nvidia-smi says where NVML has a number."""
 

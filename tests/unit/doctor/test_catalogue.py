@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gpusetup.doctor.catalogue import catalogue, cuda_errors
-from gpusetup.doctor.decode import xid
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.meanings import meaning, statuses, sxid
+from gpusetup.recovery.xids import known as xid
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures" / "doctor"

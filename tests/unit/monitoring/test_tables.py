@@ -10,8 +10,8 @@ import pytest
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.monitoring import tables
 from gpusetup.monitoring.rules import alert_rules, expression, fatal_xids, recording_rules
+from gpusetup.recovery.xids import meaning
 from gpusetup.verify.pages import explained
-from gpusetup.verify.xid import meaning
 
 ALERTS = pytest.mark.parametrize("alert", tables.alerts(), ids=lambda alert: alert.name)
 OURS = re.compile(r"gpu:[a-z_]+:[a-z_]+")

@@ -8,8 +8,8 @@ from statistics import mean
 
 import pytest
 
+from gpusetup.recovery.xids import catalogue
 from gpusetup.verify import expected
-from gpusetup.verify.xid import catalogue
 from tests.unit.verify.verify_documents import FIXTURES, captured, results
 
 H200 = {

@@ -3,7 +3,7 @@
 Newer drivers say themselves what a GPU needs after an error (`gpu_recovery_action`); older ones do not and are
 unsupported here.
 
-To do: what it says: reset, reboot, or drain the node.
+To do: `gpusetup doctor --apply` does what it says, after asking: reset, reboot, or drain the node.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
+from gpusetup.recovery.table import of_driver
 from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ def judge(machine: Machine) -> Finding:
         elif action == "None":
             items.append(Item(subject=gpu.label, verdict="pass", measured=action, expected="None"))
         else:
-            items.append(
-                Item(subject=gpu.label, verdict="fail", text=f"asks for: {action}", measured=action, expected="None")
-            )
+            text = f"asks for: {action}; it needs {of_driver(action).text}"
+            items.append(Item(subject=gpu.label, verdict="fail", text=text, measured=action, expected="None"))
     return from_items(items, "none does")

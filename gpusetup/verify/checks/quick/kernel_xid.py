@@ -4,7 +4,8 @@ An Xid is how the driver reports an error of a GPU. Each number is looked up in 
 gravity: hardware and driver errors fail, errors that applications cause (31, 13, 43, 45) warn. A log that cannot be
 read is a skip.
 
-To do: what the catalogue says; the numbers and their sources are in the table below.
+To do: what the catalogue says; the numbers and their sources are in the table below. `gpusetup doctor --apply` does
+what a reset or a reboot settles, after asking.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
+from gpusetup.recovery.table import of_xid
+from gpusetup.recovery.xids import meaning
 from gpusetup.verify.registry import check, from_items
-from gpusetup.verify.xid import meaning
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -38,13 +40,14 @@ def judge(machine: Machine) -> Finding:
             seen["", 79] += 1
     items = []
     for (address, number), times in sorted(seen.items(), key=lambda entry: entry[0][1]):
-        known = meaning(number)
+        known, recovery = meaning(number), of_xid(number)
         often = f", {times} times" if times > 1 else ""
+        needs = f"; it needs {recovery.text}" if recovery.steps else ""
         items.append(
             Item(
                 subject=address or "PCI",
                 verdict=known.verdict,
-                text=f"Xid {number}{often}: {known.text}; {known.action}",
+                text=f"Xid {number}{often}: {known.text}; {known.action}{needs}",
                 measured=number,
             )
         )

@@ -8,9 +8,16 @@ from pathlib import Path
 import msgspec
 
 from gpusetup.model.verdict import Verdict
-from gpusetup.verify.expected import Source
 
-__all__ = ["Meaning", "XidCatalogue", "catalogue", "meaning"]
+__all__ = ["Meaning", "Source", "XidCatalogue", "catalogue", "known", "meaning"]
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A document somebody can look up."""
+
+    title: str
+    publisher: str
+    url: str = ""
 
 
 class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -19,6 +26,8 @@ class Meaning(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Verdict
     text: str
     action: str
+    bucket: str = "unknown"
+    """What NVIDIA's catalogue calls the immediate action."""
     sources: tuple[str, ...] = ()
 
 
@@ -38,6 +47,11 @@ def catalogue() -> XidCatalogue:
     return msgspec.json.decode((Path(__file__).parent / "data/xid.json").read_bytes(), type=XidCatalogue)
 
 
+def known(number: int) -> Meaning | None:
+    """Return what an Xid means, None of one that the catalogue lacks."""
+    return catalogue().xids.get(number)
+
+
 def meaning(number: int) -> Meaning:
     """Return what an Xid means; an unknown one says so."""
-    return catalogue().xids.get(number, catalogue().default)
+    return known(number) or catalogue().default

@@ -1,0 +1,86 @@
+"""What a finding needs: of the numbers in a message, of a machine's GPUs, and what a reset since then has settled."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpusetup.recovery.table import gravest, of_cause, of_driver, of_xid, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from gpusetup.doctor.look import Look
+    from gpusetup.model.diagnosis import Cause, Finding
+    from gpusetup.model.recovery import Recovery
+    from gpusetup.model.symptoms import Reset
+
+__all__ = ["asked", "current", "of_machine", "recovery_of"]
+
+_GPU = re.compile(r"\bPCI:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})")
+_ACTION = re.compile(r"(?i)recovery action[^\n]*?\bto (?:0x)?([0-9a-f]) ?\(")
+_SINCE_BOOT = re.compile(r"^\[\s*(\d+\.\d+)\]")
+_BY_CLOCK = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([+-]\d\d):?(\d\d)")
+
+
+def recovery_of(cause: Cause, groups: dict[str, str], evidence: Iterable[str]) -> Recovery | None:
+    """Return what a cause needs, by the Xids that were seen; without any, by those that mean it, or by our table."""
+    lines = tuple(evidence)
+    for line in lines:
+        if action := _ACTION.search(line):
+            words = [row.words[0] for row in table().driver if row.number == int(action[1], 16)]
+            return of_driver(words[0] if words else action[1], _gpus(lines))
+    seen = [int(number) for number in groups.get("xid", "").split(", ") if number.isdigit()]
+    found = [of_xid(number, _gpus(lines)) for number in seen or cause.xids]
+    return gravest(found) or of_cause(cause.id)
+
+
+def _gpus(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(address.lower() for line in lines for address in _GPU.findall(line)))
+
+
+def asked(look: Look) -> Iterator[Recovery]:
+    """Return what the driver asks for, of each GPU for which it asks for anything."""
+    for address, wanted in look.symptoms.recovery.items():
+        if wanted.action is not None:
+            told = of_driver(wanted.action, [address])
+            if told.need != "nothing":
+                yield told
+
+
+def of_machine(look: Look, cause: Finding | None, notices: Iterable[Finding]) -> Recovery | None:
+    """Return the gravest need on a machine, with its GPUs as they are called there."""
+    found = [finding.recovery for finding in (cause, *notices) if finding is not None and finding.recovery is not None]
+    told = gravest([*found, *asked(look)])
+    if told is None or told.need == "nothing":
+        return None
+    known = [gpu.address for gpu in look.facts.gpus]
+    named = tuple(next((full for full in known if full.startswith(gpu)), gpu) for gpu in told.gpus)
+    if look.guest is not None:  # its driver and its reboots are somebody else's
+        return msgspec.structs.replace(told, gpus=named, steps=(), commands=())
+    return msgspec.structs.replace(told, gpus=named)
+
+
+def current(log: str, resets: dict[str, Reset]) -> str:
+    """Leave out of a kernel log what a reset of that GPU came after."""
+    if not resets:
+        return log
+    return "".join(line for line in log.splitlines(keepends=True) if not _settled(line, resets))
+
+
+def _settled(line: str, resets: dict[str, Reset]) -> bool:
+    address = _GPU.search(line)
+    if address is None:
+        return False
+    reset = next((when for gpu, when in resets.items() if gpu.startswith(address[1].lower()[-10:])), None)
+    if reset is None:
+        return False
+    if since := _SINCE_BOOT.match(line):
+        return float(since[1]) <= reset.uptime
+    if clock := _BY_CLOCK.match(line):
+        told = dt.datetime.fromisoformat(f"{clock[1]}{clock[2]}:{clock[3]}")
+        return told.timestamp() <= reset.time
+    return False

@@ -1,0 +1,112 @@
+"""The table: needs, and what the driver's words, the catalogue's buckets and our causes stand for."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+import msgspec
+
+from gpusetup.model.recovery import Need, Recovery, Step
+from gpusetup.recovery.xids import Source, meaning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["gravest", "numbers", "of_cause", "of_driver", "of_xid", "recovery", "table"]
+
+
+class NeedRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One need: in words, what we do about it, and what a person types."""
+
+    need: Need
+    text: str
+    steps: tuple[Step, ...] = ()
+    commands: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+class Meant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What somebody's word stands for."""
+
+    need: Need
+    sources: tuple[str, ...]
+
+
+class DriverRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A recovery action of the driver: NVML's number, nvidia-smi's words."""
+
+    number: int
+    words: tuple[str, ...]
+    need: Need
+    sources: tuple[str, ...]
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The data file."""
+
+    schema: Literal["gpusetup/recovery/1"]
+    date: str
+    sources: dict[str, Source]
+    needs: tuple[NeedRow, ...]
+    driver: tuple[DriverRow, ...]
+    buckets: dict[str, Meant]
+    causes: dict[str, Meant]
+
+
+@cache
+def table() -> Table:
+    """Load the table."""
+    return msgspec.json.decode((Path(__file__).parent / "data/recovery.json").read_bytes(), type=Table)
+
+
+def numbers() -> str:
+    """Return what each number of the driver's recovery action asks for, in one line."""
+    rows = (f"{row.number} {row.words[0].lower()}" for row in table().driver if row.number)
+    return ", ".join(rows)
+
+
+def recovery(need: Need, why: Iterable[str], gpus: Iterable[str] = ()) -> Recovery:
+    """Return a need with all that the table says of it."""
+    row = next(row for row in table().needs if row.need == need)
+    return Recovery(
+        need=need, text=row.text, why=tuple(why), gpus=tuple(gpus), steps=row.steps, commands=row.commands
+    )  # fmt: skip
+
+
+def of_driver(word: str, gpus: Iterable[str] = ()) -> Recovery:
+    """Return what the driver's recovery action asks for; a word that the table lacks wants a person."""
+    wanted = " ".join(word.lower().split())
+    known = (row.need for row in table().driver if wanted in (words.lower() for words in row.words))
+    need: Need = next(known, "look")
+    return recovery(need, [f"the driver's recovery action is: {word}"], gpus)
+
+
+def of_xid(number: int, gpus: Iterable[str] = ()) -> Recovery:
+    """Return what NVIDIA's catalogue asks for after an Xid."""
+    bucket = meaning(number).bucket
+    said = f"NVIDIA's catalogue says {bucket} of Xid {number}"
+    why = f"no source says what helps after Xid {number}" if bucket == "unknown" else said
+    return recovery(table().buckets[bucket].need, [why], gpus)
+
+
+def of_cause(cause: str, gpus: Iterable[str] = ()) -> Recovery | None:
+    """Return what a cause of the doctor's needs that is no Xid; None where its own fixes say it all."""
+    known = table().causes.get(cause)
+    return None if known is None else recovery(known.need, [f"that is what helps against {cause}"], gpus)
+
+
+def gravest(found: Iterable[Recovery]) -> Recovery | None:
+    """Return the gravest need of several, with the GPUs and reasons of all that ask for the same."""
+    every = list(found)
+    if not every:
+        return None
+    order: tuple[Need, ...] = get_args(Need)
+    worst = max(every, key=lambda one: order.index(one.need))
+    same = [one for one in every if one.need == worst.need]
+    return recovery(
+        worst.need,
+        dict.fromkeys(reason for one in same for reason in one.why),
+        () if any(not one.gpus for one in same) else dict.fromkeys(gpu for one in same for gpu in one.gpus),
+    )

@@ -1,0 +1,92 @@
+"""What a finding needs: the table agrees with the catalogue, with the driver's words and with whoever else tells them."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+
+from gpusetup.content import host_code
+from gpusetup.doctor.catalogue import catalogue
+from gpusetup.doctor.findings import diagnose_text
+from gpusetup.model.recovery import Need, Step
+from gpusetup.monitoring.tables import alerts
+from gpusetup.recovery.table import gravest, of_cause, of_driver, of_xid, recovery, table
+from gpusetup.recovery.xids import catalogue as xids
+
+
+def test_every_word_of_the_table_has_a_need_and_a_source_that_is_there():
+    data = table()
+    assert [row.need for row in data.needs] == list(get_args(Need))
+    every = [*data.needs, *data.driver, *data.buckets.values(), *data.causes.values()]
+    assert {source for row in every for source in row.sources} <= set(data.sources)
+    assert all(row.sources for row in [*data.driver, *data.buckets.values(), *data.causes.values()])
+    assert set(data.causes) <= set(catalogue().causes)
+    assert {step for row in data.needs for step in row.steps} == set(get_args(Step))
+
+
+def test_every_xid_has_a_bucket_of_the_table_and_only_late_numbers_have_none():
+    known = xids().xids
+    assert {entry.bucket for entry in known.values()} <= set(table().buckets)
+    assert sorted(number for number, entry in known.items() if entry.bucket == "unknown") == list(range(162, 173))
+
+
+@pytest.mark.parametrize(
+    ("number", "need"),
+    [(13, "program"), (43, "nothing"), (48, "reset"), (54, "hands"), (62, "reset"), (74, "reset"), (79, "reboot"), (78, "update"),
+     (142, "support"), (145, "look"), (167, "look"), (9999, "look")],
+)  # fmt: skip
+def test_the_catalogue_s_bucket_decides(number, need):
+    assert of_xid(number).need == need
+
+
+@pytest.mark.parametrize(
+    ("word", "need", "steps"),
+    [("None", "nothing", ()), ("Reset", "reset", ("reset",)), ("GPU Reset", "reset", ("reset",)), ("Reboot", "reboot", ("reboot",)),
+     ("Drain P2P", "drain", ("drain",)), ("Drain and Reset", "drain-reset", ("drain", "reset")), ("Something New", "look", ())],
+)  # fmt: skip
+def test_the_driver_s_own_word_decides_and_a_new_one_wants_a_person(word, need, steps):
+    told = of_driver(word, ["0000:17:00.0"])
+    assert (told.need, told.steps, told.gpus) == (need, steps, ("0000:17:00.0",))
+
+
+def test_the_textfile_knows_the_same_words_by_the_same_numbers():
+    words = {word.lower(): row.number for row in table().driver for word in row.words}
+    assert words.items() <= host_code("gpu_textfile.smi")._WORDS.items()
+
+
+def test_the_figures_and_the_alert_name_the_same_numbers():
+    (alert,) = (alert for alert in alerts() if alert.name == "GpuRecoveryNeeded")
+    (figure,) = (row for row in host_code("gpu_textfile.figures").FIGURES if row.field == "gpu_recovery_action")
+    for text in (alert.summary, figure.help):
+        for row in table().driver[1:5]:
+            assert re.search(rf"\b{row.number} {row.words[0].split()[0].lower()}", text), text
+
+
+def test_the_gravest_need_of_several_has_the_gpus_and_reasons_of_those_who_ask_for_it():
+    told = gravest([of_xid(62, ["0000:17:00"]), of_xid(31, ["0000:18:00"]), of_xid(119, ["0000:19:00"])])
+    assert told == recovery(
+        "reset",
+        ["NVIDIA's catalogue says RESET_GPU of Xid 62", "NVIDIA's catalogue says RESET_GPU of Xid 119"],
+        ["0000:17:00", "0000:19:00"],
+    )
+    assert gravest([of_xid(62, ["0000:17:00"]), of_xid(79)]).need == "reboot"
+    assert gravest([]) is None
+    assert of_cause("torch-cpu-build") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "need", "gpus"),
+    [
+        ("NVRM: Xid (PCI:0000:17:00): 62, pid=1, Internal micro-controller halt", "reset", ("0000:17:00",)),
+        ("NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.", "reboot", ("0000:17:00",)),
+        ("NVRM: Xid (PCI:0000:17:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)", "reboot", ("0000:17:00",)),
+        ("NVRM: Xid (PCI:0000:17:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", "reset", ("0000:17:00",)),
+        ("NVRM: Xid (PCI:0000:17:00): 31, pid=2, MMU Fault", "program", ("0000:17:00",)),
+        ("Xid 64", "reset", ()),
+    ],
+)  # fmt: skip
+def test_a_message_tells_what_it_needs(text, need, gpus):
+    found = diagnose_text(text)[0].recovery
+    assert (found.need, found.gpus) == (need, gpus)
