@@ -3,7 +3,8 @@
 With a message in quotes, or --text FILE, it says what the message means. Without one it looks at this machine (or at
 --root DIR, or at every host of an INVENTORY), stops at the first cause and tells what it ruled out. Exit code 0:
 healthy or harmless, other trouble than the GPU installation's, or one of gpusetup's own references (GS-324) or alerts
-(GpuLost); 8: a cause was found; 3: not recognised.
+(GpuLost); 8: a cause was found; 3: not recognised. With --apply also 9: only shown, or a reboot is pending; 5: a host
+refused; 7: it failed part-way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import options, output
+from gpusetup.cli import doctor_apply, options, output
 from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--watch", action="store_true", help="watch the kernel log and the GPUs until stopped; a line per finding"
     )
+    doctor_apply.add_arguments(parser)
     options.add_output(parser)
 
 
@@ -93,6 +95,10 @@ def run(arguments: argparse.Namespace) -> Exit:
             "--watch prints findings as they come and cannot be used with --out",
             hint="redirect its output to a file",
         )
+    doctor_apply.refuse_without_apply(arguments)
+    if arguments.apply:
+        doctor_apply.refuse_beside(arguments, [name for name in chosen if name != "an inventory"])
+        return doctor_apply.run(arguments, _lookup())
     if arguments.explain is not None:
         return _explain(arguments)
     if asked or arguments.text is not None:
@@ -246,7 +252,7 @@ def _machines(arguments: argparse.Namespace, inventory: str | None) -> Exit:
     if inventory is not None:
         from gpusetup.cli.session import open_session
 
-        looks, told = examination.hosts(open_session(arguments), _lookup())
+        looks, told, _track = examination.hosts(open_session(arguments), _lookup())
         failures = {name: f"{failure.message} [{failure.reference}]" for name, failure in told.items()}
         exits = [Exit(failure.exit) for failure in told.values()]
     else:

@@ -17,6 +17,7 @@ from gpusetup.plan.preflight import is_jetson
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gpusetup.drive.events import Track
     from gpusetup.drive.playbook import Session
     from gpusetup.facts.products import Lookup
     from gpusetup.model.facts import Failure
@@ -60,12 +61,14 @@ def captured(root: Path, lookup: Lookup) -> Look:
     return _look(host, lookup, probe.load("symptoms").surroundings(host))
 
 
-def hosts(session: Session, lookup: Lookup) -> tuple[dict[str, Look], dict[str, Failure]]:
-    """Look at every host of an inventory: the same questions as here, asked there."""
-    looked = fleet.look(session, lookup, candidates=False, symptoms=True)
+def hosts(
+    session: Session, lookup: Lookup, *, overlay: Path | None = None
+) -> tuple[dict[str, Look], dict[str, Failure], Track]:
+    """Look at every host of an inventory: the same questions as here, asked there; and how each is reached."""
+    looked = fleet.look(session, lookup, candidates=False, symptoms=True, overlay=overlay)
     opened = {
         name: _opened(told["facts"], told.get("symptoms"), name, lookup)
         for name in looked.facts.hosts
         if (told := looked.run.data(name, fleet.ACTION)) is not None
     }
-    return opened, dict(looked.facts.failures)
+    return opened, dict(looked.facts.failures), looked.run.track

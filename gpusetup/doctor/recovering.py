@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["asked", "current", "of_machine", "recovery_of"]
 
-_GPU = re.compile(r"\bPCI:([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})")
+_GPU = re.compile(r"\b(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)\b")
 _ACTION = re.compile(r"(?i)recovery action[^\n]*?\bto (?:0x)?([0-9a-f]) ?\(")
 _SINCE_BOOT = re.compile(r"^\[\s*(\d+\.\d+)\]")
 _BY_CLOCK = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([+-]\d\d):?(\d\d)")
@@ -35,7 +35,7 @@ def recovery_of(cause: Cause, groups: dict[str, str], evidence: Iterable[str]) -
             return of_driver(words[0] if words else action[1], _gpus(lines))
     seen = [int(number) for number in groups.get("xid", "").split(", ") if number.isdigit()]
     found = [of_xid(number, _gpus(lines)) for number in seen or cause.xids]
-    return gravest(found) or of_cause(cause.id)
+    return gravest(found) or of_cause(cause.id, _gpus(lines))
 
 
 def _gpus(lines: Iterable[str]) -> tuple[str, ...]:
@@ -58,7 +58,7 @@ def of_machine(look: Look, cause: Finding | None, notices: Iterable[Finding]) ->
     if told is None or told.need == "nothing":
         return None
     known = [gpu.address for gpu in look.facts.gpus]
-    named = tuple(next((full for full in known if full.startswith(gpu)), gpu) for gpu in told.gpus)
+    named = tuple(dict.fromkeys(next((full for full in known if full.startswith(gpu)), gpu) for gpu in told.gpus))
     if look.guest is not None:  # its driver and its reboots are somebody else's
         return msgspec.structs.replace(told, gpus=named, steps=(), commands=())
     return msgspec.structs.replace(told, gpus=named)
@@ -72,10 +72,10 @@ def current(log: str, resets: dict[str, Reset]) -> str:
 
 
 def _settled(line: str, resets: dict[str, Reset]) -> bool:
-    address = _GPU.search(line)
+    address = _GPU.search(line) if "Xid" in line else None
     if address is None:
         return False
-    reset = next((when for gpu, when in resets.items() if gpu.startswith(address[1].lower()[-10:])), None)
+    reset = next((when for gpu, when in resets.items() if gpu.startswith(address[1].lower())), None)
     if reset is None:
         return False
     if since := _SINCE_BOOT.match(line):

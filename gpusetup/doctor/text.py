@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gpusetup.doctor.outside import Shown
     from gpusetup.model.diagnosis import Diagnosis, Finding, Said
-    from gpusetup.model.recovery import Recovery
+    from gpusetup.model.recovery import Recovered, Recovery
 
 __all__ = [
     "CLEAN",
@@ -23,6 +23,7 @@ __all__ = [
     "needs",
     "one_line",
     "outside_text",
+    "recoveries",
     "reference_text",
 ]
 
@@ -145,6 +146,37 @@ def diagnoses(hosts: Mapping[str, Diagnosis], failures: Mapping[str, str]) -> st
     return "\n".join(lines).rstrip() + "\n"
 
 
+def recoveries(hosts: Mapping[str, Diagnosis], found: Mapping[str, Recovered]) -> str:
+    """Tell of every host what it needs, and what was or would be done about it."""
+    lines: list[str] = []
+    for name, told in found.items():
+        if told.recovery is None:
+            if len(found) == 1 or not hosts[name].healthy:
+                lines.append(f"{name}: nothing to recover" + ("" if hosts[name].healthy else ": see the fixes above"))
+            continue
+        gpus = f" of {', '.join(told.recovery.gpus)}" if told.recovery.gpus else ""
+        lines += _wrapped(f"{name}{gpus}: needs {needs(told.recovery)}", rest="  ")
+        lines += _wrapped(f"{_STATES[told.state]}{_what(told)}", "  ", "    ")
+        lines += _wrapped(f"fix: {told.hint}", "  ", "       ") if told.hint else []
+        if told.state == "by-hand":
+            lines += [f"       $ {command}" for command in told.recovery.commands]
+    return "\n".join(lines) + "\n"
+
+
+_STATES = {
+    "by-hand": "nothing of it is gpusetup's to do", "planned": "would be done", "refused": "refused",
+    "unreachable": "cannot be reached", "failed": "failed", "pending-reboot": "pending", "done": "done",
+    "not-gone": "done, and it did not help", "nothing-to-do": "",
+}  # fmt: skip
+
+
+def _what(told: Recovered) -> str:
+    steps = told.did or (told.recovery.steps if told.recovery is not None and told.state == "planned" else ())
+    parts = [", ".join(steps), told.message + (f" [{told.reference}]" if told.reference else "")]
+    shown = "; ".join(part for part in parts if part)
+    return f": {shown}" if shown else ""
+
+
 def _diagnosis(name: str, diagnosis: Diagnosis) -> Iterator[str]:
     verdict = "healthy" if diagnosis.healthy else "sick"
     yield f"{name}: {verdict}" + (" (its GPUs and kernel are simulated)" if diagnosis.simulated else "")
@@ -154,6 +186,10 @@ def _diagnosis(name: str, diagnosis: Diagnosis) -> Iterator[str]:
     if diagnosis.cause is not None:
         yield ""
         yield from _finding(diagnosis.cause, heading="cause: ")
+    if diagnosis.recovery is not None and diagnosis.recovery.steps:
+        yield ""
+        yield from _wrapped(f"recovery: {needs(diagnosis.recovery)}", rest="  ")
+        yield "       $ gpusetup doctor --apply"
     for finding in diagnosis.notices:
         yield ""
         yield from _wrapped(f"note: {one_line(finding)}", rest="  ")

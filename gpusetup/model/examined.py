@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.diagnosis import Diagnosis, Finding, Said
+from gpusetup.model.recovery import Recovered
 from gpusetup.model.verdict import Result, Verdict
 
 __all__ = [
@@ -95,3 +96,5 @@ class DoctorHosts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     healthy: bool
     hosts: dict[str, Diagnosis]
     failures: dict[str, str]
+    recovered: dict[str, Recovered] | UnsetType = UNSET
+    """What became of each host's recovery, where it was asked for."""

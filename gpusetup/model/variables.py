@@ -135,6 +135,10 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_monitoring_key: str | UnsetType = UNSET
     gpu_monitoring_passwords: str | UnsetType = UNSET
 
+    gpu_recover_gpus: Texts | UnsetType = UNSET
+    gpu_recover_reboot: bool | UnsetType = UNSET
+    gpu_recover_why: Texts | UnsetType = UNSET
+
     gpu_reboot_policy: RebootPolicy | UnsetType = UNSET
     gpu_reboot_local: bool | UnsetType = UNSET
 

@@ -90,8 +90,7 @@ class Draining:
         held: dict[str, HostOutcome] = {}
         if self.scheduler is not None:
             self.rollout.reporter.say(f"draining {counted(len(changes), 'node')} by {self.scheduler.name}")
-            with phase(self.rollout, "drain"):
-                found = self._each(changes, self._drain)
+            found = self.drain(changes)
             for name, drained in found.items():
                 if isinstance(drained, GpuSetupError):
                     held[name] = _refused(changes[name], drained)
@@ -106,6 +105,15 @@ class Draining:
             raise
         self._untake(name for name in busy if name in self.taken)
         return held | {name: postponed(changes[name], why) for name, why in busy.items()}
+
+    def drain(self, names: Iterable[str]) -> dict[str, Drained | GpuSetupError]:
+        """Take hosts out of their scheduler's hands; return what became of each."""
+        with phase(self.rollout, "drain"):
+            return self._each(names, self._drain)
+
+    def undrain(self, names: Iterable[str]) -> dict[str, str | GpuSetupError]:
+        """Give hosts back; return of each why it could not be, or nothing."""
+        return self._each(names, self._undrain)
 
     def _untake(self, names: Iterable[str]) -> None:
         """Give back at once hosts that stay as they are."""
@@ -137,7 +145,10 @@ class Draining:
 
     def _busy(self, changes: dict[str, HostPlan]) -> dict[str, str]:
         """Return the hosts on whose GPUs programs still run although their driver is to move."""
-        asked = {name for name, plan in changes.items() if self._matters(name, plan)}
+        return self.wait_idle({name for name, plan in changes.items() if self._matters(name, plan)})
+
+    def wait_idle(self, asked: set[str]) -> dict[str, str]:
+        """Wait until no program uses the GPUs of these hosts; return those on which some still do."""
         if not asked:
             return {}
         tries = int(self.busy_seconds / _POLL_SECONDS)
@@ -166,7 +177,7 @@ class Draining:
         ours = [name for name in outcomes if name in self.taken and self.taken[name].ours]
         well = [name for name in ours if outcomes[name].state in {"done", "unchanged"}]
         self._restart([name for name in well if outcomes[name].changed])
-        troubles = self._each(well, self._undrain)
+        troubles = self.undrain(well)
         notes = {name: f"{self.scheduler.name}: {drained.why}" for name, drained in self.taken.items() if drained.why}
         for name in ours:
             trouble = troubles.get(name) if name in well else outcomes[name].state

@@ -55,6 +55,9 @@ def test_a_sick_machine(folder, tmp_path, capsys):
     told = "\n".join(found["evidence"]) if found else ""
     assert [words for words in expected["evidence"] if words not in told] == [], told
     assert [notice["cause"] for notice in diagnosis["notices"]] == expected.get("notices", [])
+    told = diagnosis["recovery"]
+    if "recovery" in expected:
+        assert [told["need"], told["gpus"], told["steps"]] == expected["recovery"]
     # It stops at the cause, and all that it ruled out before was looked at.
     answers = [ruled["answer"] for ruled in diagnosis["ruled"]]
     assert answers.count("cause") == (1 if found else 0)

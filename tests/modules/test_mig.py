@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,95 +10,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, mig_kept, process
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_mig
 
-from tests.lab.captures import A100, H200, mig_profiles
-
-_SMI = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-smi"
-_SYSTEMCTL = """#!/bin/sh
-# Units are files in $STAND_IN_ROOT/units that hold active or inactive; what is done to them is noted.
-echo "$@" >>"$STAND_IN_ROOT/did"
-case "$1" in
-is-active) [ "$(cat "$STAND_IN_ROOT/units/$3" 2>/dev/null)" = active ] ;;
-show)
-  shift
-  for unit; do
-    case "$unit" in --*) continue ;; esac
-    loaded=not-found enabled=disabled
-    [ ! -e "$STAND_IN_ROOT/units/$unit" ] && [ ! -e "$STAND_IN_ROOT/etc/systemd/system/$unit" ] || loaded=loaded
-    grep -q "^enable .*$unit" "$STAND_IN_ROOT/did" && enabled=enabled
-    printf 'Id=%s\\nLoadState=%s\\nActiveState=inactive\\nUnitFileState=%s\\n\\n' "$unit" $loaded $enabled
-  done ;;
-esac
-"""
-_FIRST, _SECOND = "0000:00:06.0", "0000:00:07.0"
-
-
-class Host:
-    """A host below a folder, with boards and a stand-in nvidia-smi."""
-
-    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.root, self.monkeypatch = root, monkeypatch
-        (root / "bin").mkdir()
-        (root / "units").mkdir()
-        (root / "did").write_text("")
-        (root / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module  580.159.04  Release Build\n")
-        for name, text in (
-            ("nvidia-smi", _SMI.read_text().replace("@VERSION@", "580.159.04")),
-            ("systemctl", _SYSTEMCTL),
-        ):
-            (root / "bin" / name).write_text(text)
-            (root / "bin" / name).chmod(0o755)
-        monkeypatch.setenv("PATH", f"{root}/bin:{os.environ['PATH']}")
-        places = {"BOARDS": "gpus.json", "DRIVER": "version", "MIG": "mig.json", "MIG_KEPT": "kept.json"}
-        for name, file in places.items():
-            monkeypatch.setenv(f"STAND_IN_{name}", str(root / file))
-        monkeypatch.setenv("STAND_IN_ROOT", str(root))
-        monkeypatch.setattr(mig, "LOCK", f"{root}/lock")
-        monkeypatch.setattr(mig_kept, "LAYOUT", f"{root}/etc/gpusetup/mig.json")
-        monkeypatch.setattr(mig_kept, "FOLDER", f"{root}/usr/local/lib/gpusetup")
-        monkeypatch.setattr(mig_kept, "UNIT", f"{root}/etc/systemd/system/gpusetup-mig.service")
-        monkeypatch.setattr(mig_kept, "MANAGER_CONFIG", f"{root}/etc/nvidia-mig-manager/gpusetup.yaml")
-        monkeypatch.setattr(mig_kept, "MANAGER_DROP_INS", f"{root}/etc/systemd/system/nvidia-mig-manager.service.d")
-        self.boards(H200, H200)
-
-    def boards(self, *gpus: Any) -> None:
-        rows = [
-            {
-                "name": gpu.name, "uuid": f"GPU-{number}", "address": f"0000:00:{6 + number:02x}.0",
-                "compute_cap": gpu.capability, "memory_mib": gpu.memory_mib, "power_w": gpu.power_w, "fabric": False,
-                "pci_device_id": "0x", "pci_sub_device_id": "0x", "mig": mig_profiles(gpu.mig),
-            }
-            for number, gpu in enumerate(gpus)
-        ]  # fmt: skip
-        (self.root / "gpus.json").write_text(json.dumps(rows))
-
-    def state(self, **changes: Any) -> dict[str, Any]:
-        path = self.root / "mig.json"
-        state = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps(state | changes))
-        return dict(state)
-
-    def reboot(self) -> None:
-        (self.root / "mig.json").unlink(missing_ok=True)
-
-    def unit(self, name: str, state: str = "active") -> None:
-        (self.root / "units" / name).write_text(state)
-
-    def did(self) -> list[str]:
-        return [line for line in (self.root / "did").read_text().splitlines() if not line.startswith(("show", "is-"))]
-
-    @property
-    def layouts(self) -> dict[str, str]:
-        gpus = probe.look(mig.asks(process.environment()))
-        assert gpus is not None
-        return {gpu["address"]: mig.judge.told(mig.layout_of(gpu)) for gpu in gpus}
-
-    @property
-    def ledger(self) -> Ledger:
-        return Ledger(str(self.root / "state"))
+from tests.lab.captures import A100
+from tests.modules.gpu_host_stand_in import FIRST, SECOND, Host
 
 
 @pytest.fixture
@@ -121,7 +36,7 @@ def lay(host: Host, run_module: Any) -> Any:
             rows.append({"gpu": address, "enabled": wish is not None, "instances": instances})
         state = {"state_dir": str(host.root / "state")}
         answer: tuple[bool, dict[str, Any]] = run_module(
-            gpu_mig, check=check, host=state, layouts=rows, gpus=[_FIRST, _SECOND]
+            gpu_mig, check=check, host=state, layouts=rows, gpus=[FIRST, SECOND]
         )
         return answer
 
@@ -146,24 +61,24 @@ def test_a_real_h100_s_tables_are_read() -> None:
 
 
 def test_gpus_are_cut_once_and_a_second_time_nothing_changes(host: Host, lay: Any) -> None:
-    failed, result = lay(**{_FIRST: {"1g.18gb": 0}, _SECOND: {"3g.71gb": 1, "2g.35gb": 1, "1g.18gb": 2}})
+    failed, result = lay(**{FIRST: {"1g.18gb": 0}, SECOND: {"3g.71gb": 1, "2g.35gb": 1, "1g.18gb": 2}})
     assert not failed, result
     assert result["changed"]
-    assert host.layouts == {_FIRST: "7 x 1g.18gb", _SECOND: "1 x 2g.35gb, 2 x 1g.18gb, 1 x 3g.71gb"}
-    failed, again = lay(**{_FIRST: {"1g.18gb": 7}, _SECOND: {"1g.18gb": 2, "2g.35gb": 1, "3g.71gb": 1}})
+    assert host.layouts == {FIRST: "7 x 1g.18gb", SECOND: "1 x 2g.35gb, 2 x 1g.18gb, 1 x 3g.71gb"}
+    failed, again = lay(**{FIRST: {"1g.18gb": 7}, SECOND: {"1g.18gb": 2, "2g.35gb": 1, "3g.71gb": 1}})
     assert (failed, again["changed"]) == (False, False)
     assert "enable gpusetup-mig.service" in host.did()
 
 
 def test_compute_instances_share_a_gpu_instance(host: Host, lay: Any) -> None:
-    failed, result = lay(**{_FIRST: {"3g.71gb": ["1c.3g.71gb", "2c.3g.71gb"]}})
+    failed, result = lay(**{FIRST: {"3g.71gb": ["1c.3g.71gb", "2c.3g.71gb"]}})
     assert not failed, result
-    assert host.layouts[_FIRST] == "1 x 3g.71gb (1c.3g.71gb + 2c.3g.71gb)"
+    assert host.layouts[FIRST] == "1 x 3g.71gb (1c.3g.71gb + 2c.3g.71gb)"
 
 
 def test_a_check_changes_nothing(host: Host, lay: Any) -> None:
-    failed, result = lay(check=True, **{_FIRST: {"1g.18gb": 7}})
-    assert (failed, result["changed"], host.layouts[_FIRST]) == (False, True, "off")
+    failed, result = lay(check=True, **{FIRST: {"1g.18gb": 7}})
+    assert (failed, result["changed"], host.layouts[FIRST]) == (False, True, "off")
     assert not (host.root / "etc").exists()
 
 
@@ -178,20 +93,20 @@ def test_a_check_changes_nothing(host: Host, lay: Any) -> None:
 def test_what_does_not_fit_is_refused_with_what_would(
     host: Host, lay: Any, wish: dict[str, int], message: str, hint: str
 ) -> None:
-    failed, result = lay(**{_SECOND: {"7g.141gb": 1}, _FIRST: wish})
+    failed, result = lay(**{SECOND: {"7g.141gb": 1}, FIRST: wish})
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-436"
     assert message in result["gpu_failure"]["message"]
     assert hint in result["gpu_failure"]["hint"]
-    assert host.layouts == {_FIRST: "off", _SECOND: "off"}
+    assert host.layouts == {FIRST: "off", SECOND: "off"}
     assert host.did() == []
 
 
 def test_a_failure_gives_every_gpu_back_what_it_had(host: Host, lay: Any) -> None:
-    assert not lay(**{_FIRST: {"3g.71gb": 2}, _SECOND: {"1g.18gb": 2}})[0]
+    assert not lay(**{FIRST: {"3g.71gb": 2}, SECOND: {"1g.18gb": 2}})[0]
     before = host.layouts
     host.state(fails_after=2)
-    failed, result = lay(**{_FIRST: {"1g.18gb": 7}, _SECOND: None})
+    failed, result = lay(**{FIRST: {"1g.18gb": 7}, SECOND: None})
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-437"
     assert "Insufficient Resources" in result["gpu_failure"]["note"]
@@ -201,17 +116,17 @@ def test_a_failure_gives_every_gpu_back_what_it_had(host: Host, lay: Any) -> Non
 
 def test_programs_on_a_gpu_are_named_and_nothing_is_touched(host: Host, lay: Any) -> None:
     host.state(apps=[{"gpu": 0, "pid": 4242, "name": "/usr/bin/python3"}])
-    failed, result = lay(**{_FIRST: {"1g.18gb": 7}})
+    failed, result = lay(**{FIRST: {"1g.18gb": 7}})
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-438"
     assert "python3 (4242)" in result["gpu_failure"]["message"]
-    assert not lay(**{_SECOND: {"1g.18gb": 7}})[0], "the program is on the other one"
+    assert not lay(**{SECOND: {"1g.18gb": 7}})[0], "the program is on the other one"
 
 
 def test_services_that_watch_are_stopped_for_it_and_started_again(host: Host, lay: Any) -> None:
     host.unit("nvidia-dcgm.service")
     host.unit("nvidia-persistenced.service")
-    assert not lay(**{_FIRST: {"1g.18gb": 7}})[0]
+    assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
     kept = [line for line in host.did() if "persistenced" in line or "dcgm" in line]
     assert kept == ["stop nvidia-dcgm.service", "start --no-block nvidia-dcgm.service"]
 
@@ -219,9 +134,9 @@ def test_services_that_watch_are_stopped_for_it_and_started_again(host: Host, la
 def test_ampere_is_reset_for_its_mode_with_persistence_stopped(host: Host, lay: Any) -> None:
     host.boards(A100, A100)
     host.unit("nvidia-persistenced.service")
-    failed, result = lay(**{_FIRST: {"1g.10gb": 7}})
+    failed, result = lay(**{FIRST: {"1g.10gb": 7}})
     assert (failed, result["reboot"]) == (False, [])
-    assert host.layouts == {_FIRST: "7 x 1g.10gb", _SECOND: "off"}
+    assert host.layouts == {FIRST: "7 x 1g.10gb", SECOND: "off"}
     assert "stop nvidia-persistenced.service" in host.did()
     assert "start --no-block nvidia-persistenced.service" in host.did()
 
@@ -237,19 +152,19 @@ def boot(host: Host) -> subprocess.CompletedProcess[str]:
 def test_ampere_that_cannot_be_reset_waits_for_a_reboot_and_its_unit_ends_the_work(host: Host, lay: Any) -> None:
     host.boards(A100)
     host.state(no_reset=True)
-    failed, result = lay(**{_FIRST: {"3g.40gb": 2}})
+    failed, result = lay(**{FIRST: {"3g.40gb": 2}})
     assert not failed, result
     assert result["reboot"] == [
-        f"MIG of {_FIRST} becomes enabled at the next reset: Resetting GPU 00000000:00:06.0 is not supported."
+        f"MIG of {FIRST} becomes enabled at the next reset: Resetting GPU 00000000:00:06.0 is not supported."
     ]
     done = boot(host)
-    assert (done.returncode, done.stdout) == (0, f"{_FIRST}: 2 x 3g.40gb\n"), done.stderr
-    assert host.layouts[_FIRST] == "2 x 3g.40gb"
-    assert not lay(**{_FIRST: {"3g.40gb": 2}})[1]["changed"]
+    assert (done.returncode, done.stdout) == (0, f"{FIRST}: 2 x 3g.40gb\n"), done.stderr
+    assert host.layouts[FIRST] == "2 x 3g.40gb"
+    assert not lay(**{FIRST: {"3g.40gb": 2}})[1]["changed"]
 
 
 def test_the_unit_brings_the_layout_back_after_a_reboot(host: Host, lay: Any) -> None:
-    assert not lay(**{_FIRST: {"1g.18gb": 7}, _SECOND: {"4g.71gb": 1, "3g.71gb": ["1c.3g.71gb"]}})[0]
+    assert not lay(**{FIRST: {"1g.18gb": 7}, SECOND: {"4g.71gb": 1, "3g.71gb": ["1c.3g.71gb"]}})[0]
     before = host.layouts
     done = boot(host)
     assert done.returncode == 0, done.stderr
@@ -259,24 +174,24 @@ def test_the_unit_brings_the_layout_back_after_a_reboot(host: Host, lay: Any) ->
 
 def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host: Host, lay: Any) -> None:
     (host.root / "version").unlink()
-    failed, result = lay(**{_FIRST: {"1g.18gb": 0}})
+    failed, result = lay(**{FIRST: {"1g.18gb": 0}})
     assert (failed, result["changed"]) == (False, True)
     (host.root / "version").write_text("NVRM version: x  580.159.04  y\n")
     done = boot(host)
-    assert (done.returncode, host.layouts[_FIRST]) == (0, "7 x 1g.18gb"), done.stderr
-    assert lay(**{_FIRST: {"1g.18gb": 0}})[0] is False
-    assert host.ledger.state["mig"]["wanted"][_FIRST]["instances"][0]["start"] == 0
+    assert (done.returncode, host.layouts[FIRST]) == (0, "7 x 1g.18gb"), done.stderr
+    assert lay(**{FIRST: {"1g.18gb": 0}})[0] is False
+    assert host.ledger.state["mig"]["wanted"][FIRST]["instances"][0]["start"] == 0
 
 
 def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host: Host, lay: Any) -> None:
     env = process.environment()
-    mig.lay({_SECOND: {"enabled": True, "instances": [{"profile": "2g.35gb", "count": 1, "compute": []}]}}, env)
-    assert not lay(**{_FIRST: {"1g.18gb": 7}, _SECOND: {"7g.141gb": 1}})[0]
-    assert not lay(**{_FIRST: {"1g.18gb": 7}})[0]
-    assert host.layouts == {_FIRST: "7 x 1g.18gb", _SECOND: "1 x 2g.35gb"}
-    assert sorted(host.ledger.state["mig"]["found"]) == [_FIRST]
+    mig.lay({SECOND: {"enabled": True, "instances": [{"profile": "2g.35gb", "count": 1, "compute": []}]}}, env)
+    assert not lay(**{FIRST: {"1g.18gb": 7}, SECOND: {"7g.141gb": 1}})[0]
+    assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
+    assert host.layouts == {FIRST: "7 x 1g.18gb", SECOND: "1 x 2g.35gb"}
+    assert sorted(host.ledger.state["mig"]["found"]) == [FIRST]
     failed, result = lay()
-    assert (failed, result["changed"], host.layouts[_FIRST]) == (False, True, "off")
+    assert (failed, result["changed"], host.layouts[FIRST]) == (False, True, "off")
     assert host.ledger.state["mig"] == {}
     assert not (host.root / "usr/local/lib/gpusetup").exists()
     assert not Path(mig_kept.UNIT).exists()
@@ -285,12 +200,12 @@ def test_a_gpu_that_is_no_longer_named_gets_back_what_it_had(host: Host, lay: An
 
 def test_removal_brings_back_what_was_there_before_the_first_apply(host: Host, lay: Any) -> None:
     env = process.environment()
-    mig.lay({_FIRST: {"enabled": True, "instances": [{"profile": "3g.71gb", "count": 2, "compute": []}]}}, env)
-    assert not lay(**{_FIRST: {"1g.18gb": 7}})[0]
-    assert not lay(**{_FIRST: {"1g.18gb": 2}})[0]
+    mig.lay({FIRST: {"enabled": True, "instances": [{"profile": "3g.71gb", "count": 2, "compute": []}]}}, env)
+    assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
+    assert not lay(**{FIRST: {"1g.18gb": 2}})[0]
     ledger = host.ledger
-    assert mig_kept.undo(ledger, env, check=False) == [f"MIG layout of {_FIRST}"]
-    assert host.layouts[_FIRST] == "2 x 3g.71gb"
+    assert mig_kept.undo(ledger, env, check=False) == [f"MIG layout of {FIRST}"]
+    assert host.layouts[FIRST] == "2 x 3g.71gb"
     assert ledger.state["mig"] == {}
 
 
@@ -300,19 +215,19 @@ def test_who_comes_second_waits(host: Host, lay: Any) -> None:
 
     with (host.root / "lock").open("w") as first:
         fcntl.flock(first, fcntl.LOCK_EX)
-        wish = {_FIRST: {"enabled": True, "instances": [{"profile": "7g.141gb", "count": 1, "compute": []}]}}
+        wish = {FIRST: {"enabled": True, "instances": [{"profile": "7g.141gb", "count": 1, "compute": []}]}}
         second = threading.Thread(target=mig.lay, args=(wish, process.environment()))
         second.start()
         second.join(0.5)
         assert second.is_alive()
-        assert host.layouts[_FIRST] == "off"
+        assert host.layouts[FIRST] == "off"
     second.join(20)
-    assert host.layouts[_FIRST] == "1 x 7g.141gb"
+    assert host.layouts[FIRST] == "1 x 7g.141gb"
 
 
 def test_nvidia_s_own_unit_brings_it_back_where_it_is_installed(host: Host, lay: Any) -> None:
     host.unit("nvidia-mig-manager.service", "inactive")
-    assert not lay(**{_SECOND: {"1g.18gb": 7}, _FIRST: None})[0]
+    assert not lay(**{SECOND: {"1g.18gb": 7}, FIRST: None})[0]
     assert "enable nvidia-mig-manager.service" in host.did()
     assert not Path(mig_kept.UNIT).exists()
     assert Path(mig_kept.MANAGER_CONFIG).read_text() == (

@@ -69,7 +69,7 @@ def _lay(wishes: Layouts, env: Env, check: bool, boot: bool) -> Dict[str, Any]:
     if not boot:
         refuse_busy([gpus[address] for address in todo], env)
     pending: Dict[str, str] = {}
-    with _Stopped(() if boot else WATCHERS, env) as stopped:
+    with Stopped(() if boot else WATCHERS, env) as stopped:
         try:
             for address in todo:
                 waits = _one(run, gpus[address], wanted[address], stopped)
@@ -135,7 +135,7 @@ def _fitted(gpu: Dict[str, Any], wish: Dict[str, Any], profiles: Sequence[Dict[s
 # --- one GPU ---------------------------------------------------------------------------------------------------------
 
 
-def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: "_Stopped") -> str:
+def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: "Stopped") -> str:
     """Give one GPU its layout; return why it waits for a reset that only a reboot brings, nothing when it is done."""
     address = gpu["address"]
     if gpu["enabled"]:
@@ -164,7 +164,7 @@ def _clear(run: probe.Run, gpu: Dict[str, Any]) -> None:
             _told(run, ["mig", "-i", gpu["address"], kind], f"the MIG instances of {gpu['address']} cannot be removed")
 
 
-def _switch(run: probe.Run, address: str, enabled: bool, stopped: "_Stopped") -> str:
+def _switch(run: probe.Run, address: str, enabled: bool, stopped: "Stopped") -> str:
     """Switch MIG on or off; GPUs of Ampere need a reset for it, later ones do it at once."""
     answer = _told(run, ["-i", address, "-mig", "1" if enabled else "0"], f"MIG of {address} cannot be switched")
     if _is(run, address) == enabled:
@@ -225,7 +225,7 @@ def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
     return {address: now[address] for address in wanted}
 
 
-def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: "_Stopped") -> str:
+def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: "Stopped") -> str:
     """After a failure: give the GPUs back what they had; say how that went."""
     told = probe.look(run)
     now = {gpu["address"]: gpu for gpu in told or ()}
@@ -248,14 +248,14 @@ def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: "_Stoppe
     return "not everything could be given back: " + had
 
 
-class _Stopped:
+class Stopped:
     """Services that are stopped for a while, and started again however it ends."""
 
     def __init__(self, units: Sequence[str], env: Env) -> None:
         self.units, self.env = units, env
         self.stopped: List[str] = []
 
-    def __enter__(self) -> "_Stopped":  # noqa: PYI034 - hosts have no typing_extensions
+    def __enter__(self) -> "Stopped":  # noqa: PYI034 - hosts have no typing_extensions
         self.stop(self.units)
         return self
 

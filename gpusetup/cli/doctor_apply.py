@@ -1,0 +1,152 @@
+"""`gpusetup doctor --apply`: what helps, shown first and done after a yes: resets and reboots that harm no program."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from gpusetup.doctor.look import Look
+    from gpusetup.drive.events import Track
+    from gpusetup.drive.playbook import Session
+    from gpusetup.facts.products import Lookup
+    from gpusetup.model.recovery import Recovered
+    from gpusetup.rollout.recovery import Hosts
+
+__all__ = ["add_arguments", "refuse_beside", "refuse_without_apply", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what --apply takes."""
+    group = parser.add_argument_group("recovery (--apply)")
+    group.add_argument(
+        "--apply", action="store_true",
+        help="do what the finding needs, after asking: reset GPUs that no program uses, or reboot",
+    )  # fmt: skip
+    group.add_argument("--dry-run", action="store_true", help="with --apply: only show what would be done")
+    group.add_argument(
+        "--yes", "-y", action="store_true", help="with --apply: do it without asking; needed where nobody can answer"
+    )
+    group.add_argument(
+        "--reboot", choices=("never", "when-needed", "schedule"), help="with --apply: whether hosts may reboot"
+    )
+    options.add_draining(parser)
+
+
+def refuse_beside(arguments: argparse.Namespace, chosen: list[str]) -> None:
+    """--apply is for machines that answer."""
+    beside = [*chosen, *(f"--{name}" for name in ("bundle", "probe") if getattr(arguments, name))]
+    if beside:
+        raise BadInputError(
+            "GS-604", f"--apply and {' and '.join(beside)} cannot be used together", path="--apply",
+            hint="give an inventory, or nothing for this machine: gpusetup doctor --apply",
+        )  # fmt: skip
+
+
+def refuse_without_apply(arguments: argparse.Namespace) -> None:
+    """What says how to recover says nothing by itself."""
+    for name in ("dry_run", "yes", "reboot", "drain", "undrain", "drain_via"):
+        if getattr(arguments, name) and not arguments.apply:
+            option = f"--{name.replace('_', '-')}"
+            raise BadInputError(
+                "GS-604", f"{option} needs --apply", path=option, hint=f"gpusetup doctor --apply {option} …"
+            )
+
+
+def run(arguments: argparse.Namespace, lookup: Lookup) -> Exit:
+    """Look, show, ask, act, look again, report."""
+    from gpusetup.cli.apply import terminated_is_interrupted
+    from gpusetup.cli.session import open_session
+    from gpusetup.rollout.recovery import EXITS, prepare, recover
+
+    if arguments.dry_run and arguments.yes:
+        raise BadInputError("GS-604", "--dry-run and --yes cannot be used together", hint="use only one of them")
+    session = open_session(arguments)
+    with terminated_is_interrupted():
+        hosts, failures, exits = _hosts(arguments, session, lookup)
+        found = prepare(hosts)
+        wanted = [name for name, told in found.items() if told.state == "planned"]
+        done = bool(wanted) and not arguments.dry_run and (arguments.yes or _agreed(arguments, hosts, found))
+        if done:
+            found = recover(hosts, found)
+    _report(arguments, hosts, found, failures)
+    if wanted and not done:
+        print("nothing was changed; run it with --yes to do it", file=sys.stderr)
+    ailing = [
+        Exit.VERIFY_FAILED
+        for name, diagnosis in (hosts.diagnoses | hosts.after).items()
+        if not diagnosis.healthy and found[name].state in ("nothing-to-do", "done")
+    ]
+    return gravest([*exits, *ailing, *(EXITS[told.state] for told in found.values())])
+
+
+def _hosts(arguments: argparse.Namespace, session: Session, lookup: Lookup) -> tuple[Hosts, dict[str, str], list[Exit]]:
+    from gpusetup.cli import examination
+    from gpusetup.cli.telling import Telling
+    from gpusetup.doctor.diagnose import diagnose
+    from gpusetup.drive.overlay import write_overlay
+    from gpusetup.matrix.load import matrix
+    from gpusetup.model.variables import NOTHING
+    from gpusetup.rollout.draining import draining
+    from gpusetup.rollout.looks import Rollout
+    from gpusetup.rollout.options import Freeing, Wishes
+    from gpusetup.rollout.recovery import Hosts
+    from gpusetup.rollout.wishes import settings_of_hosts
+
+    rollout = Rollout(session, matrix(), Telling())
+    freeing = Freeing(
+        drain=arguments.drain, undrain=arguments.undrain, via=arguments.drain_via,
+        drain_minutes=arguments.drain_wait, busy_minutes=arguments.busy_wait,
+    )  # fmt: skip
+    work = draining(freeing, rollout)  # a command that cannot be is told before anybody looks at the hosts
+    looks, failed, track = examination.hosts(session, lookup)
+    rollout.facts = {name: look.facts for name, look in looks.items()}
+    rollout.settings, _lost = settings_of_hosts(Wishes(reboot=arguments.reboot), arguments.inventory, track)
+    rollout.connections, rollout.nodes = _reached(track)
+
+    def again(names: Iterable[str]) -> dict[str, Look]:
+        only = write_overlay(session.run.path / "overlay-again", dict.fromkeys(names, NOTHING))
+        return examination.hosts(session, lookup, overlay=only)[0]
+
+    diagnoses = {name: diagnose(look) for name, look in looks.items()}
+    told = {name: f"{failure.message} [{failure.reference}]" for name, failure in failed.items()}
+    return Hosts(rollout, looks, diagnoses, work, again), told, [Exit(failure.exit) for failure in failed.values()]
+
+
+def _reached(track: Track) -> tuple[dict[str, str], dict[str, str]]:
+    """Return how Ansible reaches each host, and what a scheduler calls it where its inventory says so."""
+    connections = {name: str(host.connection.get("ansible_connection")) for name, host in track.hosts.items()}
+    nodes = {name: host.variables.get("gpusetup_node") for name, host in track.hosts.items()}
+    return connections, {name: str(node) for name, node in nodes.items() if node}
+
+
+def _agreed(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered]) -> bool:
+    """Ask, when there is somebody to ask and the answer goes to a person."""
+    from gpusetup.doctor.text import recoveries
+
+    if arguments.format != "text" or not (sys.stdin and sys.stdin.isatty()):
+        return False
+    print(recoveries(hosts.diagnoses, found), file=sys.stderr)
+    print("do all of this? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _report(arguments: argparse.Namespace, hosts: Hosts, found: dict[str, Recovered], failures: dict[str, str]) -> None:
+    from gpusetup.doctor.text import diagnoses, recoveries
+
+    seen = hosts.diagnoses | hosts.after
+    if arguments.format == "json":
+        from gpusetup.model.examined import DoctorHosts
+
+        healthy = not failures and all(entry.healthy for entry in seen.values())
+        document = DoctorHosts(ok=healthy, healthy=healthy, hosts=seen, failures=failures, recovered=found)
+        text = output.json_text(document)
+    else:
+        text = output.painted(f"{diagnoses(seen, failures)}\n{recoveries(seen, found)}", arguments.out)
+    output.write_answer(text, arguments.out)

@@ -1,0 +1,268 @@
+"""Recover GPUs: hosts drained first, reset or rebooted by their need, looked at afterwards. No program is ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from gpusetup.doctor.diagnose import diagnose
+from gpusetup.drive.overlay import write_overlay
+from gpusetup.drive.playbook import run_playbook
+from gpusetup.drive.rundir import occupy, state_home
+from gpusetup.errors import Exit, GpuSetupError
+from gpusetup.model.recovery import Recovered
+from gpusetup.plan.variables import for_manager
+from gpusetup.rollout.looks import phase
+from gpusetup.rollout.owner import owner_of, twins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from gpusetup.doctor.look import Look
+    from gpusetup.drive.events import HostProgress
+    from gpusetup.model.diagnosis import Diagnosis
+    from gpusetup.model.recovery import Recovery
+    from gpusetup.model.settings import RebootPolicy
+    from gpusetup.rollout.draining import Draining
+    from gpusetup.rollout.looks import Rollout
+
+__all__ = ["EXITS", "Hosts", "prepare", "recover"]
+
+DEADLINE = 3600.0
+EXITS = {
+    "nothing-to-do": Exit.DONE, "by-hand": Exit.VERIFY_FAILED, "planned": Exit.PENDING, "refused": Exit.REFUSED,
+    "unreachable": Exit.UNREACHABLE, "failed": Exit.FAILED, "pending-reboot": Exit.PENDING, "done": Exit.DONE,
+    "not-gone": Exit.VERIFY_FAILED,
+}  # fmt: skip
+_NOTHING_DONE = frozenset({"GS-421", "GS-422", "GS-423", "GS-452"})
+"""What a host refuses before it touches anything."""
+
+
+@dataclass
+class Hosts:
+    """The hosts, what ails them, and how they may be treated."""
+
+    rollout: Rollout
+    looks: dict[str, Look]
+    diagnoses: dict[str, Diagnosis]
+    draining: Draining
+    look_again: Callable[[Iterable[str]], dict[str, Look]]
+    after: dict[str, Diagnosis] = field(default_factory=dict)
+    """What the look afterwards found."""
+    boots: dict[str, str] = field(default_factory=dict)
+    """The boot that it found each host in."""
+
+    def see(self, looks: dict[str, Look]) -> None:
+        """Take the look afterwards."""
+        self.after = {name: diagnose(look) for name, look in looks.items()}
+        self.boots = {name: look.facts.boot.id or "" for name, look in looks.items()}
+
+    def rebooted(self, name: str) -> bool:
+        """Tell whether a host booted since the first look."""
+        return self.boots.get(name, "") not in ("", self.rollout.facts[name].boot.id)
+
+    def policy(self, name: str) -> RebootPolicy:
+        """Return whether a host may reboot: as it says, never this machine without a word, never under a person."""
+        settings = self.rollout.settings[name]
+        if self.rollout.facts[name].display.sessions:
+            return "never"
+        return settings.reboot or ("never" if self.rollout.local(name) else "when-needed")
+
+
+def prepare(hosts: Hosts) -> dict[str, Recovered]:
+    """Say of every host what would be done; the host itself tells whether a reset is possible. Nothing is changed."""
+    found = {name: _first(hosts, name) for name in hosts.diagnoses}
+    planned = {name: told.recovery for name, told in found.items() if told.state == "planned" and told.recovery}
+    resets = {name: recovery for name, recovery in planned.items() if _gpus(recovery)}
+    if not resets:
+        return found
+    with phase(hosts.rollout, "recover"), hosts.rollout.reporter.watch("recover") as observer:
+        run = run_playbook(
+            hosts.rollout.session, "recover", deadline=DEADLINE, overlay=_overlay(hosts, resets, "dry"),
+            observer=observer, check=True,
+        )  # fmt: skip
+    if run.interrupted:
+        raise KeyboardInterrupt
+    for name in resets:
+        if run.track.host(name).failure is not None:
+            found[name] = _failed(found[name], run.track.host(name))
+    return found
+
+
+def recover(hosts: Hosts, found: dict[str, Recovered]) -> dict[str, Recovered]:
+    """Do what was planned, look again, and give back what is well."""
+    names = [name for name, told in found.items() if told.state == "planned"]
+    if not names:
+        return found
+    with occupy(state_home(hosts.rollout.session.environment), names, "recover"):
+        held, taken = _free(hosts, found, names)
+        found = found | held
+        free = {name: found[name].recovery for name in names if name not in held}
+        todo = {name: recovery for name, recovery in free.items() if recovery is not None and _changes(recovery)}
+        found |= _act(hosts, found, todo)
+        hosts.see(hosts.look_again(free))
+        found |= {name: _judged(hosts, name, found[name]) for name in free if found[name].state == "planned"}
+        well = [name for name in taken if found[name].state in ("done", "refused")]
+        troubles = hosts.draining.undrain(well)
+        return found | {name: _still_drained(hosts, found[name], name, troubles) for name in taken}
+
+
+def _first(hosts: Hosts, name: str) -> Recovered:
+    """Say what the facts alone tell of one host."""
+    wanted = hosts.diagnoses[name].recovery
+    facts = hosts.rollout.facts[name]
+    if wanted is None:
+        return Recovered(state="nothing-to-do")
+    if not wanted.steps:
+        return Recovered(state="by-hand", recovery=wanted)
+    double = twins(hosts.rollout.facts).get(name)
+    if double is not None:
+        return Recovered(
+            state="refused", recovery=wanted, reference=double.reference, message=double.message, hint=double.hint
+        )
+    if facts.vgpu_guest and "reset" in wanted.steps:
+        return Recovered(
+            state="refused", recovery=wanted, reference="GS-422",
+            message="a vGPU is reset by the machine that it comes from", hint="ask whoever runs the hypervisor",
+        )  # fmt: skip
+    if wanted.steps == ("drain",) and hosts.draining.scheduler is None:
+        return Recovered(
+            state="refused", recovery=wanted, reference="GS-425",
+            message="the host is to be drained, and no scheduler was named",
+            hint="name it: --drain slurm, --drain kubernetes, or a command with {node} in it",
+        )  # fmt: skip
+    if "reset" in wanted.steps and not _gpus(wanted):
+        return Recovered(
+            state="refused", recovery=wanted, reference="GS-426",
+            message="which GPU is to be reset is not known", hint="nvidia-smi -q names the one that is not well",
+        )  # fmt: skip
+    return Recovered(state="planned", recovery=wanted)
+
+
+def _changes(recovery: Recovery) -> bool:
+    return bool({"reset", "reboot"}.intersection(recovery.steps))
+
+
+def _gpus(recovery: Recovery) -> tuple[str, ...]:
+    return recovery.gpus if "reset" in recovery.steps else ()
+
+
+def _overlay(hosts: Hosts, wanted: dict[str, Recovery], name: str) -> Path:
+    owner = owner_of(hosts.rollout.session, len(wanted))
+    variables = {
+        host: replace(
+            for_manager(hosts.rollout.facts[host]),
+            gpu_recover_gpus=_gpus(recovery),
+            gpu_recover_reboot="reboot" in recovery.steps,
+            gpu_recover_why=recovery.why,
+            gpu_reboot_policy=hosts.policy(host),
+            gpu_reboot_local=hosts.rollout.local(host),
+            gpu_state_owner=owner,
+        )
+        for host, recovery in wanted.items()
+    }
+    return write_overlay(hosts.rollout.session.run.path / f"overlay-recover-{name}", variables)
+
+
+def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[dict[str, Recovered], dict[str, str]]:
+    """Drain hosts where a scheduler was named; return those that are not free, and the nodes of those that are ours."""
+    held: dict[str, Recovered] = {}
+    taken: dict[str, str] = {}
+    work = hosts.draining
+    if work.scheduler is not None:
+        hosts.rollout.reporter.say(f"draining {', '.join(names)} by {work.scheduler.name}")
+        for name, drained in work.drain(names).items():
+            if isinstance(drained, GpuSetupError):
+                held[name] = _refused(found[name], drained.reference, drained.message, drained.hint)
+            elif not drained.ok:
+                held[name] = _refused(found[name], "GS-425", f"the host was not drained in time: {drained.why}", "")
+            elif drained.ours:
+                taken[name] = work.node(name)
+    for name, why in work.wait_idle(
+        {name for name in names if name not in held and _waits(hosts, found[name])}
+    ).items():
+        held[name] = _refused(found[name], "GS-423", why, "end them, or wait for them: --busy-wait MINUTES")
+    return held, taken
+
+
+def _waits(hosts: Hosts, told: Recovered) -> bool:
+    """A drained host's last programs are waited for; others where somebody said for how long."""
+    steps = told.recovery.steps if told.recovery is not None else ()
+    return "drain" in steps or hosts.draining.busy_seconds > 0
+
+
+def _refused(told: Recovered, reference: str, message: str, hint: str) -> Recovered:
+    return replace(told, state="refused", reference=reference, message=message, hint=hint)
+
+
+def _act(hosts: Hosts, found: dict[str, Recovered], wanted: dict[str, Recovery]) -> dict[str, Recovered]:
+    """Reset and reboot; return what became of the hosts that it did not work on."""
+    if not wanted:
+        return {}
+    with phase(hosts.rollout, "recover"), hosts.rollout.reporter.watch("recover") as observer:
+        overlay = _overlay(hosts, wanted, "real")
+        run = run_playbook(hosts.rollout.session, "recover", deadline=DEADLINE, overlay=overlay, observer=observer)
+    if run.interrupted:
+        raise KeyboardInterrupt
+    tracks = {name: run.track.host(name) for name in wanted}
+    return {name: _failed(found[name], track) for name, track in tracks.items() if track.failure is not None}
+
+
+def _failed(told: Recovered, host: HostProgress) -> Recovered:
+    if host.failure is None:
+        return told
+    trouble = host.failure.trouble
+    reference = "" if trouble.reference is UNSET else trouble.reference
+    words = [str(part) for part in (trouble.message, trouble.note) if part is not UNSET and part]
+    return replace(
+        told,
+        state="unreachable" if host.failure.unreachable else "refused" if reference in _NOTHING_DONE else "failed",
+        reference=reference,
+        message="; ".join(words),
+        hint="" if trouble.hint is UNSET else trouble.hint,
+    )
+
+
+def _judged(hosts: Hosts, name: str, told: Recovered) -> Recovered:
+    """Say from the look afterwards whether what was found before is gone."""
+    before, after = hosts.diagnoses[name], hosts.after.get(name)
+    steps = told.recovery.steps if told.recovery is not None else ()
+    gpus = ", ".join(told.recovery.gpus) if told.recovery is not None else ""
+    if after is None:
+        return replace(told, state="failed", message="the host did not answer afterwards", hint="see whether it boots")
+    did = tuple(
+        {"drain": "drained", "reset": f"reset {gpus}", "reboot": "rebooted"}[step]
+        for step in steps
+        if {"reboot": hosts.rebooted(name), "drain": hosts.draining.scheduler is not None}.get(step, True)
+    )
+    if "reboot" in steps and not hosts.rebooted(name):
+        why = "gpusetup runs on this machine" if hosts.rollout.local(name) else "it may not reboot by itself"
+        if hosts.policy(name) != "never":
+            why = "a program uses its GPUs, or its reboot is scheduled"
+        hint = "reboot it, or allow it: --reboot when-needed"
+        return replace(told, state="pending-reboot", message=f"a reboot is pending: {why}", hint=hint)
+    same = after.recovery is not None and (after.recovery.need, after.recovery.gpus) == _of(before.recovery)
+    if same and after.recovery is not None:
+        message = f"the finding is still there: it needs {after.recovery.text}"
+        hint = "after a reset that did not help: reboot; after a reboot that did not help: sudo nvidia-bug-report.sh"
+        return replace(told, state="not-gone", did=did, message=message, hint=hint)
+    return replace(told, state="done", did=did, message="the finding is gone")
+
+
+def _of(recovery: Recovery | None) -> tuple[str, tuple[str, ...]]:
+    return (recovery.need, recovery.gpus) if recovery is not None else ("", ())
+
+
+def _still_drained(hosts: Hosts, told: Recovered, name: str, troubles: dict[str, str | GpuSetupError]) -> Recovered:
+    """Name the command that gives a host back which stays drained."""
+    trouble = troubles.get(name) if name in troubles else told.state
+    if not trouble or hosts.draining.scheduler is None:
+        return told
+    by_hand = hosts.draining.scheduler.by_hand(hosts.draining.node(name))
+    return replace(
+        told, hint=f"{told.hint}; it is still drained: {trouble}; to return it to service: {by_hand}".strip("; ")
+    )

@@ -1,0 +1,109 @@
+"""Reset GPUs after an error: never under a program, never where only all of them may be; and write it down.
+
+What was done is kept in `recoveries.json` beside the record of applies: who reads the kernel's log later knows from it
+which errors a reset has settled.
+"""
+
+import os
+import time
+from typing import Any, Dict, List, Sequence
+
+from .. import gpu_probe
+from ..gpu_judge import reset as judge
+from ..gpu_probe import mig as mig_probe
+from ..gpu_probe import pci, recovery, smi
+from . import files, mig, process
+from .failure import HostFailure
+
+Env = Dict[str, str]
+FILE = "recoveries.json"
+HOLDERS = (*mig.RESET_HOLDERS, "gpusetup-gpu-textfile.timer")
+"""Services that hold GPUs open or look at them now and then: they are stopped for the reset."""
+_KEPT = 100
+_FABRIC_MANAGER = "nvidia-fabricmanager.service"
+
+
+def reset(addresses: Sequence[str], env: Env, check: bool = False) -> Dict[str, Any]:
+    """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left"}: what the driver asks for afterwards."""
+    run = mig.asks(env)
+    gpus = _gpus(env)
+    for address in addresses:
+        if address not in {gpu["address"] for gpu in gpus}:
+            raise HostFailure(
+                "GS-421", f"the GPU at {address} does not answer, so it cannot be reset",
+                "nvidia-smi names {}".format(", ".join(gpu["address"] for gpu in gpus) or "none"),
+                hint="reboot the host; when it is lost again after that, switch it off and on",
+            )  # fmt: skip
+    refused = judge.refusal(gpus, addresses, *_fabric(env))
+    if refused is not None:
+        raise HostFailure("GS-422", "a reset is not possible: " + refused[0], ", ".join(addresses),
+                          "nothing was changed", refused[1])  # fmt: skip
+    mine = [gpu for gpu in gpus if gpu["address"] in addresses]
+    users = mig.who(mine, env)
+    if users:
+        names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
+        raise HostFailure(
+            "GS-423", "programs use the GPUs that are to be reset: " + names, ", ".join(addresses),
+            "gpusetup ends no program; nothing was changed",
+            "end them, or wait for them (--drain, --busy-wait MINUTES), then run the same command again",
+        )  # fmt: skip
+    if not check:
+        with mig.Stopped(HOLDERS, env):
+            answer = run(["--gpu-reset", "-i", ",".join(addresses)])
+        if answer["rc"] != 0:
+            words = " ".join((answer["out"] + answer["err"]).split())[:400]
+            raise HostFailure("GS-424", "nvidia-smi could not reset the GPU", ", ".join(addresses), words,
+                              "reboot the host; on a virtual machine its owner may have to")  # fmt: skip
+    return {"changed": True, "gpus": list(addresses), "left": {} if check else _left(addresses)}
+
+
+def _gpus(env: Env) -> List[Dict[str, Any]]:
+    """Return what counts about each GPU that answers."""
+    run = mig.asks(env)
+    told = mig_probe.look(run)
+    if told is None:
+        raise HostFailure("GS-421", "nvidia-smi does not answer, so no GPU can be reset",
+                          hint="reboot the host; gpusetup doctor finds the cause")  # fmt: skip
+    capabilities = {}
+    for line in run(["--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader"])["out"].splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 2:
+            capabilities[cells[0].lower()[-12:]] = cells[1]
+    links = smi.nvlinks(gpu_probe.LiveHost(), True)
+    return [
+        {
+            "address": gpu["address"],
+            "uuid": gpu["uuid"],
+            "capability": capabilities.get(gpu["address"]),
+            "links": (links.get(gpu["uuid"]) or {}).get("up", 0),
+            "instances": gpu["instances"],
+        }
+        for gpu in told
+    ]
+
+
+def _fabric(env: Env) -> Any:
+    """Say whether NVSwitches are here, and whether the fabric manager runs."""
+    host = gpu_probe.LiveHost()
+    there = pci.nvswitch(host, pci.collect(host)["nvswitches"]) is not None
+    active = process.output(["systemctl", "is-active", "--quiet", _FABRIC_MANAGER], env, 30)[0] == 0
+    return there, active
+
+
+def _left(addresses: Sequence[str]) -> Dict[str, str]:
+    told = recovery.collect(gpu_probe.LiveHost(), "nvidia-smi")
+    asks = {address: told.get(address, {}).get("action") for address in addresses}
+    return {address: action for address, action in asks.items() if action not in (None, "None")}
+
+
+def remember(folder: str, done: Dict[str, Any]) -> None:
+    """Write down what was done (`action`, `gpus`, `why`, `outcome`, `who`), with the clock's time and the uptime."""
+    path = os.path.join(folder, FILE)
+    kept = files.read_json(path)
+    entry = dict(
+        done,
+        time=time.time(),
+        uptime=float((files.read_text("/proc/uptime") or "0").split()[0]),
+        boot=(files.read_text(recovery.BOOT) or "").strip(),
+    )
+    files.write_json(path, [*(kept if isinstance(kept, list) else []), entry][-_KEPT:])

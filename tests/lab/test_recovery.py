@@ -1,0 +1,111 @@
+"""`doctor --apply` on real hosts: SSH, the host's lock, the reboot and the record are real; nvidia-smi is a stand-in."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.lab.applying import gpusetup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.applying import Answer
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+FIGURES = "/var/lib/gpusetup-lab/simulated/lab/figures.json"
+VOLATILE = "/run/gpusetup-lab-mig.json"
+INSTALL = """
+set -e
+apt-get update -qq
+apt-get install -y -qq nvidia-driver-580-open=580.159.04-0ubuntu1 nvidia-dkms-580-open=580.159.04-0ubuntu1 \\
+  nvidia-utils-580=580.159.04-0ubuntu1 libnvidia-compute-580=580.159.04-0ubuntu1 nvidia-kernel-common-580=580.159.04-0ubuntu1 \\
+  libnvidia-gl-580=580.159.04-0ubuntu1 nvidia-compute-utils-580=580.159.04-0ubuntu1
+update-initramfs -u
+"""
+
+
+def asks(host: Host, **actions: str) -> None:
+    """What the driver of the simulated boards asks for: first="Reset"."""
+    numbers = {"first": "0", "second": "1"}
+    told = {number: {"gpu_recovery_action": actions.get(name, "None")} for name, number in numbers.items()}
+    host.path(FIGURES).write_text(json.dumps(told))
+
+
+def recovered(answer: Answer, host: Host) -> dict[str, Any]:
+    return dict(answer.document["recovered"][host.name])
+
+
+def record(host: Host) -> list[dict[str, Any]]:
+    path = host.path("/var/lib/gpusetup/recoveries.json")
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+@pytest.mark.slow
+def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="ubuntu2404-like", machine="h200-x2")
+    host.path("/usr/share/keyrings/cuda.asc").write_text(lab_repositories.armored)
+    host.path("/etc/apt/sources.list.d/cuda.list").write_text(
+        f"deb [signed-by=/usr/share/keyrings/cuda.asc] {lab_repositories.url('ubuntu2404')} /\n"
+    )
+    host.ssh("sh", "-c", INSTALL, timeout=300)
+    host.reboot()
+    inventory = lab_inventory([host])
+
+    def doctor(*words: str) -> Answer:
+        return gpusetup(tmp_path, "doctor", inventory, "--format", "json", *words)
+
+    # Nothing to do, and a need that is only shown.
+    asks(host)
+    well = doctor("--apply", "--yes")
+    assert (well.code, recovered(well, host)["state"]) == (0, "nothing-to-do"), well.out + well.err
+    asks(host, first="Reset")
+    first = json.loads(host.ssh("cat", "/var/lib/gpusetup-lab/simulated/lab/gpus.json").stdout)[0]["address"]
+    shown = doctor("--apply")
+    told = recovered(shown, host)
+    assert (shown.code, told["state"], told["recovery"]["gpus"]) == (9, "planned", [first]), shown.out + shown.err
+    assert shown.document["hosts"][host.name]["cause"]["cause"] == "gpu-needs-reset"
+    assert record(host) == []
+
+    # A program on that GPU keeps it, and is named; one on the other GPU does not matter.
+    host.path(VOLATILE).write_text(json.dumps({"apps": [{"gpu": 0, "pid": 4711, "name": "/usr/bin/python3"}]}))
+    busy = doctor("--apply", "--yes")
+    assert (busy.code, recovered(busy, host)["reference"]) == (5, "GS-423"), busy.out + busy.err
+    assert "python3 (4711)" in recovered(busy, host)["message"]
+    host.path(VOLATILE).write_text(json.dumps({"apps": [{"gpu": 1, "pid": 4711, "name": "/usr/bin/python3"}]}))
+    done = doctor("--apply", "--yes")
+    assert (done.code, recovered(done, host)["state"]) == (0, "done"), done.out + done.err
+    assert done.document["hosts"][host.name]["healthy"] is True
+    assert [(entry["action"], entry["gpus"], entry["outcome"]) for entry in record(host)] == [
+        ("reset", [first], "done")
+    ]
+    assert not host.path("/var/lib/gpusetup/owner.json").exists()
+
+    # A reset that does not help is not called done.
+    host.path(VOLATILE).write_text(json.dumps({"stubborn": True}))
+    asks(host, second="Reset")
+    same = doctor("--apply", "--yes")
+    assert (same.code, recovered(same, host)["state"]) == (8, "not-gone"), same.out + same.err
+    assert "still asks for Reset" in record(host)[-1]["outcome"]
+
+    # A reboot, where it may; the boards' wish goes with the boot, as a test says it.
+    asks(host, first="Reboot")
+    never = doctor("--apply", "--yes", "--reboot", "never")
+    assert (never.code, recovered(never, host)["state"]) == (9, "pending-reboot"), never.out + never.err
+    before = host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout
+    rebooted = doctor("--apply", "--yes")
+    assert host.ssh("cat", "/proc/sys/kernel/random/boot_id").stdout != before
+    assert (rebooted.code, recovered(rebooted, host)["state"]) == (8, "not-gone"), rebooted.out + rebooted.err
+    assert [(entry["action"], entry["outcome"]) for entry in record(host)[-2:]] == [
+        ("reboot", "pending"),
+        ("reboot", "done"),
+    ]

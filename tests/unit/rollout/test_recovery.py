@@ -1,0 +1,200 @@
+"""Hosts are recovered by their need: who is refused, what is asked of each, what the look afterwards makes of it."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from gpusetup.drive.events import Failure
+from gpusetup.drive.scheduler.base import Caller, Drained
+from gpusetup.model.diagnosis import Diagnosis
+from gpusetup.model.variables import Owner
+from gpusetup.recovery.table import of_driver, of_xid, recovery
+from gpusetup.rollout import draining as draining_module
+from gpusetup.rollout import recovery as module
+from gpusetup.rollout.draining import Draining
+from gpusetup.rollout.recovery import Hosts, prepare, recover
+
+GPU = "0000:17:00.0"
+NEEDS = {
+    "well": None,
+    "reset": of_driver("Reset", [GPU]),
+    "reboot": of_xid(79, [GPU]),
+    "drain": of_driver("Drain P2P", [GPU]),
+    "both": of_driver("Drain and Reset", [GPU]),
+    "board": recovery("support", ["a row cannot be replaced"], [GPU]),
+    "unknown": of_xid(119),
+}
+
+
+class Scheduler:
+    """Drains everybody; what it gave back is kept."""
+
+    name = "recorded"
+    call = Caller()
+
+    def __init__(self):
+        self.taken, self.given = [], []
+
+    def drain(self, node, _seconds):
+        self.taken.append(node)
+        return Drained(ok=True, ours=True)
+
+    def undrain(self, node):
+        self.given.append(node)
+        return ""
+
+    def by_hand(self, node):
+        return f"resume {node}"
+
+
+def diagnosis(wanted):
+    return Diagnosis(healthy=wanted is None, cause=None, ruled=(), recovery=wanted)
+
+
+def facts(name, boot="one", sessions=(), vgpu=False):
+    return SimpleNamespace(
+        boot=SimpleNamespace(id=boot, machine=name), display=SimpleNamespace(sessions=sessions), vgpu_guest=vgpu, processes=(),
+        packages=SimpleNamespace(manager="apt"),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def fleet(tmp_path, monkeypatch):
+    """Hosts with these needs; `asked` keeps what each play was told, `fails` what a host answers, `after` what is left."""
+
+    def make(*names, scheduler=None, local=(), busy=(), policies=None, sessions=(), vgpu=()):
+        asked = []
+        made = SimpleNamespace(asked=asked, fails={}, after={}, boots={}, busy=set(busy))
+
+        def play(_session, name, *, check=False, **_more):
+            hosts = {host: SimpleNamespace(failure=made.fails.get(host), data={}) for host in made.overlay}
+            asked.append((name, check, made.variables))
+            return SimpleNamespace(
+                interrupted=False, track=SimpleNamespace(host=hosts.__getitem__),
+                data=lambda host, _action: {"processes": [{"command": "python3", "pid": 7}]} if host in made.busy else {},
+            )  # fmt: skip
+
+        def overlay(folder, variables):
+            made.overlay, made.variables = (
+                list(variables),
+                {host: to_builtins(told) for host, told in variables.items()},
+            )
+            return folder
+
+        for where in (module, draining_module):
+            monkeypatch.setattr(where, "run_playbook", play)
+            monkeypatch.setattr(where, "write_overlay", overlay)
+        owner = Owner(controller="c", user="u", run="r", home="h", alive=(), turns=1)
+        monkeypatch.setattr(module, "owner_of", lambda *_: owner)
+        rollout = SimpleNamespace(
+            facts={name: facts(name, sessions=("kim",) if name in sessions else (), vgpu=name in vgpu) for name in names},
+            settings={name: SimpleNamespace(reboot=(policies or {}).get(name)) for name in names},
+            nodes={}, seconds={}, local=lambda name: name in local,
+            reporter=SimpleNamespace(say=lambda _text: None, watch=lambda _phase: nullcontext()),
+            session=SimpleNamespace(environment={"GPUSETUP_STATE": str(tmp_path)}, run=SimpleNamespace(path=tmp_path)),
+        )  # fmt: skip
+
+        def again(which):
+            return {
+                name: SimpleNamespace(left=made.after.get(name), facts=SimpleNamespace(boot=SimpleNamespace(id=made.boots.get(name, "one"))))
+                for name in which
+            }  # fmt: skip
+
+        monkeypatch.setattr(module, "diagnose", lambda look: diagnosis(look.left))
+        work = Draining(rollout, scheduler, drain_seconds=1.0, busy_seconds=0.0)
+        made.hosts = Hosts(rollout, {}, {name: diagnosis(NEEDS[name]) for name in names}, work, again)
+        return made
+
+    return make
+
+
+def test_before_anything_is_done_every_host_says_what_would_be(fleet):
+    made = fleet(*NEEDS)
+    made.fails["both"] = Failure(
+        "Reset", "x", document={"reference": "GS-423", "message": "programs use it", "hint": "wait"}
+    )
+    found = prepare(made.hosts)
+    assert {name: (told.state, told.reference) for name, told in found.items()} == {
+        "well": ("nothing-to-do", ""), "reset": ("planned", ""), "reboot": ("planned", ""), "drain": ("refused", "GS-425"),
+        "both": ("refused", "GS-423"), "board": ("by-hand", ""), "unknown": ("refused", "GS-426"),
+    }  # fmt: skip
+    ((name, check, variables),) = made.asked
+    assert (name, check, sorted(variables)) == ("recover", True, ["both", "reset"])
+    assert variables["reset"]["gpu_recover_gpus"] == (GPU,)
+    assert variables["reset"]["gpu_recover_reboot"] is False
+
+
+def test_a_reset_that_helped_a_reboot_that_helped_and_one_that_did_not(fleet):
+    made = fleet("reset", "reboot", "both")
+    made.boots["reboot"] = "two"
+    made.after["both"] = NEEDS["both"]
+    found = recover(made.hosts, prepare(made.hosts))
+    assert {name: (told.state, told.did) for name, told in found.items()} == {
+        "reset": ("done", (f"reset {GPU}",)), "reboot": ("done", ("rebooted",)), "both": ("not-gone", (f"reset {GPU}",)),
+    }  # fmt: skip
+    real = next(variables for name, check, variables in made.asked if name == "recover" and not check)
+    assert (real["reboot"]["gpu_recover_reboot"], real["reboot"]["gpu_reboot_policy"]) == (True, "when-needed")
+    assert real["reboot"]["gpu_recover_gpus"] == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy", "words"),
+    [
+        ({"policies": {"reboot": "never"}}, "never", "may not reboot by itself"),
+        ({"local": ["reboot"]}, "never", "gpusetup runs on this machine"),
+        ({"local": ["reboot"], "policies": {"reboot": "schedule"}}, "schedule", "is scheduled"),
+        ({"sessions": ["reboot"], "policies": {"reboot": "when-needed"}}, "never", "may not reboot by itself"),
+    ],
+)
+def test_a_host_reboots_only_where_it_may(fleet, settings, policy, words):
+    made = fleet("reboot", **settings)
+    told = recover(made.hosts, prepare(made.hosts))["reboot"]
+    assert (told.state, told.did) == ("pending-reboot", ())
+    assert words in told.message or (policy == "schedule" and "this machine" in told.message)
+    assert made.asked[0][2]["reboot"]["gpu_reboot_policy"] == policy
+
+
+def test_a_drained_host_is_given_back_when_it_is_well_and_named_when_it_is_not(fleet):
+    scheduler = Scheduler()
+    made = fleet("reset", "both", "drain", scheduler=scheduler)
+    made.after["both"] = NEEDS["both"]
+    found = recover(made.hosts, prepare(made.hosts))
+    assert sorted(scheduler.taken) == ["both", "drain", "reset"]
+    assert sorted(scheduler.given) == ["drain", "reset"]
+    assert (found["drain"].state, found["drain"].did) == ("done", ("drained",))
+    assert "to return it to service: resume both" in found["both"].hint
+    assert "drain" not in next(variables for name, check, variables in made.asked if name == "recover" and not check)
+
+
+def test_programs_that_stay_keep_their_gpu_and_the_node_is_given_back(fleet):
+    scheduler = Scheduler()
+    made = fleet("both", scheduler=scheduler, busy=["both"])
+    found = recover(made.hosts, {"both": replace(prepare(made.hosts)["both"], state="planned")})
+    assert (found["both"].state, found["both"].reference) == ("refused", "GS-423")
+    assert "python3 (7)" in found["both"].message
+    assert scheduler.given == ["both"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "state"),
+    [
+        (Failure("Reset", "", document={"reference": "GS-422", "message": "MIG"}), "refused"),
+        (Failure("Reset", "", document={"reference": "GS-452", "message": "another"}), "refused"),
+        (Failure("Reset", "", document={"reference": "GS-424", "message": "no"}), "failed"),
+        (Failure("Reset", "ssh: no route", unreachable=True), "unreachable"),
+    ],
+)
+def test_a_host_that_stops_says_whether_anything_was_done(fleet, failure, state):
+    made = fleet("reset")
+    planned = prepare(made.hosts)
+    made.fails["reset"] = failure
+    assert recover(made.hosts, planned)["reset"].state == state
+
+
+def test_a_vgpu_is_reset_by_whoever_owns_the_board(fleet):
+    made = fleet("reset", vgpu=["reset"])
+    told = prepare(made.hosts)["reset"]
+    assert (told.state, told.reference, made.asked) == ("refused", "GS-422", [])
