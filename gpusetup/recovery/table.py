@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
@@ -46,7 +46,7 @@ class DriverRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The data file."""
 
-    schema: Literal["gpusetup/recovery/1"]
+    schema: str
     date: str
     sources: dict[str, Source]
     needs: tuple[NeedRow, ...]

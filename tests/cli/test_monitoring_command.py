@@ -36,5 +36,5 @@ def test_the_doctor_explains_an_alert():
     assert code == 0
     assert "ask for another board" in out
     document = json.loads(run(["doctor", "GpuRowRemapFailed", "--format", "json"])[1])
-    assert document["cause"] == "xid-64"
+    assert document["cause"] == "row-remap-failed"
     assert run(["doctor", "--explain", "GpuRowRemapFailed"])[1] == out

@@ -36,6 +36,11 @@ def asks(host: Host, **actions: str) -> None:
     host.path(FIGURES).write_text(json.dumps(told))
 
 
+def boards_do(host: Host, **state: Any) -> None:
+    """What the boards are busy with until the next boot."""
+    host.ssh("sh", "-c", f"echo '{json.dumps(state)}' >{VOLATILE}")
+
+
 def recovered(answer: Answer, host: Host) -> dict[str, Any]:
     return dict(answer.document["recovered"][host.name])
 
@@ -77,11 +82,11 @@ def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(
     assert record(host) == []
 
     # A program on that GPU keeps it, and is named; one on the other GPU does not matter.
-    host.path(VOLATILE).write_text(json.dumps({"apps": [{"gpu": 0, "pid": 4711, "name": "/usr/bin/python3"}]}))
+    boards_do(host, apps=[{"gpu": 0, "pid": 4711, "name": "/usr/bin/python3"}])
     busy = doctor("--apply", "--yes")
     assert (busy.code, recovered(busy, host)["reference"]) == (5, "GS-423"), busy.out + busy.err
     assert "python3 (4711)" in recovered(busy, host)["message"]
-    host.path(VOLATILE).write_text(json.dumps({"apps": [{"gpu": 1, "pid": 4711, "name": "/usr/bin/python3"}]}))
+    boards_do(host, apps=[{"gpu": 1, "pid": 4711, "name": "/usr/bin/python3"}])
     done = doctor("--apply", "--yes")
     assert (done.code, recovered(done, host)["state"]) == (0, "done"), done.out + done.err
     assert done.document["hosts"][host.name]["healthy"] is True
@@ -91,7 +96,7 @@ def test_what_the_driver_asks_for_is_shown_done_looked_at_and_written_down(
     assert not host.path("/var/lib/gpusetup/owner.json").exists()
 
     # A reset that does not help is not called done.
-    host.path(VOLATILE).write_text(json.dumps({"stubborn": True}))
+    boards_do(host, stubborn=True)
     asks(host, second="Reset")
     same = doctor("--apply", "--yes")
     assert (same.code, recovered(same, host)["state"]) == (8, "not-gone"), same.out + same.err
