@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpusetup.recovery.since import GPU, settled
+from gpusetup.recovery.since import Reset as Since
 from gpusetup.recovery.table import gravest, of_cause, of_driver, of_xid, table
 
 if TYPE_CHECKING:
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["asked", "current", "of_machine", "recovery_of"]
 
-_GPU = re.compile(r"\b(?:0000)?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.\d)?)\b")
 _ACTION = re.compile(r"(?i)recovery action[^\n]*?\bto (?:0x)?([0-9a-f]) ?\(")
-_SINCE_BOOT = re.compile(r"^\[\s*(\d+\.\d+)\]")
-_BY_CLOCK = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)([+-]\d\d):?(\d\d)")
 
 
 def recovery_of(cause: Cause, groups: dict[str, str], evidence: Iterable[str]) -> Recovery | None:
@@ -39,7 +37,7 @@ def recovery_of(cause: Cause, groups: dict[str, str], evidence: Iterable[str]) -
 
 
 def _gpus(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(address.lower() for line in lines for address in _GPU.findall(line)))
+    return tuple(dict.fromkeys(address.lower() for line in lines for address in GPU.findall(line)))
 
 
 def asked(look: Look) -> Iterator[Recovery]:
@@ -68,19 +66,5 @@ def current(log: str, resets: dict[str, Reset]) -> str:
     """Leave out of a kernel log what a reset of that GPU came after."""
     if not resets:
         return log
-    return "".join(line for line in log.splitlines(keepends=True) if not _settled(line, resets))
-
-
-def _settled(line: str, resets: dict[str, Reset]) -> bool:
-    address = _GPU.search(line) if "Xid" in line else None
-    if address is None:
-        return False
-    reset = next((when for gpu, when in resets.items() if gpu.startswith(address[1].lower())), None)
-    if reset is None:
-        return False
-    if since := _SINCE_BOOT.match(line):
-        return float(since[1]) <= reset.uptime
-    if clock := _BY_CLOCK.match(line):
-        told = dt.datetime.fromisoformat(f"{clock[1]}{clock[2]}:{clock[3]}")
-        return told.timestamp() <= reset.time
-    return False
+    when = {gpu: Since(reset.uptime, reset.time) for gpu, reset in resets.items()}
+    return "".join(line for line in log.splitlines(keepends=True) if not settled(line, when))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
 from typing import Any
 
-__all__ = ["newer_than"]
+from gpusetup.recovery.since import clock_of
 
-_STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d):?(\d\d)?")
+__all__ = ["newer_than"]
 
 
 def newer_than(document: dict[str, Any], moment: float) -> dict[str, Any]:
@@ -17,13 +15,5 @@ def newer_than(document: dict[str, Any], moment: float) -> dict[str, Any]:
     log = quick.get("kernel_log")
     if not moment or not isinstance(log, dict):
         return document
-    lines = [line for line in log.get("lines") or () if _time(line, moment + 1) > moment]
+    lines = [line for line in log.get("lines") or () if (clock_of(line) or moment + 1) > moment]
     return {**document, "quick": {**quick, "kernel_log": {**log, "lines": lines}}}
-
-
-def _time(line: str, unknown: float) -> float:
-    found = _STAMP.match(line)
-    if found is None:
-        return unknown
-    zone = "+00:00" if found[2] == "Z" else f"{found[2]}:{found[3] or '00'}"
-    return datetime.fromisoformat(found[1] + zone).timestamp()

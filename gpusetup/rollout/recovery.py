@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ EXITS = {
     "unreachable": Exit.UNREACHABLE, "failed": Exit.FAILED, "pending-reboot": Exit.PENDING, "done": Exit.DONE,
     "not-gone": Exit.VERIFY_FAILED,
 }  # fmt: skip
-_NOTHING_DONE = frozenset({"GS-421", "GS-422", "GS-423", "GS-452"})
+_NOTHING_DONE = re.compile(r"GS-42[123]|GS-452")
 """What a host refuses before it touches anything."""
 
 
@@ -185,7 +186,8 @@ def _free(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> tuple[
     for name, why in work.wait_idle(
         {name for name in names if name not in held and _waits(hosts, found[name])}
     ).items():
-        held[name] = _refused(found[name], "GS-423", why, "end them, or wait for them: --busy-wait MINUTES")
+        hint = "end them, or wait for them: --busy-wait MINUTES"
+        held[name] = _refused(found[name], "GS-423", f"still busy: {why}", hint)
     return held, taken
 
 
@@ -220,7 +222,11 @@ def _failed(told: Recovered, host: HostProgress) -> Recovered:
     words = [str(part) for part in (trouble.message, trouble.note) if part is not UNSET and part]
     return replace(
         told,
-        state="unreachable" if host.failure.unreachable else "refused" if reference in _NOTHING_DONE else "failed",
+        state="unreachable"
+        if host.failure.unreachable
+        else "refused"
+        if _NOTHING_DONE.fullmatch(reference)
+        else "failed",
         reference=reference,
         message="; ".join(words),
         hint="" if trouble.hint is UNSET else trouble.hint,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 import child
 import exporter
 import gpu_probe
+from gpu_probe import recovery
 
 if TYPE_CHECKING:
     from child import Answer
@@ -113,7 +114,8 @@ def kernel_log() -> Dict[str, Any]:
         answer = child.run(argv, TOOL_DEADLINE)
         if answer["rc"] == 0 and answer["stdout"]:
             lines = [line for line in answer["stdout"].splitlines() if re.search(r"NVRM|nvidia|nouveau|\bXid\b", line)]
-            return {"source": argv[0], "lines": lines[-LOG_LINES:], "error": None}
+            resets = recovery.resets(gpu_probe.LiveHost())
+            return {"source": argv[0], "lines": lines[-LOG_LINES:], "error": None, "resets": resets}
     return {
         "source": None,
         "lines": [],

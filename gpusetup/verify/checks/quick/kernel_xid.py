@@ -2,7 +2,7 @@
 
 An Xid is how the driver reports an error of a GPU. Each number is looked up in a catalogue with its meaning and its
 gravity: hardware and driver errors fail, errors that applications cause (31, 13, 43, 45) warn. A log that cannot be
-read is a skip.
+read is a skip. What gpusetup settled by a reset of that GPU does not count.
 
 To do: what the catalogue says; the numbers and their sources are in the table below. `gpusetup doctor --apply` does
 what a reset or a reboot settles, after asking.
@@ -15,6 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
+from gpusetup.recovery.since import Reset, settled
 from gpusetup.recovery.table import of_xid
 from gpusetup.recovery.xids import meaning
 from gpusetup.verify.registry import check, from_items
@@ -33,7 +34,10 @@ def judge(machine: Machine) -> Finding:
     if log.get("error") or log.get("source") is None:
         return Finding("skip", f"not checked: {log.get('error') or 'no kernel log'}")
     seen: Counter[tuple[str, int]] = Counter()
+    resets = {gpu: Reset(when["uptime"], when["time"]) for gpu, when in (log.get("resets") or {}).items()}
     for line in log.get("lines", []):
+        if settled(line, resets):
+            continue
         if found := XID.search(line):
             seen[found.group(1).lower(), int(found.group(2))] += 1
         elif FELL_OFF.search(line):
