@@ -29,6 +29,8 @@ def judge(machine: Machine) -> Finding:
         elif action == "None":
             items.append(Item(subject=gpu.label, verdict="pass", measured=action, expected="None"))
         else:
-            text = f"asks for: {action}; it needs {of_driver(action).text}"
+            need = of_driver(action)
+            plain = need.need in ("reset", "reboot")  # the word says it
+            text = f"asks for: {action}" + ("" if plain else f", which is {need.text}")
             items.append(Item(subject=gpu.label, verdict="fail", text=text, measured=action, expected="None"))
     return from_items(items, "none does")
