@@ -25,6 +25,8 @@ PACKAGES = (
     "tensorrt-llm",
     "unsloth",
     "trl",
+    "lightning",
+    "pytorch-lightning",
     "deepspeed",
     "transformers",
     "accelerate",

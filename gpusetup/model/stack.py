@@ -145,6 +145,8 @@ class Stack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     tensorrt_llm: PackageChoice | None = None
     unsloth: PackageChoice | None = None
     trl: PackageChoice | None = None
+    lightning: PackageChoice | None = None
+    pytorch_lightning: PackageChoice | None = None
     deepspeed: PackageChoice | None = None
     transformers: PackageChoice | None = None
     accelerate: PackageChoice | None = None

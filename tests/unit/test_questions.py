@@ -1,4 +1,4 @@
-"""The page "Questions people ask": every block is run, and says what the page says."""
+"""The pages of questions that people ask: every block is run, and says what the page says."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ import pytest
 from gpusetup.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "guides" / "questions.md"
-BLOCKS = re.findall(
-    r"^```console\n((?:\$ (?:printf '[^']*' \| )?gpusetup .*\n)+)((?:.*\n)*?)```$",
-    PAGE.read_text(encoding="utf-8"),
-    re.MULTILINE,
-)
+PAGES = [
+    (ROOT / "docs" / "guides" / name).read_text(encoding="utf-8") for name in ("questions.md", "package-questions.md")
+]
+_BLOCK = re.compile(r"^```console\n((?:\$ (?:printf '[^']*' \| )?gpusetup .*\n)+)((?:.*\n)*?)```$", re.MULTILINE)
+BLOCKS = [block for page in PAGES for block in _BLOCK.findall(page)]
 """Of several commands in a block the last one's answer is shown; the others write the files that it reads."""
 HAS_GPU = any(path.read_text().strip() == "0x10de" for path in Path("/sys/bus/pci/devices").glob("*/vendor"))
 
 
-def test_the_page_has_its_blocks() -> None:
-    assert len(BLOCKS) == PAGE.read_text(encoding="utf-8").count("```console") > 30
+def test_the_pages_have_their_blocks() -> None:
+    assert len(BLOCKS) == sum(page.count("```console") for page in PAGES) > 50
 
 
 def run(command: str, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -55,7 +55,7 @@ def refreshed(name: str, stored: dict[str, Any], index: Index, relevant: Collect
         except Fault as error:
             kept = "its row stays as it is" if before else "no row is made"
             findings.faults.append(f"{version}: {error}; {kept}")
-    title = stored["sources"]["index"]["title"]
+    title = stored["sources"].get("index", {}).get("title") or f"package index METADATA of {name}"
     document = assemble(name, [], {}, title=title, seen=today)
     document["sources"] |= {key: source for key, source in stored["sources"].items() if key != "index"}
     releases = {version: _kept(item, known.get(version)) for version, item in fresh.items()}

@@ -47,6 +47,8 @@ PACKAGES: dict[str, dict[str, Any]] = {
     },
     "unsloth": {"table": "trainers.unsloth", "needs": ["torch", "xformers"]},
     "trl": {"table": "trainers.trl", "needs": ["torch"]},
+    "lightning": {"needs": ["torch"]},
+    "pytorch-lightning": {"needs": ["torch"]},
     "deepspeed": {
         "table": "deepspeed.deepspeed",
         "needs": ["torch"],

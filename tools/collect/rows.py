@@ -13,6 +13,7 @@ import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from tools.collect.index import Fault
 from tools.collect.packages import PACKAGES
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _UNWANTED = ("numpy", "setuptools")
 def gathered(name: str, folder: Path) -> dict[str, Any]:
     """Return a package's file from YAML files of rows."""
     about = PACKAGES[name]
+    if "table" not in about:
+        raise Fault("its rows are read from the index only")
     table, seen = _table(folder, about["table"])
     kernels = {kernel: _table(folder, where)[0]["rows"] for kernel, where in about.get("kernels", {}).items()}
     found = assemble(name, table["rows"], kernels, title=table["source"], seen=seen)
@@ -45,7 +48,7 @@ def assemble(
     name: str, rows: list[dict[str, Any]], kernels: dict[str, list[dict[str, Any]]], *, title: str, seen: str
 ) -> dict[str, Any]:
     """Return a package's file."""
-    about = PACKAGES[name]
+    about = PACKAGES[name] | {"name": name}
     found: dict[str, Any] = {
         "schema": "gpusetup/matrix-package/1",
         "date": seen,
@@ -97,7 +100,7 @@ def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list
     else:
         whole = ""
     requires = {_plain(name): _specifier(text) for name, text in asked.items() if _plain(name) not in _UNWANTED}
-    requires.pop(_plain(about["table"].rpartition(".")[2]), None)
+    requires.pop(about["name"], None)
     found: dict[str, Any] = {
         "version": row["version"],
         "date": row["date"],

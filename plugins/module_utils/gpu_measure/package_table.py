@@ -226,6 +226,8 @@ OTHERS: Dict[str, str] = {
     "transformer-engine": "its part for torch is tried",
     "whisperx": "it computes through ctranslate2 and torch",
     "torchcodec": "it needs FFmpeg's libraries and a video",
+    "lightning": "it computes through torch",
+    "pytorch-lightning": "it computes through torch",
     "trl": "it computes through torch and transformers",
     "unsloth": "it computes through torch, triton and bitsandbytes",
 }
