@@ -34,4 +34,5 @@ def shipped() -> Matrix:
 @pytest.fixture(scope="session", autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Runs and histories of a test stay out of those of the person, and of the machine, that runs the tests."""
+    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
     os.environ["GPUSETUP_STATE"] = str(tmp_path_factory.mktemp("gpusetup-state"))

@@ -27,6 +27,11 @@ class Command(Protocol):
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "matrix": ("matrix", "look up the compatibility matrix"),
+    "matrix diff": ("matrix_diff", "what two matrices say differently"),
+    "matrix history": ("matrix_history", "what each matrix on this machine brought for a component"),
+    "matrix eol": ("matrix_eol", "until when the drivers of hosts are supported"),
+    "matrix export": ("matrix_export", "the matrix in one file, signed"),
+    "matrix import": ("matrix_import", "take a newer matrix in, proven first"),
     "resolve": ("resolve", "one complete stack, with the reason for every choice"),
     "why": ("why", "why a component or version is chosen"),
     "why-not": ("why_not", "which rules forbid a version"),

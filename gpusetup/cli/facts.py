@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpusetup.facts.products import Lookup
     from gpusetup.model.facts import Facts
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "collected", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Look, and print what was seen."""
-    facts = _collect(arguments)
+    facts = collected(arguments)
     if arguments.format == "json":
         text = output.json_text(facts)
     elif arguments.format in ("table", "csv"):
@@ -55,7 +55,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     return gravest([Exit(failure.exit) for failure in facts.failures.values()])
 
 
-def _collect(arguments: argparse.Namespace) -> Facts:
+def collected(arguments: argparse.Namespace) -> Facts:
+    """Return the facts of the hosts that the arguments name."""
     from gpusetup.facts import collect
     from gpusetup.model.facts import Facts
 

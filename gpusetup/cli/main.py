@@ -70,7 +70,7 @@ def _complete() -> None:
     typed = os.environ.get("COMP_LINE", "").split()[1:2]
     parser = top_parser()
     commands = parser.add_subparsers()
-    for name in COMMANDS:
+    for name in (name for name in COMMANDS if " " not in name):
         parents = [_with_values(name)] if [name] == typed else []
         commands.add_parser(name, parents=parents, add_help=False)
     argcomplete.autocomplete(parser)
@@ -144,8 +144,14 @@ def _plain_words(argv: list[str]) -> list[str]:
     if argv[:1] == ["version"]:
         return ["--version", *argv[1:]]
     if argv[:1] == ["help"]:
-        return [*argv[1:2], "--help"]
+        return [*argv[1:3], "--help"]
     return argv
+
+
+def _one_name(argv: list[str]) -> list[str]:
+    """Return words whose first is the command's whole name: `matrix diff` has two."""
+    name = " ".join(argv[:2])
+    return [name, *argv[2:]] if name in COMMANDS else argv
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -153,7 +159,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if "_ARGCOMPLETE" in os.environ:
         _complete()
-    argv = _plain_words(argv)
+    argv = _one_name(_plain_words(argv))
     in_full = sorted(argv) == ["--verbose", "--version"]
     if argv and argv[0].startswith("-") and not in_full:
         top_parser().parse_args(argv)

@@ -122,4 +122,7 @@ def age_warning(matrix: Matrix) -> str | None:
     age = (today - dt.date.fromisoformat(matrix.date)).days
     if age <= _OLD_AFTER_DAYS:
         return None
-    return f"the matrix is {age} days old ({matrix.date}); it lacks newer releases: update gpusetup"
+    return (
+        f"the matrix is {age} days old ({matrix.date}); it lacks newer releases: update gpusetup, "
+        "or take a newer matrix in with `gpusetup matrix import`"
+    )

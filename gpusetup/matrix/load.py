@@ -1,5 +1,5 @@
 """Load the matrix: one JSON file per component, typed, on demand, with an overlay folder for people's own data."""
-# ruff: noqa: PTH100, PTH110, PTH112, PTH118, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH100, PTH110, PTH112, PTH115, PTH118, PTH119, PTH120, PTH123, PTH208
 # pathlib would take a tenth of the time that a cold lookup has.
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model import platforms, record, release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from gpusetup.model.figures import GpuFiguresFile
@@ -29,7 +29,18 @@ if TYPE_CHECKING:
     from gpusetup.model.repos import ReposFile
     from gpusetup.model.wheels import WheelsFile
 
-__all__ = ["NAMES", "Matrix", "canonical", "load_file", "matrix", "package_files", "struct_of"]
+__all__ = [
+    "NAMES",
+    "Matrix",
+    "canonical",
+    "load_file",
+    "matrix",
+    "package_files",
+    "release_in_force",
+    "releases_place",
+    "shipped_date",
+    "struct_of",
+]
 
 FILES: dict[str, type[record.MatrixFile]] = {
     "driver": release.DriverFile,
@@ -146,7 +157,7 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
 class Matrix:
     """The components' data: every file is read when it is first asked for."""
 
-    def __init__(self, overlay: str | Path | None = None) -> None:
+    def __init__(self, overlay: str | Path | None = None, *, examined: bool = False) -> None:
         if overlay is not None and not isdir(overlay):
             raise BadInputError(
                 "GS-204",
@@ -154,6 +165,7 @@ class Matrix:
                 hint="unset GPUSETUP_MATRIX, or point it at a folder of matrix files",
             )
         self.overlay = overlay
+        self._examined = examined
         self._packages: dict[str, PackageFile] = {}
 
     def path(self, name: str) -> str:
@@ -175,7 +187,7 @@ class Matrix:
 
             loaded = extended(loaded, load_file(name, more, base=loaded))
         assert isinstance(loaded, kind)  # noqa: S101 - FILES says so
-        if self.overlay is not None:
+        if self.overlay is not None and not self._examined:
             from gpusetup.matrix.references import check_references  # the lints have seen the shipped data
 
             check_references(self, loaded, self.path(name))
@@ -319,6 +331,34 @@ def package_files() -> list[str]:
 
 
 def matrix() -> Matrix:
-    """Return the matrix in force: the shipped data with the folder in GPUSETUP_MATRIX laid over it."""
+    """Return the matrix in force: the shipped data with the folder in GPUSETUP_MATRIX laid over it.
+
+    Without that, a newer release that was taken in (`gpusetup matrix import`) serves every lookup.
+    """
     folder = os.environ.get("GPUSETUP_MATRIX")
-    return Matrix(abspath(folder) if folder else None)
+    if folder:
+        return Matrix(abspath(folder))
+    return Matrix(release_in_force(os.environ), examined=True)
+
+
+def releases_place(environment: Mapping[str, str]) -> str:
+    """Return the folder of releases: $XDG_DATA_HOME/gpusetup/matrix or ~/.local/share/gpusetup/matrix."""
+    base = environment.get("XDG_DATA_HOME") or join(environment.get("HOME") or "/root", ".local", "share")
+    return join(base, "gpusetup", "matrix")
+
+
+def release_in_force(environment: Mapping[str, str]) -> str | None:
+    """Return the folder of the release that was taken in, unless what this gpusetup ships is newer."""
+    place = releases_place(environment)
+    try:
+        name = basename(os.readlink(join(place, "current")))
+    except OSError:
+        return None
+    return join(place, name) if name[:10] >= shipped_date() and isdir(join(place, name)) else None
+
+
+def shipped_date() -> str:
+    """Return the day of the shipped matrix without reading all of it: it stands at the head of the file."""
+    with open(join(_SHIPPED, "driver.json"), encoding="utf-8") as file:
+        head = file.read(200)
+    return head.partition('"date": "')[2][:10]

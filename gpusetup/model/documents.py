@@ -15,6 +15,7 @@ from gpusetup.model.facts import Facts
 from gpusetup.model.health import Verifications
 from gpusetup.model.lifecycle import Drift, History, Removed
 from gpusetup.model.lock import Lock
+from gpusetup.model.matrix_release import Change, MatrixRelease
 from gpusetup.model.plan import Plan
 from gpusetup.model.run import Applied as ApplyRun
 from gpusetup.model.stack import Resolution
@@ -105,6 +106,72 @@ class BundleMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sets: tuple[str, ...]
 
 
+class MatrixExported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A matrix that was written into one file."""
+
+    schema: Literal["gpusetup/matrix-exported/1"] = "gpusetup/matrix-exported/1"
+    ok: Literal[True] = True
+    path: str
+    date: str
+    sha256: str
+    signature: str
+
+
+class MatrixImported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A release of the matrix that was taken in; `place` is empty where it was only examined."""
+
+    schema: Literal["gpusetup/matrix-imported/1"] = "gpusetup/matrix-imported/1"
+    ok: Literal[True] = True
+    date: str
+    before: str
+    vouched: str
+    place: str
+    changes: tuple[str, ...]
+
+
+class MatrixDiff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What two matrices say differently."""
+
+    schema: Literal["gpusetup/matrix-diff/1"] = "gpusetup/matrix-diff/1"
+    ok: Literal[True] = True
+    before: str
+    after: str
+    changes: tuple[Change, ...]
+
+
+class MatrixHistory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What each release on this machine brought for a component."""
+
+    schema: Literal["gpusetup/matrix-history/1"] = "gpusetup/matrix-history/1"
+    ok: Literal[True] = True
+    component: str
+    steps: tuple[MatrixDiff, ...]
+
+
+State = Literal["supported", "ends soon", "ended", "unknown"]
+
+
+class DriverEnd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A driver that hosts run, and the last day or month of its branch; `until` is empty where nobody published it."""
+
+    driver: str
+    branch: str
+    until: str
+    state: State
+    hosts: tuple[str, ...]
+
+
+class DriverEnds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Until when the drivers of hosts are supported."""
+
+    schema: Literal["gpusetup/driver-ends/1"] = "gpusetup/driver-ends/1"
+    ok: Literal[True] = True
+    date: str
+    drivers: tuple[DriverEnd, ...]
+    unread: dict[str, str]
+    """Hosts whose facts could not be read, and why."""
+
+
 DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "apply": ("apply", (ApplyRun,)),
     "bundle": ("a bundle's manifest.json", (Manifest,)),
@@ -113,6 +180,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "content": ("content", (ContentPlace,)),
     "doctor": ("doctor", (DoctorHosts, DoctorText, DoctorReference, DoctorAlert)),
     "drift": ("drift", (Drift,)),
+    "driver-ends": ("matrix eol", (DriverEnds,)),
     "error": ("any command that fails", (ErrorDocument,)),
     "facts": ("facts", (Facts,)),
     "handover": ("handover", (HandoverFiles,)),
@@ -120,7 +188,12 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "host-lock": ("what a host keeps of its last apply", (Applied,)),
     "lock": ("lock", (Lock,)),
     "matrix": ("matrix", (MatrixRows, NoRows)),
+    "matrix-diff": ("matrix diff", (MatrixDiff,)),
+    "matrix-exported": ("matrix export", (MatrixExported,)),
     "matrix-files": ("matrix --data", (MatrixFiles,)),
+    "matrix-history": ("matrix history", (MatrixHistory,)),
+    "matrix-imported": ("matrix import", (MatrixImported,)),
+    "matrix-release": ("what matrix export writes", (MatrixRelease,)),
     "monitoring": ("monitoring", (MonitoringFiles,)),
     "plan": ("plan", (Plan,)),
     "remove": ("remove", (Removed,)),

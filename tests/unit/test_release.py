@@ -17,7 +17,7 @@ THIS = "{}.{}".format(*sys.version_info[:2])
 
 def test_every_command_has_a_page_with_its_options() -> None:
     pages = man.pages()
-    assert set(pages) == {"gpusetup.1", *(f"gpusetup-{name}.1" for name in COMMANDS)}
+    assert set(pages) == {"gpusetup.1", *(f"gpusetup-{name.replace(' ', '-')}.1" for name in COMMANDS)}
     assert r"\fB\-\-max\-fail N\fR" in pages["gpusetup-apply.1"]
     assert "SUPPRESS" not in "".join(pages.values())
     assert "%(" not in "".join(pages.values())

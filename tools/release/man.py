@@ -21,8 +21,13 @@ def pages() -> dict[str, str]:
     """Return every page by its file name: gpusetup.1, gpusetup-apply.1, …"""
     found = {f"gpusetup.{SECTION}": _overview()}
     for name, (_, summary) in COMMANDS.items():
-        found[f"gpusetup-{name}.{SECTION}"] = _page(command_parser(name), f"gpusetup-{name}", summary)
+        title = _title(name)
+        found[f"{title}.{SECTION}"] = _page(command_parser(name), title, summary)
     return found
+
+
+def _title(name: str) -> str:
+    return f"gpusetup-{name.replace(' ', '-')}"
 
 
 def _overview() -> str:
@@ -32,7 +37,7 @@ def _overview() -> str:
     for name, (_, summary) in COMMANDS.items():
         lines += [".TP", rf"\fBgpusetup {_escaped(name)}\fR", _escaped(summary)]
     lines += [".SH EXIT STATUS", _escaped((parser.epilog or "").partition("Exit codes: ")[2].replace("\n", " "))]
-    lines += [".SH SEE ALSO", ",\n".join(rf".BR gpusetup\-{_escaped(name)} ({SECTION})" for name in COMMANDS)]
+    lines += [".SH SEE ALSO", ",\n".join(rf".BR {_escaped(_title(name))} ({SECTION})" for name in COMMANDS)]
     return _text(line.replace(",", " ,") if line.startswith(".BR") else line for line in lines)
 
 

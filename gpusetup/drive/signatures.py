@@ -1,0 +1,64 @@
+"""Signatures by OpenSSH's own program: `ssh-keygen -Y` signs with a key people have already, and checks who signed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gpusetup.drive.runner import run
+from gpusetup.errors import BadInputError, PreflightError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpusetup.drive.runner import Finished
+
+__all__ = ["NAMESPACE", "check", "sign"]
+
+NAMESPACE = "gpusetup-matrix"
+"""What a signature is for: one that the same key made for something else is not taken."""
+_DEADLINE = 60.0
+
+
+def sign(path: Path, key: Path) -> Path:
+    """Sign a file with a private key, or with the agent's when `key` is a public one; return the signature's path."""
+    made = path.with_name(path.name + ".sig")
+    made.unlink(missing_ok=True)
+    done = _ssh_keygen("-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, str(path))
+    if done.code or not made.exists():
+        raise BadInputError(
+            "GS-221", f"{path} was not signed", path=str(key), note=done.err.strip()[-300:],
+            hint="name a private key, or the public one of a key that your agent holds",
+        )  # fmt: skip
+    return made
+
+
+def check(content: Path, signature: Path, signers: Path) -> str:
+    """Return who signed a file; refuse a signature that none of the known signers made for this use."""
+    who = _ssh_keygen("-Y", "find-principals", "-f", str(signers), "-s", str(signature))
+    names = who.out.split()
+    if who.code or not names:
+        raise BadInputError(
+            "GS-221", "nobody who is trusted signed this release", path=str(signature), note=who.err.strip()[-300:],
+            hint=f"add the signer's line to {signers} when you trust it (see ALLOWED SIGNERS in ssh-keygen's manual)",
+        )  # fmt: skip
+    argv = ("-Y", "verify", "-f", str(signers), "-I", names[0], "-n", NAMESPACE, "-s", str(signature))
+    done = _ssh_keygen(*argv, stdin=content.read_bytes())
+    if done.code:
+        raise BadInputError(
+            "GS-221", "the signature does not belong to this release", path=str(signature),
+            note=done.err.strip()[-300:],
+            hint="fetch both again, from the same place",
+        )  # fmt: skip
+    return names[0]
+
+
+def _ssh_keygen(*words: str, stdin: bytes | None = None) -> Finished:
+    passed = ("PATH", "HOME", "SSH_AUTH_SOCK", "SSH_ASKPASS", "DISPLAY")
+    env = {name: os.environ[name] for name in passed if name in os.environ}
+    try:
+        return run(("ssh-keygen", *words), env=env, deadline=_DEADLINE, stdin=stdin)
+    except BadInputError as error:
+        raise PreflightError(
+            "GS-221", "ssh-keygen is not on this machine", hint="install OpenSSH's client: apt install openssh-client"
+        ) from error

@@ -1,0 +1,179 @@
+"""Releases of the matrix: written, signed, taken in, refused, compared; what a fleet's drivers have ahead of them."""
+
+import datetime as dt
+import json
+import shutil
+import subprocess
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.cli.matrix_eol import ends
+from gpusetup.matrix import kept
+from gpusetup.matrix.load import Matrix, matrix, shipped_date
+
+TOMORROW = (dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=1)).isoformat()
+NEW = "999.10.01"
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("GPUSETUP_MATRIX", raising=False)
+    return tmp_path
+
+
+def asked(capsys, *words):
+    code = main(["matrix", *map(str, words)])
+    told = capsys.readouterr()
+    return code, told.out, told.err
+
+
+def release(path, day=TOMORROW, change=lambda driver: None):
+    """A file as `matrix export` writes it, with another day and what a test changes."""
+    files = dict(kept.release_of(Matrix()).files)
+    driver = json.loads(files["driver"])
+    driver["date"] = day
+    change(driver)
+    files["driver"] = json.dumps(driver)
+    made = kept.MatrixRelease(date=day, sha256=kept.digest(files), files=files)
+    path.write_bytes(msgspec.json.encode(made))
+    return path
+
+
+def one_more(driver):
+    driver["versions"].append({**driver["versions"][-1], "version": NEW})
+
+
+def sha256(path):
+    return subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout.split()[0]
+
+
+def test_an_export_is_the_shipped_matrix_and_can_be_taken_in(home, capsys):
+    path = home / "matrix.json"
+    assert asked(capsys, "export", "--out", path)[0] == 0
+    assert kept.opened(path.read_bytes(), "here").files == kept.release_of(Matrix()).files
+    code, out, _err = asked(capsys, "import", path, "--sha256", sha256(path))
+    assert (code, out) == (0, f"the matrix of {shipped_date()}, by its digest\n")
+    assert matrix().digest == Matrix().digest
+
+
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
+def test_a_signature_of_a_known_signer_is_what_it_takes(home, capsys):
+    path = release(home / "matrix.json", change=one_more)
+    for name in ("ours", "theirs"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", home / name], check=True)
+    assert "no signer is known" in asked(capsys, "import", path)[2]
+    signers = home / "config/gpusetup/matrix-signers"
+    signers.parent.mkdir(parents=True)
+    signers.write_text("site@example.org " + (home / "ours.pub").read_text())
+    assert "cannot read" in asked(capsys, "import", path)[2]
+
+    def signed(key, use="gpusetup-matrix"):
+        path.with_name("matrix.json.sig").unlink(missing_ok=True)
+        subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", home / key, "-n", use, path], check=True)
+
+    signed("theirs")
+    assert "nobody who is trusted signed this release" in asked(capsys, "import", path)[2]
+    signed("ours", use="git")
+    assert "does not belong to this release" in asked(capsys, "import", path)[2]
+    signed("ours")
+    code, out, err = asked(capsys, "import", path, "--check")
+    assert (code, out.splitlines()) == (0, [f"the matrix of {TOMORROW}, signed by site@example.org", "driver: 1 added"])
+    assert "nothing was changed" in err
+    assert matrix().date == shipped_date()
+    assert asked(capsys, "import", path)[0] == 0
+    assert matrix().date == TOMORROW
+    assert NEW in {item.version for item in matrix().driver.versions}
+    path.write_bytes(path.read_bytes().replace(b"595", b"596"))
+    assert "does not belong to this release" in asked(capsys, "import", path)[2]
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "not a release of the matrix"),
+        (lambda path: path.write_text('{"schema": "gpusetup/plan/1"}'), "not a release of the matrix"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"580.", b"581.")), "damaged"),
+        (lambda path: release(path, day="2020-01-01"), "older than what this gpusetup ships"),
+        (lambda path: release(path, day="2999-01-01"), "still to come"),
+        (lambda path: release(path, change=lambda driver: driver["versions"][0].update(branch=1)), "driver branch 1"),
+        (lambda path: release(path, change=lambda driver: driver.pop("branches")), "cannot be used"),
+    ],
+    ids=["cut", "another document", "changed", "old", "from the future", "dangling", "a field is missing"],
+)
+def test_what_cannot_be_used_changes_nothing(home, capsys, harm, said):
+    path = release(home / "matrix.json", change=one_more)
+    assert asked(capsys, "import", path, "--sha256", sha256(path))[0] == 0
+    before = matrix().digest
+    harm(path)
+    code, out, err = asked(capsys, "import", path, "--sha256", sha256(path))
+    assert (code, out) == (3, "")
+    assert said in " ".join(err.split())
+    assert matrix().digest == before
+    assert not list((home / "data/gpusetup/matrix").glob(".new-*"))
+
+
+def test_an_older_release_comes_back_only_when_it_is_asked_for(home, capsys):
+    newer = release(home / "newer.json", change=one_more)
+    older = release(home / "older.json", day=shipped_date())
+    for path in (newer, older):
+        code, _out, err = asked(capsys, "import", path, "--sha256", sha256(path))
+    assert code == 3
+    assert "--older takes it" in err
+    assert asked(capsys, "import", older, "--sha256", sha256(older), "--older")[0] == 0
+    assert matrix().date == shipped_date()
+    assert {path.name[:10] for path in kept.all_kept(home / "data/gpusetup/matrix")} == {shipped_date(), TOMORROW}
+
+
+def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, capsys, monkeypatch):
+    path = release(home / "matrix.json")
+    asked(capsys, "import", path, "--sha256", sha256(path))
+    monkeypatch.setattr("gpusetup.matrix.load.shipped_date", lambda: "2998-01-01")
+    assert matrix().overlay is None
+
+
+def test_differences_name_records_and_fields(home, capsys):
+    def changed(driver):
+        one_more(driver)
+        del driver["versions"][0]
+        next(item for item in driver["branches"] if item["branch"] == 595)["eol"] = "2027-09"
+        driver["versions"][5]["sources"] = driver["versions"][6]["sources"]  # where it was read is no difference
+
+    path = release(home / "matrix.json", change=changed)
+    code, out, _err = asked(capsys, "diff", path, "shipped", "--exit-code")
+    assert code == 9
+    assert "eol: 2027-09 -> 2027-03" in out
+    assert {"gone", "added", "changed"} <= set(out.split())
+    assert asked(capsys, "diff", "shipped", "shipped", "--exit-code")[0] == 0
+    found = json.loads(asked(capsys, "diff", "shipped", path, "--component", "torch", "--format", "json")[1])
+    assert found["changes"] == []
+    asked(capsys, "import", path, "--sha256", sha256(path))
+    assert NEW in asked(capsys, "history", "driver")[1]
+    assert "nothing of it changed" in asked(capsys, "history", "torch")[1]
+    assert "no matrix is called 'nothing'" in asked(capsys, "diff", "nothing")[2]
+
+
+def test_an_overlay_is_not_passed_over_in_silence(home, capsys, monkeypatch):
+    path = release(home / "matrix.json")
+    monkeypatch.setenv("GPUSETUP_MATRIX", str(home))
+    code, _out, err = asked(capsys, "import", path, "--sha256", sha256(path))
+    assert code == 3
+    assert "unset GPUSETUP_MATRIX" in err
+
+
+def test_the_end_of_each_driver_that_hosts_run():
+    versions = {"a": "535.183.01", "b": "580.95.05", "c": "580.95.05", "d": "620.10.01"}
+    hosts = {name: SimpleNamespace(driver=SimpleNamespace(version=version)) for name, version in versions.items()}
+    facts = SimpleNamespace(hosts={**hosts, "e": SimpleNamespace(driver=None)})
+    found = {end.driver: end for end in ends(facts, Matrix(), dt.date(2028, 5, 1), within=90)}
+    assert {driver: (end.until, end.state, end.hosts) for driver, end in found.items()} == {
+        "535.183.01": ("2026-06", "ended", ("a",)),
+        "580.95.05": ("2028-06", "ends soon", ("b", "c")),
+        "620.10.01": ("", "unknown", ("d",)),
+    }
+    early = {end.driver: end.state for end in ends(facts, Matrix(), dt.date(2026, 12, 1), within=90)}
+    assert early["580.95.05"] == "supported"
