@@ -51,6 +51,7 @@ class Replay:
             "size": len(body),
             "upload-time": "2026-11-20T10:00:00Z",
             "yanked": False,
+            **({"core-metadata": True} if metadata else {}),
         } | more
 
 
@@ -105,9 +106,13 @@ def serving() -> Iterator[Replay]:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            if self.command == "HEAD":
+                return
             if self.path in replay.cut:
                 body, self.close_connection = body[: len(body) // 2], True
             self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815
 
         def log_message(self, *_: object) -> None: ...
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["closure", "download_pip", "own_wheel", "target_environment", "target_tags"]
 
 _DEADLINE = 1200.0
-_GLIBC_MINORS = range(28, 4, -1)
+_GLIBC = "2.28"
+_OLDEST_GLIBC = 4
 """NVIDIA names its wheels by glibc 2.18 and 2.25 too, and pip takes no tag for granted that it is not told."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NOT_IN_A_WHEEL = {"INSTALLER", "REQUESTED", "direct_url.json", "RECORD", "uv_cache.json"}
@@ -87,11 +88,12 @@ def _download(wanted: list[str], folder: Path, python: str, arch: str) -> None:
     _pip("download", *target_tags(python, arch), "--dest", str(folder), *wanted)
 
 
-def target_tags(python: str, arch: str) -> list[str]:
-    """Return pip's options for another Python than the one that runs it."""
+def target_tags(python: str, arch: str, glibc: str = _GLIBC) -> list[str]:
+    """Return pip's options for another Python than the one that runs it, on a machine with this glibc."""
     short = "cp" + python.replace(".", "")
     tags = [tag for abi in (short, "abi3", "none") for tag in ("--abi", abi)]
-    platforms = [f"manylinux_2_{minor}_{arch}" for minor in _GLIBC_MINORS] + [f"manylinux2014_{arch}"]
+    minors = range(int(glibc.partition(".")[2]), _OLDEST_GLIBC, -1)
+    platforms = [f"manylinux_2_{minor}_{arch}" for minor in minors] + [f"manylinux2014_{arch}"]
     places = [tag for platform in platforms for tag in ("--platform", platform)]
     return ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *tags, *places]
 

@@ -67,10 +67,15 @@ def run(arguments: argparse.Namespace) -> Exit:
         request = replace(request, driver_candidates=last_seen(matrix.repos, request.os or ""), wheels_only=True)
     resolution = resolve(request, matrix)
     lock = lock_of(resolution, matrix)
+    pylock = ""
     if arguments.hashes:
-        lock = _with_hashes(lock, matrix)
+        lock, pylock = _with_hashes(lock, matrix)
         if lock.without_hashes:
             output.warn(_DIRECT_ONLY.format(why=lock.without_hashes))
+    if pylock and arguments.out:
+        beside = _pylock_beside(arguments.out)
+        output.write_answer(pylock, beside)
+        output.say(f"{beside}: the same for installers that read PEP 751")
     if arguments.pip:
         output.write_answer(_pip_text(lock), arguments.out)
     elif arguments.vars:
@@ -111,24 +116,36 @@ def _pip_text(lock: Lock) -> str:
     return head + "".join(f"{line}\n" for line in (lock.hashes or lock.pip).wheels)
 
 
-def _with_hashes(lock: Lock, matrix: Matrix) -> Lock:
-    from gpusetup.bootstrap.hashes import hashes_of
+def _pylock_beside(out: str) -> str:
+    """Return where the PEP 751 document of a lock belongs: pylock.gpu.toml beside gpu.lock.json."""
+    path = Path(out)
+    return str(path.with_name(f"pylock.{path.name.lstrip('.').partition('.')[0] or 'gpu'}.toml"))
+
+
+def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
+    """Return the lock with everything that its lines need, and the same as a PEP 751 document."""
+    from gpusetup.bootstrap.hashes import Target, hashes_of
     from gpusetup.plan.lock import with_hashes
 
-    system = next((item.python for item in matrix.os.systems if item.id == lock.request.os), None)
-    python = (lock.stack.python and lock.stack.python.version) or system
+    system = next((item for item in matrix.os.systems if item.id == lock.request.os), None)
+    python = (lock.stack.python and lock.stack.python.version) or (system and system.python)
     if not python:
         raise BadInputError(
             "GS-349", "hashes need one Python version", path="--hashes",
             hint="give the distribution (--os ubuntu22.04) or the Python: 'python==3.12'",
         )  # fmt: skip
-    python = ".".join(python.split(".")[:2])
+    target = Target(".".join(python.split(".")[:2]), lock.request.arch or "x86_64")
+    if system is not None and system.glibc != "unknown":
+        target = target._replace(glibc=system.glibc)
     try:
-        return with_hashes(lock, hashes_of(lock.pip, python=python, arch=lock.request.arch or "x86_64"))
+        hashes, full = hashes_of(lock.pip, target)
     except UnreachableError as error:
         from msgspec.structs import replace
 
-        return replace(lock, without_hashes=" ".join(f"{error.message}: {error.context or error.note}".split()))
+        return replace(lock, without_hashes=" ".join(f"{error.message}: {error.context or error.note}".split())), ""
+    for text in full.warnings:
+        output.warn(text)
+    return with_hashes(lock, hashes), full.pylock
 
 
 def _variables(arguments: argparse.Namespace, resolution: Resolution, lock: Lock, matrix: Matrix) -> RoleVariables:

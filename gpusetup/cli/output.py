@@ -86,14 +86,30 @@ def write_answer(text: str, out: str | None) -> None:
     if out is None:
         _print(_narrowed(text))
         return
-    from pathlib import Path
-
     try:
-        Path(out).write_text(text, encoding="utf-8")
+        _write_whole(out, text)
     except OSError as error:
         raise BadInputError(
             "GS-103", f"cannot write {out}: {error.strerror}", path=out, hint="give another file with --out"
         ) from error
+
+
+def _write_whole(out: str, text: str) -> None:
+    """Write a file whole or not at all: a full disk or Ctrl-C leaves what was there. Pipes and devices just get it."""
+    from pathlib import Path
+
+    target = Path(out).resolve()
+    if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
+        target.write_text(text, encoding="utf-8")
+        return
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        if target.exists():
+            partial.chmod(target.stat().st_mode & 0o7777)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _narrowed(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast, get_args
 import msgspec
 from packaging.utils import canonicalize_name
 
-from gpusetup.bootstrap.hashes import _report, complete
+from gpusetup.bootstrap.hashes import Target, _report, complete
 from gpusetup.bootstrap.wheels import target_environment
 from gpusetup.errors import GpuSetupError, NoStackError
 from gpusetup.matrix.load import canonical, matrix
@@ -84,7 +84,7 @@ def closure_of(pin: str, caps: list[str], python: str, arch: str) -> list[tuple[
     """Return name, version and address of each wheel that pip would install for a pin within these limits."""
     environment, more = target_environment(python, arch), list[str]()
     for _ in range(8):
-        report = _report([pin, *caps, *more], python, arch)
+        report = _report([pin, *caps, *more], Target(python, arch))
         lines, lacking = complete([pin], report, environment)
         if not lacking:
             wanted = {line.partition("==")[0] for line in lines}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import zipfile
 from pathlib import Path
@@ -91,3 +92,16 @@ def test_a_password_in_an_address_is_never_told() -> None:
     module = SimpleNamespace(params={"requirements": lines, "host": host}, no_log_values=set())
     params.plain(module)
     assert module.no_log_values == {"planted-secret", "other-secret"}
+
+
+@pytest.mark.slow
+def test_a_wheel_that_is_not_the_lock_s_is_not_installed(run_module: Any, wanted: dict[str, Any]) -> None:
+    Path(wanted["path"]).parent.mkdir()
+    file = Path(wanted["find_links"]) / "frame-1.0-py3-none-any.whl"
+    line = f"frame==1.0 --hash=sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr("more.py", "")
+    failed, result = finish(run_module, wanted, requirements=[line])
+    assert failed
+    assert "DO NOT MATCH THE HASHES" in str(result)
+    assert not Path(wanted["path"]).is_symlink()

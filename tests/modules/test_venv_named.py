@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -159,10 +163,33 @@ def test_uv_installs_where_it_is_new_enough_and_pip_has_no_index_of_its_own(
     monkeypatch.setattr(installer.process, "output", answer)
     chosen = installer.choose("best", "python", {})
     assert chosen == installer.Installer(str(uv) if used else "", True)
-    commands = installer.steps(chosen, "python", "/x", {"find_links": ""})
+    commands = installer.steps(chosen, "python", "/x", {"find_links": "", "requirements": ["frame==1.0"]})
     assert len(commands) == (2 if used else 1)
     assert installer.choose("pip", "python", {}) == installer.Installer("", False), "the default environment's own way"
     if used:
         monkeypatch.setattr(installer, "changeable", lambda path: path)
         monkeypatch.setattr(installer.os, "geteuid", lambda: 0)
         assert installer.choose("best", "python", {}).uv == "", "root runs nobody else's uv"
+
+
+def test_uv_compares_each_wheel_with_the_lock_it_is_given(tmp_path: Path) -> None:
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if uv is None:
+        pytest.skip("uv is not here: pip install --group index")
+    wheel(tmp_path, "frame", "1.0")
+    digest = hashlib.sha256((tmp_path / "frame-1.0-py3-none-any.whl").read_bytes()).hexdigest()
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "env"], check=True)
+    python = str(tmp_path / "env" / "bin" / "python")
+
+    def install(line: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "requirements.txt").write_text(line + "\n")
+        request = {"find_links": str(tmp_path), "requirements": [line]}
+        (argv,) = installer.steps(installer.Installer(uv, True), python, str(tmp_path), request)
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+    wrong = install(f"frame==1.0 --hash=sha256:{'0' * 64}")
+    assert wrong.returncode != 0
+    assert "Hash mismatch" in wrong.stderr
+    assert not list((tmp_path / "env").rglob("frame.py"))
+    assert install(f"frame==1.0 --hash=sha256:{digest}").returncode == 0
+    assert list((tmp_path / "env").rglob("frame.py"))

@@ -214,8 +214,13 @@ def _linked(archive: zipfile.ZipFile) -> dict[str, Any]:
     return {"sonames": sorted(name.decode() for name in found)} if found else {}
 
 
+def _vllm(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """Read what vLLM says it was made for; before it said so, what it is linked with."""
+    return _assigned("vllm/envs.py", "VLLM_MAIN_CUDA_VERSION", "cuda_main")(archive) or _linked(archive)
+
+
 _INSIDE: dict[str, Callable[[zipfile.ZipFile], dict[str, Any]]] = {
-    "vllm": _assigned("vllm/envs.py", "VLLM_MAIN_CUDA_VERSION", "cuda_main"),
+    "vllm": _vllm,
     "onnxruntime": _assigned("onnxruntime/capi/build_and_package_info.py", "cuda_version", "cuda_version"),
     "xformers": _xformers,
     "bitsandbytes": _named_by_cuda,

@@ -29,11 +29,11 @@ class Installer(NamedTuple):
     locks: bool
 
 
-def choose(wish: str, python: str, env: Dict[str, str]) -> Installer:
+def choose(wish: str, python: str, env: Dict[str, str], places: Iterable[str] = ()) -> Installer:
     """Return what installs: uv only where nobody else can change it, and where pip has no index of its own."""
     if wish == "pip":
         return Installer("", False)
-    found = next((path for path in _UV if os.access(path, os.X_OK)), "")
+    found = next((path for path in (*places, *_UV) if os.access(path, os.X_OK)), "")
     root = os.geteuid() == 0
     usable = found and not (root and changeable(found)) and not _configured(python, env)
     if usable and _version([found, "--version"], env) >= _UV_LOCKS:
@@ -53,20 +53,34 @@ def _version(argv: List[str], env: Dict[str, str]) -> Any:
     return (int(found.group(1)), int(found.group(2))) if found else (0, 0)
 
 
+def compiling(uv: str, python: str, wanted: str, lock: str, *more: str) -> List[str]:
+    """Return the command with which uv resolves a requirements file into a lock."""
+    # As pip does it: of all indexes the newest that fits.
+    index = ["--index-strategy", "unsafe-best-match", *more]
+    return [uv, "pip", "compile", *_with(python), *index, "--format", "pylock.toml", "--output-file", lock, wanted]
+
+
+def _with(python: str) -> List[str]:
+    return ["--python", python, "--no-config", "--no-cache", "--no-progress"]
+
+
 def steps(chosen: Installer, python: str, folder: str, request: Dict[str, Any]) -> List[List[str]]:
-    """Return the commands: uv resolves into the lock, and installs from it alone."""
+    """Return the commands: uv resolves into the lock, and installs from it alone.
+
+    Lines with hashes come from a lock. The index must not have a say in them again: both installers compare each file
+    with its line, where uv would else write down what the index says today.
+    """
     wanted, lock = os.path.join(folder, _REQUIREMENTS), os.path.join(folder, LOCK)
     local = ["--no-index", "--find-links", request["find_links"]] if request["find_links"] else []
+    hashed = any("--hash=" in line for line in request["requirements"])
     if chosen.uv:
-        common = ["--python", python, "--no-config", "--no-cache", "--no-progress"]
-        # As pip does it: of all indexes the newest that fits.
-        index = ["--index-strategy", "unsafe-best-match", *local]
-        return [
-            [chosen.uv, "pip", "compile", *common, *index, "--format", "pylock.toml", "--output-file", lock, wanted],
-            [chosen.uv, "pip", "install", *common, "--requirements", lock],
-        ]
+        install = [chosen.uv, "pip", "install", *_with(python)]
+        if hashed:
+            strict = ["--require-hashes", "--index-strategy", "unsafe-best-match", *local]
+            return [[*install, *strict, "--requirements", wanted]]
+        return [compiling(chosen.uv, python, wanted, lock, *local), [*install, "--requirements", lock]]
     argv = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--progress-bar=off"]
-    argv += ["--no-cache-dir", "--retries=3", "--timeout=60"]
+    argv += ["--no-cache-dir", "--retries=3", "--timeout=60", *(["--require-hashes"] if hashed else [])]
     if chosen.locks:
         argv += ["--report", os.path.join(folder, _REPORT)]
     return [[*argv, "-r", wanted, *local]]

@@ -53,3 +53,8 @@ def test_an_index_without_hashes_is_refused() -> None:
 def test_wheels_for_any_glibc_that_the_target_has_are_seen(glibc: int) -> None:
     """NCCL's wheels are for 2.18, CUPTI's of CUDA 13 for 2.25: pip sees only the tags that it is told."""
     assert f"manylinux_2_{glibc}_x86_64" in target_tags("3.12", "x86_64")
+
+
+def test_wheels_for_a_newer_glibc_are_seen_where_the_target_has_it() -> None:
+    assert "manylinux_2_35_x86_64" in target_tags("3.12", "x86_64", "2.35")
+    assert "manylinux_2_35_x86_64" not in target_tags("3.12", "x86_64", "2.34")

@@ -1,0 +1,259 @@
+"""Locks of everything: what uv and pip answer, the lock and its PEP 751 document, and faults that leave what was there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.bootstrap import hashes
+from gpusetup.bootstrap.hashes import Full, Target, hashes_of
+from gpusetup.cli import output
+from gpusetup.cli.main import main
+from gpusetup.content import host_code
+from gpusetup.errors import GpuSetupError, NoStackError, UnreachableError
+from gpusetup.model.lock import PipHashes, PipRequirements
+from tests.replay import Replay, metadata, serving, wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TARGET = Target("3.11", "x86_64", "2.35")
+ASKED = ["lock", "cupy", "--gpu", "h100", "--os", "ubuntu22.04", "--hashes"]
+LOCKED = """lock-version = "1.0"
+created-by = "uv"
+[[packages]]
+name = "frame"
+version = "1.0"
+wheels = [{ url = "https://x/a.whl", hashes = { sha256 = "aa" } }, { url = "https://x/b.whl", hashes = { sha256 = "bb" } }]
+[[packages]]
+name = "elsewhere"
+version = "2"
+marker = "sys_platform == 'win32'"
+wheels = [{ url = "https://x/c.whl", hashes = { sha256 = "cc" } }]
+"""
+
+
+def pins(*lines: str) -> PipRequirements:
+    return PipRequirements(system=lines, wheels=lines)
+
+
+def choose(monkeypatch: pytest.MonkeyPatch, uv: str) -> None:
+    installer = host_code("gpu_host.installer")
+    monkeypatch.setattr(installer, "choose", lambda *_: installer.Installer(uv, True))
+
+
+def stand_in(folder: Path, script: str) -> str:
+    """A program in uv's place; $lock is where it was told to write."""
+    path = folder / "uv"
+    path.write_text(
+        f'#!/bin/sh\necho "$@" > "{folder}/argv"\nwhile [ "$1" != --output-file ]; do shift; done\nlock=$2\n{script}\n'
+    )
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_what_uv_locked_is_the_lock_and_its_document(monkeypatch, tmp_path) -> None:
+    (tmp_path / "pylock").write_text(LOCKED)
+    script = f'cat "{tmp_path}/pylock" > "$lock"\necho "warning: \\`frame==1.0\\` is yanked (reason: \\"a bug\\")" >&2'
+    choose(monkeypatch, stand_in(tmp_path, script))
+    found, full = hashes_of(pins("--extra-index-url https://y", "frame==1.0"), TARGET)
+    assert found.wheels == ("--extra-index-url https://y", "frame==1.0 --hash=sha256:aa --hash=sha256:bb")
+    assert (found.python, found.arch, full.pylock) == ("3.11", "x86_64", LOCKED)
+    assert full.warnings == ("frame==1.0 was withdrawn by its publisher: a bug",)
+    argv = (tmp_path / "argv").read_text()
+    assert "--python-version 3.11 --python-platform x86_64-manylinux_2_35 --only-binary :all:" in argv
+
+
+@pytest.mark.parametrize(
+    ("glibc", "platform"), [("2.17", "17"), ("2.26", "17"), ("2.28", "28"), ("2.34", "34"), ("2.99", "40")]
+)
+def test_the_platform_is_never_newer_than_the_target(monkeypatch, tmp_path, glibc, platform) -> None:
+    (tmp_path / "pylock").write_text(LOCKED)
+    choose(monkeypatch, stand_in(tmp_path, f'cat "{tmp_path}/pylock" > "$lock"'))
+    hashes_of(pins("frame==1.0"), Target("3.11", "aarch64", glibc))
+    assert f"--python-platform aarch64-manylinux_2_{platform} " in (tmp_path / "argv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "reference"),
+    [
+        ("error: No solution found when resolving dependencies", NoStackError, "GS-773"),
+        ("error: Failed to fetch: `https://x/simple/frame/`", UnreachableError, "GS-770"),
+        ("error: No solution found; Failed to fetch `https://x/simple/part/`", UnreachableError, "GS-770"),
+        ("error: unexpected argument", UnreachableError, "GS-770"),
+    ],
+)
+def test_a_no_is_told_from_an_index_that_is_away(monkeypatch, tmp_path, said, error, reference) -> None:
+    choose(monkeypatch, stand_in(tmp_path, f"echo '{said}' >&2; exit 1"))
+    with pytest.raises(error) as caught:
+        hashes_of(pins("frame==1.0"), TARGET)
+    assert caught.value.reference == reference
+    assert said in caught.value.context
+
+
+def test_what_has_no_digest_is_refused(monkeypatch, tmp_path) -> None:
+    (tmp_path / "pylock").write_text(LOCKED.replace('{ sha256 = "bb" }', "{}"))
+    choose(monkeypatch, stand_in(tmp_path, f'cat "{tmp_path}/pylock" > "$lock"'))
+    with pytest.raises(GpuSetupError) as caught:
+        hashes_of(pins("frame==1.0"), TARGET)
+    assert caught.value.reference == "GS-772"
+
+
+# --- the command ----------------------------------------------------------------------------------------------------
+
+
+def answer(*_: Any) -> tuple[PipHashes, Full]:
+    line = ("cupy-cuda13x==14.2.0 --hash=sha256:aa",)
+    return PipHashes(python="3.10", arch="x86_64", system=line, wheels=line), Full(
+        line, LOCKED, ("x was withdrawn by its publisher",)
+    )
+
+
+def test_the_document_stands_beside_the_lock(monkeypatch, capsys, tmp_path) -> None:
+    monkeypatch.setattr(hashes, "hashes_of", answer)
+    assert main([*ASKED, "--out", str(tmp_path / "gpu.lock.json")]) == 0
+    assert (tmp_path / "pylock.gpu.toml").read_text() == LOCKED
+    assert "x was withdrawn by its publisher" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu.lock.json", "pylock.gpu.toml"]
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [(NoStackError("GS-773", "no wheels"), 4), (KeyboardInterrupt(), 130)],
+    ids=["no wheels", "Ctrl-C"],
+)
+def test_what_was_there_stays_where_there_is_no_lock(monkeypatch, tmp_path, stop, code) -> None:
+    def refuse(*_: Any) -> None:
+        raise stop
+
+    monkeypatch.setattr(hashes, "hashes_of", refuse)
+    kept = tmp_path / "gpu.lock.json"
+    kept.write_text("before")
+    assert main([*ASKED, "--out", str(kept)]) == code
+    assert kept.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_a_full_disk_leaves_what_was_there(monkeypatch, tmp_path) -> None:
+    kept = tmp_path / "gpu.lock.json"
+    kept.write_text("before")
+    write = Path.write_text
+
+    def half(path: Path, text: str, **more: Any) -> int:
+        write(path, text[: len(text) // 2], **more)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(GpuSetupError) as caught:
+        output.write_answer("an answer", str(kept))
+    assert "No space left" in caught.value.message
+    assert kept.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_links_pipes_and_modes_are_kept(tmp_path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("before")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    output.write_answer("after", str(link))
+    assert link.is_symlink()
+    assert (real.read_text(), real.stat().st_mode & 0o777) == ("after\n", 0o600)
+    output.write_answer("gone", os.devnull)
+    assert Path(os.devnull).is_char_device()
+
+
+# --- the programs themselves, against an index on this machine -------------------------------------------------------
+
+
+@pytest.fixture(params=["uv", "pip"])
+def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") or ""
+    if request.param == "uv" and not uv:
+        pytest.skip("uv is not here: pip install --group index")
+    choose(monkeypatch, uv if request.param == "uv" else "")
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    with serving() as one:
+        monkeypatch.setenv("PIP_INDEX_URL", one.index)
+        monkeypatch.setenv("UV_DEFAULT_INDEX", one.index)
+        yield one
+
+
+def serve(site: Replay, name: str, version: str, *lines: str, tag: str = "py3-none-any", **more: Any) -> str:
+    """Serve a wheel; returns its digest."""
+    text = metadata(name, version, *lines)
+    info = f"{name}-{version}.dist-info"
+    body = wheel(
+        {
+            f"{info}/METADATA": text,
+            f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
+            f"{info}/RECORD": "",
+        }
+    )
+    site.package(name, site.file(f"{name}-{version}-{tag}.whl", body, text, **more))
+    return hashlib.sha256(body).hexdigest()
+
+
+@pytest.mark.slow
+def test_the_whole_set_for_another_machine_with_every_digest(site) -> None:
+    digests = [
+        serve(
+            site,
+            "frame",
+            "1.0",
+            "Requires-Dist: part>=1",
+            "Requires-Dist: old; python_version < '3.12'",
+            yanked="a bug",
+        )
+    ]
+    digests += [serve(site, "old", "3"), serve(site, "part", "1.5", tag="cp311-cp311-manylinux_2_34_x86_64")]
+    found, full = hashes_of(pins("frame==1.0"), TARGET)
+    names = ("frame==1.0", "old==3", "part==1.5")
+    assert sorted(found.wheels) == [
+        f"{name} --hash=sha256:{digest}" for name, digest in zip(names, digests, strict=True)
+    ]
+    assert [name in full.pylock for name in ('name = "frame"', 'name = "old"', 'name = "part"', *digests)] == [True] * 6
+    (warning,) = full.warnings
+    assert warning.startswith("frame==1.0 was withdrawn by its publisher")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "tag", ["cp311-cp311-win_amd64", "cp311-cp311-manylinux_2_39_x86_64", "cp312-cp312-manylinux_2_17_x86_64"]
+)
+def test_a_platform_without_wheels_is_a_no(site, tag) -> None:
+    serve(site, "frame", "1.0", tag=tag)
+    with pytest.raises(NoStackError) as caught:
+        hashes_of(pins("frame==1.0"), TARGET)
+    assert "Python 3.11 on x86_64 with glibc 2.35" in caught.value.message
+    assert "frame" in caught.value.context
+
+
+@pytest.mark.slow
+def test_an_index_that_goes_away_in_the_middle_is_no_answer(site) -> None:
+    serve(site, "frame", "1.0", "Requires-Dist: part>=1")
+    serve(site, "part", "1.5")
+    site.status["/simple/part/"] = [503] * 99
+    with pytest.raises(UnreachableError) as caught:
+        hashes_of(pins("frame==1.0"), TARGET)
+    assert caught.value.reference == "GS-770"
+
+
+def test_the_no_is_a_document_too(capsys, monkeypatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise NoStackError("GS-773", "no wheels", hint="another index")
+
+    monkeypatch.setattr(hashes, "hashes_of", refuse)
+    assert main([*ASKED, "--format", "json"]) == 4
+    assert json.loads(capsys.readouterr().out)["error"]["reference"] == "GS-773"
