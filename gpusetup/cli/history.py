@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.format == "json":
         text = _json(host, path, past, figures, fallen, service=service)
     elif arguments.format == "html":
-        text = _html(host, past, figures, fallen)
+        text = _html(host, past, figures, fallen, service)
     else:
         text = _text(host, past, figures, fallen, service)
     output.write_answer(text, arguments.out)
@@ -88,6 +88,11 @@ _EVENTS = {
 }  # fmt: skip
 
 
+def _told(one: Event) -> str:
+    why = f": {one.reason}" if one.event in {"left", "refused"} else ""
+    return f"{one.place}: {_EVENTS[one.event]}{why}"
+
+
 def _text(
     host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
 ) -> str:
@@ -99,9 +104,7 @@ def _text(
         lines += [f"    {verdict}  {name}: {text}" for name, verdict, text in one.findings[:_FINDINGS]]
         more = len(one.findings) - _FINDINGS
         lines += [f"    and {more} more"] if more > 0 else []
-    for number, one_event in enumerate(service):
-        why = f": {one_event.reason}" if one_event.reason and one_event.event in {"left", "refused"} else ""
-        lines += [""] * (not number) + [f"  {iso(one_event.moment)}  {_EVENTS[one_event.event]}{why}"]
+    lines += [""] * bool(service) + [f"  {iso(one.moment)}  {_told(one)}" for one in service]
     for fall in fallen:
         lines += ["", f"  WARN  {fall.series.check} {fall.series.subject} falls steadily:"]
         lines.append(
@@ -147,13 +150,18 @@ def _json(
             }
             for one in fallen
         ],
-        "service": [{"time": iso(one.moment), "event": one.event, "reason": one.reason} for one in service],
+        "service": [
+            {"time": iso(one.moment), "place": one.place, "event": one.event, "reason": one.reason} for one in service
+        ],
     }  # fmt: skip
     return output.json_text(msgspec.convert(document, Verifications))
 
 
-def _html(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay]) -> str:
+def _html(
+    host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen: list[Decay], service: tuple[Event, ...]
+) -> str:
     from gpusetup import __version__
+    from gpusetup.health.history import iso
     from gpusetup.health.trends import pictures
     from gpusetup.report.html import to_html
     from gpusetup.report.model import HostReport, Report, Row
@@ -163,6 +171,7 @@ def _html(host: str, past: tuple[Run, ...], figures: tuple[Series, ...], fallen:
         Row(label=one.time, text=f"{one.level}: {one.verdict} {'; '.join(text for _, _, text in one.findings)}".strip())
         for one in reversed(past)
     ]
+    rows = [Row(label=iso(one.moment), text=_told(one)) for one in reversed(service)] + rows
     result = judged(figures)
     results = (result,) if fallen and result is not None else ()
     report = HostReport(name=host, rows=tuple(rows), results=results, trends=pictures(figures))

@@ -19,10 +19,9 @@ from gpusetup.errors import BadInputError, Exit, GpuSetupError
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
-    from pathlib import Path
 
     from gpusetup.health.places import Place
-    from gpusetup.health.standing import Look, Rule, Standing
+    from gpusetup.health.standing import Kept, Look, Rule, Standing
     from gpusetup.report.model import HostReport, Report
 
 __all__ = [
@@ -152,25 +151,28 @@ def _rule(arguments: argparse.Namespace) -> Rule:
 def _node(arguments: argparse.Namespace, host: str) -> str:
     if arguments.inventory is not None:
         return host
-    here = platform.node().lower() if arguments.quarantine == "kubernetes" else platform.node().partition(".")[0]
-    return str(arguments.node or os.environ.get("SLURMD_NODENAME") or here)
+    if arguments.quarantine == "kubernetes":
+        return str(arguments.node or platform.node().lower())
+    return str(arguments.node or os.environ.get("SLURMD_NODENAME") or platform.node().partition(".")[0])
 
 
-def _file(arguments: argparse.Namespace, host: str) -> Path:
+def _kept(arguments: argparse.Namespace, host: str) -> Kept:
     from gpusetup.health.history import file_of
+    from gpusetup.health.standing import Kept
 
-    return file_of(host, os.environ, here=arguments.inventory is None)
+    place = (arguments.quarantine or "commands").partition("-")[0]
+    return Kept(file_of(host, os.environ, here=arguments.inventory is None), place)
 
 
 def forgotten(arguments: argparse.Namespace, host: str) -> float:
     """Return up to when the kernel log of a host was dealt with."""
     from gpusetup.health import standing as standings
 
-    path, now = _file(arguments, host), time.time()
+    kept, now = _kept(arguments, host), time.time()
     try:
         if arguments.forget:
-            standings.note(path, "forgotten", "", now)
-        return standings.load(path, now).forgotten if path.exists() else 0.0
+            standings.note(kept, "forgotten", "", now)
+        return standings.load(kept, now).forgotten if kept.path.exists() else 0.0
     except (OSError, sqlite3.Error):
         return 0.0  # whoever keeps this verification says what is wrong with the file
 
@@ -182,11 +184,11 @@ def act(arguments: argparse.Namespace, report: Report) -> None:
     for host in report.hosts:
         if not _counts(arguments, host):
             continue
-        path = _file(arguments, host.name)
+        kept = _kept(arguments, host.name)
         try:
-            with standings.alone(path) as mine:
+            with standings.alone(kept.path) as mine:
                 if mine:
-                    _acted(arguments, path, host, report)
+                    _acted(arguments, kept, host, report)
                 else:
                     output.say(f"{host.name}: another verification acts on its health now")
         except (GpuSetupError, OSError, sqlite3.Error, ValueError) as error:
@@ -202,24 +204,22 @@ def _counts(arguments: argparse.Namespace, host: HostReport) -> bool:
     return not (host.simulated or away or host.state == POSTPONED)
 
 
-def _bad(arguments: argparse.Namespace, host: HostReport) -> str:
-    """Return what is bad about a host."""
-    if host.problem:
-        return host.problem
-    ignored = _ignored(arguments)
-    found = [f"{one.id}: {one.text}" for one in host.results if one.verdict == "fail" and one.id not in ignored]
-    more = f"; and {len(found) - 1} more" if len(found) > 1 else ""
-    return found[0] + more if found else ""
-
-
 def _look(arguments: argparse.Namespace, host: HostReport, report: Report, now: float) -> Look:
-    from gpusetup.health.standing import Look
+    """Return what is bad about a host, and which level sees it."""
+    from gpusetup.health.standing import LEVELS, Look
 
-    level = host.level if host.level in ("quick", "smoke", "full", "stress") else report.level
-    return Look(moment=now, level=level, bad=_bad(arguments, host))  # type: ignore[arg-type] # a level, looked at above
+    if host.problem:
+        return Look(moment=now, level="quick", bad=host.problem)
+    ignored = _ignored(arguments)
+    failed = [one for one in host.results if one.verdict == "fail" and one.id not in ignored]
+    if not failed:
+        return Look(moment=now, level=host.level or report.level)  # type: ignore[arg-type] # a report says it as text
+    more = f"; and {len(failed) - 1} more" if len(failed) > 1 else ""
+    level = max((one.level for one in failed), key=LEVELS.index)
+    return Look(moment=now, level=level, bad=f"{failed[0].id}: {failed[0].text}{more}")
 
 
-def _acted(arguments: argparse.Namespace, path: Path, host: HostReport, report: Report) -> None:
+def _acted(arguments: argparse.Namespace, file: Kept, host: HostReport, report: Report) -> None:
     from dataclasses import replace
 
     from gpusetup.health import standing as standings
@@ -228,7 +228,7 @@ def _acted(arguments: argparse.Namespace, path: Path, host: HostReport, report: 
 
     now = time.time()
     look, rule, node = _look(arguments, host, report, now), _rule(arguments), _node(arguments, host.name)
-    kept, place = standings.load(path, now), _place(arguments, node)
+    kept, place = standings.load(file, now), _place(arguments, node)
     seen = place.seen() if place is not None else None
     before, by_hand = (kept, False) if seen is None else agreed(kept, seen, now)
     if by_hand:
@@ -244,7 +244,7 @@ def _acted(arguments: argparse.Namespace, path: Path, host: HostReport, report: 
         changed = after.since or kept.since
         place.settle(seen, after.reason if after.out else "", iso(changed) if changed else "", iso(now))
     after = _told(arguments, after, node)
-    standings.keep(path, kept, after, now, by_hand=by_hand)
+    standings.keep(file, kept, after, now, by_hand=by_hand)
     if said:
         output.say(said)
 
@@ -276,7 +276,7 @@ def _told(arguments: argparse.Namespace, standing: Standing, node: str) -> Stand
         return standing
     words = _words(arguments, f"--{due}")
     if not words:
-        return replace(standing, told=due)
+        return standing
     filled = [word.replace("{node}", node).replace("{reason}", plain(standing.reason)) for word in words]
     try:
         done = run(filled, env=os.environ, deadline=_COMMAND_SECONDS)
@@ -312,20 +312,21 @@ def around_a_job(arguments: argparse.Namespace, verified: Callable[[], Report]) 
     bad, seen, waits = "", 0, 0
     while seen < arguments.leave_after:
         time.sleep(_PAUSE if seen or waits else 0)
-        (host,) = verified().hosts
+        report = verified()
+        (host,) = report.hosts
         if host.state == POSTPONED and waits < _WAITS:
             waits += 1
             continue
-        bad = _bad(arguments, host) if _counts(arguments, host) else ""
+        bad = _look(arguments, host, report, 0.0).bad if _counts(arguments, host) else ""
         if not bad:
             return Exit.DONE
         seen += 1
-    path, now = _file(arguments, host.name), time.time()
+    kept, now = _kept(arguments, host.name), time.time()
     try:
-        if os.environ.get("SLURM_SCRIPT_CONTEXT", "").startswith("epilog") and standings.load(path, now).out:
+        if os.environ.get("SLURM_SCRIPT_CONTEXT", "").startswith("epilog") and standings.load(kept, now).out:
             return Exit.DONE
-        standings.note(path, "refused", bad, now)
+        standings.note(kept, "refused", bad, now)
     except (OSError, sqlite3.Error) as error:
-        output.warn(f"that this machine was refused is not in its history: {path}: {error}")
+        output.warn(f"that this machine was refused is not in its history: {kept.path}: {error}")
     output.say(f"this machine is bad: {bad}")
     return Exit.VERIFY_FAILED

@@ -20,9 +20,23 @@ if TYPE_CHECKING:
 
     from gpusetup.model.verdict import Level
 
-__all__ = ["Event", "Look", "Rule", "Standing", "alone", "counted", "events", "keep", "load", "note", "wanted"]
+__all__ = [
+    "LEVELS",
+    "Event",
+    "Kept",
+    "Look",
+    "Rule",
+    "Standing",
+    "alone",
+    "counted",
+    "events",
+    "keep",
+    "load",
+    "note",
+    "wanted",
+]
 
-_LEVELS = ("quick", "smoke", "full", "stress")
+LEVELS = ("quick", "smoke", "full", "stress")
 _DAY, _HOUR = 86400.0, 3600.0
 _MOST = 64
 """By how much a flapping machine's good looks are multiplied at most."""
@@ -40,11 +54,21 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One verification: when, how thorough, and what is bad; nothing when all is well."""
+    """One verification: when, and what is bad; nothing when all is well."""
 
     moment: float
     level: Level
+    """How thorough it was, and of a bad one how thorough one must be to see it."""
     bad: str = ""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where a machine's standing is kept: in its history, for each place by itself."""
+
+    path: Path
+    place: str
+    """`slurm`, `kubernetes`, or `commands` of one's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +76,7 @@ class Event:
     """Something that happened to a machine's service."""
 
     moment: float
+    place: str
     event: str
     """`left`, `returned`, `by hand` (somebody returned or took it), `refused` (a job), `forgotten` (a kernel log)."""
     reason: str
@@ -89,13 +114,13 @@ def wanted(standing: Standing, rule: Rule) -> int:
 def counted(standing: Standing, look: Look, rule: Rule) -> Standing:
     """Return what follows from one more look."""
     if look.bad:
-        level = max(standing.level if standing.bad or standing.out else "quick", look.level, key=_LEVELS.index)
+        level = max(standing.level if standing.bad or standing.out else "quick", look.level, key=LEVELS.index)
         seen = replace(standing, bad=min(standing.bad + 1, rule.leave), good=0, level=level)
         if standing.out or seen.bad < rule.leave:
             return seen
         departures = standing.departures + 1
         return replace(seen, out=True, reason=look.bad, since=look.moment, departures=departures)
-    if (standing.out or standing.bad) and _LEVELS.index(look.level) < _LEVELS.index(standing.level):
+    if (standing.out or standing.bad) and LEVELS.index(look.level) < LEVELS.index(standing.level):
         return standing
     seen = replace(standing, bad=0, good=standing.good + 1)
     if standing.out and seen.good >= wanted(standing, rule):
@@ -103,21 +128,21 @@ def counted(standing: Standing, look: Look, rule: Rule) -> Standing:
     return seen if standing.out else replace(seen, level="quick")
 
 
-def load(path: Path, now: float) -> Standing:
+def load(kept: Kept, now: float) -> Standing:
     """Return what was counted, from the host's history."""
-    with closing(opened(path)) as database:
-        row = database.execute("SELECT bad, good, level, told FROM looks").fetchone()
+    with closing(opened(kept.path)) as database:
+        row = database.execute("SELECT bad, good, level, told FROM looks WHERE place = ?", (kept.place,)).fetchone()
     found = Standing() if row is None else Standing(bad=row[0], good=row[1], level=row[2], told=row[3])
-    for one in events(path):
-        found = _after(found, one, now)
+    for one in events(kept.path):
+        found = _after(found, one, now) if one.place == kept.place else found
     return found
 
 
 def events(path: Path) -> tuple[Event, ...]:
     """Return what happened to a host's service, oldest first."""
     with closing(opened(path)) as database:
-        rows = database.execute("SELECT moment, event, reason FROM service ORDER BY rowid").fetchall()
-    return tuple(Event(moment=moment, event=event, reason=reason) for moment, event, reason in rows)
+        rows = database.execute("SELECT moment, place, event, reason FROM service ORDER BY rowid").fetchall()
+    return tuple(Event(moment=moment, place=place, event=event, reason=reason) for moment, place, event, reason in rows)
 
 
 def _after(found: Standing, one: Event, now: float) -> Standing:
@@ -134,24 +159,24 @@ def _after(found: Standing, one: Event, now: float) -> Standing:
     )
 
 
-def keep(path: Path, before: Standing, after: Standing, now: float, *, by_hand: bool = False) -> None:
+def keep(kept: Kept, before: Standing, after: Standing, now: float, *, by_hand: bool = False) -> None:
     """Write what changed."""
     if before.out != after.out:
-        note(path, "left" if after.out else "by hand" if by_hand else "returned", after.reason or before.reason, now)
-    with closing(opened(path)) as database, database:
-        row = (after.bad, after.good, after.level, after.told)
-        database.execute("INSERT OR REPLACE INTO looks (id, bad, good, level, told) VALUES (1, ?, ?, ?, ?)", row)
+        note(kept, "left" if after.out else "by hand" if by_hand else "returned", after.reason or before.reason, now)
+    with closing(opened(kept.path)) as database, database:
+        row = (kept.place, after.bad, after.good, after.level, after.told)
+        database.execute("INSERT OR REPLACE INTO looks (place, bad, good, level, told) VALUES (?, ?, ?, ?, ?)", row)
 
 
-def note(path: Path, event: str, reason: str, now: float) -> None:
+def note(kept: Kept, event: str, reason: str, now: float) -> None:
     """Write that something happened; the oldest of its kind goes when there are many."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
-    with closing(opened(path)) as database, database:
-        database.execute("INSERT INTO service (moment, event, reason) VALUES (?, ?, ?)", (now, event, reason))
+    kept.path.parent.mkdir(parents=True, exist_ok=True, mode=0o711)
+    with closing(opened(kept.path)) as database, database:
+        database.execute("INSERT INTO service VALUES (?, ?, ?, ?)", (now, kept.place, event, reason))
         database.execute(
             "DELETE FROM service WHERE rowid IN"
-            " (SELECT rowid FROM service WHERE event = ? ORDER BY rowid DESC LIMIT -1 OFFSET ?)",
-            (event, _KEPT),
+            " (SELECT rowid FROM service WHERE place = ? AND event = ? ORDER BY rowid DESC LIMIT -1 OFFSET ?)",
+            (kept.place, event, _KEPT),
         )
 
 

@@ -56,6 +56,7 @@ class ServiceEvent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The machine left service, returned, or a job was refused."""
 
     time: str
+    place: Literal["slurm", "kubernetes", "commands"]
     event: Literal["left", "returned", "by hand", "refused", "forgotten"]
     """`by hand`: somebody returned it or took it over; `forgotten`: the kernel log up to then counts no more."""
     reason: str

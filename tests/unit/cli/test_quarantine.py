@@ -19,7 +19,7 @@ from gpusetup.health import hooks as hook_files
 from gpusetup.health.places import condition_patch
 from gpusetup.verify import fleet, local
 from gpusetup.verify.request import Ask, Observed, deadline
-from tests.unit.verify.verify_documents import FIXTURES, captured
+from tests.unit.verify.verify_documents import FIXTURES, captured, set_smi
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +48,8 @@ def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine: Machine) -> Non
     out = machine.capsys.readouterr().out
     assert "left service: gpu.recovery" in out
     assert "returned to service\n" in out
+    assert main(["history", "--format", "html", "--out", str(machine.folder / "page.html")]) == 0
+    assert "slurm: left service: gpu.recovery" in (machine.folder / "page.html").read_text()
     assert main(["history", "--format", "json"]) == 0
     assert [one["event"] for one in json.loads(machine.capsys.readouterr().out)["service"]] == ["left", "returned"]
 
@@ -128,7 +130,7 @@ def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be
     assert main(["verify", "--quarantine", "slurm-job"]) == 0
     path = history.file_of("localhost", os.environ, here=True)
     assert standing.events(path) == ()
-    standing.note(path, "left", "gpu.ecc", 1.0)
+    standing.note(standing.Kept(path, "slurm"), "left", "gpu.ecc", 1.0)
     monkeypatch.setenv("SLURM_SCRIPT_CONTEXT", "epilog_slurmd")
     answers = [Observed(machine.bad)] * 2
     assert main(["verify", "--quarantine", "slurm-job"]) == 0, "it is out of service already"
@@ -265,6 +267,30 @@ def test_checks_that_are_ignored_take_nothing_out(machine: Machine) -> None:
     for _ in range(3):
         assert machine.look(True, *SLURM, "--ignore", "gpu.recovery,gpu.ecc") == ""
     assert machine.node() == ("IDLE", "")
+
+
+def test_what_every_level_sees_any_level_finds_good(machine: Machine) -> None:
+    machine.slurm()
+    full, quick = captured("h200-x1-full"), machine.good
+    set_smi(full, 0, "gpu_recovery_action", "Reset")
+    machine.observed = Observed(full)
+    assert main(["verify", *SLURM, "--level", "full", "--leave-after", "1"]) == 8
+    assert machine.node()[0] == "IDLE+DRAIN"
+    machine.capsys.readouterr()
+    machine.observed = Observed(quick)
+    machine.look(False, *SLURM), machine.look(False, *SLURM)
+    assert machine.node()[0] == "IDLE"
+
+
+def test_commands_beside_a_scheduler_count_for_themselves(machine: Machine) -> None:
+    machine.slurm()
+    take = machine.program("take")
+    machine.look(True, *SLURM), machine.look(True, *SLURM)
+    words = ("--on-bad", f"{take} {{node}}")
+    machine.look(True, *words)
+    assert machine.calls("take") == []
+    machine.look(True, *words)
+    assert machine.calls("take") == ["take n1"]
 
 
 def test_a_host_that_changes_is_neither_good_nor_bad(machine: Machine) -> None:
