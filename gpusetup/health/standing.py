@@ -1,7 +1,7 @@
 """In service or out of it: a machine leaves after some bad looks in a row and returns after some good ones.
 
 One bad look is not believed, and one good one neither. A machine that leaves again and again within a day needs twice
-as many good looks each time: what happened is kept in its history.
+as many good looks each time. What happened is kept in its history.
 """
 
 from __future__ import annotations
