@@ -24,22 +24,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PACKAGES = ("prometheus", "prometheus-alertmanager")
+NEXT = "testing"
+"""Debian's release after the stable one: Prometheus of the next major."""
+_APT = """deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian {suite} main"""
 
 
-def program(name: str) -> Path:
-    """Return a program of Debian's packages; they are fetched once."""
-    folder = CACHE / "prometheus"
+def program(name: str, suite: str = "") -> Path:
+    """Return a program of Debian's packages, of this machine's release or of a suite; they are fetched once."""
+    folder = CACHE / f"prometheus{suite and '-' + suite}"
     if not (folder / "usr/bin/prometheus-alertmanager").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        run(["apt-get", "update", "-q"], timeout=300)
-        run(
-            [
-                "sh",
-                "-c",
-                f"cd {folder} && apt-get -q download {' '.join(PACKAGES)} && for f in *.deb; do dpkg -x $f .; done",
-            ]
-        )
+        own, packages = _apt_of(folder, suite) if suite else ({}, PACKAGES)
+        run(["apt-get", "update", "-q"], timeout=300, env=dict(os.environ, **own))
+        fetch = f"cd {folder} && apt-get -q download {' '.join(packages)} && for f in *.deb; do dpkg -x $f .; done"
+        run(["sh", "-c", fetch], env=dict(os.environ, **own))
     return (folder / "usr/bin" / name).resolve()
+
+
+def _apt_of(folder: Path, suite: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Give apt lists of its own for another release, in which promtool has a package of its own."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (folder / "apt" / name).mkdir(parents=True, exist_ok=True)
+    (folder / "apt/sources.list").write_text(_APT.format(suite=suite) + "\n")
+    (folder / "apt/conf").write_text(
+        f'Dir::Etc::sourcelist "{folder}/apt/sources.list";\nDir::Etc::sourceparts "-";\n'
+        f'Dir::State::lists "{folder}/apt/lists";\nDir::Cache "{folder}/apt/cache";\n'
+    )
+    return {"APT_CONFIG": str(folder / "apt/conf")}, (*PACKAGES, "promtool")
 
 
 class Exporter:
@@ -100,11 +111,11 @@ class Prometheus:
 
 @contextmanager
 def running(
-    folder: Path, targets: list[str], receiver: Exporter, scrape: dict[str, Any] | None = None
+    folder: Path, targets: list[str], receiver: Exporter, scrape: dict[str, Any] | None = None, suite: str = ""
 ) -> Iterator[Prometheus]:
     """Run Prometheus and Alertmanager with the files of `gpusetup monitoring` in a folder, every second.
 
-    `scrape`: how the targets are asked, as a scrape configuration says it.
+    `scrape`: how the targets are asked, as a scrape configuration says it; `suite`: the Debian release of the programs.
     """
     ours, theirs = _free_port(), _free_port()
     config = yaml.safe_load((folder / "prometheus-example.yml").read_text())
@@ -119,13 +130,13 @@ def running(
     (folder / "alertmanager.yml").write_text(yaml.safe_dump(routes))
     commands = (
         [
-            program("prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
+            program("prometheus", suite), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
             f"--web.listen-address=127.0.0.1:{ours}",
         ],
         [
             # It reads its template from a fixed place: it sees the package's files there, and nobody else does.
-            "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /usr/share && exec "$@"', program("../share"),
-            program("prometheus-alertmanager"), f"--config.file={folder}/alertmanager.yml",
+            "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /usr/share && exec "$@"', program("../share", suite),
+            program("prometheus-alertmanager", suite), f"--config.file={folder}/alertmanager.yml",
             f"--storage.path={folder}/alertmanager", f"--web.listen-address=127.0.0.1:{theirs}", "--cluster.listen-address=",
         ],
     )  # fmt: skip

@@ -6,6 +6,7 @@ The exporters are stand-ins: texts in the form of dcgm-exporter (both generation
 from __future__ import annotations
 
 import json
+import re
 from subprocess import run as start
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pytest
 import yaml
 
 from gpusetup.monitoring.files import files
-from tests.lab.prometheus import Exporter, program, running, until
+from tests.lab.prometheus import NEXT, Exporter, program, running, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,22 +66,31 @@ def written(lab_machine: None, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def promtool(folder: Path, *words: str) -> None:
+@pytest.fixture(params=["", pytest.param(NEXT, marks=pytest.mark.slow)], ids=["stable", "next"])
+def suite(request: pytest.FixtureRequest) -> str:
+    """The release of Debian whose Prometheus is asked: this one's, and the next one's, which is of another major."""
+    return str(request.param)
+
+
+def promtool(folder: Path, *words: str, suite: str = "") -> None:
     finished = start(
-        [program("promtool"), *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False
+        [program("promtool", suite), *words], cwd=folder, capture_output=True, text=True, timeout=600, check=False
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
-def test_promtool_and_amtool_accept_the_files(written):
-    promtool(written, "check", "rules", "rules/gpusetup-recording.yml", "rules/gpusetup-alerts.yml")
-    promtool(written, "check", "config", "prometheus-example.yml")
-    finished = start([program("amtool"), "check-config", "alertmanager-example.yml"], cwd=written, check=False)
+def test_promtool_and_amtool_accept_the_files(written, suite):
+    version = start([program("promtool", suite), "--version"], capture_output=True, text=True, check=False).stdout
+    assert (int(re.search(r"version (\d+)", version)[1]) >= 3) == (suite == NEXT), version
+    rules = ("rules/gpusetup-recording.yml", "rules/gpusetup-alerts.yml")
+    promtool(written, "check", "rules", *rules, suite=suite)
+    promtool(written, "check", "config", "prometheus-example.yml", suite=suite)
+    finished = start([program("amtool", suite), "check-config", "alertmanager-example.yml"], cwd=written, check=False)
     assert finished.returncode == 0
 
 
-def test_every_alert_fires_and_is_silent_as_its_tests_say(written):
-    promtool(written / "rules", "test", "rules", "gpusetup-tests.yml")
+def test_every_alert_fires_and_is_silent_as_its_tests_say(written, suite):
+    promtool(written / "rules", "test", "rules", "gpusetup-tests.yml", suite=suite)
 
 
 def test_a_test_fails_when_its_rule_is_wrong(written, tmp_path):
@@ -95,10 +105,10 @@ def test_a_test_fails_when_its_rule_is_wrong(written, tmp_path):
         promtool(tmp_path, "test", "rules", "gpusetup-tests.yml")
 
 
-def test_a_recorded_exporter_goes_bad_and_the_alert_arrives(written, tmp_path):
+def test_a_recorded_exporter_goes_bad_and_the_alert_arrives(written, suite):
     receiver = Exporter("")
     exporters = [Exporter(text) for text in (OLD, NEW, PERCENT_UNDER_THE_NEW_NAME, SMI)]
-    with running(written, [exporter.address for exporter in exporters], receiver) as prometheus:
+    with running(written, [exporter.address for exporter in exporters], receiver, suite=suite) as prometheus:
         until(lambda: len(prometheus.ask("gpu:utilization:ratio")) == len(exporters), "figures of every exporter")
         for name, value in (
             ("gpu:utilization:ratio", 0.97),

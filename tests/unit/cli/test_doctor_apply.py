@@ -1,0 +1,141 @@
+"""`doctor --apply` at the command line: shown first, asked for, done only after a yes, and told with its exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpusetup.cli import examination
+from gpusetup.cli.main import main
+from gpusetup.drive.events import HostProgress, Track
+from gpusetup.facts.products import matrix_lookup
+from gpusetup.matrix.load import matrix
+from gpusetup.rollout import recovery
+from tests.hosts.test_sick import build
+
+HOSTS = Path(__file__).parents[2] / "hosts"
+GPU = "0000:00:06.0"
+
+
+class Fleet:
+    """One host, `node`, that is looked at and played on."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.monkeypatch = folder, monkeypatch
+        self.before = self.after = self.healthy = self.look("well")
+        self.plays: list[bool] = []
+
+    def look(self, name: str) -> Any:
+        sick, root = HOSTS / "sick" / name, HOSTS / "ubuntu24.04-h200-keep/root"
+        if sick.is_dir():
+            root = self.folder / name
+            build(sick, root)
+        return examination.captured(root, matrix_lookup(matrix()))
+
+    def hosts(self, _session: Any, _lookup: Any, *, overlay: Path | None = None) -> Any:
+        track = Track()
+        track.hosts["node"] = HostProgress("node")
+        return {"node": self.before if overlay is None else self.after}, {}, track
+
+    def play(self, _session: Any, name: str, *, check: bool = False, **_more: Any) -> Any:
+        assert name == "recover"
+        self.plays.append(check)
+        return SimpleNamespace(
+            interrupted=False, track=SimpleNamespace(host=lambda _name: SimpleNamespace(failure=None))
+        )
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    made = Fleet(tmp_path, monkeypatch)
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(examination, "hosts", made.hosts)
+    monkeypatch.setattr(recovery, "run_playbook", made.play)
+    made.before = made.look("driver-asks-for-a-reset")
+    return made
+
+
+def test_without_a_yes_it_is_shown_and_not_done(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--apply"]) == 9
+    said = capsys.readouterr()
+    assert f"node of {GPU}: needs a reset of the GPU (the driver's recovery action is:" in said.out
+    assert "would be done: reset" in said.out
+    assert "nothing was changed" in said.err
+    assert fleet.plays == [True]
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], ["--dry-run", "--reboot", "never"]])
+def test_a_dry_run_asks_nobody(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: pytest.fail("it asked")))
+    assert main(["doctor", "--apply", *words]) == 9
+    assert fleet.plays == [True]
+
+
+@pytest.mark.parametrize(("answer", "code", "plays"), [("y\n", 0, [True, False]), ("\n", 9, [True]), ("", 9, [True])])
+def test_a_person_is_asked_once(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, code: int, plays: list[bool]
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: answer))
+    assert main(["doctor", "--apply"]) == code
+    assert fleet.plays == plays
+    assert "do all of this? [y/N]" in capsys.readouterr().err
+
+
+def test_what_was_done_is_looked_at_and_told(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--apply", "--yes", "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ok"], document["hosts"]["node"]["healthy"]) == (True, True)
+    told = document["recovered"]["node"]
+    assert (told["state"], told["did"], told["recovery"]["need"]) == ("done", [f"reset {GPU}"], "reset")
+
+
+def test_another_fault_behind_it_is_no_success(fleet: Fleet) -> None:
+    fleet.after = fleet.look("mig-change-waits")
+    assert main(["doctor", "--apply", "--yes"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("well-again", 0, "nothing to recover"),
+        ("memory-row-cannot-be-replaced", 8, "$ sudo nvidia-bug-report.sh"),
+        ("stub-of-libcuda", 8, "nothing to recover: see the fixes above"),
+        ("driver-asks-for-a-drain", 9, "would be done: drain, reset"),
+        ("xid-and-the-driver-asks-for-a-reboot", 9, "would be done: reboot"),
+    ],
+)
+def test_each_need_has_its_answer(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], name: str, code: int, words: str
+) -> None:
+    fleet.before = fleet.look(name)
+    assert main(["doctor", "--apply"]) == code
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--apply", "--yes", "--dry-run"],
+        ["--apply", "Xid 79"],
+        ["--apply", "--root", "."],
+        ["--apply", "--watch"],
+        ["--apply", "--probe"],
+        ["--apply", "--bundle", "x.tar.gz"],
+        ["--yes"],
+        ["--dry-run"],
+        ["--reboot", "never"],
+        ["Xid 79", "--drain", "slurm"],
+        ["--apply", "--drain", "mytool drain"],
+    ],
+)
+def test_what_does_not_go_together_is_bad_input(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert main(["doctor", *words]) == 3
+    assert fleet.plays == []
+    assert "Traceback" not in capsys.readouterr().err
