@@ -23,6 +23,7 @@ from . import (
     pci,
     rdma,
     record,
+    recovery,
     services,
     sessions,
     settings,
@@ -42,6 +43,7 @@ __all__ = [
     "collect_driver",
     "exporters",
     "open_host",
+    "recovery",
 ]
 
 
