@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.model.applied import Applied
     from gpusetup.report.model import Report
     from gpusetup.verify.machine import Wanted
-    from gpusetup.verify.request import Ask
+    from gpusetup.verify.request import Ask, Observed
 
 __all__ = ["add_arguments", "run"]
 
@@ -227,6 +227,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
         )
     ask = _ask(arguments)
     if arguments.inventory is None:
+        from gpusetup.verify.environments import look_into
         from gpusetup.verify.local import observe_in_turn
 
         if output.aside().isatty():
@@ -239,6 +240,7 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
             return ask.level, {}, {LOCAL_NAME: str(error)}, {}  # a driver that hangs every program is bad, too
         if here.document is None:
             return ask.level, {}, {LOCAL_NAME: here.problem}, {LOCAL_NAME: Exit.PENDING}
+        look_into(ask, here.document, _into)
         return ask.level, {LOCAL_NAME: here.document}, {}, {}
     from gpusetup.cli.session import open_session
     from gpusetup.drive.progress import watch
@@ -251,6 +253,17 @@ def _observe(arguments: argparse.Namespace) -> tuple[str, dict[str, dict[str, An
     problems = {name: host.problem for name, host in observed.items() if host.document is None}
     away = {name: Exit.UNREACHABLE for name, host in observed.items() if host.unreachable}
     return ask.level, documents, problems, away | {n: Exit.PENDING for n, host in observed.items() if host.postponed}
+
+
+def _into(ask: Ask) -> Observed:
+    """Look into one environment of this machine; that it gives no answer is a finding about it."""
+    from gpusetup.verify.local import observe_in_turn
+    from gpusetup.verify.request import Observed
+
+    try:
+        return observe_in_turn(ask, os.environ)
+    except VerifyFailedError as error:
+        return Observed(None, str(error))
 
 
 def _read_observations(path: Path) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpusetup import __version__
 from gpusetup.report.model import POSTPONED, HostReport, Report, Row
 from gpusetup.verify.baseline import compare
+from gpusetup.verify.environments import results_of
 from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine
 from gpusetup.verify.strict import strict
@@ -54,8 +55,9 @@ def _unanswered(number: int) -> str:
 def host_report(
     name: str, machine: Machine, baseline: Baseline | None = None, *, is_strict: bool = False
 ) -> HostReport:
-    """Judge one host."""
+    """Judge one host, and each of its named environments."""
     results = judge(machine)
+    results = (*results, *results_of(machine, results))
     if is_strict:
         results = strict(results, machine)
     own = baseline.hosts.get(name) if baseline is not None else None

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpusetup.verify.environments import in_environment
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,9 +16,6 @@ if TYPE_CHECKING:
     from gpusetup.rollout.looks import Rollout
 
 __all__ = ["environment_of", "with_environments"]
-
-_OF_THE_HOST = frozenset({"container", "cuda", "cudnn", "driver", "gpu", "nvcc"})
-"""Families of checks that an environment's Python changes nothing about, or that the host's own run has judged."""
 
 
 def environment_of(rollout: Rollout, host: str, name: str) -> Environment | None:
@@ -44,10 +43,5 @@ def with_environments(
 def _joined(report: HostReport, found: HostReport, name: str) -> HostReport:
     if found.problem:
         return msgspec.structs.replace(report, problem=f"environment {name}: {found.problem}")
-    seen = {result.id for result in report.results if result.level == "quick"}
-    results = tuple(
-        msgspec.structs.replace(result, id=f"{result.id}@{name}", text=f"environment {name}: {result.text}")
-        for result in found.results
-        if result.id not in seen and result.id.partition(".")[0] not in _OF_THE_HOST
-    )
+    results = in_environment(report.results, found.results, name)
     return msgspec.structs.replace(report, results=(*report.results, *results), seconds=report.seconds + found.seconds)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, structs
 
+from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.model.variables import Part, RoleVariables
+from gpusetup.verify.environments import asks, kept
 from gpusetup.verify.request import Observed, deadline
 
 if TYPE_CHECKING:
@@ -33,10 +35,25 @@ def observe_fleet(session: Session, ask: Ask, observer: Observer | None = None) 
     if run.interrupted:
         raise KeyboardInterrupt
     observed = {name: _observed(host) for name, host in run.track.hosts.items()}
+    _environments(session, ask, observed, observer)
     plan = hosts_plan(observed, {name: host.connection for name, host in run.track.hosts.items()})
     if ask.level in ("full", "stress") and len(plan) > 1 and not ask.when_idle:
         _between_hosts(session, ask, plan, observed)
     return observed
+
+
+def _environments(session: Session, ask: Ask, observed: dict[str, Observed], observer: Observer | None) -> None:
+    """Look into the named environments: one of each host at a time, all hosts that have one at once."""
+    asked = {name: asks(ask, host.document) for name, host in observed.items() if host.document is not None}
+    for number, name in enumerate(sorted({name for found in asked.values() for name in found})):
+        told = {host: _variables(found[name]) for host, found in asked.items() if name in found}
+        overlay = write_overlay(session.run.path / f"overlay-environment-{number}", told)
+        longest = deadline(next(found[name] for found in asked.values() if name in found))
+        run = run_playbook(session, "verify", deadline=longest + _REACHING, overlay=overlay, observer=observer)
+        if run.interrupted:
+            raise KeyboardInterrupt
+        for host in told:
+            kept(cast("dict[str, Any]", observed[host].document), name, _observed(run.track.host(host)))
 
 
 def _variables(ask: Ask) -> RoleVariables:

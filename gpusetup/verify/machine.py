@@ -104,12 +104,10 @@ class Machine:
         self.wanted = (
             wanted
             if wanted is not None and wanted.known
-            else Wanted(
-                self._recorded_lock(), gpus=wanted.gpus if wanted else None, hosts=wanted.hosts if wanted else 1
-            )
+            else Wanted(self.recorded_lock(), gpus=wanted.gpus if wanted else None, hosts=wanted.hosts if wanted else 1)
         )
 
-    def _recorded_lock(self) -> Applied:
+    def recorded_lock(self) -> Applied:
         """What apply recorded on the machine."""
         state = self.facts.get("state")
         return read_applied(state.get("lock")) if isinstance(state, dict) else NO_LOCK

@@ -1,0 +1,85 @@
+"""Named Python environments in a verification: each by its own Python, told with its name.
+
+A host's document holds what was observed in each of its environments, below `environments`, by the name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpusetup.model.verdict import Result
+from gpusetup.verify.judge import judge
+from gpusetup.verify.machine import Machine, Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from gpusetup.model.environment import Environment
+    from gpusetup.verify.request import Ask, Observed
+
+__all__ = ["asks", "in_environment", "kept", "look_into", "results_of"]
+
+_OF_THE_HOST = frozenset({"container", "cuda", "cudnn", "driver", "gpu", "nvcc"})
+"""Families of checks that an environment's Python changes nothing about, or that the host's own run has judged."""
+_LEAST = 10.0
+"""Seconds of a budget under which no environment is begun."""
+
+
+def _named(document: dict[str, Any]) -> tuple[Environment, ...]:
+    """Return the environments that the host's own record names."""
+    lock = Machine(document).recorded_lock()
+    return (lock.wanted.environments or ()) if lock.wanted is not None else ()
+
+
+def asks(ask: Ask, document: dict[str, Any]) -> dict[str, Ask]:
+    """Return the question to each environment of a host: what it holds is tried, nothing is measured a second time.
+
+    None is asked where one Python was named, where GPUs are in use or not there, and when the budget is used up.
+    """
+    if ask.level == "quick" or ask.python is not None or document.get("left_alone") or not document.get("gpus"):
+        return {}
+    left = ask.budget - float(document.get("seconds") or 0)
+    if ask.budget and left < _LEAST:
+        return {}
+    same = msgspec.structs.replace(ask, level="smoke", budget=left if ask.budget else 0.0)
+    return {item.name: msgspec.structs.replace(same, python=f"{item.path}/bin/python") for item in _named(document)}
+
+
+def look_into(ask: Ask, document: dict[str, Any], look: Callable[[Ask], Observed]) -> None:
+    """Look into each environment of a host, one after the other; what is seen is kept in the host's document."""
+    for name, asked in asks(ask, document).items():
+        kept(document, name, look(asked))
+
+
+def kept(document: dict[str, Any], name: str, seen: Observed) -> None:
+    """Keep what was seen in an environment, or why nothing was."""
+    there = document.setdefault("environments", {})
+    there[name] = seen.document if seen.document is not None else {"problem": seen.problem}
+
+
+def results_of(machine: Machine, of_host: tuple[Result, ...]) -> tuple[Result, ...]:
+    """Judge what was seen in each environment of a host."""
+    named = {item.name: item for item in _named(machine.document)}
+    results: list[Result] = []
+    for name, document in (machine.document.get("environments") or {}).items():
+        if problem := document.get("problem"):
+            text = f"environment {name}: {problem}"
+            results.append(Result(id=f"python.environment@{name}", level="smoke", verdict="fail", text=text))
+            continue
+        lock = machine.recorded_lock()
+        wanted = msgspec.structs.replace(lock, stack=named[name].stack) if name in named else lock
+        found = judge(Machine(document, Wanted(wanted, gpus=machine.wanted.gpus)))
+        results += in_environment(of_host, found, name)
+    return tuple(results)
+
+
+def in_environment(of_host: Iterable[Result], found: Iterable[Result], name: str) -> tuple[Result, ...]:
+    """Return what was found in an environment beside what the host's own run has judged."""
+    seen = {result.id for result in of_host if result.level == "quick"}
+    return tuple(
+        msgspec.structs.replace(result, id=f"{result.id}@{name}", text=f"environment {name}: {result.text}")
+        for result in found
+        if result.id not in seen and result.id.partition(".")[0] not in _OF_THE_HOST
+    )
