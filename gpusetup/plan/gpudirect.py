@@ -14,7 +14,7 @@ from gpusetup.plan.recorded import record_of
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.rdma import DirectMemory, RdmaFile, RdmaStack, Reach
@@ -64,10 +64,10 @@ def driver_of(facts: HostFacts, stack: Stack) -> Driver | None:
     return Driver(facts.driver.version, facts.driver.flavour or "")
 
 
-def short_of(reach: Reach, facts: HostFacts, driver: Driver | None) -> str:
+def short_of(reach: Reach, driver: Driver | None, kernel: str, arch: str, gpus: Iterable[str | None] = ()) -> str:
     """Say what is lacking for a way to GPU memory; empty when nothing is."""
-    release = re.match(r"\d+(\.\d+)*", facts.kernel.next)
-    strangers = sorted({gpu.name or gpu.pci_id for gpu in facts.gpus if not _is_among(gpu.name, reach.gpus)})
+    release = re.match(r"\d+(\.\d+)*", kernel)
+    strangers = sorted({name or "an unknown GPU" for name in gpus if not _is_among(name, reach.gpus)})
     if driver is None:
         return "there is no driver"
     if driver.module != "open":
@@ -75,12 +75,16 @@ def short_of(reach: Reach, facts: HostFacts, driver: Driver | None) -> str:
     if nv(driver.version) < nv(reach.driver):
         return f"driver {driver.version} is older than {reach.driver}"
     if release is None or nv(release[0]) < nv(reach.kernel):
-        return f"kernel {facts.kernel.next} is older than {reach.kernel}"
-    if reach.arches and facts.arch not in reach.arches:
-        return f"{facts.arch} has it not"
-    if reach.gpus and strangers:
+        return f"kernel {kernel or 'unknown'} is older than {reach.kernel}"
+    if reach.arches and arch not in reach.arches:
+        return f"it is for {', '.join(reach.arches)}, and this is {arch}"
+    if strangers:
         return f"NVIDIA names {', '.join(reach.gpus)}, and not {', '.join(strangers)}"
     return ""
+
+
+def _lacking(reach: Reach, facts: HostFacts, driver: Driver | None) -> str:
+    return short_of(reach, driver, facts.kernel.next, facts.arch, (gpu.name for gpu in facts.gpus))
 
 
 def having_none(facts: HostFacts, table: RdmaFile) -> list[str]:
@@ -100,7 +104,7 @@ def memory_way(
     What was asked for by name and cannot be is refused; otherwise the way may be none.
     """
     without = having_none(facts, table)
-    lacking = f"{', '.join(without)} has none of it" if without else short_of(table.dma_buf, facts, driver)
+    lacking = f"{', '.join(without)} has none of it" if without else _lacking(table.dma_buf, facts, driver)
     peer_memory = facts.rdma.peer_memory if facts.rdma is not None else None
     # DOCA-OFED brings its own RDMA core, which takes nvidia_peermem; a distribution's may be patched for it.
     closed = "" if stack == "doca" or peer_memory else "the RDMA core of this kernel takes no nvidia_peermem"
@@ -129,7 +133,7 @@ def _impossible(asked: str, why: str, instead: str) -> PreflightError:
 
 def storage_way(facts: HostFacts, driver: Driver | None, asked: str, offers_nvfs: bool, table: RdmaFile) -> StorageWay:
     """Choose how files come into GPU memory; what cannot be is refused, as cuFile would copy without a word."""
-    lacking = short_of(table.p2pdma, facts, driver)
+    lacking = _lacking(table.p2pdma, facts, driver)
     if not lacking and facts.storage is not None and facts.storage.p2pdma is False:
         lacking = f"kernel {facts.kernel.running} is built without PCI peer-to-peer DMA"
     unfit = "" if driver is not None and driver.module == "open" else "nvidia-fs needs the open kernel modules"

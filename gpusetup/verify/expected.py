@@ -14,6 +14,8 @@ import msgspec
 __all__ = [
     "Bound",
     "Expectations",
+    "adapter",
+    "between_hosts",
     "collective",
     "expectations",
     "link",
@@ -146,6 +148,19 @@ def link(figure: str, bandwidth: float, rate: float) -> Bound:
     rule = expectations().figures[figure]
     ways = 2 if figure == "p2p.both" else 1
     return _bound(ways * bandwidth, rule.by_rate.get(f"{rate:g}", rule.typical), rule.warn, rule.fail)
+
+
+def adapter(rate: float | None, room: float | None) -> Bound | None:
+    """What an RDMA adapter writes, Gb/s: its port's rate, no more than its PCI Express link carries."""
+    known = [value for value in (rate, room) if value]
+    rule = expectations().figures["rdma.write"]
+    return _bound(min(known), rule.typical, rule.warn, rule.fail) if known else None
+
+
+def between_hosts(network: float) -> Bound | None:
+    """Bus bandwidth of a collective over several hosts: all of it passes every host's adapters once."""
+    rule = expectations().figures["nccl.hosts"]
+    return _bound(network, rule.typical, rule.warn, rule.fail) if network else None
 
 
 def matrix_rate(kind: str, opened: dict[str, Any]) -> Bound | None:

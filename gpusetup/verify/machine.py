@@ -16,6 +16,7 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from gpusetup.model.applied import Applied
     from gpusetup.model.mig import MigLayout
+    from gpusetup.model.rdma import GpuDirect
     from gpusetup.model.verdict import Level
 
 __all__ = ["OBSERVATIONS", "Machine", "Wanted"]
@@ -70,6 +71,11 @@ class Wanted:
         """The machines of the NVLink domain that was applied; nothing where none was."""
         wish = self._lock.wanted.imex if self._lock.wanted is not None else None
         return wish.nodes if wish else ()
+
+    @property
+    def gpudirect(self) -> GpuDirect | None:
+        """RDMA and the ways to GPU memory that were applied; None where none were."""
+        return (self._lock.wanted.gpudirect or None) if self._lock.wanted is not None else None
 
     def packages(self, group: str) -> bool:
         """Tell whether the host's record has system packages of a group (`cuda`, `containers`): not wheels."""

@@ -66,13 +66,18 @@ _FOUND: dict[str, Check] = {}
 
 
 def check(
-    identity: str, title: str, *, needs: tuple[str, ...] = (), seconds: Callable[[Machine], float] = lambda _: 0.0
+    identity: str,
+    title: str,
+    *,
+    needs: tuple[str, ...] = (),
+    seconds: Callable[[Machine], float] = lambda _: 0.0,
+    applies: Callable[[Machine], bool] = lambda _machine: True,
 ) -> Callable[[Callable[[Machine], Finding]], Callable[[Machine], Finding]]:
     """Register the decorated function; its level is the folder of its file, its page the file's docstring."""
 
     def register(judge: Callable[[Machine], Finding]) -> Callable[[Machine], Finding]:
         level, page = _place(judge.__module__)
-        _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, page)
+        _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, page, applies)
         return judge
 
     return register

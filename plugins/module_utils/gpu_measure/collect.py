@@ -104,6 +104,15 @@ def imex() -> "Answer":
     return child.run(["nvidia-imex-ctl", "-N", "-j"], TOOL_DEADLINE)
 
 
+def gdscheck() -> "Answer":
+    """By which ways cuFile reads files, where an apply asked for one; elsewhere nobody waits for it."""
+    wanted = gpu_probe.record.applied().get("gpudirect") or {}
+    if wanted.get("storage", "none") == "none":
+        return {"argv": [], "rc": None, "stdout": "", "stderr": "", "error": "missing", "deadline": 0.0, "seconds": 0.0}
+    found = sorted(glob.glob("/usr/local/cuda*/gds/tools/gdscheck*") + glob.glob("/usr/libexec/gds/tools/gdscheck*"))
+    return child.run([found[0] if found else "gdscheck", "-p"], SMI_DEADLINE)
+
+
 def kernel_log() -> Dict[str, Any]:
     """Lines of this boot's kernel log that speak of the driver."""
     for argv in (
@@ -186,6 +195,7 @@ COLLECTORS: Tuple[Tuple[str, Callable[[], Any]], ...] = (
     ("proc_gpus", proc_gpus),
     ("fabric_manager", fabric_manager),
     ("imex", imex),
+    ("gdscheck", gdscheck),
     ("kernel_log", kernel_log),
     ("containers", containers),
     ("machine", machine),

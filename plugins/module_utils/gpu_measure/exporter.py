@@ -1,6 +1,5 @@
 """What this host's exporter answers, and what it says of the GPUs; which one it is, the host's record says."""
 
-import json
 import os
 import re
 import time
@@ -16,7 +15,7 @@ _MOST_LINES = 4000
 
 def look(state_file: str = record.STATE_FILE) -> Dict[str, Any]:
     """Return {"kind", "listen", "status", "error", "lines", "age"}; nothing where no exporter is on record."""
-    told = _recorded(state_file)
+    told = record.applied(state_file).get("monitoring") or {}
     if not told:
         return {}
     found: Dict[str, Any] = {"kind": told["kind"], "listen": told.get("listen", ""), "status": None, "error": ""}
@@ -34,16 +33,6 @@ def look(state_file: str = record.STATE_FILE) -> Dict[str, Any]:
             found["error"] = found["error"] or f"{path}: {error.strerror}"
     found["lines"] = _lines(text)
     return found
-
-
-def _recorded(state_file: str) -> Dict[str, Any]:
-    """Return what the last apply set up."""
-    try:
-        with open(state_file) as stream:
-            lock = json.load(stream).get("lock") or {}
-    except (OSError, ValueError, AttributeError):
-        return {}
-    return (lock.get("wanted") or {}).get("monitoring") or {}
 
 
 def _lines(text: str) -> List[str]:

@@ -27,6 +27,7 @@ import frameworks
 import measure
 import packages
 import scratch
+import write_bandwidth
 
 if TYPE_CHECKING:
     from measure import GpuEntry
@@ -149,6 +150,9 @@ def observe(request: Dict[str, Any]) -> Dict[str, Any]:
             finally:
                 team.close()
         quick = collection.finish()
+        if LEVELS.index(document["level"]) > 1 and gpus and not (request.get("hosts") or request.get("budget")):
+            written = write_bandwidth.measure(quick["facts"])
+            document["sections"].update({"rdma": written} if written else {})
         document.update({"facts": quick.pop("facts"), "quick": quick, "collector_seconds": collection.seconds})
     document["seconds"] = round(time.time() - started, 3)
     return document

@@ -60,6 +60,16 @@ def _look(host: LiveHost, name: str, entry: Dict[str, Any]) -> None:
         entry["now"] = seen["problem"]
 
 
+def applied(path: str = STATE_FILE) -> Dict[str, Any]:
+    """Return what the last apply wanted of this machine, as its lock has it; empty where nothing is on record."""
+    try:
+        with open(path) as stream:
+            lock = json.load(stream).get("lock") or {}
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return dict(lock.get("wanted") or {})
+
+
 def lost(host: LiveHost) -> str:
     """Say that this host has files of an apply and no record of one; nothing on a host that was never changed."""
     there = [path for path in MARKS if host.exists(path)]

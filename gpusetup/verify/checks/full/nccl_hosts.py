@@ -2,7 +2,9 @@
 
 Runs when the inventory has two GPU hosts or more: each host's launcher starts one process per GPU, the first host
 hands NCCL's id to the others (they prove a token of this run), no MPI is needed. Judged are the results and that
-the hosts find each other; the bandwidth is reported and compared with the baseline only, since it is the network's.
+the hosts find each other. Where a host has adapters with RDMA, the bandwidth is judged too, by the rates of their
+ports: NCCL over sockets beside such adapters is a warning, and so is much less than the links carry. Over any other
+network the bandwidth is reported and compared with the baseline only.
 
 To do: NCCL_SOCKET_IFNAME names the network; open the ports between the hosts; see the other hosts' reports.
 """
@@ -12,12 +14,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Curve, Curves, Finding, Item
+from gpusetup.verify.adapters import network as links
 from gpusetup.verify.checks.full import nccl
+from gpusetup.verify.expected import between_hosts
 from gpusetup.verify.reasons import explain
 from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
+    from gpusetup.model.verdict import Verdict
     from gpusetup.verify.machine import Machine
+
+
+def _judged(machine: Machine, network: str | None, points: tuple[tuple[float, float], ...]) -> list[Item]:
+    """Return what this host's adapters say of the largest all-reduce; nothing where it has none."""
+    carried, ports = links(machine, len(machine.sections["hosts"].get("gpus") or ()))
+    bound = between_hosts(carried)
+    if bound is None:
+        return []
+    if network == "Socket":
+        text = f"NCCL goes over sockets beside {ports} ports with RDMA: NCCL_DEBUG=INFO says why NET/IB was not taken"
+        return [Item(subject="network", verdict="warn", text=text, measured=network, expected="IB")]
+    figure = points[-1][1]
+    verdict: Verdict = "fail" if figure < bound.fail else "warn" if figure < bound.warn else "pass"
+    text = f"{figure:g} GB/s, and {ports} ports carry {bound.theory:g}"
+    return [
+        Item(subject="links", verdict=verdict, text=text, measured=figure, expected=bound.expected, limit=bound.warn)
+    ]
 
 
 def _seconds(machine: Machine) -> float:
@@ -63,6 +85,8 @@ def judge(machine: Machine) -> Finding:
         x_log=True,
         x_bytes=True,
     )
+    if best:
+        items += _judged(machine, network, curves[0].points)
     finding = from_items(
         items,
         f"{section['world']} GPUs over {network or 'the network'}: {best}, results correct",

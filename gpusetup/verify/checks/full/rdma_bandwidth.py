@@ -1,0 +1,62 @@
+"""Each RDMA adapter writes at the rate of its link, from the host's memory and from the nearest GPU's.
+
+`ib_write_bw` against itself on the same adapter: what is measured is the adapter, its PCI Express link and the way to
+memory. Expected is what the port and the PCI Express link carry, the lesser of the two. Much less from GPU memory than
+from the host's is ACS, an IOMMU, or a GPU on another switch (see pcie.peers). A perftest that is built without CUDA
+measures the host's memory alone, which is said.
+
+To do: `gpusetup_rdma` installs perftest; one with CUDA is built by `./configure CUDA_H_PATH=…/cuda.h && make`, with
+`--use_cuda=0 --use_cuda_dmabuf`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.verify.adapters import active, carries
+from gpusetup.verify.expected import adapter
+from gpusetup.verify.registry import check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.model.verdict import Verdict
+    from gpusetup.verify.machine import Machine
+
+
+@check(
+    "rdma.bandwidth", "RDMA adapters write at full rate", needs=("gpu",), applies=lambda machine: bool(active(machine))
+)
+def judge(machine: Machine) -> Finding:
+    """Judge what every adapter wrote."""
+    section = machine.sections.get("rdma")
+    if not isinstance(section, dict):
+        return Finding("skip", "not run")
+    if section.get("error"):
+        return Finding("skip", "ib_write_bw is not installed (gpusetup_rdma brings perftest)")
+    ports = {(hca["name"], port["number"]): (hca, port) for hca, port in active(machine)}
+    items = [
+        _one(found, kind, run, *ports[found["name"], found["port"]])
+        for found in section.get("adapters") or ()
+        if (found["name"], found["port"]) in ports
+        for kind, run in found["runs"].items()
+    ]
+    without = "" if section.get("cuda") else "; not from GPU memory: this perftest is built without CUDA"
+    rates = [item.measured for item in items if isinstance(item.measured, float)]
+    finding = from_items(items, f"{min(rates, default=0):g} Gb/s and more{without}", unit="Gb/s")
+    if without and finding.verdict == "pass":
+        return Finding("warn", finding.text, finding.measured, finding.expected, finding.limit, "Gb/s", finding.items)
+    return finding
+
+
+def _one(found: dict[str, Any], kind: str, run: dict[str, Any], hca: dict[str, Any], port: dict[str, Any]) -> Item:
+    subject = found["name"] if kind == "host" else f"{found['name']} ← GPU {found['gpu']}"
+    if run["gbits"] is None:
+        return Item(subject=subject, verdict="fail", text=f"ib_write_bw failed: {run['error']}")
+    bound = adapter(port.get("rate"), carries(hca))
+    if bound is None:
+        return Item(subject=subject, verdict="pass", text="its rate is not known", measured=run["gbits"])
+    verdict: Verdict = "fail" if run["gbits"] < bound.fail else "warn" if run["gbits"] < bound.warn else "pass"
+    text = "" if verdict == "pass" else f"{run['gbits']:g} Gb/s of {bound.theory:g}"
+    return Item(
+        subject=subject, verdict=verdict, text=text, measured=run["gbits"], expected=bound.expected, limit=bound.warn
+    )

@@ -1,0 +1,131 @@
+"""Adapters with RDMA: ports, the way to GPU memory, the limit of locked memory.
+
+`rdma.link`: a port that is down, or that no subnet manager has set up (INIT), carries nothing; one below the rate that
+it says it can have (ibportstate, ethtool), or below its sisters on cards of the same kind, has a bad cable, a wrong
+one, or a slower switch. PCI Express must carry what the port can.
+
+`rdma.gpudirect`: by DMA-BUF (open kernel modules, kernel 5.12) or nvidia_peermem, adapters read GPU memory themselves;
+without either every byte goes through the host's memory. `rdma.memlock`: RDMA locks its buffers; with the usual limit
+of 8 MiB registering them fails.
+
+What `gpusetup_rdma` asked for and is not so fails; on other machines it is a warning.
+
+To do: `ibstat`, `ibdev2netdev`, `mlxlink`; opensm or the switch's subnet manager for INIT; `gpusetup_rdma`,
+`gpusetup_gpudirect` and `gpusetup apply` (docs/guides/rdma.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.matrix.load import matrix
+from gpusetup.model.verdict import Finding, Item
+from gpusetup.plan.gpudirect import Driver, short_of
+from gpusetup.verify.adapters import active, adapters, carries
+from gpusetup.verify.registry import check, from_items
+
+if TYPE_CHECKING:
+    from gpusetup.model.verdict import Verdict
+    from gpusetup.verify.machine import Machine
+
+
+def _here(machine: Machine) -> bool:
+    return bool(adapters(machine)) or _asked(machine)
+
+
+def _asked(machine: Machine) -> bool:
+    wish = machine.wanted.gpudirect
+    return wish is not None and wish.stack != "none"
+
+
+def _grave(machine: Machine) -> Verdict:
+    return "fail" if _asked(machine) else "warn"
+
+
+@check("rdma.link", "Ports of RDMA adapters at full rate", needs=("gpu",), applies=_here)
+def judge(machine: Machine) -> Finding:
+    """Judge every port."""
+    found = adapters(machine)
+    if not found:
+        return Finding(
+            "fail", "gpusetup_rdma was applied, and no adapter is seen: is its module loaded? (lspci, dmesg)"
+        )
+    best: dict[tuple[Any, Any], float] = {}
+    for hca, port in active(machine):
+        kind = hca.get("board") or hca.get("pci_id"), port.get("layer")
+        best[kind] = max(best.get(kind, 0.0), port.get("rate") or 0.0)
+    up = len(active(machine))
+    items = [
+        _port(machine, hca, port, best.get((hca.get("board") or hca.get("pci_id"), port.get("layer")), 0.0), up)
+        for hca in found
+        for port in hca["ports"]
+    ]
+    rates = sorted({f"{port['rate']:g}" for _hca, port in active(machine) if port.get("rate")})
+    return from_items(items, f"{up} ports at {', '.join(rates) or 'unknown'} Gb/s", unit="Gb/s")
+
+
+def _port(machine: Machine, hca: dict[str, Any], port: dict[str, Any], sisters: float, up: int) -> Item:
+    subject = hca["name"] if len(hca["ports"]) == 1 else f"{hca['name']} port {port['number']}"
+    state, rate = port.get("state"), port.get("rate")
+    if state in {"INIT", "ARMED"} and port.get("layer") == "InfiniBand":
+        text = f"is {state}: no subnet manager has set it up (opensm, or the switch's)"
+        return Item(subject=subject, verdict=_grave(machine), text=text, measured=state, expected="ACTIVE")
+    if state != "ACTIVE":
+        # A port without a cable is usual where others carry the traffic.
+        verdict = "warn" if up else _grave(machine)
+        text = (
+            f"is {state or 'of unknown state'} ({port.get('physical') or 'unknown'}): no cable, or nothing at its end"
+        )
+        return Item(subject=subject, verdict=verdict, text=text, measured=state, expected="ACTIVE")
+    able = port.get("fastest") or sisters
+    if rate and able and rate < able * 0.99:
+        whose = "it can have" if port.get("fastest") else "its sisters have"
+        text = f"runs at {rate:g} Gb/s, {whose} {able:g}"
+        return Item(subject=subject, verdict="warn", text=text, measured=rate, expected=able, limit=able)
+    room = carries(hca)
+    if rate and room and room < rate:
+        link = hca.get("link") or {}
+        text = f"PCI Express x{link.get('width')} at {link.get('speed')} carries {room:.0f} of its {rate:g} Gb/s"
+        return Item(subject=subject, verdict="warn", text=text, measured=round(room), expected=rate, limit=rate)
+    return Item(subject=subject, verdict="pass", measured=rate, expected=able or None, limit=able or None)
+
+
+@check("rdma.gpudirect", "Adapters reach GPU memory", needs=("gpu",), applies=_here)
+def direct(machine: Machine) -> Finding:
+    """Judge whether what was chosen can be, or what there is where nobody chose."""
+    wish, modules = machine.wanted.gpudirect, machine.facts.get("modules") or ()
+    peermem = next((name for name in ("nvidia_peermem", "nv_peer_mem") if name in modules), "")
+    lacking = _without_dma_buf(machine)
+    if wish is not None and wish.memory == "nvidia-peermem":
+        if peermem:
+            return Finding("pass", f"by {peermem}, which is loaded")
+        return Finding("fail", "nvidia_peermem is not loaded: modprobe nvidia_peermem, and dmesg says why not")
+    if wish is not None and wish.memory == "dma-buf" and lacking:
+        return Finding("fail", f"DMA-BUF was chosen, and cannot be: {lacking}")
+    if not lacking:
+        return Finding("pass", f"by DMA-BUF: open kernel modules {machine.module_version}")
+    if peermem:
+        return Finding("pass", f"by {peermem}, which is loaded; no DMA-BUF: {lacking}")
+    return Finding("warn", f"data goes through the host's memory: no nvidia_peermem is loaded; no DMA-BUF: {lacking}")
+
+
+def _without_dma_buf(machine: Machine) -> str:
+    """Say why DMA-BUF cannot be; empty where it can."""
+    if machine.module_version is None:
+        return "no driver is loaded"
+    driver = Driver(machine.module_version, machine.module_flavour or "")
+    kernel = str((machine.facts.get("kernel") or {}).get("running") or "")
+    return short_of(matrix().rdma.dma_buf, driver, kernel, machine.facts.get("arch", ""))
+
+
+@check("rdma.memlock", "Programs may lock memory for RDMA", needs=("gpu",), applies=_here)
+def memlock(machine: Machine) -> Finding:
+    """Judge the limit of whoever logs in."""
+    limit = (machine.facts.get("rdma") or {}).get("memlock")
+    if not limit:
+        return Finding("skip", "the limit is not told: no adapter is seen (see rdma.link)")
+    if limit["unlimited"] or limit["lifted"]:
+        return Finding("pass", "unlimited" if limit["unlimited"] else "unlimited for everyone who logs in")
+    kib = limit.get("kib")
+    text = f"{kib / 1024:g} MiB" if kib is not None else "of unknown size"
+    return Finding(_grave(machine), f"only {text} may be locked: ibv_reg_mr fails; add memlock to limits.d", kib)
