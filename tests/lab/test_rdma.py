@@ -30,7 +30,7 @@ def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(
     lab_repositories: Repositories,
     tmp_path: Path,
 ) -> None:
-    (host,) = lab_hosts(flavour="debian12", machine="h200", network="mirror")
+    (host,) = lab_hosts(flavour="debian12", machine="h200-x2", network="mirror")
     before = packages(host), files_below(host, *PLACES)
 
     def wanted(**more: str) -> Path:
