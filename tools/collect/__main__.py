@@ -2,6 +2,7 @@
 
 Asks the package index that pip asks, compares with gpusetup/matrix/data/frameworks, and prints what differs. `--write`
 changes the files; without it nothing is changed. `--rows FOLDER` takes YAML files of gathered rows instead.
+`torch` holds torch.json against torch, torchvision and torchaudio, and only tells.
 Exit: 0 nothing differs, or it was written; 3 no such package; 6 the index, or a release on it, could not be read;
 9 something differs.
 """
@@ -25,9 +26,11 @@ from tools.collect.compare import Findings, differences, refreshed
 from tools.collect.index import Fault, Index, configured_index, plain_url
 from tools.collect.packages import PACKAGES
 from tools.collect.rows import gathered
+from tools.collect.torch import COMPANIONS, torch_differences
 
 DATA = Path(__file__).parents[2] / "gpusetup" / "matrix" / "data" / "frameworks"
 DONE, BAD_INPUT, UNREACHABLE, PENDING = 0, 3, 6, 9
+TORCH = "torch"
 
 
 def main(argv: list[str] | None = None, data: Path = DATA) -> int:
@@ -54,24 +57,27 @@ def main(argv: list[str] | None = None, data: Path = DATA) -> int:
     relevant = {canonicalize_name(name) for name in _named_anywhere(data)}
     found = DONE
     for name in names:
-        path = data / f"{name}.json"
+        path = (data.parent if name == TORCH else data) / f"{name}.json"
         stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"sources": {}, "releases": []}
         try:
-            if index is None:
+            if name == TORCH:
+                findings = Findings(stored)
+                findings.lines, findings.faults = torch_differences(stored, index) if index is not None else ([], [])
+            elif index is None:
                 findings = _from_rows(name, stored, arguments.rows)
             else:
                 findings = refreshed(name, stored, index, relevant, again=arguments.again)
-            text = canonical(msgspec.convert(findings.document, PackageFile))
+            text = b"" if name == TORCH else canonical(msgspec.convert(findings.document, PackageFile))
         except (Fault, msgspec.ValidationError) as error:
             print(f"{name}: {error}; its file stays as it is", file=sys.stderr)
             found = UNREACHABLE
             continue
         _tell(name, findings)
-        if arguments.write:
+        if arguments.write and text:
             _write(path, text)
         if findings.faults:
             found = UNREACHABLE
-        elif findings.lines and not arguments.write and found == DONE:
+        elif findings.lines and not (arguments.write and text) and found == DONE:
             found = PENDING
     return found
 
@@ -85,12 +91,14 @@ def _names(asked: list[str]) -> tuple[list[str], list[str]]:
         except InvalidName:
             wrong.append(f"{word!r} is no name of a package")
             continue
-        if name in PACKAGES:
+        if name in (TORCH, *COMPANIONS):
+            names.append(TORCH)
+        elif name in PACKAGES:
             names.append(name)
         else:
-            near = difflib.get_close_matches(name, PACKAGES, 3)
+            near = difflib.get_close_matches(name, (TORCH, *PACKAGES), 3)
             wrong.append(f"{name} has no rows here" + (f"; near: {', '.join(near)}" if near else ""))
-    return names or list(PACKAGES), wrong
+    return list(dict.fromkeys(names)) or [TORCH, *PACKAGES], wrong
 
 
 def _named_anywhere(data: Path) -> set[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Findings", "differences", "refreshed"]
 
+_LATE = dt.timedelta(days=30)
 _ORDER = ("kind", "date", "yanked", "pythons", "glibc", "cuda", "linked", "code", "requires")
 
 
@@ -48,13 +49,13 @@ def refreshed(name: str, stored: dict[str, Any], index: Index, relevant: Collect
     findings = Findings(stored)
     findings.faults += [f"left out {text}" for text in left_out]
     fresh: dict[Version, dict[str, Any]] = {}
-    for version in sorted(_wanted(known, by_version), reverse=True):
+    for version in sorted(_wanted(stored, by_version), reverse=True):
         before = known.get(version)
         try:
             fresh[version] = _read(name, by_version[version], index, relevant, before, again=again)
         except Fault as error:
             kept = "its row stays as it is" if before else "no row is made"
-            findings.faults.append(f"{version}: {error}; {kept}")
+            findings.faults.append(f"{version}: {' '.join(str(error).split())}; {kept}")
     title = stored["sources"].get("index", {}).get("title") or f"package index METADATA of {name}"
     document = assemble(name, [], {}, title=title, seen=today)
     document["sources"] |= {key: source for key, source in stored["sources"].items() if key != "index"}
@@ -82,16 +83,19 @@ def _not_older(name: str, known: dict[Version, Any], there: dict[Version, Any]) 
         raise Fault(f"the index lists no release of {name}")
 
 
-def _wanted(known: dict[Version, Any], there: dict[Version, list[File]]) -> list[Version]:
-    """Return what is looked at: every release that has a row, and what was published since the oldest of them."""
+def _wanted(stored: dict[str, Any], there: dict[Version, list[File]]) -> list[Version]:
+    """Return what is looked at: every release that has a row, and what was published since they were read.
+
+    What is older and has no row was left out on purpose. A mirror may show a release some days late.
+    """
+    known = {Version(item["version"]) for item in stored["releases"]}
     early = any(version.is_prerelease for version in known)
-    oldest = min((version for version in known if known[version]["kind"] != "placeholder"), default=Version("0"))
-    since = min((item["date"] for item in known.values() if item["kind"] != "placeholder"), default="")
+    since = (dt.date.fromisoformat(stored["date"]) - _LATE).isoformat() if known else ""
     found = [version for version in there if version in known]
     for version, files in there.items():
         date = min((file.date for file in files if file.date), default="")
-        new = version > oldest and date >= since and not version.is_devrelease and not all(f.yanked for f in files)
-        if version not in known and new and (early or not version.is_prerelease):
+        new = (date >= since or version > max(known)) and not version.is_devrelease
+        if version not in known and new and not all(f.yanked for f in files) and (early or not version.is_prerelease):
             found.append(version)
     return found
 

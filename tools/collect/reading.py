@@ -147,23 +147,29 @@ def _requirements(text: str, row: dict[str, Any], relevant: Collection[str]) -> 
         asked = [Requirement(line) for line in said.get_all("Requires-Dist") or ()]
     except (InvalidSpecifier, InvalidRequirement) as error:
         raise Fault(f"its metadata has a requirement that cannot be read: {error}"[:300]) from error
-    newest = max((minor for minor in _MINORS if f"3.{minor}.39" in allowed), default=max(_MINORS))
-    environment = target_environment(f"3.{newest}", "x86_64")
+    fitting = [minor for minor in reversed(_MINORS) if f"3.{minor}.39" in allowed] or [max(_MINORS)]
+    places = [target_environment(f"3.{minor}", "x86_64") for minor in fitting]
     extras: dict[str, dict[str, str]] = {}
-    plain = _asked(asked, environment, relevant)
+    plain = _asked(asked, places, "", relevant)
     for extra in said.get_all("Provides-Extra") or ():
-        more = _asked(asked, environment | {"extra": extra}, relevant)
+        more = _asked(asked, places, extra, relevant)
         if own := {name: text for name, text in more.items() if plain.get(name) != text}:
             extras[canonicalize_name(extra)] = own
     return {"python": python, "requires": plain} | ({"extras": extras} if extras else {})
 
 
-def _asked(asked: list[Requirement], environment: dict[str, str], relevant: Collection[str]) -> dict[str, str]:
+def _asked(
+    asked: list[Requirement], places: list[dict[str, str]], extra: str, relevant: Collection[str]
+) -> dict[str, str]:
+    """Return what is asked for on Linux on x86_64: of each name what the newest Python that needs it has."""
     found: dict[str, SpecifierSet] = {}
-    for item in asked:
-        name = canonicalize_name(item.name)
-        if name in relevant and (item.marker is None or item.marker.evaluate(environment)):
-            found[name] = found.get(name, SpecifierSet()) & item.specifier
+    for place in places:
+        here: dict[str, SpecifierSet] = {}
+        for item in asked:
+            name = canonicalize_name(item.name)
+            if name in relevant and (item.marker is None or item.marker.evaluate(place | {"extra": extra})):
+                here[name] = here.get(name, SpecifierSet()) & item.specifier
+        found = here | found
     return {name: str(specifier) or "any" for name, specifier in sorted(found.items())}
 
 

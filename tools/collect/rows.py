@@ -19,7 +19,7 @@ from tools.collect.packages import PACKAGES
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["assemble", "gathered"]
+__all__ = ["assemble", "gathered", "pythons_of"]
 
 _MINORS = range(6, 16)
 _NAMED_ALONE = re.compile(r"cp3([0-9]+)(t?)")
@@ -108,7 +108,7 @@ def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list
         "read": row["read"],
         "sources": ["index"],
         "confidence": "vendor",
-        "pythons": _pythons(row, wheels),
+        "pythons": pythons_of(row),
         "requires": requires,
     }
     if wheels.get("glibc_tag"):
@@ -156,7 +156,9 @@ def _specifier(text: str) -> str:
     return text.partition(" | ")[0].partition(";")[0].strip()
 
 
-def _pythons(row: dict[str, Any], wheels: dict[str, Any]) -> dict[str, list[str]]:
+def pythons_of(row: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the Pythons that a release can be installed with, by CPU."""
+    wheels = row.get("wheels") or {}
     allowed = SpecifierSet((row["python"] or "").replace(" ", ""), prereleases=True)
     platforms = wheels.get("platforms", ["any"])
     tags = wheels.get("tags") or {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+SEEN = "2026-01-01"
 VLLM = "vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl"
 
 
@@ -32,6 +33,7 @@ def data(tmp_path: Path) -> Path:
     for name, keep in (("vllm", ("0.33.0", "0.32.0")), ("bitsandbytes", ("0.50.2",)), ("deepspeed", ("0.19.8",))):
         document = json.loads((DATA / f"{name}.json").read_text())
         document["releases"] = [item for item in document["releases"] if item["version"] in keep]
+        document["sources"]["index"]["seen"], document["date"] = SEEN, "2026-11-22"
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     return tmp_path
 
@@ -110,7 +112,7 @@ def test_a_release_and_a_changed_pin_are_told_and_written_only_when_asked(site, 
     del known["compilers"]  # of a resolver's run, not of the index
     assert new == known
     assert row(data, "vllm", "0.32.0")["yanked"] is True
-    assert json.loads((data / "vllm.json").read_text())["sources"]["index"]["seen"] != "2026-11-22"
+    assert json.loads((data / "vllm.json").read_text())["sources"]["index"]["seen"] != SEEN
 
 
 def test_a_sidecar_is_read_where_there_is_one_and_held_against_its_digest(site, data, capsys):
@@ -205,7 +207,7 @@ def test_one_bad_release_leaves_the_others(site, data, capsys):
     site.bodies[f"/files/{VLLM}"] = ("application/zip", b"<html>")
     assert collect(site, data, "vllm", "--write") == 6
     assert f"! 0.33.0: {VLLM} is no wheel" in capsys.readouterr().err
-    assert row(data, "vllm", "0.33.0") == row(DATA, "vllm", "0.33.0") | {"sources": ["index-2026-11-22"]}
+    assert row(data, "vllm", "0.33.0") == row(DATA, "vllm", "0.33.0") | {"sources": [f"index-{SEEN}"]}
     assert row(data, "vllm", "0.32.0")["sources"] == ["index"]
 
 
@@ -264,8 +266,8 @@ def test_a_release_that_is_gone_keeps_its_row(site, data, capsys):
     site.package("vllm", *[item for item in captured(site) if "0.32" not in item["filename"]])
     assert collect(site, data, "vllm", "--write") == 0
     assert "? 0.32.0: not on this index any more; its row stays as it is" in capsys.readouterr().out
-    assert row(data, "vllm", "0.32.0")["sources"] == ["index-2026-11-22"]
-    assert json.loads((data / "vllm.json").read_text())["sources"]["index-2026-11-22"]["seen"] == "2026-11-22"
+    assert row(data, "vllm", "0.32.0")["sources"] == [f"index-{SEEN}"]
+    assert json.loads((data / "vllm.json").read_text())["sources"][f"index-{SEEN}"]["seen"] == SEEN
 
 
 @pytest.mark.parametrize(
@@ -287,3 +289,94 @@ def test_logins_are_not_told(site, data, capsys):
     assert main(["vllm", "--index", site.index.replace("//", "//me:secret@")], data) == 6
     told = capsys.readouterr()
     assert "secret" not in told.out + told.err
+
+
+def test_what_was_left_out_before_is_not_looked_at_again(site, data, capsys):
+    bad = "Requires-Dist: torch>=1.9.*"
+    old = site.file("vllm-0.0.9-py3-none-any.whl", b"", metadata("vllm", "0.0.9", bad), **{"upload-time": "2023-01-01"})
+    late = site.file(
+        "vllm-0.31.9-py3-none-any.whl", wheel({}), metadata("vllm", "0.31.9"), **{"upload-time": "2026-11-01"}
+    )
+    site.package("vllm", *captured(site), old, late)
+    assert collect(site, data, "vllm") == 9
+    told = capsys.readouterr()
+    assert "+ 0.31.9: " in told.out
+    assert "0.0.9" not in told.out + told.err
+
+    site.package("vllm", *captured(site), old | {"upload-time": "2026-11-23"})
+    assert collect(site, data, "vllm") == 6
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("  ! 0.0.9: its metadata has a requirement that cannot be read: ")
+
+
+# --- torch ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def torch(site: Replay, tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """torch.json with one release, and an index that says the same of it."""
+    document = json.loads((DATA.parent / "torch.json").read_text())
+    document["releases"] = [item for item in document["releases"] if item["version"] == "2.9.1"]
+    (tmp_path / "torch.json").write_text(json.dumps(document))
+    (tmp_path / "frameworks").mkdir()
+    return tmp_path / "frameworks", [
+        torch_wheel(site, python, "2.9.1") for python in document["releases"][0]["pythons"]
+    ]
+
+
+def torch_wheel(site: Replay, python: str, version: str, **changed: str) -> dict[str, Any]:
+    row = next(
+        item for item in json.loads((DATA.parent / "torch.json").read_text())["releases"] if item["version"] == "2.9.1"
+    )
+    pins = row["pins"] | changed
+    asked = [
+        f"Requires-Dist: {name}{text if text[0] in '<>~=[' else '==' + text}; platform_system == 'Linux'"
+        for name, text in pins.items()
+    ]
+    tag = "cp" + python.replace(".", "")
+    name = f"torch-{version}-{tag.removesuffix('t')}-{tag}-manylinux_2_28_x86_64.whl"
+    return site.file(
+        name, b"", metadata("torch", version, *asked), **{"requires-python": ">=3.10", "upload-time": row["date"]}
+    )
+
+
+def test_torch_and_what_is_released_with_it_are_held_against_their_row(site, torch, capsys):
+    data, files = torch
+    vision = site.file(
+        "torchvision-0.24.1-py3-none-any.whl", b"", metadata("torchvision", "0.24.1", "Requires-Dist: torch==2.9.1")
+    )
+    audio = site.file(
+        "torchaudio-2.9.1-py3-none-any.whl", b"", metadata("torchaudio", "2.9.1", "Requires-Dist: torch==2.9.1")
+    )
+    for name, listed in (("torch", files), ("torchvision", [vision]), ("torchaudio", [audio])):
+        site.package(name, *listed)
+    assert collect(site, data, "torchvision") == 0
+    assert "torch: 1 rows, nothing differs" in capsys.readouterr().out
+
+    site.package(
+        "torch",
+        *[torch_wheel(site, "3.12", "2.9.1", **{"nvidia-cudnn-cu12": "9.99.0.1"})],
+        torch_wheel(site, "3.12", "2.99.0"),
+    )
+    site.package(
+        "torchvision",
+        vision,
+        site.file(
+            "torchvision-0.24.9-py3-none-any.whl", b"", metadata("torchvision", "0.24.9", "Requires-Dist: torch==2.9.1")
+        ),
+    )
+    site.package(
+        "torchaudio",
+        site.file(
+            "torchaudio-2.9.2-py3-none-any.whl", b"", metadata("torchaudio", "2.9.2", "Requires-Dist: torch==2.9.1")
+        ),
+    )
+    before = (data.parent / "torch.json").read_bytes()
+    assert collect(site, data, "torch", "--write") == 9
+    told = capsys.readouterr().out
+    assert "~ 2.9.1: pins nvidia-cudnn-cu12: 9.10.2.21 → 9.99.0.1" in told
+    assert "~ 2.9.1: pythons: 3.10 3.11" in told
+    assert "~ 2.9.1: torchaudio: 2.9.1 → 2.9.2" in told
+    assert "~ 2.9.1: torchvision" not in told, "another release for the same torch is no contradiction"
+    assert "+ 2.99.0: " in told
+    assert (data.parent / "torch.json").read_bytes() == before

@@ -1,0 +1,103 @@
+"""Hold what the index says of torch, torchvision and torchaudio against torch.json.
+
+Nothing is written here. A row of torch also says which GPUs each of its builds has code for, and most builds are on
+PyTorch's own index: a person makes it, from what this prints and from the wheels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version
+
+from tools.collect import reading
+from tools.collect.index import Fault
+from tools.collect.rows import pythons_of
+
+if TYPE_CHECKING:
+    from tools.collect.index import File, Index
+
+__all__ = ["COMPANIONS", "torch_differences"]
+
+COMPANIONS = ("torchvision", "torchaudio")
+
+
+def torch_differences(stored: dict[str, Any], index: Index) -> tuple[list[str], list[str]]:
+    """Return a line per difference, and what could not be read."""
+    lines, faults = list[str](), list[str]()
+    known = {Version(item["version"]): item for item in stored["releases"]}
+    relevant = {name for item in stored["releases"] for name in item["pins"]} | {"torch"}
+    there = _by_version(index, "torch")
+    newest = max(known)
+    if max(there) < newest:
+        raise Fault(f"the index knows torch up to {max(there)} only, and {newest} was seen before")
+    for version in sorted(there, reverse=True):
+        if version.is_prerelease or (version not in known and version < newest):
+            continue
+        try:
+            row = reading.read(index, there[version], relevant)
+        except Fault as error:
+            faults.append(f"{version}: {error}")
+            continue
+        now = {
+            "date": row["date"],
+            "pythons": pythons_of(row).get("x86_64", []),
+            "glibc": row.get("wheels", {}).get("glibc_tag", {}).get("x86_64", ""),
+            "pins": {name: text.removeprefix("==") for name, text in row["requires"].items()},
+        }
+        if version in known:
+            lines += _changed(known[version], now, yanked=row.get("yanked", False))
+        else:
+            said = "; ".join(f"{name} {text}" for name, text in now["pins"].items())
+            lines.append(f"+ {version}: {now['date']}; Python {_told(now['pythons'])}; glibc {now['glibc']}; {said}")
+    lines += [f"? {version}: not on this index any more" for version in known if version not in there]
+    for name in COMPANIONS:
+        lines += _companions(name, known, index, faults)
+    return lines, faults
+
+
+def _by_version(index: Index, name: str) -> dict[Version, list[File]]:
+    found: dict[Version, list[File]] = {}
+    for file in index.files(name)[0]:
+        found.setdefault(file.version, []).append(file)
+    if not found:
+        raise Fault(f"the index lists no release of {name}")
+    return found
+
+
+def _changed(row: dict[str, Any], now: dict[str, Any], *, yanked: bool) -> list[str]:
+    lines = [
+        f"~ {row['version']}: {field}: {_told(row[field])} → {_told(now[field])}"
+        for field in ("date", "pythons", "glibc")
+        if now[field] and row[field] != now[field]
+    ]
+    pins = {name: text.rpartition("]")[2].removeprefix("==") for name, text in row["pins"].items()}
+    for name in sorted({*pins, *now["pins"]}):
+        before, after = pins.get(name), now["pins"].get(name)
+        if before != after:
+            lines.append(f"~ {row['version']}: pins {name}: {before or 'none'} → {after or 'none'}")
+    return lines + ([f"~ {row['version']}: withdrawn by its publisher"] if yanked else [])
+
+
+def _told(value: Any) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+def _companions(name: str, known: dict[Version, dict[str, Any]], index: Index, faults: list[str]) -> list[str]:
+    """Return where a release pins a torch that our row pairs with another release of it."""
+    pinned: dict[str, list[Version]] = {}
+    for version, files in _by_version(index, name).items():
+        if version.is_prerelease or all(file.yanked for file in files):
+            continue
+        try:
+            asked = reading.read(index, files, ("torch",))["requires"].get("torch", "")
+        except Fault as error:
+            faults.append(f"{name} {version}: {error}")
+            continue
+        if asked.startswith("=="):
+            pinned.setdefault(asked.removeprefix("=="), []).append(version)
+    return [
+        f"~ {row['version']}: {name}: {row['companions'].get(name, 'none')} → {max(pinned[row['version']])}"
+        for row in known.values()
+        if row["version"] in pinned and row["companions"].get(name) not in map(str, pinned[row["version"]])
+    ]
