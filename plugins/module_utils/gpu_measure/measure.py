@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         bus_id: str
         uuid: Optional[str]
         mig: bool
+        memory: Optional[int]  # MiB
         slices: List[Slice]
         processes: List[Dict[str, Optional[str]]]
         utilization: Optional[str]

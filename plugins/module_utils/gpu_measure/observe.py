@@ -61,6 +61,7 @@ def gpus_of(smi: Dict[str, Any]) -> "List[GpuEntry]":
                 "bus_id": bus,
                 "uuid": _text(node, "uuid"),
                 "mig": _text(node, "mig_mode/current_mig") == "Enabled",
+                "memory": _mebibytes(_text(node, "fb_memory_usage/total")),
                 "slices": [],
                 "processes": [process for process in processes if process["type"] != "G"],
                 "utilization": _text(node, "utilization/gpu_util"),
@@ -91,6 +92,11 @@ def mig_slices(listing: Dict[str, Any], gpus: "List[GpuEntry]") -> None:
         part = re.search(r"^\s+MIG (\S+).*\(UUID: (MIG-\S+)\)", line)
         if part and current is not None:
             current["slices"].append({"profile": part.group(1), "uuid": part.group(2)})
+
+
+def _mebibytes(text: Optional[str]) -> Optional[int]:
+    found = re.match(r"(\d+) MiB", text or "")
+    return int(found.group(1)) if found else None
 
 
 def _text(node: xml.etree.ElementTree.Element, path: str) -> Optional[str]:

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from measure import Member
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TOGETHER = 4
-"""Processes at a time: each imports a framework and holds a context."""
+TOGETHER = (4, 8)
+"""Processes at a time, at least and at most: each imports a framework and holds a context."""
+CONTEXT = 2048
+"""MiB of GPU memory that one of them may take, where there are more than the least."""
 WHOLE = 330.0
 """Seconds for all packages of an environment, and again for its engines."""
 
@@ -41,7 +43,9 @@ class Packages:
 
     def start(self) -> None:
         """Begin with all but the engines."""
-        self._begin([smoke for smoke in self.smokes if not smoke.engine], TOGETHER)
+        sizes = [None if member.part else member.gpu.get("memory") for member in self._members]
+        at_a_time = together(len(os.sched_getaffinity(0)), sizes)
+        self._begin([smoke for smoke in self.smokes if not smoke.engine], at_a_time)
 
     def finish(self) -> Dict[str, Any]:
         """Wait for them; start the engines only then, on GPUs that nobody else uses."""
@@ -107,6 +111,13 @@ class Packages:
         if answer.get("error"):
             answer["gpus_asked"] = [member.key for member in members]
         return answer
+
+
+def together(processors: int, memory: "Sequence[Optional[int]]") -> int:
+    """How many processes run at a time: two processors for each, and memory for each on every GPU; None: unknown."""
+    least, most = TOGETHER
+    room = min((size or 0) // CONTEXT for size in memory) if memory else 0
+    return max(least, min(most, processors // 2, room))
 
 
 def _late(limit: float) -> Dict[str, Any]:

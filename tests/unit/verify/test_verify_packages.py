@@ -334,3 +334,23 @@ def test_a_process_finds_what_an_activated_environment_has_and_writes_into_our_f
     assert found["HOME"].startswith(str(tmp_path))
     assert found["PYTHONUSERBASE"] == "/home/ada/.local"
     assert all(str(tmp_path) in found[name] for name in found if "CACHE" in name or name.startswith("TORCH_"))
+
+
+# --- how many at a time ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("processors", "memory", "together"),
+    [
+        (2, [81559], 4),
+        (12, [81559], 6),
+        (16, [81559], 8),
+        (128, [81559, 81559], 8),
+        (16, [81559, 8188], 4),
+        (16, [12288], 6),
+        (16, [None], 4),  # a slice of a GPU, or one of which the driver says nothing
+        (16, [], 4),
+    ],
+)
+def test_more_run_at_a_time_where_there_is_room(probe, processors, memory, together):
+    assert probe.packages.together(processors, memory) == together
