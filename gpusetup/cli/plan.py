@@ -5,6 +5,7 @@ Nothing is changed. The JSON answer can be given to `gpusetup apply --plan FILE`
 examples:
   gpusetup plan inventory.ini
   gpusetup plan inventory.ini -w 'torch==2.6.*' --limit training --format json --out plan.json
+  gpusetup plan inventory.ini --format html --out plan.html      a page for those who have to agree
   gpusetup plan --exit-code            this machine; 9 when something would change
 """
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verbose", "-v", action="store_true", help="list every host, and the reasons for each component"
     )
-    options.add_output(parser)
+    options.add_output(parser, formats=("text", "json", "html"))
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -48,8 +49,16 @@ def run(arguments: argparse.Namespace) -> Exit:
     how = Planning(wishes=wishes_of(arguments), to_apply=False)
     rollout = plan_hosts(how, open_session(arguments), matrix(), Telling())
     plan = rollout.document()
-    told = output.painted(plan_text(plan, verbose=arguments.verbose), arguments.out)
-    text = output.json_text(plan) if arguments.format == "json" else told
+    if arguments.format == "json":
+        text = output.json_text(plan)
+    elif arguments.format == "html":
+        from datetime import datetime, timezone
+
+        from gpusetup.cli.plan_html import plan_html
+
+        text = plan_html(plan, datetime.now(timezone.utc))
+    else:
+        text = output.painted(plan_text(plan, verbose=arguments.verbose), arguments.out)
     output.write_answer(text, arguments.out)
     return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
 

@@ -14,19 +14,39 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan, Plan, Refusal
     from gpusetup.model.stack import Stack
 
-__all__ = ["plan_text", "recorded_stack", "refusal_lines", "refusals_alike", "size_text", "stack_line"]
+__all__ = [
+    "download_text",
+    "groups_of",
+    "plan_text",
+    "recorded_stack",
+    "refusal_lines",
+    "refusals_alike",
+    "size_text",
+    "stack_line",
+    "summary",
+    "told_of",
+]
 
 _WIDTH = 80
 
 
 def plan_text(plan: Plan, *, verbose: bool = False) -> str:
     """Return the whole plan."""
-    if verbose:
-        groups = [([name], _host(host, verbose=True)) for name, host in plan.hosts.items()]
-    else:
-        groups = grouped(plan.hosts, _host, _alike)
+    each = [([name], _host(host, verbose=True)) for name, host in plan.hosts.items()] if verbose else None
+    groups = groups_of(plan) if each is None else each
     blocks = [_block(names, text) for names, text in groups]
-    return "\n\n".join([*blocks, _sum(plan)]) + "\n"
+    return "\n\n".join([*blocks, summary(plan)]) + "\n"
+
+
+def groups_of(plan: Plan) -> list[tuple[list[str], str]]:
+    """Return the names of hosts that are told the same, with what they are told."""
+    return grouped(plan.hosts, _host, _alike)
+
+
+def told_of(names: list[str], plan: Plan) -> HostPlan:
+    """Return what hosts that are told the same are told: of several, no words that are only one's own."""
+    host = plan.hosts[names[0]]
+    return host if len(names) == 1 else _alike(names[0], host)
 
 
 def _block(names: list[str], told: str) -> str:
@@ -75,11 +95,12 @@ def _facts(host: HostPlan) -> list[str]:
     lines += _wrap(f"removes  {', '.join(host.removals) or 'nothing'}", "  ", " " * 11)
     if host.holds:
         lines += _wrap(f"holds    {', '.join(host.holds)}", "  ", " " * 11)
-    lines.append(f"  download {_download(host)}")
+    lines.append(f"  download {download_text(host)}")
     return lines
 
 
-def _download(host: HostPlan) -> str:
+def download_text(host: HostPlan) -> str:
+    """Return what a host fetches."""
     if host.wheel_bytes is None:
         return f"{size_text(host.package_bytes)} of packages, and Python packages of unknown size"
     wheels = f", {size_text(host.wheel_bytes)} of it Python packages" if host.wheel_bytes else ""
@@ -127,7 +148,8 @@ def size_text(size: int | None) -> str:
     return f"{size / 1_000_000:.0f} MB" if size < 10_000_000_000 else f"{size / 1_000_000_000:.1f} GB"
 
 
-def _sum(plan: Plan) -> str:
+def summary(plan: Plan) -> str:
+    """Return the plan in one line."""
     states = [host.state for host in plan.hosts.values()]
     counts = ", ".join(f"{states.count(state)} {state.replace('-', ' ')}" for state in dict.fromkeys(states))
     reboots = sum(1 for host in plan.hosts.values() if host.reboot)

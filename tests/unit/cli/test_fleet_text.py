@@ -1,13 +1,15 @@
 """Two hundred hosts of which 199 are dead fit a screen: told by cause, a few named, the number of all."""
 
 import io
+from datetime import datetime, timezone
 
 from gpusetup.cli.apply_text import applied_text
+from gpusetup.cli.plan_html import plan_html
 from gpusetup.cli.plan_text import plan_text
 from gpusetup.drive.causes import common
 from gpusetup.drive.events import HostProgress, Track
 from gpusetup.drive.progress import watch
-from gpusetup.model.plan import HostPlan, Plan, Refusal
+from gpusetup.model.plan import Action, HostPlan, Plan, Refusal
 from gpusetup.model.run import Applied, HostOutcome, Trouble
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.rollout.outcome import outcome_of
@@ -46,6 +48,22 @@ def test_so_does_a_plan():
     text = plan_text(Plan(ok=False, matrix=STAMP, hosts=fleet(HostPlan)))
     assert len(text.splitlines()) <= 24, text
     assert "gpu10, gpu11, gpu12, gpu13 and 186 more (190 hosts)" in text
+
+
+def test_the_page_of_a_plan_tells_alike_hosts_once_and_escapes_what_hosts_say():
+    told = {**fleet(HostPlan), "gpu0": HostPlan(
+        state="change", now="Debian <b>12</b>", reboot=True, reboot_why="the driver changes", package_bytes=5_000_000,
+        download_bytes=5_000_000, actions=(Action(id="driver", kind="install", what="driver 580.95.05", why="it fits"),),
+    )}  # fmt: skip
+    page = plan_html(Plan(ok=False, matrix=STAMP, hosts=told), datetime(2026, 1, 2, tzinfo=timezone.utc))
+    assert page.count("No route to host") == 1
+    assert "10.0." not in page.replace("10.0.0.0", "")
+    assert "190 hosts" in page
+    assert "Debian &lt;b&gt;12&lt;/b&gt;" in page
+    assert "driver 580.95.05" in page
+    assert "yes: the driver changes" in page
+    assert "<script" not in page
+    assert "http" not in page
 
 
 def test_every_way_to_say_an_address_is_told_alike():
