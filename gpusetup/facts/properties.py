@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import Gpu, HostFacts
 
-__all__ = ["GPU", "HOST", "GpuProperty", "HostProperty", "gpus_named", "summary"]
+__all__ = ["GPU", "HOST", "GpuProperty", "HostProperty", "gpus_named", "rdma_ports", "summary"]
 
 
 class HostProperty(NamedTuple):
@@ -78,6 +78,15 @@ def _acs(gpu: Gpu) -> str | None:
     return "on" if gpu.way.acs_redirect else "off"
 
 
+def rdma_ports(host: HostFacts) -> str:
+    """Return the ports of adapters with RDMA, those alike together: 8 x 400 Gb/s InfiniBand, 1 x DOWN."""
+    told: Counter[str] = Counter()
+    for port in (port for hca in (host.rdma.hcas if host.rdma else ()) for port in hca.ports):
+        rate = f"{port.rate:g} Gb/s " if port.rate else ""
+        told[f"{rate}{port.layer or ''}".strip() if port.state == "ACTIVE" else port.state or "unknown"] += 1
+    return ", ".join(f"{count} x {what}" for what, count in told.items()) or "none"
+
+
 HOST: tuple[HostProperty, ...] = (
     HostProperty("os", "system", lambda host: f"{host.os.label} {host.arch}"),
     HostProperty("kernel", "kernel", lambda host: host.kernel.running),
@@ -98,6 +107,7 @@ HOST: tuple[HostProperty, ...] = (
     HostProperty("governor", "CPU governor", _setting("governor")),
     HostProperty("numa_nodes", "NUMA nodes", _setting("numa_nodes")),
     HostProperty("iommu", "IOMMU", _setting("iommu")),
+    HostProperty("rdma", "RDMA ports", rdma_ports),
     HostProperty("arguments", "kernel arguments", lambda host: " ".join(host.kernel.cmdline) or "none"),
 )
 

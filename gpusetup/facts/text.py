@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from gpusetup.facts.classes import group
+from gpusetup.facts.properties import rdma_ports
 from gpusetup.plan import judge
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def _lines(host: HostFacts) -> Iterator[tuple[str, str]]:
     if host.nvswitch:
         count = len(host.nvswitch.pci) or host.nvswitch.devices or len(host.nvswitch.managers)
         yield "NVSwitch", f"{count} ({'on PCI' if host.nvswitch.kind == 'pci' else 'NVLink 5, through managers'})"
+    if host.rdma:
+        yield "RDMA", rdma_ports(host)
     yield "driver", _driver(host)
     yield "nouveau", _nouveau(host)
     if host.cuda.toolkits:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from gpusetup.facts import probe
-from gpusetup.model.facts import Rdma, Storage
+from gpusetup.model.facts import Hca, Port, Rdma, Storage
 
 HCA, GPU = "0000:18:00.0", "0000:19:00.0"
 SWITCH = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0"
@@ -128,6 +128,20 @@ def test_a_port_without_a_subnet_manager_and_a_system_with_peer_memory(machine: 
     told = looked(machine)
     assert (told.hcas[0].ports[0].state, told.hcas[0].ports[0].fastest) == ("INIT", None)
     assert (told.peer_memory, told.memlock.unlimited, told.memlock.lifted) == (True, True, True)
+
+
+def test_ports_in_one_line() -> None:
+    from gpusetup.facts.properties import rdma_ports
+    from tests.unit.plan.conftest import machine as captured
+
+    def told(**port: Any) -> Port:
+        return Port(number=1, layer="InfiniBand", **port)
+
+    up, down = told(state="ACTIVE", rate=400.0), told(state="DOWN", rate=10.0)
+    facts = captured("ubuntu24.04-h200-keep")
+    assert rdma_ports(facts) == "none"
+    hcas = tuple(Hca(name=f"mlx5_{number}", ports=(port,)) for number, port in enumerate((up, up, down)))
+    assert rdma_ports(msgspec.structs.replace(facts, rdma=Rdma(hcas=hcas))) == "2 x 400 Gb/s InfiniBand, 1 x DOWN"
 
 
 def test_what_runs_nvswitches_is_no_adapter_for_programs(machine: Machine) -> None:

@@ -123,6 +123,17 @@ def test_the_way_to_gpu_memory(changes: dict[str, Any], wish: GpuDirect | None, 
     assert text in found[1]
 
 
+def test_modules_that_were_asked_for_are_loaded() -> None:
+    wish = GpuDirect(stack="inbox", memory="dma-buf", modules=("ib_ipoib", "gdrdrv"))
+    document = machine(hca())
+    document["facts"]["modules"] = ["nvidia", "gdrdrv"]
+    verdict, text = judged(document, "rdma.modules", wish)
+    assert (verdict, text.startswith("ib_ipoib: not loaded")) == ("fail", True)
+    document["facts"]["modules"] = ["nvidia", "gdrdrv", "ib_ipoib"]
+    assert judged(document, "rdma.modules", wish) == ("pass", "ib_ipoib, gdrdrv")
+    assert judged(document, "rdma.modules")[0] == "absent"
+
+
 def test_the_limit_of_locked_memory() -> None:
     small = machine(hca(), unlimited=False, kib=8192)
     assert judged(small, "rdma.memlock")[0] == "fail"

@@ -4,7 +4,7 @@
 meets over PCI Express may have none (consumer GPUs, some virtual machines): unsupported. Data that arrives wrong is
 always a fail: an IOMMU or PCI Express ACS that redirects peer traffic does this.
 
-To do: `iommu=pt` and ACS off on bare metal; in virtual machines leave both to the host.
+To do: see pcie.peers, which reads both; in virtual machines they are the host's.
 """
 
 from __future__ import annotations

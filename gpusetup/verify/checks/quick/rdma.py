@@ -5,8 +5,9 @@ it says it can have (ibportstate, ethtool), or below its sisters on cards of the
 one, or a slower switch. PCI Express must carry what the port can.
 
 `rdma.gpudirect`: by DMA-BUF (open kernel modules, kernel 5.12) or nvidia_peermem, adapters read GPU memory themselves;
-without either every byte goes through the host's memory. `rdma.memlock`: RDMA locks its buffers; with the usual limit
-of 8 MiB registering them fails.
+without either every byte goes through the host's memory. `rdma.modules`: what was asked for is loaded (IP over
+InfiniBand, GDRCopy, nvidia-fs). `rdma.memlock`: RDMA locks its buffers; with the usual limit of 8 MiB registering them
+fails.
 
 What `gpusetup_rdma` asked for and is not so fails; on other machines it is a warning.
 
@@ -116,6 +117,25 @@ def _without_dma_buf(machine: Machine) -> str:
     driver = Driver(machine.module_version, machine.module_flavour or "")
     kernel = str((machine.facts.get("kernel") or {}).get("running") or "")
     return short_of(matrix().rdma.dma_buf, driver, kernel, machine.facts.get("arch", ""))
+
+
+def _modules(machine: Machine) -> tuple[str, ...]:
+    wish = machine.wanted.gpudirect
+    return wish.modules if wish is not None else ()
+
+
+@check(
+    "rdma.modules", "Modules of RDMA and GPUDirect are loaded", needs=("gpu",), applies=lambda one: bool(_modules(one))
+)
+def modules(machine: Machine) -> Finding:
+    """Judge whether the modules that were asked for run: ib_ipoib, gdrdrv, nvidia_fs, nvidia_peermem."""
+    if not _modules(machine):
+        return Finding("unsupported", "nothing asks for a module of RDMA or GPUDirect")
+    loaded = machine.facts.get("modules") or ()
+    lacking = [name for name in _modules(machine) if name not in loaded]
+    if lacking:
+        return Finding("fail", f"{', '.join(lacking)}: not loaded; modprobe {lacking[0]}, and dmesg says why not")
+    return Finding("pass", ", ".join(_modules(machine)))
 
 
 @check("rdma.memlock", "Programs may lock memory for RDMA", needs=("gpu",), applies=_here)
