@@ -45,7 +45,7 @@ def test_the_distribution_s_stack_is_applied_mended_let_go_and_removed(
     first = wanted(gpusetup_rdma="inbox", gpusetup_ipoib="true")
     done = apply(tmp_path, first)
     assert done.code == 0, done.out + done.err
-    assert host.ssh("ib_write_bw", "--version").stdout.startswith("Version: ")
+    assert host.ssh("ib_write_bw", "--version", check=False).stdout.startswith("Version: ")
     assert host.ssh("sh", "-c", "ulimit -l").stdout.strip() == "unlimited"
     assert "ib_ipoib" in host.path(MODULES).read_text()
     again = apply(tmp_path, first)
