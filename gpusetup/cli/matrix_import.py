@@ -25,7 +25,7 @@ from gpusetup.errors import BadInputError, Exit, UnreachableError
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "content_of", "run"]
 
 _LIMIT = 64 << 20
 _PATIENCE = 60.0
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.model.documents import MatrixImported
 
     with tempfile.TemporaryDirectory() as folder:
-        content = _content(arguments.source)
+        content = content_of(arguments.source)
         vouched = _vouched(arguments, content, Path(folder))
     release = kept.opened(content, arguments.source)
     now = matrix()
@@ -82,7 +82,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def _content(source: str) -> bytes:
+def content_of(source: str) -> bytes:
+    """Return what is in a file or at an address."""
     if "://" not in source:
         try:
             return Path(source).read_bytes()
@@ -111,7 +112,7 @@ def _vouched(arguments: argparse.Namespace, content: bytes, folder: Path) -> str
     signers = _signers(arguments.signers)
     release, signature = folder / "release", folder / "signature"
     release.write_bytes(content)
-    signature.write_bytes(_content(arguments.signature or arguments.source + ".sig"))
+    signature.write_bytes(content_of(arguments.signature or arguments.source + ".sig"))
     return f"signed by {signatures.check(release, signature, signers)}"
 
 

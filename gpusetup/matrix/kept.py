@@ -33,6 +33,7 @@ __all__ = [
     "opened",
     "put_in_force",
     "release_of",
+    "written",
 ]
 
 _CURRENT = "current"
@@ -77,11 +78,11 @@ def opened(content: bytes, where: str) -> MatrixRelease:
 def examined(release: MatrixRelease) -> None:
     """Read all of a release: what cannot be used is refused here."""
     with tempfile.TemporaryDirectory() as folder:
-        _written(release, Path(folder))
+        written(release, Path(folder))
 
 
-def _written(release: MatrixRelease, folder: Path) -> None:
-    """Write the release into a folder and read all of it."""
+def written(release: MatrixRelease, folder: Path) -> Matrix:
+    """Write the release into a folder and read all of it: what cannot be used is refused here."""
     for name, text in release.files.items():
         if name not in NAMES and name not in package_files():
             continue  # a newer gpusetup reads it
@@ -96,6 +97,7 @@ def _written(release: MatrixRelease, folder: Path) -> None:
         raise BadInputError(
             "GS-220", f"the release says it is of {release.date}, its driver data is of {found.date}", path="$.date"
         )
+    return found
 
 
 def check_order(release: MatrixRelease, now: str, today: dt.date, *, older: bool) -> None:
@@ -124,7 +126,7 @@ def put_in_force(release: MatrixRelease, home: Path) -> Path:
     if not folder.is_dir():
         new = Path(tempfile.mkdtemp(prefix=".new-", dir=home))
         try:
-            _written(release, new)
+            written(release, new)
             new.chmod(0o755)
             new.rename(folder)
         finally:

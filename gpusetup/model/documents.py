@@ -129,6 +129,19 @@ class MatrixImported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     changes: tuple[str, ...]
 
 
+class MatrixUpdated(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """New records from a publisher's list; `place` is empty where they were only shown."""
+
+    schema: Literal["gpusetup/matrix-updated/1"] = "gpusetup/matrix-updated/1"
+    ok: Literal[True] = True
+    date: str
+    before: str
+    place: str
+    changes: tuple[Change, ...]
+    answers: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
 class MatrixDiff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What two matrices say differently."""
 
@@ -194,6 +207,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "matrix-history": ("matrix history", (MatrixHistory,)),
     "matrix-imported": ("matrix import", (MatrixImported,)),
     "matrix-release": ("what matrix export writes", (MatrixRelease,)),
+    "matrix-updated": ("matrix update", (MatrixUpdated,)),
     "monitoring": ("monitoring", (MonitoringFiles,)),
     "plan": ("plan", (Plan,)),
     "remove": ("remove", (Removed,)),
