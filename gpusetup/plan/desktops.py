@@ -147,7 +147,7 @@ def desktop_packages(context: Context, manager: Manager) -> tuple[Package, ...]:
         raise PreflightError(
             "GS-387",
             "gpusetup_desktops: desktops are set up on Debian and Ubuntu only",
-            note="elsewhere the names of what they need have not been looked at",
+            note="elsewhere the names of the packages are not known",
             hint="unset gpusetup_desktops for this host",
         )
     there, offers = context.facts.packages.installed, context.offers

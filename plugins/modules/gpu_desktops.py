@@ -8,7 +8,7 @@ description:
   - Gives each user a VNC server, a page of noVNC and a password of their own, as systemd units that run with the
     user's rights, and waits until they answer.
   - A desktop that runs goes on when its settings change, for a restart ends the programs in it.
-  - With O(backend=none) everything that was set up is taken away.
+  - With O(backend=none) everything that was set up is removed.
 options:
   backend:
     description: How programs reach a GPU. C(egl) needs no X server there, C(x) runs one without a screen.

@@ -45,7 +45,7 @@ def _cufile(ledger: Ledger, p2pdma: bool) -> List[str]:
     if text is None:
         raise HostFailure(
             "GS-440", "cuFile's settings cannot be read", gpudirect.CUFILE, "it is not the JSON that NVIDIA ships",
-            'mend it, or write "use_pci_p2pdma": true into its "properties" yourself',
+            'fix it, or write "use_pci_p2pdma": true into its "properties" yourself',
         )  # fmt: skip
     return [gpudirect.CUFILE] if ledger.write(gpudirect.CUFILE, text) else []
 
