@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -12,7 +11,7 @@ from gpusetup.model.desktops import BackEnd, DesktopsWish
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Action
 from gpusetup.plan.recorded import desktops_of, record_of
-from gpusetup.plan.values import path
+from gpusetup.plan.values import members, path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,20 +42,15 @@ _MOST = 64
 
 def desktops_wish(value: Any, label: str) -> DesktopsWish | None:
     """Read who gets a desktop: names, or {users, size, listen, …}; false is none."""
-    if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise _wrong(label, value) from None
-    if value in (False, None, "", "false", "no", "none", "off"):
+    try:
+        told = members(value, "users")
+    except ValueError:
+        raise _wrong(label, value) from None
+    if told is None:
         return None
-    if isinstance(value, str):
-        value = re.split(r"[,\s]+", value.strip())
-    if isinstance(value, list | tuple):
-        value = {"users": value}
-    if not isinstance(value, dict) or not {"users"} <= set(value) <= _FIELDS:
+    if not set(told) <= _FIELDS:
         raise _wrong(label, value)
-    users = value["users"]
+    users = told["users"]
     if not isinstance(users, list | tuple) or not 0 < len(users) <= _MOST:
         raise _wrong(label, users, f"name 1 to {_MOST} users")
     for user in users:
@@ -67,7 +61,7 @@ def desktops_wish(value: Any, label: str) -> DesktopsWish | None:
     if len(set(users)) < len(users):
         raise _wrong(label, users, "name each user once")
     wish = DesktopsWish(
-        users=tuple(users), **{name: _read(name, item, label) for name, item in value.items() if name != "users"}
+        users=tuple(users), **{name: _read(name, item, label) for name, item in told.items() if name != "users"}
     )
     if wish.port + len(users) > 65536:
         raise _wrong(label, wish.port, f"leave room for {len(users)} ports, one for each user")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from gpusetup.model.imex import ImexWish
 from gpusetup.model.plan import Action
 from gpusetup.plan.judge import names
 from gpusetup.plan.recorded import record_of
+from gpusetup.plan.values import members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,20 +30,15 @@ _RACKS = ("GB200", "GB300")
 
 def imex_wish(value: Any, label: str) -> ImexWish | None:
     """Read the machines of a domain: a list, or {nodes, channels}; false is none."""
-    if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise _wrong(label, value) from None
-    if value in (False, None, "", "false", "no", "none", "off"):
+    try:
+        told = members(value, "nodes")
+    except ValueError:
+        raise _wrong(label, value) from None
+    if told is None:
         return None
-    if isinstance(value, str):
-        value = re.split(r"[,\s]+", value.strip())
-    if isinstance(value, list | tuple):
-        value = {"nodes": value}
-    if not isinstance(value, dict) or not {"nodes"} <= set(value) <= {"nodes", "channels"}:
+    if not set(told) <= {"nodes", "channels"}:
         raise _wrong(label, value)
-    nodes, channels = value["nodes"], value.get("channels", 1)
+    nodes, channels = told["nodes"], told.get("channels", 1)
     if not isinstance(nodes, list | tuple) or not nodes or not all(isinstance(node, str) for node in nodes):
         raise _wrong(label, nodes)
     for node in nodes:

@@ -14,7 +14,7 @@ from gpusetup.plan.logins import holds_login, without_login
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["choice", "extra_sources", "fingerprints", "path", "sha256", "source", "texts", "wrong", "yes"]
+__all__ = ["choice", "extra_sources", "fingerprints", "members", "path", "sha256", "source", "texts", "wrong", "yes"]
 
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
@@ -30,6 +30,24 @@ def _short(value: object) -> str:
     value = without_login(value)
     text = repr(str(value)) if isinstance(value, str) else str(value)
     return text if len(text) <= 80 else text[:77] + "…"
+
+
+def members(value: Any, first: str) -> dict[str, Any] | None:
+    """Read {first: [...], ...}, or its first list alone as words or JSON; none where it says so.
+
+    What is none of these raises ValueError.
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+        value = json.loads(value)
+    if value in (False, None, "", "false", "no", "none", "off"):
+        return None
+    if isinstance(value, str):
+        value = re.split(r"[,\s]+", value.strip())
+    if isinstance(value, list | tuple):
+        value = {first: value}
+    if not isinstance(value, dict) or first not in value:
+        raise ValueError(first)
+    return value
 
 
 def texts(value: Any, label: str) -> tuple[str, ...]:
