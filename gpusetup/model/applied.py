@@ -14,12 +14,14 @@ from gpusetup.model.mig import MigCut, MigLayout
 from gpusetup.model.monitoring import Exporter
 from gpusetup.model.package import PackageSet
 from gpusetup.model.rdma import GpuDirect
+from gpusetup.model.settings import DriverOptions, VgpuFeature
 from gpusetup.model.stack import MatrixStamp, Stack
 
 __all__ = [
     "NO_LOCK",
     "SCHEMA",
     "Applied",
+    "AppliedSettings",
     "AppliedWanted",
     "Apply",
     "Expected",
@@ -35,6 +37,19 @@ __all__ = [
 ]
 
 SCHEMA = "gpusetup/host-lock/1"
+
+
+class AppliedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Settings that go to the host as they were given, by the names of `Settings`."""
+
+    containers: tuple[str, ...] = ()
+    driver_options: DriverOptions = {}
+    python_path: str = ""
+    python_adopt: str = ""
+    vgpu_token: str = ""
+    vgpu_token_sha256: str = ""
+    """The token itself is on no record."""
+    vgpu_feature: VgpuFeature = "vgpu"
 
 
 class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,6 +72,8 @@ class AppliedWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What exports the host's figures."""
     environments: tuple[Environment, ...] | UnsetType = UNSET
     """Named environments; older records do not say it."""
+    settings: AppliedSettings | UnsetType = UNSET
+    """Older records do not say them: what is set today counts then."""
 
 
 class Applied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -101,6 +101,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     gpu_container_packages: Packages | UnsetType = UNSET
     gpu_container_runtimes: Texts | UnsetType = UNSET
+    gpu_container_give_up: bool | UnsetType = UNSET
     gpu_container_restart: RestartPolicy | UnsetType = UNSET
 
     gpu_imex_nodes: Texts | UnsetType = UNSET
@@ -122,6 +123,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_mig_gpus: Texts | UnsetType = UNSET
     gpu_licence_token: str | UnsetType = UNSET
     gpu_licence_feature: VgpuFeature | UnsetType = UNSET
+    gpu_licence_give_up: bool | UnsetType = UNSET
     gpu_rdma_packages: Packages | UnsetType = UNSET
     gpu_rdma_stack: RdmaStack | UnsetType = UNSET
     gpu_rdma_modules: Texts | UnsetType = UNSET

@@ -16,7 +16,7 @@ from gpusetup.model.preview import PreviewTransaction
 from gpusetup.model.variables import NOTHING
 from gpusetup.plan.desktops import desktop_patterns
 from gpusetup.plan.environments import with_one_driver
-from gpusetup.plan.licence import licence_refusals
+from gpusetup.plan.licence import licence_refusals, with_recorded_token
 from gpusetup.plan.observe import Wanted, actions, missing, removals
 from gpusetup.plan.offers import Offers
 from gpusetup.plan.packages import absence, all_sources, family_for
@@ -110,7 +110,7 @@ class Planner:
                 note="it was made by the roles without gpusetup, or by another version",
                 hint="run it again the way it was run then",
             )
-        draft = self._from_record(base, facts, settings, lock)
+        draft = self._from_record(base, facts, settings, with_recorded_token(lock, settings))
         driver = lock.stack.driver if lock.stack is not None else None
         kept = lock.wanted is not None and not lock.wanted.manage_driver
         if driver is not None and kept and working_driver(facts) != driver.version:

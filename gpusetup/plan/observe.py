@@ -18,7 +18,7 @@ from gpusetup.plan.imex import imex_actions
 from gpusetup.plan.judge import versions
 from gpusetup.plan.licence import licence_action
 from gpusetup.plan.mig import mig_actions
-from gpusetup.plan.recorded import exporter_of, lost, record_of, unfinished
+from gpusetup.plan.recorded import exporter_of, lost, record_of, runtimes_given_up, unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -342,6 +342,10 @@ def _default_cuda(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
 
 
 def _containers(facts: HostFacts, wanted: Wanted) -> Iterator[Action]:
+    gone = runtimes_given_up(facts, wanted.settings)
+    if gone:
+        why = "gpusetup_containers names them no more"
+        yield _action("container", "given-up", f"settings of {', '.join(gone)} as before", why)
     lacking = [name for name in wanted.settings.containers if name not in facts.containers.configured]
     if lacking:
         yield _action("container", "runtimes", ", ".join(lacking), "these runtimes are not configured for the GPU yet")

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from gpusetup.errors import Exit
 from gpusetup.model.applied import NO_LOCK, SCHEMA, HostRecord
 from gpusetup.model.plan import Refusal
+from gpusetup.plan import judge
 
 if TYPE_CHECKING:
     from gpusetup.model.applied import Applied, Apply
     from gpusetup.model.desktops import DesktopsWish
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.monitoring import Exporter
+    from gpusetup.model.settings import Settings
 
 __all__ = [
     "begun",
@@ -23,6 +25,7 @@ __all__ = [
     "locks",
     "lost",
     "record_of",
+    "runtimes_given_up",
     "unfinished",
     "unread",
 ]
@@ -46,6 +49,14 @@ def desktops_of(facts: HostFacts) -> DesktopsWish | None:
     """Return who has a desktop since the last apply that finished, or by one that was cut."""
     found = (lock.wanted.desktops for lock in locks(facts) if lock.wanted is not None)
     return next((desktops for desktops in found if desktops), None)
+
+
+def runtimes_given_up(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
+    """Return the container runtimes that an earlier apply configured and that nobody asks for any more."""
+    ours, known = record_of(facts).files, judge.names.CONTAINER_SETTINGS
+    return tuple(
+        name for name, paths in known.items() if name not in settings.containers and any(path in ours for path in paths)
+    )
 
 
 def unfinished(facts: HostFacts) -> Apply | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.errors import BadInputError, PreflightError
@@ -11,8 +12,12 @@ from gpusetup.model.applied import NO_LOCK
 
 if TYPE_CHECKING:
     from gpusetup.model.lifecycle import Past
+    from gpusetup.model.package import PackageSet
 
 __all__ = ["choose", "is_verified"]
+
+_ONLY_WHERE_SAID = ("settings", "interpreter")
+"""What older records lack without saying that it was none."""
 
 
 def is_verified(past: Past) -> bool:
@@ -54,17 +59,25 @@ def _named(history: tuple[Past, ...], wanted: str) -> Past:
 
 
 def _same(left: Past, right: Past) -> bool:
-    return _of(left) == _of(right)
+    """Tell whether two applies left the same state; what an older record does not say makes no difference."""
+    if left.lock.stack != right.lock.stack or left.packages != right.packages:
+        return False
+    one, other = left.lock.wanted, right.lock.wanted
+    if one is None or other is None:
+        return one is other
+    return all(_alike(name, getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
 
 
-def _of(past: Past) -> tuple[object, ...]:
-    """Return what makes one apply another one than the next."""
-    wanted = past.lock.wanted
-    if wanted is None:
-        return past.lock.stack, past.packages
-    exporter = wanted.monitoring or None
-    return (
-        past.lock.stack, past.packages, wanted.mig or (), wanted.imex or None, wanted.desktops or None,
-        wanted.environments or (), wanted.gpudirect or None,
-        exporter and replace(exporter, why=""),
-    )  # fmt: skip
+def _alike(name: str, one: Any, other: Any) -> bool:
+    if name in _ONLY_WHERE_SAID and UNSET in (one, other):
+        return True
+    if name == "packages":
+        return _wish(one) == _wish(other)
+    if name == "monitoring":
+        one, other = (exporter and replace(exporter, why="") for exporter in (one, other))
+    return (one or None) == (other or None)
+
+
+def _wish(packages: PackageSet | None) -> PackageSet | None:
+    """Return what was wished of packages, without what depends on the packages that were there before."""
+    return packages and replace(packages, prerequisites=(), remove=(), may_remove=(), enable=(), replace=())

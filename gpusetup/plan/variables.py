@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan import judge
 from gpusetup.plan.environments import for_role
-from gpusetup.plan.recorded import desktops_of, exporter_of, record_of
+from gpusetup.plan.licence import licence_given_up
+from gpusetup.plan.recorded import desktops_of, exporter_of, record_of, runtimes_given_up
 
 if TYPE_CHECKING:
     from gpusetup.model.desktops import DesktopsWish
@@ -38,9 +39,11 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
         gpu_fabric_services=fabric,
         gpu_persistence_services=tuple(name for name in wanted.services if name not in fabric),
         gpu_container_runtimes=settings.containers,
+        gpu_container_give_up=bool(runtimes_given_up(facts, settings)) or UNSET,
         gpu_container_restart=settings.containers_restart if settings.containers else UNSET,
         gpu_licence_token=settings.vgpu_token or UNSET,
         gpu_licence_feature=settings.vgpu_feature if settings.vgpu_token else UNSET,
+        gpu_licence_give_up=licence_given_up(facts, settings) or UNSET,
         **_monitoring(facts, wanted.monitoring),
         **_desktops(facts, wanted.desktops),
     )

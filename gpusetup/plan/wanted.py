@@ -8,7 +8,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.errors import PreflightError
-from gpusetup.model.applied import AppliedWanted
+from gpusetup.model.applied import AppliedSettings, AppliedWanted
 from gpusetup.model.package import Package, PackageSet, Pin
 from gpusetup.model.stack import Reason, Stack
 from gpusetup.plan.compilers import without_caps
@@ -372,12 +372,17 @@ def _services(
 def packed(wanted: Wanted) -> AppliedWanted:
     """Return what a host's record keeps of it."""
     kept = {name: getattr(wanted, name) for name in AppliedWanted.__struct_fields__}
-    return AppliedWanted(**kept | {"monitoring": wanted.monitoring or UNSET, "gpudirect": wanted.gpudirect or UNSET})
+    of_settings = {name: getattr(wanted.settings, name) for name in AppliedSettings.__struct_fields__}
+    kept |= {"monitoring": wanted.monitoring or UNSET, "gpudirect": wanted.gpudirect or UNSET}
+    return AppliedWanted(**kept | {"settings": AppliedSettings(**of_settings)})
 
 
 def unpacked(lock: Applied, settings: Settings) -> Wanted:
     """Return what a repeatable lock wants of its host."""
     kept = {name: getattr(lock.wanted, name) for name in AppliedWanted.__struct_fields__}
+    own = kept.pop("settings")
+    if own is not UNSET:
+        settings = replace(settings, **{name: getattr(own, name) for name in AppliedSettings.__struct_fields__})
     kept["monitoring"] = kept["monitoring"] or None
     kept["gpudirect"] = kept["gpudirect"] or None
     if kept["interpreter"] is UNSET:

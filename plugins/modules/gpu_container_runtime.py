@@ -12,7 +12,8 @@ description:
   - A runtime is restarted only when told to or while no container runs in it, because that can stop containers.
 options:
   runtimes:
-    description: Runtimes to configure; podman needs only the CDI specification.
+    description: Runtimes to configure; podman needs only the CDI specification. Of one that an earlier call configured
+      and that is no longer named, the settings become what they were.
     type: list
     elements: str
     default: []
@@ -201,6 +202,12 @@ def behind(runtime: str, ledger: Ledger, changed: bool, env: Dict[str, str]) -> 
     return changed or any(os.stat(path).st_mtime > since for path in ours)
 
 
+def given_up(asked: List[str], ledger: Ledger) -> List[str]:
+    """Return runtimes that an earlier apply configured and that nobody asks for any more."""
+    ours = ledger.state["files"]
+    return [name for name, paths in containers.SETTINGS.items() if name not in asked and any(p in ours for p in paths)]
+
+
 def refuse_absent(names: List[str], env: Dict[str, str]) -> None:
     """Stop before anything is written where a runtime is not there."""
     lacking = [name for name in names if process.which(DAEMONS[name], env) is None]
@@ -215,14 +222,22 @@ def refuse_absent(names: List[str], env: Dict[str, str]) -> None:
 def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check: bool) -> Dict[str, Any]:
     """Do what was asked for; return {"changed", "pending"}."""
     refuse_absent(asked["runtimes"], env)
+    changed = False
+    pending: List[str] = []
+    gone = given_up(asked["runtimes"], ledger)
+    for runtime in gone:
+        wrote = [ledger.restore(path) for path in containers.SETTINGS[runtime]]
+        changed = changed or any(wrote)
+        if any(wrote) and runtimes.since(runtime, env) is not None:
+            pending.append(runtime)
+    if gone and not asked["runtimes"]:
+        return _restarted(asked, ledger, env, {"changed": changed, "pending": pending}, gone)
     tool = process.which("nvidia-ctk", env)
     if tool is None and check:  # it comes with the packages, which a check does not install
         return {"changed": bool(asked["runtimes"] or asked["cdi"]), "pending": []}
     if tool is None:
         hint = "is nvidia-container-toolkit in gpu_container_packages?"
         raise HostFailure("GS-490", "nvidia-ctk is missing", hint=hint)
-    changed = False
-    pending: List[str] = []
     wishes = {name: configured(name, tool, env) for name in asked["runtimes"] if name in containers.SETTINGS}
     for runtime, wish in wishes.items():  # all of them could be made: now they are written
         wrote = [
@@ -234,14 +249,21 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
             pending.append(runtime)
     if asked["cdi"] or "podman" in asked["runtimes"]:
         changed = cdi.keep_described(ledger, tool, env, check) or changed
+    return _restarted(asked, ledger, env, {"changed": changed, "pending": pending}, gone)
+
+
+def _restarted(
+    asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], result: Dict[str, Any], gone: List[str]
+) -> Dict[str, Any]:
+    """Restart what may be restarted now; the rest stays pending."""
     ledger.save()
-    if check:
-        return {"changed": changed, "pending": pending}
-    for runtime in [name for name in pending if runtimes.may_restart(name, asked["restart"], env)]:
-        changed = True
-        runtimes.restart(runtime, env)
-        pending.remove(runtime)
-    return {"changed": changed, "pending": pending}
+    if ledger.check:
+        return result
+    for runtime in [name for name in result["pending"] if runtimes.may_restart(name, asked["restart"], env)]:
+        result["changed"] = True
+        runtimes.restart(runtime, env, knows_nvidia=runtime not in gone)
+        result["pending"].remove(runtime)
+    return result
 
 
 def main() -> None:

@@ -11,9 +11,13 @@ description:
     and appears in no log, diff or record.
 options:
   token:
-    description: The token itself.
+    description: The token itself; needed to license.
     type: str
-    required: true
+  state:
+    description: C(absent) takes our token away and brings the daemon's settings back to what they were.
+    type: str
+    choices: [present, absent]
+    default: present
   feature:
     description: What to license. C(vgpu) leaves the kind of licence to the vGPU's profile.
     type: str
@@ -61,20 +65,25 @@ def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
         argument_spec=params.spec(
-            token={"type": "str", "required": True, "no_log": True},
+            token={"type": "str", "no_log": True},
+            state={"type": "str", "choices": ["present", "absent"], "default": "present"},
             feature={"type": "str", "choices": list(FEATURES), "default": "vgpu"},
             wait={"type": "int", "default": 60},
             start={"type": "bool", "default": True},
         ),
+        required_if=[("state", "present", ["token"])],
         supports_check_mode=True,
     )
     request = params.owned(module)
     check, start = module.check_mode, module.params["start"]
     try:
         env = process.environment()
+        ledger = Ledger(request["state_dir"], check)
+        if module.params["state"] == "absent":
+            changed = licence.give_up(ledger, env, start and not check)
+            module.exit_json(changed=changed, diff=ledger.diffs, states=[], others=licence.others())
         if not check:
             licence.refuse_without_daemon(env)
-        ledger = Ledger(request["state_dir"], check)
         changed = licence.write(ledger, module.params["token"], FEATURES[module.params["feature"]])
         ledger.save()
         states = licence.state(env)

@@ -51,6 +51,27 @@ def test_a_runtime_is_told_once_and_forgets_it_on_removal(
     assert host.folders() == folders
 
 
+def test_a_runtime_that_is_no_longer_named_gets_its_settings_back(call: Any, host: Host) -> None:
+    path, text = _FOUND["docker"]
+    host.file(path, text, 0o600)
+    host.toolkit("1.17.8")
+    before = host.tree()
+    host.running("docker", 60)
+    call("containerd", "docker")
+    (host.root / "knows").write_text("runc")
+    found = call("containerd", check=True)
+    assert found["changed"]
+    assert b"nvidia" in host.tree()[path][0]
+    found = call("containerd", restart="idle")
+    assert (found["changed"], found["pending"]) == (True, [])
+    assert host.tree()[path] == before[path]
+    assert "restart docker" in (host.root / "did").read_text()
+    assert "etc/containerd/config.toml" in host.tree()
+    (host.root / "bin/nvidia-ctk").unlink()
+    assert call()["changed"]
+    assert host.tree() == before
+
+
 def test_cri_o_gets_its_drop_in_where_it_reads_it(call: Any, host: Host) -> None:
     call("crio")
     assert list(host.tree()) == ["etc/crio/crio.conf.d/99-nvidia.toml"]

@@ -86,3 +86,20 @@ def test_the_same_again_changes_nothing(tmp_path: Path, places: tuple[Path, Path
     assert not licence.write(ledger, "token", 1)
     assert licence.write(ledger, "another", 1)
     assert places[0].read_text() == "another"
+
+
+def test_a_licence_that_is_given_up_leaves_what_was_there_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, places: tuple[Path, Path]
+) -> None:
+    token, conf = places
+    restarts: list[str] = []
+    monkeypatch.setattr(licence, "restart", lambda _env: restarts.append(conf.read_text()))
+    monkeypatch.setattr(licence.services, "look", lambda units, _env: {unit: {"exists": True} for unit in units})
+    licence.write(Ledger(str(tmp_path / "state")), "secret-of-the-site", 2)
+    assert licence.give_up(Ledger(str(tmp_path / "state"), check=True), {}, start=False)
+    assert token.exists()
+    ledger = Ledger(str(tmp_path / "state"))
+    assert licence.give_up(ledger, {}, start=True)
+    assert (token.exists(), conf.read_text()) == (False, "# of the site\n")
+    assert restarts == ["# of the site\n"]
+    assert not licence.give_up(ledger, {}, start=True)

@@ -37,6 +37,15 @@ def write(ledger: Ledger, token: Content, feature: int) -> bool:
     return ledger.write(SETTINGS, settings(read_text(SETTINGS) or "", feature)) or changed
 
 
+def give_up(ledger: Ledger, env: Dict[str, str], start: bool) -> bool:
+    """Take the token away and bring the settings back; return whether that changed something."""
+    changed = [path for path in (TOKEN, SETTINGS) if ledger.restore(path)]
+    ledger.save()
+    if changed and start and services.look([UNIT], env)[UNIT]["exists"]:
+        restart(env)
+    return bool(changed)
+
+
 def others() -> List[str]:
     """Return tokens that somebody else put there: of several the daemon takes one that nobody chose."""
     names = os.listdir(TOKENS) if os.path.isdir(TOKENS) else []

@@ -40,8 +40,8 @@ def may_restart(runtime: str, policy: str, env: Dict[str, str]) -> bool:
     return policy == "always" or (policy == "idle" and running(runtime, env) == 0)
 
 
-def restart(runtime: str, env: Dict[str, str]) -> None:
-    """Restart a runtime, and look whether it came back and knows NVIDIA's."""
+def restart(runtime: str, env: Dict[str, str], *, knows_nvidia: bool = True) -> None:
+    """Restart a runtime, and look whether it came back and, where it shall, knows NVIDIA's."""
     code, _out, error = process.output(["systemctl", "restart", runtime], env, 120)
     if code:
         _code, journal, _error = process.output(
@@ -51,7 +51,7 @@ def restart(runtime: str, env: Dict[str, str]) -> None:
             "GS-490", f"{runtime} did not start with its new configuration", error.strip(), journal.strip()[-900:],
             "journalctl -u " + runtime,
         )  # fmt: skip
-    if runtime != "docker":
+    if runtime != "docker" or not knows_nvidia:
         return
     code, names, error = process.output(
         ["docker", "info", "--format", "{{range $name, $_ := .Runtimes}}{{$name}} {{end}}"], env, 60

@@ -1,0 +1,229 @@
+"""Every wish that a host can have: rollback notices that it differs, and asks for what was asked for then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from gpusetup.errors import PreflightError
+from gpusetup.model.applied import Applied, AppliedSettings, AppliedWanted, Verified
+from gpusetup.model.desktops import DesktopsWish
+from gpusetup.model.environment import Environment
+from gpusetup.model.facts import Containers
+from gpusetup.model.facts_software import Service
+from gpusetup.model.imex import ImexWish
+from gpusetup.model.lifecycle import Past
+from gpusetup.model.mig import MigInstances, MigLayout
+from gpusetup.model.monitoring import Exporter
+from gpusetup.model.package import CudaRoot, Package, PackageSet, Pin, Runfile, Source, Stream
+from gpusetup.model.rdma import GpuDirect
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import Stack
+from gpusetup.plan.rollback import choose
+from gpusetup.plan.wanted import unpacked
+from tests.records import lock_of, record
+from tests.unit.plan.conftest import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.preview import Preview
+    from gpusetup.plan.host import Planner
+
+A = (Package(name="a"),)
+OF_PACKAGES: dict[str, Any] = {
+    "manager": "dnf",
+    "sources": (Source(name="mirror"),),
+    "pins": (Pin(packages=("nvidia*",), priority=1001),),
+    "streams": (Stream(module="nvidia-driver", stream="580"),),
+    "driver": A, "fabric": A, "cuda": A, "cudnn": A, "nccl": A, "containers": A, "rdma": A, "monitoring": A,
+    "desktops": A, "python": A,
+    "hold": ("linux-image*",),
+    "cuda_roots": (CudaRoot(version="12.8", path="/usr/local/cuda-12.8"),),
+    "cuda_default": "12.8",
+    "built": "prebuilt",
+    "runfile": Runfile(path="/root/NVIDIA.run", version="580.142"),
+    "keeps_kernel": True,
+}  # fmt: skip
+BY_CHANCE = {"prerequisites", "remove", "may_remove", "enable", "replace"}
+"""Of packages, what follows from what was on the host before."""
+OF_WANTED: dict[str, Any] = {
+    "packages": PackageSet(manager="apt", containers=A),
+    "manage_driver": True,
+    "requirements": ("torch==2.9.1",),
+    "interpreter": "/usr/bin/python3.12",
+    "adopted": ("torch==2.9.1",),
+    "services": ("nvidia-persistenced",),
+    "mig": (MigLayout(gpu="0000:00:06.0", enabled=True, instances=(MigInstances(profile="1g.18gb", count=7),)),),
+    "imex": ImexWish(nodes=("10.0.0.1",), channels=1),
+    "gpudirect": GpuDirect(stack="inbox"),
+    "desktops": DesktopsWish(users=("anna",)),
+    "monitoring": Exporter(kind="textfile"),
+    "environments": (Environment(name="vllm", path="/opt/vllm", stack=Stack(), requirements=("vllm==0.11.0",)),),
+}
+OF_SETTINGS: dict[str, Any] = {
+    "containers": ("docker",),
+    "driver_options": {"NVreg_EnableGpuFirmware": 0},
+    "python_path": "/srv/python",
+    "python_adopt": "/srv/adopted/bin/python",
+    "vgpu_token": "/home/anna/site.tok",
+    "vgpu_token_sha256": "ab" * 32,
+    "vgpu_feature": "workstation",
+}
+ELSEWHERE = {
+    "requirements": "stack", "native": "stack", "forward": "stack", "upgrade": "stack",
+    "source": "packages", "source_sha256": "packages", "source_fingerprints": "packages", "source_key": "packages",
+    "extra_sources": "packages", "module": "packages", "cuda_from": "packages", "hold_kernel": "packages",
+    "dev": "packages", "hashed": "requirements", "python_interpreter": "interpreter", "environments": "environments",
+    "mig": "mig", "imex": "imex", "desktops": "desktops", "persistence": "services",
+    "rdma": "gpudirect", "gpudirect": "gpudirect", "ipoib": "gpudirect", "gdrcopy": "gpudirect", "gds": "gpudirect",
+    "monitoring": "monitoring", "monitoring_listen": "monitoring", "monitoring_textfile": "monitoring",
+    "monitoring_certificate": "monitoring", "monitoring_key": "monitoring", "monitoring_passwords": "monitoring",
+}  # fmt: skip
+"""Settings that are on record as what became of them."""
+OF_TODAY = {
+    "reboot", "reload", "replace", "secure_boot", "signing_key", "signing_certificate", "containers_restart", "proxy",
+}  # fmt: skip
+"""How and when, not what: whoever rolls back says it."""
+
+BARE = AppliedWanted(
+    packages=PackageSet(manager="apt"), manage_driver=False, requirements=(), interpreter="", adopted=(), services=(),
+    settings=AppliedSettings(),
+)  # fmt: skip
+
+
+def test_no_wish_is_forgotten_here() -> None:
+    assert set(AppliedWanted.__struct_fields__) == {*OF_WANTED, "settings"}
+    assert set(AppliedSettings.__struct_fields__) == set(OF_SETTINGS)
+    assert set(PackageSet.__struct_fields__) == {*OF_PACKAGES, *BY_CHANCE}
+    assert set(Settings.__struct_fields__) == {*OF_SETTINGS, *ELSEWHERE, *OF_TODAY}
+    assert set(ELSEWHERE.values()) <= {"stack", *OF_WANTED}
+
+
+def wish(where: str, name: str, value: Any) -> AppliedWanted:
+    if where == "packages":
+        return replace(BARE, packages=replace(BARE.packages, **{name: value}))
+    if where == "settings":
+        return replace(BARE, settings=replace(BARE.settings, **{name: value}))
+    return replace(BARE, **{name: value})
+
+
+def past(identity: str, wanted: AppliedWanted) -> Past:
+    lock = replace(lock_of(driver="580.142"), wanted=wanted)
+    # As it comes back from a host.
+    lock = msgspec.json.decode(msgspec.json.encode(lock), type=Applied)
+    return Past(id=identity, lock=lock, packages={"nvidia": "580.142"}, verified=Verified(verdict="pass"))
+
+
+WISHES = [
+    *(("wanted", name, value) for name, value in OF_WANTED.items()),
+    *(("settings", name, value) for name, value in OF_SETTINGS.items()),
+    *(("packages", name, value) for name, value in OF_PACKAGES.items()),
+]
+
+
+@pytest.mark.parametrize(("where", "name", "value"), WISHES, ids=lambda item: item if isinstance(item, str) else "")
+def test_another_wish_is_another_state_and_comes_back(where: str, name: str, value: Any) -> None:
+    with_it, without = wish(where, name, value), BARE
+    for before, now in ((with_it, without), (without, with_it)):
+        history = (past("a1", before), past("a2", now), past("a3", now))
+        found = choose(history, "a3")
+        assert found.id == "a1"
+        of_today = Settings(**{name: getattr(now.settings, name) for name in OF_SETTINGS})  # type: ignore[union-attr]
+        again = unpacked(found.lock, of_today)
+        have = {"packages": again.packages, "settings": again.settings, "wanted": again}[where]
+        then = {"packages": before.packages, "settings": before.settings, "wanted": before}[where]
+        assert (getattr(have, name) or None) == (getattr(then, name) or None)
+
+
+def test_what_an_older_record_does_not_say_is_no_difference() -> None:
+    older = replace(BARE, settings=UNSET, interpreter=UNSET)
+    with pytest.raises(PreflightError, match="no earlier verified state"):
+        choose((past("a1", older), past("a2", replace(BARE, settings=AppliedSettings(containers=("docker",))))), "a2")
+    assert unpacked(past("a1", older).lock, Settings(containers=("docker",))).settings.containers == ("docker",)
+
+
+@pytest.mark.parametrize("name", sorted(BY_CHANCE))
+def test_what_follows_from_the_packages_before_is_no_difference(name: str) -> None:
+    value = A if name == "prerequisites" else ("a",)
+    with pytest.raises(PreflightError, match="no earlier verified state"):
+        choose((past("a1", wish("packages", name, value)), past("a2", BARE)), "a2")
+
+
+# --- planned on a machine -------------------------------------------------------------------------------------------------
+
+TWO_CUDAS = (Requirement(component="cuda", specifier="==12.8.*", beside=("==13.0.*",)),)
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        {"containers": ("docker",)},
+        {"requirements": TWO_CUDAS},
+        {"driver_options": {"NVreg_EnableGpuFirmware": 0}},
+        {"hold_kernel": True},
+        {"persistence": False},
+        {"monitoring": "textfile"},
+        {"module": "dkms"},
+        {"dev": True},
+    ],
+    ids=lambda then: next(iter(then)),
+)
+def test_roles_are_told_what_they_were_told_then(
+    planner: Planner, host: Callable[..., HostFacts], nvidia_ubuntu: Preview, then: dict[str, Any]
+) -> None:
+    facts = host("ubuntu24.04-rtx4090-open", driver=None, containers=Containers(runtimes=("docker",)))
+    more = (*planner.matrix.repos.container_toolkit.packages, "prometheus-node-exporter")
+    offered = replace(
+        nvidia_ubuntu,
+        candidates=nvidia_ubuntu.candidates | answer([], *((name, "1.20.0-1") for name in more)).candidates,
+    )
+    driver = (Requirement(component="driver"), Requirement(component="cuda"))
+
+    def planned(**more: Any) -> Any:
+        settings = Settings(**{"requirements": driver, **more})
+        draft = planner.first(facts, settings)
+        plan = planner.second(facts, settings, offered).plan if draft.stage == "offers" else draft.plan
+        assert plan.state == "change", plan.refusals
+        return plan
+
+    first, second = planned(**then), planned()
+    assert first.variables != second.variables
+    for plan, today in ((first, Settings(requirements=driver)), (second, Settings(**then))):
+        again = planner.recorded(facts, today, plan.lock).plan
+        assert again.variables == plan.variables
+
+
+def test_a_runtime_that_nobody_asks_for_any_more_is_given_up(planner: Planner, host: Callable[..., HostFacts]) -> None:
+    files = {"/etc/docker/daemon.json": {"sha256": "ab"}}
+    facts = host("ubuntu24.04-h200-keep", state=record({"schema": "gpusetup/record/1", "files": files}))
+    settings = Settings(requirements=(Requirement(component="driver"),))
+    plan = planner.first(facts, settings).plan
+    assert [action.id for action in plan.actions] == ["container-given-up"]
+    assert plan.variables.gpu_container_give_up is True
+
+
+def test_a_licence_comes_back_with_the_same_token_alone(planner: Planner, host: Callable[..., HostFacts]) -> None:
+    service = Service(unit="nvidia-gridd.service", active="active", enabled="enabled")
+    facts = host("ubuntu24.04-h200-keep", services={"gridd": service})
+    there = Settings(
+        requirements=(Requirement(component="driver"),), vgpu_token="/then.tok", vgpu_token_sha256="ab" * 32
+    )
+    lock = planner.first(facts, there).plan.lock
+    moved = replace(there, vgpu_token="/now.tok")
+    assert planner.recorded(facts, moved, lock).plan.variables.gpu_licence_token == "/now.tok"
+    with pytest.raises(PreflightError, match="another token") as stopped:
+        planner.recorded(facts, replace(moved, vgpu_token_sha256="cd" * 32), lock)
+    assert stopped.value.reference == "GS-816"
+
+    name = "/etc/nvidia/ClientConfigToken/client_configuration_token_gpusetup.tok"
+    licensed = replace(facts, state=record({"schema": "gpusetup/record/1", "files": {name: {"sha256": "ab"}}}))
+    plan = planner.first(licensed, Settings(requirements=there.requirements)).plan
+    assert plan.variables.gpu_licence_give_up is True
+    assert [action.what for action in plan.actions] == ["no longer license the vGPU"]
