@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import PackageValue, TorchValue, parsed
 from gpusetup.resolve.naming import label, span
-from gpusetup.resolve.packages import clashes, cuda_majors, requires
+from gpusetup.resolve.packages import COMPANIONS, clashes, cuda_majors, last_with, requires
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -233,6 +233,10 @@ def package_warnings(space: Space, solution: Mapping[str, Value]) -> Iterator[st
         for gpu in space.gpus:
             if release.code is not None and rules.way_of(release.code.targets, release.code.ptx, gpu.cc) == "ptx":
                 yield f"{name} {value.version} has only PTX for {gpu.label}: the first start compiles it"
+        if name in COMPANIONS and (torch := cast("TorchValue | None", solution.get("torch"))) is not None:
+            made_for, last = last_with(space.matrix, name)
+            if torch.release.companions.get(name) is None:
+                yield f"{name} {last} is the last one: it was released with torch {made_for} and names no torch"
         if release.kind == "source":
             how = value.file.build
             yield f"{name} {value.version} is built on the host" + (f": {how}" if how else "")

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
 
 __all__ = [
+    "COMPANIONS",
     "add_packages",
     "asked_packages",
     "clashes",
     "cuda_majors",
     "earlier",
+    "last_with",
     "package_relation",
     "requires",
     "specifiers_meet",
@@ -39,7 +41,7 @@ _MONTHS = 3
 """How much older a release may be than the one that somebody expects, before it has to be asked for."""
 _RUNTIMES = ("cuda", "torch", "tensorflow", "jax")
 _BESIDE = ("torch", "tensorflow", "jax", "cupy")
-_COMPANIONS = ("torchvision", "torchaudio", "triton")
+COMPANIONS = ("torchvision", "torchaudio", "triton")
 
 
 def asked_packages(request: Request) -> list[str]:
@@ -219,12 +221,14 @@ def _torch(space: Space, name: str) -> None:
         _meets,
         subject="torch",
     )
-    if name in _COMPANIONS:
+    if name in COMPANIONS and "torch" in space.values:
+        beyond = _asked_beyond(space, name)
         space.pair(
             "torch-companion",
             (name, lambda value: value.version),
-            ("torch", lambda value: value.release.companions.get(name)),
+            ("torch", partial(_companion, space, name, beyond=beyond)),
             lambda version, companion: companion is not None and _meets(_exact(companion), version),
+            subject=beyond,
         )
     wish = space.named.get("torch")
     if wish is None or not wish.variant:
@@ -236,6 +240,28 @@ def _torch(space: Space, name: str) -> None:
             ("torch", lambda value: space.on_pypi(value) or value.version not in usual),
             lambda linked, served: served or not linked,
         )
+
+
+@lru_cache(maxsize=8)
+def last_with(matrix: Matrix, name: str) -> tuple[str, str]:
+    """Return the newest torch that a companion was released with, and that companion."""
+    rows = [(row.version, row.companions[name]) for row in matrix.torch.releases if name in row.companions]
+    return max(rows, key=lambda row: parsed(row[0]))
+
+
+def _asked_beyond(space: Space, name: str) -> bool:
+    """Tell whether somebody asks for a torch of his own beside a companion: by its version, or a package does."""
+    wish = space.named.get("torch")
+    others = (other for other in PACKAGES if other in space.values and other != name)
+    return bool(wish is not None and wish.specifier) or any(name in _names(space, other) for other in others)
+
+
+def _companion(space: Space, name: str, value: TorchValue, *, beyond: bool) -> str | None:
+    """Return the companion of a torch; beyond the last torch that has one, on PyPI, the last: it names no torch."""
+    own = value.release.companions.get(name)
+    made_for, last = last_with(space.matrix, name)
+    later = beyond and own is None and parsed(value.version) > parsed(made_for) and space.on_pypi(value)
+    return last if later else own
 
 
 def _linked_with_index(usual: tuple[tuple[str, int], ...], value: PackageValue) -> bool:

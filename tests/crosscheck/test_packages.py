@@ -52,6 +52,10 @@ FITS = [
     (("flash-attn",), {"allow_builds": True}, {"flash-attn": "2.8.3.post2"}),
     (("vllm==0.19.1",), {"gpus": ("v100",)}, {"torch": "2.10.0"}),
     (("unsloth",), {"gpus": ("gh200",)}, {"torch": "2.14.1"}),
+    (("torchaudio",), {}, {"torchaudio": "2.11.0", "torch": "2.11.0"}),
+    (("torchaudio", "torch==2.14.*"), {}, {"torchaudio": "2.11.0", "torch": "2.14.1"}),
+    (("torchaudio", "torch==2.9.*"), {}, {"torchaudio": "2.9.1", "torch": "2.9.1"}),
+    (("vllm==0.33.0", "torchaudio"), {}, {"torchaudio": "2.11.0", "torch": "2.14.0"}),
     (("lightning", "torch==2.14.*"), {}, {"torch": "2.14.1"}),
     (("pytorch-lightning==2.5.*",), {"gpus": ("v100",)}, {"torch": "2.14.0"}),
 ]
