@@ -201,7 +201,8 @@ def index() -> Outcome:
     """Let pip and uv resolve every line that `resolve --install` prints, and other parsers read the rest; needs the network."""
     if _run(sys.executable, "-m", "pip", "install", "-qq", "--group", "index") != 0:
         return Outcome("index", "failed", 0, failed=1, note="uv and the parsers could not be installed")
-    return _pytest("index", "-n", "2", "tests/index")
+    by_uv = ("tests/unit/bootstrap/test_full_locks.py", "tests/modules/test_venv_named.py")
+    return _pytest("index", "-n", "2", "tests/index", *by_uv)
 
 
 def gpu() -> Outcome:

@@ -219,9 +219,10 @@ def _refusal(done: Finished, lines: Iterable[str], target: Target, log: str = ""
             context=last_words(done),
             hint="ask for other versions, or use an index that has what is missing: set it as for pip, PIP_INDEX_URL",
         )  # fmt: skip
+    silent = next((line for line in log.splitlines() if _NO_ANSWER.search(line)), "")
     return UnreachableError(
         "GS-770",
         "the package index does not list the dependencies of the Python packages",
-        context=last_words(done),
+        context=silent.partition(" ")[2].strip() or last_words(done),
         hint="this step needs a Python package index; set a mirror as for pip: PIP_INDEX_URL",
     )

@@ -248,6 +248,8 @@ def test_an_index_that_goes_away_in_the_middle_is_no_answer(site) -> None:
     with pytest.raises(UnreachableError) as caught:
         hashes_of(pins("frame==1.0"), TARGET)
     assert caught.value.reference == "GS-770"
+    assert "/simple/part/" in caught.value.context
+    assert "503" in caught.value.context
 
 
 def test_the_no_is_a_document_too(capsys, monkeypatch) -> None:
