@@ -113,9 +113,10 @@ def outside_text(shown: Iterable[Shown]) -> str:
 
 
 def one_line(finding: Finding) -> str:
-    """Tell a finding on one line."""
+    """Tell a finding on one line, with what of it gpusetup could do itself."""
     evidence = f": {finding.evidence[0]}" if finding.evidence else ""
-    return f"{finding.title} [{finding.cause}]{evidence}"
+    needed = finding.recovery if finding.recovery is not None and finding.recovery.steps else None
+    return f"{finding.title} [{finding.cause}]{evidence}" + (f" (needs {needed.text})" if needed else "")
 
 
 def messages(findings: Iterable[Finding], *, limit: int = 5) -> str:
@@ -150,15 +151,16 @@ def recoveries(hosts: Mapping[str, Diagnosis], found: Mapping[str, Recovered]) -
     """Tell of every host what it needs, and what was or would be done about it."""
     lines: list[str] = []
     for name, told in found.items():
-        if told.recovery is None:
+        if told.state == "nothing-to-do":
             if len(found) == 1 or not hosts[name].healthy:
                 lines.append(f"{name}: nothing to recover" + ("" if hosts[name].healthy else ": see the fixes above"))
             continue
-        gpus = f" of {', '.join(told.recovery.gpus)}" if told.recovery.gpus else ""
-        lines += _wrapped(f"{name}{gpus}: needs {needs(told.recovery)}", rest="  ")
+        if told.recovery is not None:
+            gpus = f" of {', '.join(told.recovery.gpus)}" if told.recovery.gpus else ""
+            lines += _wrapped(f"{name}{gpus}: needs {needs(told.recovery)}", rest="  ")
         lines += _wrapped(f"{_STATES[told.state]}{_what(told)}", "  ", "    ")
         lines += _wrapped(f"fix: {told.hint}", "  ", "       ") if told.hint else []
-        if told.state == "by-hand":
+        if told.state == "by-hand" and told.recovery is not None:
             lines += [f"       $ {command}" for command in told.recovery.commands]
     return "\n".join(lines) + "\n"
 

@@ -116,8 +116,8 @@ def _first(hosts: Hosts, name: str) -> Recovered:
     """Say what the facts alone tell of one host."""
     wanted = hosts.diagnoses[name].recovery
     facts = hosts.rollout.facts[name]
-    if wanted is None:
-        return Recovered(state="nothing-to-do")
+    if wanted is None or wanted.need in ("nothing", "program"):
+        return Recovered(state="nothing-to-do", recovery=wanted)
     if not wanted.steps:
         return Recovered(state="by-hand", recovery=wanted)
     double = twins(hosts.rollout.facts).get(name)

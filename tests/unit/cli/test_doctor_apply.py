@@ -103,6 +103,7 @@ def test_another_fault_behind_it_is_no_success(fleet: Fleet) -> None:
     ("name", "code", "words"),
     [
         ("well-again", 0, "nothing to recover"),
+        ("fault-of-a-program", 0, "nothing to recover"),
         ("memory-row-cannot-be-replaced", 8, "$ sudo nvidia-bug-report.sh"),
         ("stub-of-libcuda", 8, "nothing to recover: see the fixes above"),
         ("driver-asks-for-a-drain", 9, "would be done: drain, reset"),
