@@ -16,10 +16,10 @@ from tests.lab.captures import H200, mig_profiles
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["FIRST", "SECOND", "Host"]
+__all__ = ["FIRST", "SECOND", "SYSTEMCTL", "Host"]
 
 _SMI = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-smi"
-_SYSTEMCTL = """#!/bin/sh
+SYSTEMCTL = """#!/bin/sh
 # Units are files in $STAND_IN_ROOT/units that hold active or inactive; what is done to them is noted.
 echo "$@" >>"$STAND_IN_ROOT/did"
 case "$1" in
@@ -49,7 +49,7 @@ class Host:
         (root / "version").write_text("NVRM version: NVIDIA UNIX Open Kernel Module  580.159.04  Release Build\n")
         for name, text in (
             ("nvidia-smi", _SMI.read_text().replace("@VERSION@", "580.159.04")),
-            ("systemctl", _SYSTEMCTL),
+            ("systemctl", SYSTEMCTL),
         ):
             (root / "bin" / name).write_text(text)
             (root / "bin" / name).chmod(0o755)

@@ -15,7 +15,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, ports
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_desktops
 
-from tests.modules.test_mig import _SYSTEMCTL
+from tests.modules.gpu_host_stand_in import SYSTEMCTL
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 UNIT, PAGE = desktops.unit_of(ME), desktops.page_of(ME)
@@ -39,7 +39,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / folder).mkdir()
     (tmp_path / "did").write_text("")
     for name, text in (
-        ("systemctl", _SYSTEMCTL),
+        ("systemctl", SYSTEMCTL),
         ("tigervncpasswd", '#!/bin/sh\nread -r word; echo "scrambled-$word"\n'),
         ("udevadm", '#!/bin/sh\necho udevadm "$@" >>"$STAND_IN_ROOT/did"\n'),
         ("startxfce4", "#!/bin/sh\n"),

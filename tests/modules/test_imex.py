@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import names
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_imex
 
-from tests.modules.test_mig import _SYSTEMCTL
+from tests.modules.gpu_host_stand_in import SYSTEMCTL
 
 UNIT = "gpusetup-imex-channels.service"
 
@@ -20,7 +20,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for folder in ("bin", "units"):
         (tmp_path / folder).mkdir()
     (tmp_path / "did").write_text("")
-    (tmp_path / "bin/systemctl").write_text(_SYSTEMCTL)
+    (tmp_path / "bin/systemctl").write_text(SYSTEMCTL)
     (tmp_path / "bin/systemctl").chmod(0o755)
     (tmp_path / "bin/ip").write_text(
         "#!/bin/sh\necho '1: lo    inet 127.0.0.1/8 scope host lo'\necho '2: eth0    inet6 fd00::2/64 scope global'\n"
