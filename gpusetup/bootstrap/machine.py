@@ -40,8 +40,9 @@ STEPS: dict[State, tuple[int, str, str]] = {
 OF = 4
 _RETRIES = {6: 8, 7: 3}
 """Exit code of apply → how often in all: a mirror may come back; a transaction is resumed."""
-_ANOTHER_RUN = "GS-403"
-"""An apply that outlived a killed bootstrap, or a person's own: it ends by itself."""
+_RETRIES_OF = {"GS-403": 12, "GS-442": 8}
+"""Reference → how often in all: an apply that outlived a killed bootstrap, or a person's own, ends by itself; a signing
+key that its server did not give may come, as the lists beside it may."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _applied(status: Status, outcome: Outcome, limits: Limits, now: Moment) -> S
 
 def _troubled(status: Status, problem: Problem, now: Moment) -> Status:
     attempts = status.attempts + 1
-    allowed = 12 if problem.reference == _ANOTHER_RUN else _RETRIES.get(problem.exit, 1)
+    allowed = _RETRIES_OF.get(problem.reference) or _RETRIES.get(problem.exit, 1)
     if status.state == "applying" and attempts < allowed:
         told = replace(status, attempts=attempts, last_error=problem)
         return _enter(told, "retrying", now, doing=f"try {attempts} of {allowed} failed: {problem.message}")

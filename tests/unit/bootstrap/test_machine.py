@@ -151,3 +151,14 @@ def test_every_sequence_ends_or_goes_on_by_itself(limits: Limits) -> None:
                 assert status.step <= status.of
     with pytest.raises(ValueError, match="done"):
         advance(drive(begin(None, now()), OK, OK), OK, Limits(), now())
+
+
+def test_a_key_that_its_server_does_not_give_yet_is_waited_for_like_the_lists() -> None:
+    missing = Outcome("problem", Problem(reference="GS-442", message="503 Service Unavailable", exit=5))
+    applying = drive(begin(None, now()), OK)
+    assert drive(applying, missing).state == "retrying"
+    status = applying
+    for _ in range(7):
+        status = drive(status, missing, OK)
+    assert status.state == "applying"
+    assert drive(status, missing).state == "failed"
