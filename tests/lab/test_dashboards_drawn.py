@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
 from subprocess import run as start
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -15,13 +14,14 @@ from urllib.parse import urlencode
 import pytest
 
 from gpusetup.monitoring.tables import dashboards
+from tests.lab.browser import BROWSER
+from tests.lab.picture import of_png
 from tests.lab.prometheus import Exporter, running, until
 from tests.lab.test_monitoring import NEW, OLD, SMI, written  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-shell", "google-chrome"))), None)
 SECTION = re.compile(r"<section ([^>]*)>(.*?)</section>", re.DOTALL)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium")
 
@@ -61,8 +61,7 @@ def test_every_panel_of_every_dashboard_is_drawn_by_a_browser(written, tmp_path)
             assert not [title for title, (told, _) in drawn.items() if "failed" in told]
             picture = tmp_path / f"{board.id}.png"
             browse(address, tmp_path, "--window-size=700,800", f"--screenshot={picture}")
-            assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-            assert len(colours(picture)) > 12, "a picture with nothing on it"
+            assert len(of_png(picture).colours) > 12, "a picture with nothing on it"
             for panel in board.panels:
                 told, content = drawn[panel.title]
                 expected = prometheus.ask(panel.expr.replace("$instance", ".*").replace("$gpu", ".*"))
@@ -81,38 +80,3 @@ def test_a_prometheus_that_is_away_is_said_on_the_page(written, tmp_path):  # no
     said = [content for _told, content in sections(browse(address, tmp_path, "--dump-dom")).values()]
     assert len(said) == len(dashboards()[0].panels)
     assert all("Prometheus does not answer" in content for content in said)
-
-
-def colours(picture: Path) -> set[bytes]:
-    """The colours of a PNG of 8 bits a channel without an interlace, as browsers write them."""
-    import struct
-    import zlib
-
-    raw, data, place = picture.read_bytes(), b"", 8
-    width, height, _depth, kind = struct.unpack(">IIBB", raw[16:26])
-    channels = {2: 3, 6: 4}[kind]
-    while place < len(raw):
-        (length,) = struct.unpack(">I", raw[place : place + 4])
-        if raw[place + 4 : place + 8] == b"IDAT":
-            data += raw[place + 8 : place + 8 + length]
-        place += 12 + length
-    rows, stride, above = zlib.decompress(data), width * channels, bytes(width * channels)
-    found: set[bytes] = set()
-    for number in range(height):
-        start_ = number * (stride + 1)
-        filtering, row = rows[start_], bytearray(rows[start_ + 1 : start_ + 1 + stride])
-        if filtering:
-            for at in range(stride):
-                left = row[at - channels] if at >= channels else 0
-                corner = above[at - channels] if at >= channels else 0
-                row[at] = (row[at] + _guess(filtering, left, above[at], corner)) & 255
-        above = bytes(row)
-        found.update(above[at : at + 3] for at in range(0, stride, channels))
-    return found
-
-
-def _guess(filtering: int, left: int, up: int, corner: int) -> int:
-    if filtering == 4:
-        guess = left + up - corner
-        return min((left, up, corner), key=lambda one: abs(guess - one))
-    return {1: left, 2: up, 3: (left + up) // 2}[filtering]

@@ -69,6 +69,11 @@ class Repositories:
     def container_toolkit(self) -> str:
         return f"{self.base}/libnvidia-container/stable"
 
+    @property
+    def virtualgl(self) -> str:
+        """The repository of VirtualGL's project: a stand-in, for its packages cannot be had here."""
+        return f"{self.base}/virtualgl"
+
     def with_fault(self, token: str, what: str, where: str = "all") -> Repositories:
         """The same repositories behind a server that misbehaves; set_fault(token, "", "") mends it."""
         set_fault(token, what, where)
@@ -152,6 +157,8 @@ def _cuda_for_apt(top: Path, scratch: Path, keys: Keys) -> None:
     folder = top / "libnvidia-container" / "stable" / "deb" / "amd64"
     deb.build(catalog.container_toolkit_deb(), folder, scratch, NVIDIA_DEB)
     deb.index_flat(folder, keys, "https://nvidia.github.io/libnvidia-container")
+    deb.build(catalog.virtualgl(), top / "virtualgl", scratch, "information@virtualgl.org")
+    deb.index_flat(top / "virtualgl", keys, "VirtualGL")
 
 
 def _ubuntu(top: Path, scratch: Path, keys: Keys) -> None:

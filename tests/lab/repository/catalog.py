@@ -157,6 +157,11 @@ def ubuntu_archive(kernel: str) -> list[Package]:
     return packages
 
 
+def virtualgl() -> list[Package]:
+    """VirtualGL under its own name and place; it starts programs as they are, so that Mesa draws in software."""
+    return [Package(name="virtualgl", version="3.1.4-20251003", content="virtualgl")]
+
+
 def container_toolkit_deb() -> list[Package]:
     version = f"{CONTAINER_TOOLKIT}-1"
     return [

@@ -242,6 +242,11 @@ def _container_toolkit(package: Package, content: Content) -> None:
     content.before_removal = f"{running}systemctl disable --now {' '.join(units)} || true\n"
 
 
+def _virtualgl(_package: Package, content: Content) -> None:
+    content.copy("vglrun", "opt/VirtualGL/bin/vglrun", 0o755)
+    content.links["usr/bin/vglrun"] = "/opt/VirtualGL/bin/vglrun"
+
+
 def _versionlock(_package: Package, content: Content) -> None:
     """dnf 4's plugin that holds packages: an EL-like host has its files laid aside (dressing/enterprise-linux.sh)."""
     plugin = "/usr/lib/python3/dist-packages/dnf-plugins/versionlock.py"

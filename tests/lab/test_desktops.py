@@ -1,0 +1,206 @@
+"""Two people's desktops at once on one host, as a real browser shows them: Debian's real TigerVNC, noVNC, websockify,
+openbox and Mesa. VirtualGL is a stand-in (no package of it can be had here) that lets Mesa draw in software.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.verify.checks.smoke.desktop_renderer import item
+from tests.lab.applying import REPOSITORY, apply, gpusetup
+from tests.lab.browser import BROWSER, browser
+from tests.lab.lifecycle import stand_ins
+from tests.lab.moments import until
+from tests.lab.picture import of_png, of_xwd
+from tests.lab.plays import files_below, packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.browser import Browser
+    from tests.lab.host import Host
+    from tests.lab.picture import Picture
+    from tests.lab.repository.build import Repositories
+
+PLACES = ("/etc/systemd/system", "/etc/gpusetup", "/etc/udev/rules.d", "/etc/modprobe.d", "/usr/local")
+TOOLS = "apt-get update -qq && apt-get install -qq -y --no-install-recommends x11-apps x11-xserver-utils openssl"
+CERTIFICATE = (
+    "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=lab -keyout /etc/desk.key -out /etc/desk.crt && "
+    "chmod 600 /etc/desk.key"
+)
+BLUE, SAND = (0x33, 0x66, 0x99), (0xCC, 0xAA, 0x77)
+SIZE = "800x600"
+CONNECTED = "document.documentElement.classList.contains('noVNC_connected') && (document.querySelector('canvas') || {}).width == 800"
+
+
+def wish(repositories: Repositories, desktops: Any, *, virtualgl: bool = True) -> dict[str, str]:
+    source = {
+        "name": "virtualgl",
+        "urls": [f"{repositories.virtualgl}/"],
+        "fingerprints": [repositories.fingerprint],
+        "key": f"{repositories.base}/lab-key.asc",
+    }
+    more = {"gpusetup_desktops": json.dumps(desktops)}
+    if virtualgl:
+        more["gpusetup_extra_sources"] = json.dumps([source])
+    return stand_ins(repositories, gpusetup_driver="==580.142", **more)
+
+
+def looked(host: Host, desktops: Any) -> dict[str, Any]:
+    """What verify's own look at the desktops finds; on a simulated GPU verify itself does not look."""
+    place = host.path("/root/measure")
+    for part in ("gpu_measure", "gpu_probe"):
+        shutil.copytree(REPOSITORY / "plugins/module_utils" / part, place / part)
+    code = (
+        "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; import desktops; "
+        f"print(json.dumps(desktops.look({{'state': {{'lock': {{'wanted': {{'desktops': {desktops!r}}}}}}}}})))"
+    )
+    found: dict[str, Any] = json.loads(told(host, "python3", "-c", code))
+    shutil.rmtree(place)
+    return found
+
+
+def told(host: Host, *argv: str) -> str:
+    done = host.ssh(*argv, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return str(done.stdout)
+
+
+def inside(user: str, number: int, *argv: str) -> list[str]:
+    """A command in a user's desktop."""
+    settings = [f"DISPLAY=:{number}", f"XAUTHORITY=/run/gpusetup-desktop-{user}/xauthority", "VGL_DISPLAY=egl0"]
+    return ["runuser", "-u", user, "--", "env", *settings, *argv]
+
+
+def draw(host: Host, user: str, number: int, colour: tuple[int, int, int], place: str) -> None:
+    """A background, and three gears that stand still, drawn by OpenGL through vglrun."""
+    told(host, *inside(user, number, "xsetroot", "-solid", "#" + bytes(colour).hex()))
+    gears = " ".join(inside(user, number, "vglrun", "glxgears", "-geometry", place))
+    told(host, "sh", "-c", f"pkill -u {user} xterm; setsid {gears} >/dev/null 2>&1 </dev/null & sleep 4")
+    told(host, "pkill", "-STOP", "-u", user, "glxgears")
+
+
+def held(host: Host, user: str, number: int) -> Picture:
+    """What the X server itself holds."""
+    told(host, "sh", "-c", " ".join(inside(user, number, "xwd", "-root", "-silent")) + f" >/tmp/{user}.xwd")
+    return of_xwd(host.path(f"/tmp/{user}.xwd").read_bytes())
+
+
+def shown(leader: Browser, folder: Path, host: Host, user: str, port: int) -> Picture:
+    """What a browser shows of a desktop."""
+    word = host.path(f"/etc/gpusetup/desktops/{user}.password").read_text().strip()
+    page = leader.open(f"https://{host.address}:{port}/vnc.html?autoconnect=1&resize=off&password={word}")
+    page.until(CONNECTED)
+    page.tells("document.querySelector('canvas').style.cssText += 'position:fixed;margin:0;left:0;top:0;cursor:none'")
+    page.until("(r => r.x == 0 && r.y == 0)(document.querySelector('canvas').getBoundingClientRect())")
+    file = folder / f"{user}.png"
+    page.picture(file, 0, 0, 800, 600)
+    return of_png(file)
+
+
+def reaches(host: Host, port: int) -> bool:
+    with socket.socket() as stream:
+        stream.settimeout(5)
+        return stream.connect_ex((host.address, port)) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="no browser: apt-get install chromium")
+def test_two_people_see_what_is_drawn_in_their_desktops_and_nobody_else_does(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="debian12", machine="t4-x4", network="mirror")
+
+    def asked(desktops: Any, **more: Any) -> Path:
+        return lab_inventory([host], wish(lab_repositories, desktops, **more))
+
+    def refusal(inventory: Path) -> tuple[str, str]:
+        answer = apply(tmp_path, inventory)
+        assert answer.code == 5, answer.out
+        one = answer.hosts[host.name]["refusals"][0]
+        assert not host.path("/var/lib/gpusetup/state.json").exists()
+        return one["reference"], one["message"]
+
+    both = {"users": ["alice", "bob"], "size": SIZE}
+    assert refusal(asked(both, virtualgl=False))[0] == "GS-387"
+    reference, message = refusal(asked(both))
+    assert (reference, "there is no user alice on this host" in message) == ("GS-460", True)
+
+    told(host, "sh", "-c", f"useradd -m alice; useradd -m bob; {CERTIFICATE} && {TOOLS}")
+    before = files_below(host, *PLACES), packages(host)
+    first = asked(both)
+    done = apply(tmp_path, first)
+    assert done.code == 0, done.out + done.err
+    assert [reaches(host, port) for port in (6080, 6081, 5920)] == [False, False, False]
+
+    found = looked(host, both)
+    assert [item(user, found[user]).verdict for user in both["users"]] == ["fail", "fail"]
+    assert "llvmpipe" in item("alice", found["alice"]).text
+    assert "software on the processor, not the GPU" in item("alice", found["alice"]).text
+    stand_in = [item(user, found[user], expected="llvmpipe") for user in both["users"]]
+    assert [one.verdict for one in stand_in] == ["pass", "pass"], stand_in
+    mesa = told(host, "runuser", "-u", "alice", "--", "eglinfo")
+    assert "EGL vendor string: Mesa Project" in mesa
+    for secret in ("/etc/gpusetup/desktops/alice.password", "/etc/gpusetup/desktops/alice.vnc"):
+        assert host.ssh("runuser", "-u", "bob", "--", "cat", secret, check=False).returncode != 0
+    spy = inside("bob", 20, "xwd", "-root", "-silent")
+    assert host.ssh(*spy, check=False).returncode != 0
+
+    again = apply(tmp_path, first)
+    assert (again.code, again.hosts[host.name]["state"]) == (0, "unchanged"), again.out
+    assert gpusetup(tmp_path, "drift", first, "--format", "json").code == 0
+
+    draw(host, "alice", 20, BLUE, "300x300+100+100")
+    draw(host, "bob", 21, SAND, "200x200+400+250")
+    gears = told(host, "pgrep", "-u", "alice", "glxgears")
+    tls = {**both, "listen": host.address, "certificate": "/etc/desk.crt", "key": "/etc/desk.key"}
+    second = asked(tls)
+    done = apply(tmp_path, second)
+    assert done.code == 0, done.out + done.err
+    assert told(host, "pgrep", "-u", "alice", "glxgears") == gears
+    assert [reaches(host, port) for port in (6080, 6081, 5920)] == [True, True, False]
+
+    with browser(tmp_path) as leader:
+        pictures = {user: shown(leader, tmp_path, host, user, 6080 + at) for at, user in enumerate(both["users"])}
+    for at, user in enumerate(both["users"]):
+        assert pictures[user].unlike(held(host, user, 20 + at)) < 0.005, user
+    assert pictures["alice"].unlike(pictures["bob"]) > 0.5
+    for user, colour in (("alice", BLUE), ("bob", SAND)):
+        corner = pictures[user].at(780, 20)
+        assert max(abs(one - two) for one, two in zip(corner, colour, strict=True)) < 8
+        assert {name for name, hue in HUES.items() if any(hue(*pixel) for pixel in pictures[user].colours)} == set(HUES)
+
+    told(host, "systemctl", "stop", "gpusetup-desktop-page-bob.service")
+    mended = apply(tmp_path, second)
+    assert (mended.code, mended.hosts[host.name]["state"]) == (0, "done"), mended.out
+    until(lambda: reaches(host, 6081), "bob's page", 20)
+
+    alone = asked({**tls, "users": ["alice"]})
+    assert apply(tmp_path, alone).code == 0
+    assert host.ssh("pgrep", "-u", "bob", check=False).returncode != 0
+    assert not host.path("/etc/gpusetup/desktops/bob.vnc").exists()
+    back = gpusetup(tmp_path, "rollback", alone, "--format", "json")
+    assert back.code == 0, back.out + back.err
+    until(lambda: reaches(host, 6081), "bob's page after the rollback", 20)
+
+    removed = gpusetup(tmp_path, "remove", second, "--yes", "--format", "json")
+    assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
+    assert (files_below(host, *PLACES), packages(host)) == before
+    assert host.ssh("pgrep", "-u", "alice", check=False).returncode != 0
+
+
+HUES = {
+    "red": lambda red, green, blue: red > 150 and green < 60 and blue < 60,
+    "green": lambda red, green, blue: green > 150 and red < 60 and blue < 100,
+    "blue": lambda red, green, blue: blue > 200 and red < 80 and green < 80,
+}
+"""The gears of glxgears."""
