@@ -60,7 +60,9 @@ class Page:
 
     def tells(self, expression: str) -> Any:
         """What a JavaScript expression is here."""
-        answer = self._browser.call("Runtime.evaluate", self._session, expression=expression, returnByValue=True)
+        answer = self._browser.call(
+            "Runtime.evaluate", self._session, expression=expression, returnByValue=True, awaitPromise=True
+        )
         return answer["result"].get("value")
 
     def until(self, expression: str, seconds: float = 30) -> Any:

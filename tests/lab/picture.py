@@ -69,13 +69,13 @@ def _guess(filtering: int, left: int, up: int, corner: int) -> int:
 
 
 def of_xwd(raw: bytes) -> Picture:
-    """What `xwd` wrote of a window with 32 bits a pixel, the least first."""
+    """What `xwd` wrote of a window with three or four bytes a pixel, the least first."""
     head = struct.unpack(">25I", raw[:100])
     size, width, height, order, bits, line, colours = (head[at] for at in (0, 4, 5, 7, 11, 12, 19))
-    assert (order, bits) == (0, 32)
-    begin = size + 12 * colours
+    assert order == 0
+    step, begin = bits // 8, size + 12 * colours
     rows = []
     for number in range(height):
-        row = raw[begin + number * line : begin + number * line + 4 * width]
-        rows.append(b"".join(bytes((row[at + 2], row[at + 1], row[at])) for at in range(0, 4 * width, 4)))
+        row = raw[begin + number * line :][: step * width]
+        rows.append(b"".join(row[at : at + 3][::-1] for at in range(0, len(row), step)))
     return Picture(width, tuple(rows))
