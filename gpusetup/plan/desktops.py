@@ -10,7 +10,8 @@ from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.model.desktops import BackEnd, DesktopsWish
 from gpusetup.model.package import Package
 from gpusetup.model.plan import Action
-from gpusetup.plan.recorded import desktops_of, record_of
+from gpusetup.plan import judge
+from gpusetup.plan.recorded import desktops_of
 from gpusetup.plan.values import members, path
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _SIZE = re.compile(r"([1-9]\d{2,4})x([1-9]\d{2,4})")
 _SESSION = re.compile(r"/?[A-Za-z0-9][A-Za-z0-9_./+-]*")
 _FIELDS = frozenset(DesktopsWish.__struct_fields__)
-_RUNNING = {None, "active", "activating"}
-"""As systemd says it, where it could be asked."""
 _MOST = 64
 """How many displays are set aside."""
 
@@ -205,9 +204,8 @@ def desktop_actions(facts: HostFacts, wish: DesktopsWish | None) -> Iterator[Act
     if before is not None and set(before.users) & set(wish.users):
         why += "; those that run go on as they are: systemctl restart gpusetup-desktop-of-USER ends their programs"
     if before == wish:
-        running = {service.unit for service in facts.services.values() if service.active in _RUNNING}
-        ours = (unit for unit in sorted(record_of(facts).services) if unit.startswith("gpusetup-desktop-"))
-        off = [unit for unit in ours if unit not in running]
+        stopped = judge.drift.desktop_units(judge.probed(facts), judge.record(facts))
+        off = [item.what for item in stopped]
         if not off:
             return
         why = f"{', '.join(off)} does not run"

@@ -37,6 +37,7 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
         _fabric,
         _services,
         monitoring_units,
+        desktop_units,
         _default_cuda,
         _description,
         _mig,
@@ -200,11 +201,21 @@ def _services(facts: Facts, record: Record) -> Iterator[Difference]:
 
 def monitoring_units(facts: Facts, record: Record) -> Iterator[Difference]:
     """Yield the units of what exports the figures that do not run: a daemon that ended well is silent all the same."""
+    yield from _stopped(facts, sorted(set(_part(record, "services")) & set(names.MONITORING_UNITS)), "monitoring-")
+
+
+def desktop_units(facts: Facts, record: Record) -> Iterator[Difference]:
+    """Yield the units of desktops that do not run."""
+    ours = (unit for unit in sorted(_part(record, "services")) if unit.startswith(names.DESKTOP_UNITS))
+    yield from _stopped(facts, ours, "desktop-")
+
+
+def _stopped(facts: Facts, units: Iterable[str], kind: str) -> Iterator[Difference]:
     seen = {service["unit"]: service for service in facts["services"].values()}
-    for unit in sorted(set(_part(record, "services")) & set(names.MONITORING_UNITS)):
+    for unit in units:
         service = seen.get(unit)
         if service is not None and service["active"] not in (None, "active", "activating", "failed"):
-            yield Difference("monitoring-" + unit, unit, "running", service["active"])
+            yield Difference(kind + unit, unit, "running", service["active"])
 
 
 def _default_cuda(facts: Facts, record: Record) -> Iterator[Difference]:

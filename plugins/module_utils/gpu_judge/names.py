@@ -26,6 +26,9 @@ CONTAINER_SETTINGS = {
 }
 """The settings of a runtime that can name NVIDIA's: its own, then the drop-in beside it where it has such a thing."""
 
+DESKTOP_UNITS = "gpusetup-desktop-"
+"""What the units of desktops begin with."""
+
 IMEX_NODES = "/etc/nvidia-imex/nodes_config.cfg"
 IMEX_UNIT = "/etc/systemd/system/gpusetup-imex-channels.service"
 _IMEX_UNIT = """# Written by gpusetup: device files do not outlive a boot, and IMEX channels are device files.

@@ -17,6 +17,7 @@ from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.stack import Stack
 from gpusetup.plan.desktops import desktop_actions
+from gpusetup.plan.drift import differences
 from gpusetup.plan.observe import Wanted
 from gpusetup.plan.packages.monitoring import without_leftovers
 from gpusetup.plan.settings import read_level
@@ -160,6 +161,8 @@ def test_what_is_as_recorded_changes_nothing_and_a_stopped_desktop_is_told(host:
     assert list(desktop_actions(recorded(facts), WISH)) == []
     (stopped,) = desktop_actions(recorded(facts, active="inactive"), WISH)
     assert stopped.why == "gpusetup-desktop-of-alice.service does not run"
+    told = [(item.id, item.now) for item in differences(recorded(facts, active="inactive")) if "desktop" in item.id]
+    assert told == [("desktop-gpusetup-desktop-of-alice.service", "inactive")]
     more = msgspec.structs.replace(WISH, users=("alice", "carol"), group="vglusers")
     other, group = desktop_actions(recorded(facts), more)
     assert "those that run go on as they are" in other.why
