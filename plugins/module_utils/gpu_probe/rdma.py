@@ -32,7 +32,9 @@ def storage(host: LiveHost) -> Optional[Dict[str, Any]]:
     version = host.value("/sys/module/nvidia_fs/version")
     if text is None and version is None and not host.exists("/proc/driver/nvidia-fs"):
         return None
-    symbols = _symbols(host) or {}
+    drives = len(host.names("/sys/class/nvme", "nvme[0-9]*"))
+    # They are megabytes, and a toolkit alone brings cufile.json.
+    symbols = (_symbols(host) or {}) if drives else {}
     params = host.read("/proc/driver/nvidia/params", keep=_registry) or ""
     return {
         "nvidia_fs": version,
@@ -40,7 +42,7 @@ def storage(host: LiveHost) -> Optional[Dict[str, Any]]:
         "multipath": {"Y": True, "N": False}.get(host.value("/sys/module/nvme_core/parameters/multipath") or ""),
         "registry": params.partition(":")[2].strip().strip('"'),
         "use_pci_p2pdma": _is_on(text or "", "use_pci_p2pdma"),
-        "drives": len(host.names("/sys/class/nvme", "nvme[0-9]*")),
+        "drives": drives,
     }
 
 

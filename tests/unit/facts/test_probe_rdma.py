@@ -166,6 +166,7 @@ def test_storage(machine: Machine) -> None:
     machine.put("/proc/kallsyms", "0000 d p2pdma_pgmap_ops\n")
     machine.put("/sys/module/nvme_core/parameters/multipath", "Y\n")
     machine.put("/proc/driver/nvidia/params", 'EnableMSI: 1\nRegistryDwords: "RMForceStaticBar1=1;"\n')
+    assert msgspec.convert(probe.load("rdma").storage(machine.host()), Storage).p2pdma is None  # nobody reads by it
     machine.put("/sys/class/nvme/nvme0/model", "x")
     told = msgspec.convert(probe.load("rdma").storage(machine.host()), Storage)
     assert told == Storage(p2pdma=True, multipath=True, registry="RMForceStaticBar1=1;", use_pci_p2pdma=True, drives=1)
