@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         requirements,
         versions,
     )
-    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
+    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers, firmware
 
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.stack import DriverChoice
@@ -41,9 +41,10 @@ else:
             "versions",
         )
     )
-    firmware = host_code("gpu_probe.firmware")
+    containers, firmware = host_code("gpu_probe.containers"), host_code("gpu_probe.firmware")
 
 __all__ = [
+    "containers",
     "drift",
     "driver",
     "firmware",

@@ -53,7 +53,7 @@ def desktops_of(facts: HostFacts) -> DesktopsWish | None:
 
 def runtimes_given_up(facts: HostFacts, settings: Settings) -> tuple[str, ...]:
     """Return the container runtimes that an earlier apply configured and that nobody asks for any more."""
-    ours, known = record_of(facts).files, judge.names.CONTAINER_SETTINGS
+    ours, known = record_of(facts).files, judge.containers.SETTINGS
     return tuple(
         name for name, paths in known.items() if name not in settings.containers and any(path in ours for path in paths)
     )

@@ -18,14 +18,6 @@ MONITORING_UNITS = (
 )
 """The units of everything that exports the figures of GPUs."""
 
-CONTAINER_SETTINGS = {
-    "docker": ("/etc/docker/daemon.json",),
-    "containerd": ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
-    # Not /etc/crio/conf.d, where some versions of nvidia-ctk write by themselves: CRI-O does not read it.
-    "crio": ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml"),
-}
-"""The settings of a runtime that can name NVIDIA's: its own, then the drop-in beside it where it has such a thing."""
-
 DESKTOP_UNITS = "gpusetup-desktop-"
 """What the units of desktops begin with."""
 

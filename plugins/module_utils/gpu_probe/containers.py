@@ -3,12 +3,17 @@
 import re
 from typing import Any, Dict, List
 
-from ..gpu_judge.names import CONTAINER_SETTINGS
 from .host import LiveHost
 
 _RUNTIMES = (("docker", "dockerd"), ("containerd", "containerd"), ("podman", "podman"), ("crio", "crio"))
 _FOLDERS = ("/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")  # Debian's dockerd is in sbin
-SETTINGS = CONTAINER_SETTINGS
+SETTINGS = {
+    "docker": ("/etc/docker/daemon.json",),
+    "containerd": ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
+    # Not /etc/crio/conf.d, where some versions of nvidia-ctk write by themselves: CRI-O does not read it.
+    "crio": ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml"),
+}
+"""The settings of a runtime that can name NVIDIA's: its own, then the drop-in beside it where it has such a thing."""
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 _LIBCUDA = re.compile(r"libcuda\.so\.(\d{3}\.\d+(?:\.\d+)?)")
 
