@@ -87,6 +87,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     containers_restart: RestartPolicy = "idle"
     """When a runtime whose settings changed is restarted: idle is while no container runs in it."""
     mig: tuple[MigWish, ...] = ()
+    vgpu_host: str = ""
+    """The release of the vGPU software on the machine that lends a vGPU: it decides which guest drivers work."""
     vgpu_token: str = ""
     """A vGPU guest's client configuration token, a file on the controller."""
     vgpu_token_sha256: str = ""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import Request, Requirement
-from gpusetup.plan.preflight import borrowed_from, guest_refusal, vgpu_refusal
+from gpusetup.plan.guest import vgpu_refusal
+from gpusetup.plan.preflight import borrowed_from, guest_refusal
 from gpusetup.plan.refusals import refusal_of
 from gpusetup.plan.requests import working_driver
 

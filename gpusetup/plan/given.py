@@ -7,7 +7,9 @@ from typing import Literal, NamedTuple
 
 __all__ = ["Given", "given"]
 
-_RUNFILE = re.compile(r"NVIDIA-Linux-(?P<arch>x86_64|aarch64)-(?P<version>\d{3}\.\d+(?:\.\d+)?)(?:-[a-z0-9-]+)?\.run")
+_RUNFILE = re.compile(
+    r"NVIDIA-Linux-(?P<arch>x86_64|aarch64)-(?P<version>\d{3}\.\d+(?:\.\d+)?)(?P<kind>-[a-z0-9-]+)?\.run"
+)
 _LOCAL = re.compile(
     r"(?P<stem>(?:cuda-repo|nvidia-driver-local-repo)-(?P<directory>[a-z]+\d+|wsl-ubuntu)-[\w.+-]+)\.(?P<form>deb|rpm)"
 )
@@ -25,6 +27,8 @@ class Given(NamedTuple):
     version: str = ""
     """The driver's, of a `.run` installer."""
     arch: str = ""
+    guest: bool = False
+    """Whether it is a vGPU guest's driver."""
 
 
 def given(source: str) -> Given | None:
@@ -33,7 +37,11 @@ def given(source: str) -> Given | None:
     if not source.startswith("/"):
         return None
     if match := _RUNFILE.fullmatch(name):
-        return Given("runfile", source, version=match["version"], arch=match["arch"])
+        kind_of = match["kind"] or ""
+        if kind_of.startswith("-vgpu"):
+            return None  # the software of the machine that lends vGPUs, which no guest can use
+        guest = kind_of.startswith("-grid")
+        return Given("runfile", source, version=match["version"], arch=match["arch"], guest=guest)
     if match := _LOCAL.fullmatch(name):
         kind: Literal["deb", "rpm"] = "deb" if match["form"] == "deb" else "rpm"
         return Given(kind, source, stem=match["stem"], directory=match["directory"])

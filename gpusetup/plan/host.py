@@ -227,7 +227,7 @@ class Planner:
                     stack.driver,
                     wanted.packages,
                     signer=wanted.signer,
-                    pairs=self.matrix.kernel_pairs,
+                    matrix=self.matrix,
                 )
             )
             if refusals:

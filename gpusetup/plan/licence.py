@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gpusetup.errors import PreflightError
 from gpusetup.model.plan import Action, Refusal
 from gpusetup.plan import judge
+from gpusetup.plan.guest import brings_guest_driver
 from gpusetup.plan.recorded import record_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ __all__ = ["licence_action", "licence_given_up", "licence_refusals", "with_recor
 
 def licence_refusals(facts: HostFacts, settings: Settings) -> tuple[Refusal, ...]:
     """Return why this host can use no licence; nothing where it can, or where none is asked for."""
-    if not settings.vgpu_token or "gridd" in facts.services:
+    if not settings.vgpu_token or "gridd" in facts.services or brings_guest_driver(settings):
         return ()
     refusal = Refusal(
         reference="GS-434",

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Literal
 from gpusetup.errors import Exit
 from gpusetup.model.plan import Refusal
 from gpusetup.plan import judge
+from gpusetup.plan.guest import guest_refusals
 from gpusetup.plan.recorded import record_of
 from gpusetup.versions import nv, prefix_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.kernels import KernelPairsFile
     from gpusetup.model.plan import PackageSet
@@ -30,7 +32,6 @@ __all__ = [
     "homeless_refusal",
     "host_refusals",
     "is_jetson",
-    "vgpu_refusal",
 ]
 
 Guest = Literal["wsl", "container", "jetson"]
@@ -120,14 +121,13 @@ def driver_refusals(
     packages: PackageSet,
     *,
     signer: str,
-    pairs: KernelPairsFile,
+    matrix: Matrix,
 ) -> Iterator[Refusal]:
     """Return why this driver may not be put on this host."""
     refused = borrowed_from(facts)
     if refused is not None:
         yield guest_refusal(refused)
-    if facts.vgpu_guest:
-        yield vgpu_refusal()
+    yield from guest_refusals(facts, settings, choice.version, matrix)
     yield from _origins(facts, settings, packages)
     if signer and judge.driver.secure_boot(judge.probed(facts)):
         yield _unknown_signer(signer)
@@ -135,24 +135,13 @@ def driver_refusals(
         unsigned = settings.secure_boot == "refuse" and not settings.signing_key
         if unsigned and judge.driver.key_unknown(judge.probed(facts)):
             yield _secure_boot(facts)
-        yield from _pairs(facts, choice, packages, pairs)
+        yield from _pairs(facts, choice, packages, matrix.kernel_pairs)
 
 
 def guest_refusal(kind: Guest) -> Refusal:
     """Return why a machine whose driver comes from elsewhere gets none."""
     message, hint = _DRIVER_GUESTS[kind]
     return Refusal(reference="GS-322", message=f"cannot install a driver here: {message}", hint=hint)
-
-
-def vgpu_refusal() -> Refusal:
-    """Return why a vGPU guest gets no driver from a repository."""
-    return Refusal(
-        reference="GS-323",
-        message="the GPU is a vGPU, a share of a host's GPU; the data-centre driver does not work on it",
-        note="a guest needs a vGPU guest driver from a branch that its host supports",
-        hint="install the guest driver from your cloud or vGPU administrator, then run this command again; gpusetup "
-        "keeps it",
-    )
 
 
 def homeless_refusal(names: tuple[str, ...]) -> Refusal:

@@ -8,6 +8,7 @@ from gpusetup.model.request import DEFAULT_COMPONENTS, DriverCandidate, LibraryC
 from gpusetup.plan.adopted import adopted_python, installed_version
 from gpusetup.plan.exact import exact_requirements
 from gpusetup.plan.given import given
+from gpusetup.plan.guest import brings_guest_driver
 from gpusetup.plan.packages.built import other_way
 from gpusetup.plan.recorded import record_of
 
@@ -59,7 +60,7 @@ def request_for(
         library_candidates=libraries,
         wheels_only=_without_libraries(settings) or settings.cuda_from == "wheels",
         pythons=pythons,
-        vgpu_guest=facts.vgpu_guest,
+        vgpu_guest=facts.vgpu_guest and not brings_guest_driver(settings),
         driver_elsewhere=None if facts.simulated else facts.virtualisation.driver_refused,
         native=settings.native,
         forward=settings.forward,

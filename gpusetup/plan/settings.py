@@ -258,6 +258,13 @@ def _storage_mode(value: Any, label: str) -> str:
     return str(choice(*get_args(StorageMode))(word, label))
 
 
+def _vgpu_release(value: Any, label: str) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"\d{2}(\.\d+)?", text):
+        raise wrong(label, value, "a release of vGPU software: 19 or 19.4 (gpusetup matrix vgpu lists them)")
+    return text
+
+
 def _module(value: Any, label: str) -> str:
     if str(value) in {"open", "proprietary"}:
         wanted = ", ".join(get_args(ModuleWay))
@@ -300,6 +307,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "containers": _runtimes,
     "containers_restart": choice(*get_args(RestartPolicy)),
     "mig": mig_wishes,
+    "vgpu_host": _vgpu_release,
     "vgpu_token": path,
     "vgpu_feature": choice(*get_args(VgpuFeature)),
     "imex": imex_wish,

@@ -101,6 +101,10 @@ def source(value: Any, label: str) -> str:
             hint="store the login on the host (/etc/apt/auth.conf.d, /etc/netrc) and remove it from the address",
         )
     if text.startswith("/") and text.endswith((".run", ".deb", ".rpm")) and given(text) is None:
+        if "-vgpu-" in text:
+            raise wrong(
+                label, value, "the path of a guest driver (…-grid.run): this one is for the machine that lends vGPUs"
+            )
         wanted = "the path on the host of NVIDIA-Linux-….run, nvidia-driver-local-repo-… or cuda-repo-…-local…"
         raise wrong(label, value, f"{wanted} under the name that NVIDIA gave it")
     if text in {"nvidia", "distro"} or _ADDRESS.fullmatch(text) or _PATH.fullmatch(text):

@@ -124,7 +124,7 @@ def _elsewhere(space: Space) -> Iterator[str]:
     elif request.driver_elsewhere == "container":
         yield "start the container with the GPU (docker run --gpus all), or name its host's driver: --driver VERSION"
     if request.vgpu_guest:
-        yield "install the vGPU guest driver from your cloud or vGPU administrator; a working one is kept"
+        yield "name the file of a vGPU guest driver (gpusetup_source), from your cloud or vGPU administrator"
 
 
 def _loosened(space: Space, wish: Requirement) -> Iterator[str]:

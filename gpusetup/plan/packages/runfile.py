@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpusetup.errors import PreflightError
 from gpusetup.model.package import Libraries, Origins, Package, Runfile
 from gpusetup.model.request import DriverCandidate
+from gpusetup.plan.guest import guest_notes
 from gpusetup.plan.packages.base import DriverPackages
 from gpusetup.plan.packages.kernel import header_patterns, headers, unknown_kernel_note
 from gpusetup.plan.packages.names import covering
@@ -64,7 +65,7 @@ class RunfileInstaller:
             prerequisites=(*headers(context), Package(name=_BUILDER)),
             remove=packaged_drivers(context.facts) if context.settings.replace or _ours(context) else (),
             may_remove=packaged_drivers(context.facts),
-            notes=(*unknown_kernel_note(context), *_unproven(context)),
+            notes=(*unknown_kernel_note(context), *_unproven(context), *guest_notes(context.facts, context.settings)),
             persistence=False,
             built="dkms",
             why="a .run installer builds them on the host",

@@ -1,0 +1,111 @@
+"""A vGPU guest's driver from a file: which host takes it, and what else it may not be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.request import Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.plan.guest import fitting
+from gpusetup.plan.licence import licence_refusals
+from gpusetup.plan.settings import read_level
+from tests.unit.plan.conftest import answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.plan import HostPlan
+    from gpusetup.plan.host import Planner
+
+    Make = Callable[..., HostFacts]
+
+DRIVER = (Requirement(component="driver"),)
+OFFERED = answer([], ("dkms", "3.0.10"), ("linux-headers-amd64", "6.1.170-1"))
+
+
+def run(version: str, kind: str = "-grid") -> str:
+    return f"/root/NVIDIA-Linux-x86_64-{version}{kind}.run"
+
+
+def guest(host: Make, *, vgpu: bool = True) -> HostFacts:
+    facts = host("debian12-t4-open", driver=None, dkms=())
+    return msgspec.structs.replace(facts, gpus=tuple(msgspec.structs.replace(gpu, vgpu=vgpu) for gpu in facts.gpus))
+
+
+def planned(planner: Planner, facts: HostFacts, source: str, **wishes: Any) -> HostPlan:
+    settings = Settings(requirements=DRIVER, source=source, **wishes)
+    draft = planner.first(facts, settings)
+    return planner.second(facts, settings, OFFERED).plan if draft.stage == "offers" else draft.plan
+
+
+def test_a_guest_driver_of_the_hosts_release_is_installed_from_its_file(planner: Planner, host: Make) -> None:
+    plan = planned(planner, guest(host), run("580.159.03"), vgpu_host="19.6")
+    assert not plan.refusals, plan.refusals
+    assert plan.variables.gpu_driver_runfile == run("580.159.03")
+    assert plan.stack is not None
+    assert plan.stack.driver is not None
+    assert plan.stack.driver.version == "580.159.03"
+    assert not any("gpusetup_vgpu_host" in text for text in plan.warnings)
+    assert any("NVIDIA licenses" in text for text in plan.warnings)
+    assert any("gpusetup_vgpu_host" in text for text in planned(planner, guest(host), run("580.159.03")).warnings)
+
+
+@pytest.mark.parametrize(
+    ("host_release", "releases"),
+    [
+        ("20", ("20", "19")),
+        ("19", ("19", "18", "16")),
+        ("18", ("18", "17")),
+        ("16", ("16", "15", "13")),
+        ("11", ("11",)),
+    ],
+)
+def test_what_a_host_takes(host_release: str, releases: tuple[str, ...]) -> None:
+    assert fitting(host_release, matrix()) == releases
+
+
+@pytest.mark.parametrize(("version", "takes"), [("595.71.05", False), ("550.163.01", False), ("570.211.01", True)])
+def test_another_branch_is_refused_with_those_that_fit(
+    planner: Planner, host: Make, version: str, *, takes: bool
+) -> None:
+    plan = planned(planner, guest(host), run(version), vgpu_host="19.4")
+    assert [refusal.reference for refusal in plan.refusals] == ([] if takes else ["GS-354"])
+    if not takes:
+        (refusal,) = plan.refusals
+        assert "vGPU 19, 18, 16" in refusal.note
+        assert "580.178.04 (vGPU 19.6)" in refusal.hint
+
+
+def test_a_branch_without_vgpu_software_and_the_data_centre_driver_are_refused(planner: Planner, host: Make) -> None:
+    (refusal,) = planned(planner, guest(host), run("575.57.08")).refusals
+    assert (refusal.reference, "575" in refusal.message) == ("GS-354", True)
+    plan = planned(planner, guest(host), run("580.159.03", ""))
+    assert plan.state == "refused"
+    assert "vGPU" in str(plan.refusals)
+    assert any("no vGPU" in text for text in planned(planner, guest(host, vgpu=False), run("580.159.03")).warnings)
+
+
+def test_the_file_brings_the_daemon_of_the_licence(host: Make) -> None:
+    wish = Settings(source=run("580.159.03"), vgpu_token="/site/a.tok")
+    assert licence_refusals(guest(host), wish) == ()
+    assert licence_refusals(guest(host), msgspec.structs.replace(wish, source="nvidia"))
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [
+        ({"source": run("580.159.01", "-vgpu-kvm")}, "lends vGPUs"),
+        ({"vgpu_host": "R580"}, "19 or 19.4"),
+        ({"vgpu_host": 580}, "19 or 19.4"),
+    ],
+)
+def test_what_it_cannot_be(level: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInputError) as stopped:
+        read_level(level, "host")
+    assert said in (stopped.value.hint or "")
