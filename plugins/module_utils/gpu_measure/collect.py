@@ -50,6 +50,15 @@ def _smi(*arguments: str) -> "Answer":
     return answer
 
 
+def _not_asked() -> "Answer":
+    return {"argv": [], "rc": None, "stdout": "", "stderr": "", "error": "missing", "deadline": 0.0, "seconds": 0.0}
+
+
+def topology() -> "Answer":
+    """How the GPUs reach each other; one alone has none to reach, and a look often costs what it asks nvidia-smi."""
+    return _not_asked() if len(proc_gpus()) == 1 else _smi("topo", "-m")
+
+
 def read(path: str, limit: int = 65536) -> Optional[str]:
     """A small file's text, None when it is not there or not for us."""
     try:
@@ -108,7 +117,7 @@ def gdscheck() -> "Answer":
     """By which ways cuFile reads files, where an apply asked for one; elsewhere nobody waits for it."""
     wanted = gpu_probe.record.applied().get("gpudirect") or {}
     if wanted.get("storage", "none") == "none":
-        return {"argv": [], "rc": None, "stdout": "", "stderr": "", "error": "missing", "deadline": 0.0, "seconds": 0.0}
+        return _not_asked()
     found = sorted(glob.glob("/usr/local/cuda*/gds/tools/gdscheck*") + glob.glob("/usr/libexec/gds/tools/gdscheck*"))
     return child.run([found[0] if found else "gdscheck", "-p"], SMI_DEADLINE)
 
@@ -186,7 +195,7 @@ COLLECTORS: Tuple[Tuple[str, Callable[[], Any]], ...] = (
     ("smi", lambda: _smi("-q", "-x")),
     ("smi_query", lambda: _smi("--query-gpu=" + ",".join(QUERY_FIELDS), "--format=csv,noheader,nounits")),
     ("smi_list", lambda: _smi("-L")),
-    ("topology", lambda: _smi("topo", "-m")),
+    ("topology", topology),
     ("nvlink_status", lambda: _smi("nvlink", "-s")),
     ("nvlink_errors", lambda: _smi("nvlink", "-e")),
     ("facts", facts),

@@ -378,3 +378,12 @@ def test_messages_fit_into_the_smallest_memory(team):
     mib = 1 << 20
     assert workers.sizes((mib, 1024 * mib, 4096 * mib), [large]) == [mib, 1024 * mib, 4096 * mib]
     assert workers.sizes((mib, 1024 * mib, 4096 * mib), [small, large]) == [mib, 1024 * mib]
+
+
+@pytest.mark.parametrize(("gpus", "asked"), [(0, True), (1, False), (2, True)])
+def test_one_gpu_alone_is_not_asked_how_it_reaches_others(probe, monkeypatch, gpus, asked):
+    asks = []
+    monkeypatch.setattr(probe.collect, "proc_gpus", lambda: dict.fromkeys(map(str, range(gpus))))
+    monkeypatch.setattr(probe.collect, "_smi", lambda *words: asks.append(words) or {"stdout": "GPU0 X"})
+    probe.collect.topology()
+    assert bool(asks) is asked
