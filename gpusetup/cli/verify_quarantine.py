@@ -197,11 +197,18 @@ def act(arguments: argparse.Namespace, report: Report) -> None:
 
 
 def _counts(arguments: argparse.Namespace, host: HostReport) -> bool:
-    """A host that could not be reached, is being changed or has no GPU of its own is neither good nor bad."""
+    """A host that was not reached, is being changed, or of which nothing is known is neither good nor bad."""
     from gpusetup.report.model import POSTPONED
 
     away = host.problem and arguments.inventory is not None
-    return not (host.simulated or away or host.state == POSTPONED)
+    if host.simulated or away or host.state == POSTPONED:
+        return False
+    if host.verdict == "skip":
+        output.warn(
+            f"{host.name}: no GPU was found, which is neither good nor bad; --gpus N says how many there should be"
+        )
+        return False
+    return True
 
 
 def _look(arguments: argparse.Namespace, host: HostReport, report: Report, now: float) -> Look:

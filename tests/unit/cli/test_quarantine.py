@@ -19,7 +19,7 @@ from gpusetup.health import hooks as hook_files
 from gpusetup.health.places import condition_patch
 from gpusetup.verify import fleet, local
 from gpusetup.verify.request import Ask, Observed, deadline
-from tests.unit.verify.verify_documents import FIXTURES, captured, set_smi
+from tests.unit.verify.verify_documents import FIXTURES, captured, set_smi, smi_says
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -267,6 +267,21 @@ def test_checks_that_are_ignored_take_nothing_out(machine: Machine) -> None:
     for _ in range(3):
         assert machine.look(True, *SLURM, "--ignore", "gpu.recovery,gpu.ecc") == ""
     assert machine.node() == ("IDLE", "")
+
+
+def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(machine: Machine) -> None:
+    machine.slurm()
+    gone = captured("h200-x1-quick")
+    smi_says(gone, "No devices were found", 6)
+    gone["facts"]["gpus"] = []
+    gone["quick"]["proc_gpus"] = {}
+    machine.look(True, *SLURM), machine.look(True, *SLURM)
+    machine.observed = Observed(gone)
+    for _ in range(3):
+        assert main(["verify", *SLURM]) == 0
+    assert "--gpus N says how many" in machine.capsys.readouterr().err
+    assert machine.node()[0] == "IDLE+DRAIN", "it does not return without its GPU"
+    assert main(["verify", *SLURM, "--gpus", "1"]) == 8
 
 
 def test_what_every_level_sees_any_level_finds_good(machine: Machine) -> None:
