@@ -104,6 +104,11 @@ def package() -> Outcome:
     return Outcome("package", state, time.monotonic() - began, len(codes) - failed, failed)
 
 
+def site() -> Outcome:
+    """Build the site, which checks its links, and look at what was written."""
+    return _pytest("site", "tests/site")
+
+
 def sanity() -> Outcome:
     """The built collection under ansible-test, as far as it needs no container; fetches what ansible-test asks for."""
     began = time.monotonic()
@@ -215,6 +220,7 @@ STAGES = {
     "lint": lint,
     "unit": unit,
     "package": package,
+    "site": site,
     "sanity": sanity,
     "lab": lab,
     "lab-slow": lab_slow,
@@ -226,7 +232,7 @@ STAGES = {
     "index": index,
     "gpu": gpu,
 }
-DEFAULT = ("lint", "unit", "package", "lab", "gpu")
+DEFAULT = ("lint", "unit", "package", "site", "lab", "gpu")
 
 
 def main(names: list[str]) -> int:

@@ -1,0 +1,35 @@
+"""What Sphinx is told. No font and no script comes from elsewhere: the site is read where there is no network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup import __version__
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+project = "gpusetup"
+version = release = __version__
+html_title = f"gpusetup {__version__}"
+extensions = ["myst_parser"]
+myst_heading_anchors = 4
+html_theme = "furo"
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+templates_path: list[str] = []
+html_use_index = False
+suppress_warnings = ["misc.highlighting_failure"]  # examples leave parts out with …
+html_show_search_summary = False  # it is fetched, which a page that was opened from a folder may not do
+
+
+def _reached_by_keyboard(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
+    """Let the keyboard scroll what is wider than the screen."""
+    body = context.get("body", "").replace("<pre>", '<pre tabindex="0">')
+    context["body"] = body.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("html-page-context", _reached_by_keyboard)
