@@ -113,7 +113,23 @@ def processes(name: str) -> list[int]:
 
 
 def set_cable(address: str, *, connected: bool) -> None:
-    run(["ip", "link", "set", outer_link(address), "up" if connected else "down"])
+    link = outer_link(address)
+    run(["ip", "link", "set", link, "up" if connected else "down"])
+    if connected:
+        _wait_for_the_port(link)
+        # Whoever asked for the host while it was away left "unreachable" behind; the next connection would get that answer.
+        run(["ip", "neighbour", "flush", "to", address])
+
+
+def _wait_for_the_port(link: str, seconds: float = 15) -> None:
+    """The kernel reports a carrier up to a second later, on a busy machine more; until then the bridge forwards nothing."""
+    state = Path(f"/sys/class/net/{link}/brport/state")
+    forwarding = "3"
+    deadline = time.monotonic() + seconds
+    while state.read_text().strip() != forwarding:
+        if time.monotonic() > deadline:
+            raise LabError(f"the bridge does not forward to {link} {seconds:.0f} s after its cable was plugged in")
+        time.sleep(0.05)
 
 
 def free_address(taken: set[str]) -> str:
