@@ -38,7 +38,13 @@ class Flaky(http.server.BaseHTTPRequestHandler):
         if word == "stalls":
             time.sleep(3)
             return
-        self.send_response(200)
+        start = self._asked_from(len(body))
+        if start is None:
+            self.send_response(200)
+        else:
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+            body = body[start:]
         self.send_header("Content-Type", "text/html")
         if word.startswith("chunked"):
             self.send_header("Transfer-Encoding", "chunked")
@@ -55,6 +61,11 @@ class Flaky(http.server.BaseHTTPRequestHandler):
                 time.sleep(0.02)
         else:
             self.wfile.write({"whole": body, "other": b"x" * len(body)}.get(word, half))
+
+    def _asked_from(self, length: int) -> int | None:
+        """Return where the rest that was asked for begins; the beginning alone is given with what follows it."""
+        asked = self.headers.get("Range", "").removeprefix("bytes=").partition("-")[0]
+        return int(asked) if asked.isdigit() and int(asked) < length else None
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the other side had enough of it

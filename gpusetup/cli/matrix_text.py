@@ -115,7 +115,9 @@ _COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
         ("branch", "branch"),
         ("guest", "guest driver"),
         ("host", "host driver"),
-        ("date", "date"),
+        ("cuda", "CUDA ≤"),
+        ("hosts", "hosts of vGPU"),
+        ("clouds", "offered by"),
     ),
 }
 """What a table shows of its rows, and under which heading."""
@@ -152,7 +154,7 @@ def _cell(name: str, row: dict[str, Any]) -> str:
         if name == "archs" and len(value) == 1:
             return f"from {value[0]}"  # the upper end is open, or nobody measured it
         return f"{value[0]} - {value[-1]}" if len(value) > 1 else "".join(value)
-    if isinstance(value, list):
+    if isinstance(value, (list, dict)):
         return ", ".join(map(str, value))
     return str(value)
 
@@ -166,7 +168,8 @@ def printed(lead: str, rows: Sequence[dict[str, Any]], output_format: str) -> st
     """Return rows as a table, CSV or Markdown."""
     if output_format == "csv":
         flat = [
-            [" ".join(map(str, value)) if isinstance(value, list) else value for value in row.values()] for row in rows
+            [" ".join(map(str, value)) if isinstance(value, (list, dict)) else value for value in row.values()]
+            for row in rows
         ]
         return csv_text(list(rows[0]), flat)
     columns = columns_of(lead)

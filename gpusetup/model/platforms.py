@@ -3,7 +3,7 @@
 # Annotations are not postponed here: as text, every one would be compiled again at every start.
 from typing import Annotated, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
 from gpusetup.model.record import Arch, Capability, MatrixFile, Record, Version
 
@@ -94,10 +94,37 @@ class VgpuRelease(Record, frozen=True, kw_only=True, forbid_unknown_fields=True)
     date: str = ""
 
 
+Cloud = Literal["azure", "google", "aws", "alibaba"]
+
+
+class CloudFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a cloud keeps the guest driver of one release."""
+
+    vgpu: Version
+    url: str
+    sha256: str = ""
+
+
+class VgpuCloud(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cloud that offers its guests the driver, and licenses it for them: each release's address, or their pattern."""
+
+    cloud: Cloud
+    name: str
+    default: Version | None = None
+    """What the cloud itself installs, where that is not the newest."""
+    files: tuple[CloudFile, ...] = ()
+    pattern: str = ""
+    releases: tuple[Version, ...] = ()
+    """The releases for which the pattern holds."""
+    installed_by: str = ""
+    """What installs the driver where the cloud gives no file of it away."""
+
+
 class VgpuFile(MatrixFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """vgpu.json."""
 
     branches: tuple[VgpuBranch, ...]
     releases: tuple[VgpuRelease, ...]
+    clouds: tuple[VgpuCloud, ...] = ()
     guest_subsystems: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """PCI id → the subsystems under which it is a vGPU in a guest: for who may not read a device's capabilities."""

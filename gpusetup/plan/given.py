@@ -1,4 +1,7 @@
-"""A file that NVIDIA publishes as the source of packages or of the driver: what its name says of it."""
+"""A file that NVIDIA publishes as the source of packages or of the driver: what its name says of it.
+
+It is on the host already; a `.run` installer may also be an address, from which the host fetches it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ class Given(NamedTuple):
 
     kind: Literal["runfile", "deb", "rpm"]
     path: str
+    """Where it is on the host, or the address of a `.run` installer."""
     stem: str = ""
     """A local repository's name, without its ending."""
     directory: str = ""
@@ -34,7 +38,8 @@ class Given(NamedTuple):
 def given(source: str) -> Given | None:
     """Return what a source is when it is a file; None for all other sources, and for a file of no such name."""
     name = source.rpartition("/")[2]
-    if not source.startswith("/"):
+    fetched = source.startswith(("https://", "http://"))
+    if not (source.startswith("/") or fetched):
         return None
     if match := _RUNFILE.fullmatch(name):
         kind_of = match["kind"] or ""
@@ -42,7 +47,7 @@ def given(source: str) -> Given | None:
             return None  # the software of the machine that lends vGPUs, which no guest can use
         guest = kind_of.startswith("-grid")
         return Given("runfile", source, version=match["version"], arch=match["arch"], guest=guest)
-    if match := _LOCAL.fullmatch(name):
+    if not fetched and (match := _LOCAL.fullmatch(name)):
         kind: Literal["deb", "rpm"] = "deb" if match["form"] == "deb" else "rpm"
         return Given(kind, source, stem=match["stem"], directory=match["directory"])
     return None

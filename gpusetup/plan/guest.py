@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from gpusetup.matrix.vgpu import fitting
 from gpusetup.model.plan import Refusal
+from gpusetup.model.platforms import Cloud
 from gpusetup.plan.given import given
 from gpusetup.versions import nv
 
@@ -15,15 +17,15 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.settings import Settings
 
-__all__ = ["brings_guest_driver", "fitting", "guest_notes", "guest_refusals", "vgpu_refusal"]
+__all__ = ["brings_guest_driver", "guest_notes", "guest_refusals", "vgpu_refusal"]
 
 _SHOWN = 4
 
 
 def brings_guest_driver(settings: Settings) -> bool:
-    """Tell whether the source is a guest driver's installer."""
+    """Tell whether the source is a guest driver's installer, or a cloud that has one."""
     file = given(settings.source)
-    return file is not None and file.guest
+    return settings.source in get_args(Cloud) or (file is not None and file.guest)
 
 
 def guest_refusals(facts: HostFacts, settings: Settings, version: str, matrix: Matrix) -> Iterator[Refusal]:
@@ -53,20 +55,6 @@ def guest_refusals(facts: HostFacts, settings: Settings, version: str, matrix: M
         )
 
 
-def fitting(host: str, matrix: Matrix) -> tuple[str, ...]:
-    """Return the vGPU releases whose guest drivers a host of this release takes, the newest first.
-
-    Its own, the one before, and on a long-term support branch the long-term support branch before.
-    """
-    branches = {int(item.vgpu): item.branch for item in matrix.vgpu.branches}
-    lasting = {item.branch for item in matrix.driver.branches if item.kind == "LTSB"}
-    own = int(host)
-    found = {own, own - 1} & set(branches)
-    if branches.get(own) in lasting:
-        found |= {max((item for item, branch in branches.items() if item < own and branch in lasting), default=own)}
-    return tuple(str(item) for item in sorted(found, reverse=True))
-
-
 def guest_notes(facts: HostFacts, settings: Settings) -> Iterator[str]:
     """Yield what a person should hear of a guest driver before it comes."""
     if not brings_guest_driver(settings):
@@ -91,8 +79,9 @@ def vgpu_refusal() -> Refusal:
         reference="GS-323",
         message="the GPU is a vGPU, a share of a host's GPU; the data-centre driver does not work on it",
         note="a guest needs a vGPU guest driver from a branch that its host supports",
-        hint="copy the guest driver of your cloud or vGPU administrator to the host, and name it: "
-        "gpusetup_source=/root/NVIDIA-Linux-x86_64-VERSION-grid.run; one that is installed already is kept",
+        hint="copy your vGPU administrator's guest driver to the host, and name it: "
+        "gpusetup_source=/root/NVIDIA-Linux-x86_64-VERSION-grid.run; or take your cloud's: gpusetup_source=azure, google "
+        "or aws; one that is installed already is kept",
     )
 
 

@@ -14,6 +14,7 @@ from gpusetup.model.applied import NO_LOCK, SCHEMA, Applied
 from gpusetup.model.plan import Action, HostPlan, Refusal
 from gpusetup.model.preview import PreviewTransaction
 from gpusetup.model.variables import NOTHING
+from gpusetup.plan.cloud import with_cloud_driver
 from gpusetup.plan.desktops import desktop_patterns
 from gpusetup.plan.environments import with_one_driver
 from gpusetup.plan.licence import licence_refusals, with_recorded_token
@@ -35,7 +36,7 @@ from gpusetup.plan.preflight import (
 )
 from gpusetup.plan.python import adoption, interpreter_of, packaged_patterns, pythons_of, system_of
 from gpusetup.plan.recorded import begun, lost, record_of, unfinished, unread
-from gpusetup.plan.refusals import refusal_of
+from gpusetup.plan.refusals import findings, refusal_of
 from gpusetup.plan.repository import context_of, directory_of, unproven
 from gpusetup.plan.requests import request_for, working_driver
 from gpusetup.plan.room import rooms_of, together, unmeasured
@@ -156,6 +157,10 @@ class Planner:
     # --- the work -----------------------------------------------------------------------------------------------
 
     def _look(self, base: HostPlan, facts: HostFacts, settings: Settings, offers: Offers | None, key: str) -> Draft:
+        try:
+            settings = with_cloud_driver(facts, settings, self.matrix)
+        except PreflightError as error:
+            return _refused(base, (refusal_of(error),))
         directory = directory_of(self.matrix.repos, facts)
         family = family_for(self.matrix.repos, facts.os, settings.source, directory)
         context = context_of(self.matrix.repos, facts, settings, offers or Offers(None))
@@ -288,29 +293,6 @@ def describe(facts: HostFacts) -> str:
     driver = facts.driver.version if facts.driver is not None else None
     parts = [facts.os.name, gpus or "no NVIDIA GPU", f"driver {driver}" if driver else "no driver"]
     return "; ".join(parts) + (" (simulated GPU)" if facts.simulated else "")
-
-
-def findings(answer: Preview) -> tuple[Refusal, ...]:
-    """Return the preview's refusals."""
-    return tuple(
-        Refusal(
-            reference=item.reference or "GS-329",
-            message=item.text,
-            hint=item.hint or _hint(item.text),
-            exit=int(Exit.UNREACHABLE) if item.id == "repository" else int(Exit.REFUSED),
-        )
-        for item in answer.findings
-        if item.level == "refuse"
-    )
-
-
-def _hint(text: str) -> str:
-    if "nothing provides dkms" in text:
-        return (
-            "dkms comes from EPEL: dnf install epel-release on the host, or name a mirror of it in "
-            "gpusetup_extra_sources; a RHEL needs its subscription for CodeReady Builder too"
-        )
-    return "" if not text else "nothing was changed; the repositories conflict with the installed packages"
 
 
 def _not_understood(facts: HostFacts) -> Iterator[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from gpusetup.errors import BadInputError
 from gpusetup.model.package import Key, Source
+from gpusetup.model.platforms import Cloud
 from gpusetup.plan.given import given
 from gpusetup.plan.logins import holds_login, without_login
 
@@ -100,16 +101,23 @@ def source(value: Any, label: str) -> str:
             path=label,
             hint="store the login on the host (/etc/apt/auth.conf.d, /etc/netrc) and remove it from the address",
         )
-    if text.startswith("/") and text.endswith((".run", ".deb", ".rpm")) and given(text) is None:
+    file = text.endswith(".run") or (text.startswith("/") and text.endswith((".deb", ".rpm")))
+    if file and given(text) is None:
         if "-vgpu-" in text:
             raise wrong(
                 label, value, "the path of a guest driver (…-grid.run): this one is for the machine that lends vGPUs"
             )
-        wanted = "the path on the host of NVIDIA-Linux-….run, nvidia-driver-local-repo-… or cuda-repo-…-local…"
+        if "nvidia-linux-grid-" in text:
+            raise wrong(label, value, "the path of the guest driver's .run file, which is beside this package")
+        wanted = (
+            "NVIDIA-Linux-….run (its path on the host, or its address), or the path on the host of "
+            "nvidia-driver-local-repo-… or cuda-repo-…-local…"
+        )
         raise wrong(label, value, f"{wanted} under the name that NVIDIA gave it")
-    if text in {"nvidia", "distro"} or _ADDRESS.fullmatch(text) or _PATH.fullmatch(text):
+    if text in {"nvidia", "distro", *get_args(Cloud)} or _ADDRESS.fullmatch(text) or _PATH.fullmatch(text):
         return text.rstrip("/") or text
-    raise wrong(label, value, "nvidia, distro, the URL of a mirror or the path of a bundle")
+    clouds = ", ".join(get_args(Cloud))
+    raise wrong(label, value, f"nvidia, distro, a cloud ({clouds}), the URL of a mirror or the path of a bundle")
 
 
 def sha256(value: Any, label: str) -> str:

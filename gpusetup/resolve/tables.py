@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from gpusetup.errors import BadInputError, NoStackError
 from gpusetup.matrix.gpus import find_gpu, gpus_named, kind_of
 from gpusetup.matrix.systems import find_system, systems_named
+from gpusetup.matrix.vgpu import files_of, hosts_that_take
 from gpusetup.model.request import Requirement
 from gpusetup.resolve import rules
 from gpusetup.resolve.domains import DriverValue, flavours_of, has_ended, matches, parsed
@@ -253,6 +254,12 @@ def _wheels(matrix: Matrix, name: str, arch: str) -> dict[str, str]:
 def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
     """One row per release of vGPU software, newest first."""
     branches = {item.vgpu: item.branch for item in matrix.vgpu.branches}
+    cuda = {item.branch: item.cuda for item in matrix.driver.branches}
+    hosts = {line: hosts_that_take(line, matrix) for line in branches}
+    clouds: dict[str, dict[str, str]] = {}
+    for cloud in matrix.vgpu.clouds:
+        for file in files_of(cloud, matrix):
+            clouds.setdefault(file.vgpu, {})[cloud.cloud] = file.url
 
     def fits(item: VgpuRelease) -> bool:
         drivers = [version for version in (item.guest, item.host) if version]
@@ -262,12 +269,17 @@ def _vgpu(wanted: str, request: Request, matrix: Matrix) -> Iterator[Row]:
 
     wanted = wanted.lstrip("=").removesuffix(".*")
     for item in sorted(filter(fits, matrix.vgpu.releases), key=lambda item: nv(item.vgpu), reverse=True):
+        line = item.vgpu.partition(".")[0]
+        branch = branches.get(line, nv(item.guest).major)
         yield {
             "vgpu": item.vgpu,
-            "branch": f"R{branches.get(item.vgpu.partition('.')[0], nv(item.guest).major)}",
+            "branch": f"R{branch}",
             "guest": item.guest,
             "host": item.host,
             "date": item.date,
+            "cuda": cuda.get(branch),
+            "hosts": list(hosts.get(line, ())),
+            "clouds": clouds.get(item.vgpu, {}),
             **_told(matrix, "vgpu", item),
         }
 

@@ -13,7 +13,7 @@ description:
   - Runs detached; repeat the call until C(finished) is true.
 options:
   path:
-    description: The .run file on the host.
+    description: The .run file on the host, or the address to fetch it from; what was fetched stays in the state folder.
     type: str
     required: true
   sha256:

@@ -11,7 +11,7 @@ KEYS = {
     "torch.releases": ("version",), "torch.builds": ("version", "variant"), "cupy.releases": ("package", "version"),
     "tensorflow.releases": ("version",), "jax.releases": ("version", "extra"), "gpus.gpus": ("name", "arch", "cc"),
     "os.systems": ("id",), "forward_compat.packages": ("cuda",),
-    "vgpu.branches": ("vgpu",), "vgpu.releases": ("vgpu",), "repos.keys": ("id",), "repos.directories": ("directory",),
+    "vgpu.branches": ("vgpu",), "vgpu.releases": ("vgpu",), "vgpu.clouds": ("cloud",), "repos.keys": ("id",), "repos.directories": ("directory",),
     "repos.drivers": ("family", "min_branch", "max_branch", "module"), "repos.fabric": ("format", "min_branch", "max_branch"),
     "repos.libraries": ("component", "format", "min_version", "max_version"),
     "repos.distro_drivers": ("systems", "module", "series"), "repos.prebuilt": ("systems", "min_branch", "module"),

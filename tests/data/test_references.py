@@ -36,6 +36,16 @@ def _drivers(documents: Documents) -> list[str]:
         for row in documents.get("vgpu", {}).get("branches", ())
         if row["branch"] not in branches
     ]
+    vgpu = documents.get("vgpu", {})
+    guests = {row["vgpu"]: row["guest"] for row in vgpu.get("releases", ())}
+    for cloud in vgpu.get("clouds", ()):
+        named = [*cloud.get("releases", ()), *(file["vgpu"] for file in cloud.get("files", ()))]
+        problems += [f"{cloud['name']}: no release of vGPU {name}" for name in named if name not in guests]
+        problems += [
+            f"{cloud['name']}: {file['url']} is not the guest driver {guests.get(file['vgpu'])}"
+            for file in cloud.get("files", ())
+            if f"-{guests.get(file['vgpu'])}-" not in file["url"]
+        ]
     for package in documents.get("forward_compat", {}).get("packages", ()):
         for branch in package["base_branches"]:
             if branch not in branches:

@@ -37,6 +37,8 @@ apt-get update -qq && apt-get install -qq -y --no-install-recommends docker.io p
 echo update_initramfs=yes >/etc/initramfs-tools/update-initramfs.conf
 mkdir -p /tmp/image/bin && cp /usr/bin/busybox /tmp/image/bin/ && tar -C /tmp/image -cf - . | podman import - tiny
 """
+IN_A_CONTAINER = ("podman", "run", "--rm", "--network", "host")
+LIST_DEVICES = ("tiny", "/bin/busybox", "ls", "/dev")
 
 
 def wish(repositories: Repositories, runtimes: list[str]) -> dict[str, str]:
@@ -96,31 +98,12 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(
     assert "nvidia" in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
     assert [line for line in before[2] if line not in dump(host)] == []
     assert 'BinaryName = "/usr/bin/nvidia-container-runtime"' in "\n".join(dump(host))
-    listed = told(
-        host,
-        *[
-            "podman",
-            "run",
-            "--rm",
-            "--network",
-            "host",
-            "--device",
-            "nvidia.com/gpu=all",
-            "tiny",
-            "/bin/busybox",
-            "ls",
-            "/dev",
-        ],
-    )
-    assert [name for name in listed.split() if name.startswith("nvidia")] == [
-        "nvidia0",
-        "nvidia1",
-        "nvidia2",
-        "nvidia3",
-    ]
+    devices = [f"nvidia{number}" for number in range(4)]
+    listed = told(host, *IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES)
+    assert [name for name in listed.split() if name.startswith("nvidia")] == devices
 
     tried = looked(host)
-    assert (tried["way"], tried["devices"], tried["error"]) == ("cdi", [f"nvidia{number}" for number in range(4)], None)
+    assert (tried["way"], tried["devices"], tried["error"]) == ("cdi", devices, None)
     assert "gpusetup-verify" not in told(host, "podman", "images", "--format", "{{.Repository}}")
 
     again = apply(tmp_path, inventory)
@@ -128,10 +111,20 @@ def test_containers_get_the_gpus_and_nobody_loses_anything(
     drift = gpusetup(tmp_path, "drift", inventory, "--format", "json")
     assert drift.code == 0, drift.out
 
+    all_three = files_below(host, *SETTINGS), packages(host), dump(host)
+    given_up = apply(tmp_path, lab_inventory([host], wish(lab_repositories, ["podman"])))
+    assert given_up.code == 0, given_up.out + given_up.err
+    assert dump(host) == before[2]
+    assert "nvidia" not in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
+    assert "nvidia0" in told(host, *IN_A_CONTAINER, "--device", "nvidia.com/gpu=all", *LIST_DEVICES)
+
+    back = gpusetup(tmp_path, "rollback", inventory, "--format", "json")
+    assert back.code == 0, back.out + back.err
+    assert (files_below(host, *SETTINGS), packages(host), dump(host)) == all_three
+    assert "nvidia" in told(host, "docker", "info", "--format", "{{json .Runtimes}}")
+
     removed = gpusetup(tmp_path, "remove", inventory, "--yes", "--format", "json")
     assert removed.code == 9, removed.out  # the driver's module stays loaded until the next boot
     assert (files_below(host, *SETTINGS), packages(host), dump(host)) == before
     assert not host.path("/run/cdi/nvidia.yaml").exists()
-    assert "nvidia" not in told(
-        host, "podman", "run", "--rm", "--network", "host", "tiny", "/bin/busybox", "ls", "/dev"
-    )
+    assert "nvidia" not in told(host, *IN_A_CONTAINER, *LIST_DEVICES)

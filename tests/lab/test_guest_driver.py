@@ -1,7 +1,13 @@
-"""A vGPU guest's driver from its file, its whole life: the file is a stand-in, the vGPU a PCI capability; DKMS is real."""
+"""A vGPU guest's driver from its file and from an address, its whole life: the file is a stand-in, the vGPU a PCI
+capability; DKMS is real.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.server
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,11 +15,12 @@ import pytest
 from tests.lab import runfile
 from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import drift, host_of
+from tests.lab.network import GATEWAY
 from tests.lab.places import SIMULATED_ROOT
 from tests.lab.plays import packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.lab.host import Host
@@ -31,6 +38,18 @@ def lend(host: Host) -> None:
             (device / "config").write_bytes(bytes(config))
 
 
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve a folder to the lab's hosts; it knows no ranges, as simple servers do not."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    web = http.server.ThreadingHTTPServer((GATEWAY, 0), handler)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    try:
+        yield f"http://{GATEWAY}:{web.server_port}"
+    finally:
+        web.shutdown()
+
+
 @pytest.mark.slow
 def test_from_its_file_to_a_newer_one_and_back(
     lab_hosts: Callable[..., list[Host]], lab_inventory: Callable[..., Path], tmp_path: Path
@@ -38,36 +57,42 @@ def test_from_its_file_to_a_newer_one_and_back(
     (host,) = lab_hosts(flavour="debian12", machine="t4", network="mirror")
     lend(host)
     before = packages(host)
-    files = {}
-    for version in (OLDER, NEWER, FOREIGN):
-        made = runfile.write(host.path("/root"), version)
-        files[version] = made.rename(made.with_name(f"NVIDIA-Linux-x86_64-{version}-grid.run"))
+    older = runfile.write(host.path("/root"), OLDER)
+    older = older.rename(older.with_name(f"NVIDIA-Linux-x86_64-{OLDER}-grid.run"))
+    site = tmp_path / "site"
+    site.mkdir()
+    for version in (NEWER, FOREIGN):
+        made = runfile.write(site, version)
+        made.rename(made.with_name(f"NVIDIA-Linux-x86_64-{version}-grid.run"))
 
-    def wanted(version: str) -> Path:
-        source = f"/root/{files[version].name}"
-        return lab_inventory(
-            [host],
-            {"gpusetup_source": source, "gpusetup_vgpu_host": "19.6", "gpusetup_components": '["driver"]'},
-        )
+    def wanted(version: str, place: str) -> Path:
+        more = {"gpusetup_vgpu_host": "19.6", "gpusetup_components": '["driver"]'}
+        return lab_inventory([host], {"gpusetup_source": f"{place}/NVIDIA-Linux-x86_64-{version}-grid.run", **more})
 
     plain = apply(tmp_path, lab_inventory([host], {"gpusetup_components": '["driver"]'}))
     assert plain.code in (4, 5), plain.out + plain.err
-    foreign = apply(tmp_path, wanted(FOREIGN))
-    assert (foreign.code, host_of(foreign)["refusals"][0]["reference"]) == (5, "GS-354"), foreign.out
-    assert packages(host) == before
+    with serving(site) as address:
+        for version, reference in ((FOREIGN, "GS-354"), ("580.95.05", "GS-479")):
+            refused = apply(tmp_path, wanted(version, address))
+            assert (refused.code, host_of(refused)["refusals"][0]["reference"]) == (5, reference), refused.out
+        assert packages(host) == before
 
-    for version in (OLDER, NEWER):
-        done = apply(tmp_path, wanted(version))
-        assert done.code == 0, done.out + done.err
-        assert version in host.ssh("nvidia-smi").stdout
-        again = apply(tmp_path, wanted(version))
-        assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-        assert drift(tmp_path, wanted(version))[1] == {}
+        for version, place in ((OLDER, "/root"), (NEWER, address)):
+            done = apply(tmp_path, wanted(version, place))
+            assert done.code == 0, done.out + done.err
+            assert version in host.ssh("nvidia-smi").stdout
+            again = apply(tmp_path, wanted(version, place))
+            assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+            assert drift(tmp_path, wanted(version, place))[1] == {}
 
-    back = gpusetup(tmp_path, "rollback", wanted(NEWER), "--format", "json")
+    back = gpusetup(tmp_path, "rollback", wanted(NEWER, address), "--format", "json")
     assert back.code == 0, back.out + back.err
     assert OLDER in host.ssh("nvidia-smi").stdout
-    gone = gpusetup(tmp_path, "remove", wanted(NEWER), "--yes", "--format", "json")
+    assert host.path("/var/lib/gpusetup/installers").is_dir(), "a rollback forwards needs it without its server"
+    forwards = apply(tmp_path, wanted(NEWER, address))
+    assert forwards.code == 0, forwards.out + forwards.err
+    gone = gpusetup(tmp_path, "remove", wanted(NEWER, address), "--yes", "--format", "json")
     assert gone.code in (0, 9), gone.out + gone.err
     assert not host.path("/usr/bin/nvidia-uninstall").exists()
+    assert not host.path("/var/lib/gpusetup/installers").exists()
     assert packages(host) == before

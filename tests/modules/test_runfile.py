@@ -7,14 +7,17 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import runfile, runfile_install
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, runfile, runfile_install
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
+from tests.flaky import serving
 from tests.lab import runfile as stand_in
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.flaky import Site
 
 VERSION = "580.142"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the file must be root's")
@@ -78,6 +81,7 @@ def installation(
         "path": str(file), "sha256": "", "version": VERSION, "flavour": "open", "kernels": [], "dkms": True,
         "state_dir": str(tmp_path), "network": {}, **more,
     }  # fmt: skip
+    tmp_path.mkdir(exist_ok=True)
     made = runfile_install.Installation(request, host, Ledger(str(tmp_path)), lambda *_w: None, lambda _l: None)
     real = runfile_install.process.stream
 
@@ -143,3 +147,66 @@ def test_beside_a_packaged_driver_it_is_refused(
         made.run()
     assert caught.value.fields["reference"] == "GS-476"
     assert ran == []
+
+
+def served(file: Path, tmp_path: Path, site: Site, *words: str) -> str:
+    address = site.says(*words).removesuffix("/x") + f"/{file.name}"
+    site.handler.content[f"/{file.name}"] = file.read_bytes()
+    return address
+
+
+def test_from_its_address_it_is_fetched_once_and_goes_on_where_it_broke_off(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
+) -> None:
+    monkeypatch.setattr(download.time, "sleep", lambda _seconds: None)
+    with serving() as site:
+        address = served(file, tmp_path, site, "broken", "503", "hangs up", "broken", "whole")
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        made = installation(tmp_path / "state", file, Host(), monkeypatch, ran, path=address, sha256=digest)
+        assert made.run() == {"changed": True}
+        assert site.asked == 5
+        asked = site.asked
+        fetched = tmp_path / "state/installers" / file.name
+        assert fetched.read_bytes() == file.read_bytes()
+        assert (fetched.stat().st_mode & 0o777, fetched.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+        assert made.run() == {"changed": True}
+        assert site.asked == asked, "it is there already"
+    assert Ledger(str(tmp_path / "state")).state["runfile"]["path"] == address
+
+
+@pytest.mark.parametrize(
+    ("word", "reference", "why"),
+    [
+        ("404", "GS-479", "404"),
+        ("broken, no length", "GS-475", "not the expected file"),
+        ("other", "GS-475", "expected"),
+    ],
+)
+def test_a_fetched_file_that_is_not_the_right_one_is_not_kept(
+    tmp_path: Path,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ran: list[list[str]],
+    word: str,
+    reference: str,
+    why: str,
+) -> None:
+    with serving() as site:
+        address = served(file, tmp_path, site, word)
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        made = installation(tmp_path / "state", file, Host(), monkeypatch, ran, path=address, sha256=digest)
+        with pytest.raises(HostFailure, match=why) as caught:
+            made.run()
+    assert caught.value.fields["reference"] == reference
+    assert ran == []
+    assert not list((tmp_path / "state").glob("installers/*.run"))
+
+
+def test_a_look_reads_the_beginning_alone(tmp_path: Path, file: Path) -> None:
+    with serving() as site:
+        address = served(file, tmp_path, site, "whole")
+        assert runfile_install.look_ahead(address, {}, VERSION, "x86_64") == file.stat().st_size
+        with pytest.raises(HostFailure, match=r"holds 580\.142, not 570\.211\.01"):
+            runfile_install.look_ahead(address, {}, "570.211.01", "x86_64")
+        with pytest.raises(HostFailure, match="could not be downloaded"):
+            runfile_install.look_ahead(site.says("404"), {}, VERSION, "x86_64")

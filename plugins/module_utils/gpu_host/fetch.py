@@ -20,7 +20,7 @@ from .failure import HostFailure
 _LIMIT = 4 * 1024 * 1024
 _BLOCK = 1 << 16
 _TRIES = 4
-_PATIENCE = (408, 425, 429)  # these, and what is the server's fault, may be another answer in a while
+PATIENCE = (408, 425, 429)  # these, and what is the server's fault, may be another answer in a while
 
 
 class _BrokenOff(Exception):  # noqa: N818 - no error yet: it is tried again
@@ -54,7 +54,7 @@ def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> b
         try:
             return _once(url, network, end)
         except urllib.error.HTTPError as error:
-            reason, again = f"{error.code} {error.reason}", error.code >= 500 or error.code in _PATIENCE
+            reason, again = f"{error.code} {error.reason}", error.code >= 500 or error.code in PATIENCE
         except (OSError, http.client.HTTPException, _BrokenOff) as error:
             reason, again = str(getattr(error, "reason", "") or error or repr(error)), not url.startswith("file:")
         except ValueError as error:
@@ -71,10 +71,17 @@ def _patiently(url: str, network: Dict[str, Any], end: float, pause: float) -> b
         pause *= 2
 
 
-def _once(url: str, network: Dict[str, Any], end: float) -> bytes:
+def opened(url: str, network: Dict[str, Any], seconds: float, span: str = "") -> Any:
+    """Ask for what is behind a URL, the bytes of `span` alone where one is given (0-65535)."""
     trust = ssl.create_default_context(cafile=network.get("ca_file") or None)
     opener = urllib.request.build_opener(_proxies(url, network), urllib.request.HTTPSHandler(context=trust))
-    with opener.open(url, timeout=max(1.0, end - time.monotonic())) as answer:
+    headers = {"Range": "bytes=" + span} if span else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - who calls has refused every other kind
+    return opener.open(request, timeout=max(1.0, seconds))
+
+
+def _once(url: str, network: Dict[str, Any], end: float) -> bytes:
+    with opened(url, network, end - time.monotonic()) as answer:
         promised: Optional[str] = answer.headers.get("Content-Length")
         raw = b""
         while True:

@@ -13,7 +13,7 @@ import stat
 import tempfile
 from typing import Any, Callable, Dict, List, Optional
 
-from . import dkms, process, runfile
+from . import dkms, download, process, runfile
 from .failure import HostFailure
 
 _HEADER = 64 * 1024
@@ -29,7 +29,7 @@ def header(path: str) -> Dict[str, str]:
     """Return what a `.run` file says of itself: version, CPU, title; refuse what is not NVIDIA's driver."""
     try:
         with open(path, "rb") as stream:
-            text = stream.read(_HEADER).decode("latin-1")
+            return _said(path, stream.read(_HEADER))
     except OSError as error:
         raise HostFailure(
             "GS-475",
@@ -38,6 +38,10 @@ def header(path: str) -> Dict[str, str]:
             error.strerror or "",
             "copy it to the host, or correct gpusetup_source",
         ) from error
+
+
+def _said(path: str, first: bytes) -> Dict[str, str]:
+    text = first.decode("latin-1")
     found = dict(_FIELD.findall(text))
     if not text.startswith("#!") or found.get("script", "").strip() != _INSTALLER or not found.get("version_string"):
         raise HostFailure(
@@ -60,7 +64,6 @@ def prove(path: str, sha256: str, version: str, machine: str) -> None:
             path,
             hint=f"chown root:root {path}; chmod 0644 {path}",
         )
-    told = header(path)
     if sha256:
         real = digest(path)
         if real != sha256.lower():
@@ -71,6 +74,17 @@ def prove(path: str, sha256: str, version: str, machine: str) -> None:
                 f"expected SHA-256 {sha256.lower()}, got {real}",
                 "download it again; never take the new digest unchecked",
             )
+    _fits(path, header(path), version, machine)
+
+
+def look_ahead(url: str, network: Dict[str, Any], version: str, machine: str) -> int:
+    """Refuse an installer that is still at its address by what its beginning says; return how long it is."""
+    first, length = download.start_of(url, network)
+    _fits(url, _said(url, first), version, machine)
+    return length
+
+
+def _fits(path: str, told: Dict[str, str], version: str, machine: str) -> None:
     if version and told["version"] != version:
         raise HostFailure(
             "GS-475", "the .run installer holds {}, not {}".format(told["version"], version), path, told["title"]
@@ -119,8 +133,12 @@ class Installation:
 
     def run(self) -> Dict[str, Any]:
         """Install; after a failure nothing of the installer stays, unless a driver of another `.run` file was there."""
-        request = self.request
-        prove(request["path"], request["sha256"], request["version"], os.uname().machine)
+        request, path = self.request, self._brought()
+        try:
+            prove(path, request["sha256"], request["version"], os.uname().machine)
+        except HostFailure:
+            self._forget(path)
+            raise
         owner = packaged(self.env)
         if owner:
             raise HostFailure(
@@ -132,7 +150,7 @@ class Installation:
         was = runfile.uninstaller(self.env) is not None
         folder = tempfile.mkdtemp(prefix="runfile-", dir=request["state_dir"])
         try:
-            self._install(os.path.join(folder, "driver"), was)
+            self._install(path, os.path.join(folder, "driver"), was)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         before = self.ledger.state["runfile"]
@@ -144,11 +162,24 @@ class Installation:
         self.ledger.save()
         return {"changed": True}
 
-    def _install(self, folder: str, was: bool) -> None:
-        path = self.request["path"]
+    def _brought(self) -> str:
+        """Return where the file is, once it is."""
+        path: str = self.request["path"]
+        if not download.is_address(path):
+            return path
+        self.tell("download", "downloading the .run installer")
+        return download.bring(path, self.request["network"], self.request["state_dir"], self.tell)
+
+    def _forget(self, path: str) -> None:
+        """Delete a fetched file that is not the right one: the next run fetches it anew. Others are not ours."""
+        if path != self.request["path"]:
+            os.unlink(path)
+
+    def _install(self, path: str, folder: str, was: bool) -> None:
         self.tell("check", "checking the .run installer")
         code, out, error = process.output(["sh", path, "--check"], self.env, 600)
         if code:
+            self._forget(path)
             raise HostFailure("GS-475", "the .run installer is damaged", path, (out + error).strip()[-300:])
         self.tell("unpack", "unpacking the .run installer")
         code, tail = process.stream(["sh", path, "--extract-only", "--target", folder], self.env, _quiet, log=self.log)
@@ -214,4 +245,5 @@ def remove_ours(ledger: Any, env: Dict[str, str], log: Callable[[str], None]) ->
     runfile.remove(env, ledger, lambda *_words: None, log)
     ledger.state["runfile"] = {}
     ledger.save()
+    shutil.rmtree(os.path.join(ledger.folder, "installers"), ignore_errors=True)
     return str(known.get("version") or "")

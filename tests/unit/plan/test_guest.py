@@ -9,9 +9,9 @@ import pytest
 
 from gpusetup.errors import BadInputError
 from gpusetup.matrix.load import matrix
+from gpusetup.matrix.vgpu import fitting
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
-from gpusetup.plan.guest import fitting
 from gpusetup.plan.licence import licence_refusals
 from gpusetup.plan.settings import read_level
 from tests.unit.plan.conftest import answer
@@ -39,7 +39,7 @@ def guest(host: Make, *, vgpu: bool = True) -> HostFacts:
 
 
 def planned(planner: Planner, facts: HostFacts, source: str, **wishes: Any) -> HostPlan:
-    settings = Settings(requirements=DRIVER, source=source, **wishes)
+    settings = Settings(**{"requirements": DRIVER, "source": source, **wishes})
     draft = planner.first(facts, settings)
     return planner.second(facts, settings, OFFERED).plan if draft.stage == "offers" else draft.plan
 
