@@ -80,7 +80,7 @@ def vgpu_refusal() -> Refusal:
         message="the GPU is a vGPU, a share of a host's GPU; the data-centre driver does not work on it",
         note="a guest needs a vGPU guest driver from a branch that its host supports",
         hint="copy your vGPU administrator's guest driver to the host, and name it: "
-        "gpusetup_source=/root/NVIDIA-Linux-x86_64-VERSION-grid.run; or take your cloud's: gpusetup_source=azure, google "
+        "gpusetup_source=/root/NVIDIA-Linux-x86_64-VERSION-grid.run; or your cloud's: gpusetup_source=azure, google "
         "or aws; one that is installed already is kept",
     )
 
