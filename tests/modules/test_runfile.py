@@ -155,7 +155,7 @@ def served(file: Path, tmp_path: Path, site: Site, *words: str) -> str:
     return address
 
 
-def test_from_its_address_it_is_fetched_once_and_goes_on_where_it_broke_off(
+def test_from_its_address_it_is_fetched_once_and_resumed(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, ran: list[list[str]]
 ) -> None:
     monkeypatch.setattr(download.time, "sleep", lambda _seconds: None)
@@ -202,11 +202,14 @@ def test_a_fetched_file_that_is_not_the_right_one_is_not_kept(
     assert not list((tmp_path / "state").glob("installers/*.run"))
 
 
-def test_a_look_reads_the_beginning_alone(tmp_path: Path, file: Path) -> None:
+def test_a_look_reads_the_beginning_alone_and_says_the_room(tmp_path: Path, file: Path) -> None:
+    params = {"driver_version": VERSION, "state_dir": str(tmp_path / "state"), "network": {}, "runfile_sha256": ""}
     with serving() as site:
         address = served(file, tmp_path, site, "whole")
-        assert runfile_install.look_ahead(address, {}, VERSION, "x86_64") == file.stat().st_size
+        room = runfile_install.look(address, params, "x86_64")
+        assert room == {params["state_dir"]: -(-file.stat().st_size >> 20)}
         with pytest.raises(HostFailure, match=r"holds 580\.142, not 570\.211\.01"):
-            runfile_install.look_ahead(address, {}, "570.211.01", "x86_64")
+            runfile_install.look(address, {**params, "driver_version": "570.211.01"}, "x86_64")
         with pytest.raises(HostFailure, match="could not be downloaded"):
-            runfile_install.look_ahead(site.says("404"), {}, VERSION, "x86_64")
+            runfile_install.look(site.says("404"), params, "x86_64")
+    assert not (tmp_path / "state").exists()

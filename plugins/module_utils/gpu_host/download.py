@@ -1,4 +1,4 @@
-"""A driver's installer from an address: into a folder of root's alone, going on where it broke off."""
+"""A driver's installer from an address: into a folder of root's alone; an interrupted download is resumed."""
 
 import http.client
 import os
@@ -37,7 +37,7 @@ def start_of(url: str, network: Dict[str, Any]) -> Tuple[bytes, int]:
 
 
 def bring(url: str, network: Dict[str, Any], state_dir: str, tell: Callable[..., None], pause: float = 2.0) -> str:
-    """Fetch a file unless it is there; return where it is. What came of one that broke off is used by the next try."""
+    """Fetch a file unless it is there; return where it is. The next try uses what an interrupted one brought."""
     target = place(state_dir, url)
     if os.path.isfile(target):
         return target
@@ -49,7 +49,7 @@ def bring(url: str, network: Dict[str, Any], state_dir: str, tell: Callable[...,
             if _go_on(url, network, part, before, tell):
                 os.rename(part, target)
                 return target
-            problem: Exception = OSError("it broke off")
+            problem: Exception = OSError("the server ended it too early")
         except urllib.error.HTTPError as error:
             if error.code == 416:  # what is here is not the beginning of what is there now
                 os.unlink(part)

@@ -11,7 +11,6 @@ from ..gpu_judge import versions
 from ..gpu_probe import sources as probe_sources
 from . import (
     desktops,
-    download,
     fetched,
     files,
     local_repository,
@@ -133,16 +132,9 @@ class Preview:
         path, params = self.params.get("runfile"), self.params
         if not path:
             return
-        machine, version = os.uname().machine, params["driver_version"]
         try:
-            if download.is_address(path):
-                path, address = download.place(params["state_dir"], path), path
-                if not os.path.isfile(path):
-                    size = runfile_install.look_ahead(address, params["network"], version, machine)
-                    self.params["space_mb"] = dict(params["space_mb"])
-                    self.params["space_mb"][params["state_dir"]] = -(-size >> 20)
-                    return
-            runfile_install.prove(path, params["runfile_sha256"], version, machine)
+            room = runfile_install.look(path, params, os.uname().machine)
+            self.params["space_mb"] = dict(params["space_mb"], **room)
         except HostFailure as failure:
             self.refuse("runfile", failure)
 

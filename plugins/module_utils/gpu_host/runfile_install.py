@@ -77,11 +77,18 @@ def prove(path: str, sha256: str, version: str, machine: str) -> None:
     _fits(path, header(path), version, machine)
 
 
-def look_ahead(url: str, network: Dict[str, Any], version: str, machine: str) -> int:
-    """Refuse an installer that is still at its address by what its beginning says; return how long it is."""
-    first, length = download.start_of(url, network)
-    _fits(url, _said(url, first), version, machine)
-    return length
+def look(path: str, params: Dict[str, Any], machine: str) -> Dict[str, int]:
+    """Prove an installer before anything is touched, one that is still at its address by its beginning; return the
+    room in MiB that it needs where.
+    """
+    version, folder = params["driver_version"], params["state_dir"]
+    here = download.place(folder, path) if download.is_address(path) else path
+    if here == path or os.path.isfile(here):
+        prove(here, params["runfile_sha256"], version, machine)
+        return {}
+    first, length = download.start_of(path, params["network"])
+    _fits(path, _said(path, first), version, machine)
+    return {folder: -(-length >> 20)}
 
 
 def _fits(path: str, told: Dict[str, str], version: str, machine: str) -> None:
