@@ -7,6 +7,7 @@ examples:
   gpusetup apply inventory.ini -w 'torch==2.6.*' --limit training
   gpusetup apply inventory.ini --check         what would change, tried on the hosts without changing them
   gpusetup plan inventory.ini --format json --out plan.json && gpusetup apply inventory.ini --plan plan.json
+  gpusetup apply inventory.ini --format html --out report.html      what was done, with every check, as one page
   gpusetup apply --lock gpu.lock.json          exactly what the lock says
 """
 
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume", action="store_true", help="continue the last stopped rollout with the hosts that are left"
     )
     options.add_draining(parser)
-    options.add_output(parser)
+    options.add_output(parser, formats=("text", "json", "html"))
 
 
 def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -87,16 +88,24 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def answer(arguments: argparse.Namespace, applied: Applied) -> Exit:
     """Print what was done and return what it means."""
-    from gpusetup.cli.apply_text import applied_text
     from gpusetup.rollout.outcome import exit_of
 
-    text = (
-        output.json_text(applied)
-        if arguments.format == "json"
-        else output.painted(applied_text(applied), arguments.out)
-    )
-    output.write_answer(text, arguments.out)
+    output.write_answer(_told(arguments, applied), arguments.out)
     return gravest([exit_of(outcome) for outcome in applied.hosts.values()])
+
+
+def _told(arguments: argparse.Namespace, applied: Applied) -> str:
+    if arguments.format == "json":
+        return output.json_text(applied)
+    if arguments.format == "html":
+        from datetime import datetime, timezone
+
+        from gpusetup.cli.apply_html import applied_html
+
+        return applied_html(applied, datetime.now(timezone.utc))
+    from gpusetup.cli.apply_text import applied_text
+
+    return output.painted(applied_text(applied), arguments.out)
 
 
 def applying(

@@ -16,11 +16,11 @@ from gpusetup.plan.settings import NO_EFFECT
 if TYPE_CHECKING:
     from gpusetup.model.run import Applied, HostOutcome
 
-__all__ = ["applied_text"]
+__all__ = ["WORDS", "applied_text"]
 
 _WIDTH = 80
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T[\d:.]+(?:Z|[+-]\d\d:\d\d)?")
-_WORDS = {
+WORDS = {
     "done": "done",
     "unchanged": "nothing to change",
     "nothing-to-do": "nothing to do",
@@ -66,7 +66,7 @@ def _block(names: list[str], told: str) -> str:
 
 def _host(outcome: HostOutcome) -> str:
     simulated = " (simulated GPU)" if outcome.simulated else ""
-    lines = [f"{_WORDS[outcome.state]}{simulated}"]
+    lines = [f"{WORDS[outcome.state]}{simulated}"]
     if outcome.stack is not None and outcome.state not in {"refused", "unreachable"}:
         lines += _wrap(stack_line(outcome.stack))
     for refusal in outcome.refusals:

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--capture", metavar="DIR", help="also write a redacted miniature root, for a bug report or a test"
     )
     group.add_argument("--no-candidates", action="store_true", help="skip the package repositories (faster)")
-    options.add_output(parser, formats=("text", "json", "table", "csv"))
+    options.add_output(parser, formats=("text", "json", "table", "csv", "html"))
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -47,12 +47,27 @@ def run(arguments: argparse.Namespace) -> Exit:
             if short
             else output.csv_text(tabular.COLUMNS, tabular.full_rows(facts))
         )
+    elif arguments.format == "html":
+        text = _html(facts)
     else:
         from gpusetup.facts.text import describe
 
         text = describe(facts)
     output.write_answer(text, arguments.out)
     return gravest([Exit(failure.exit) for failure in facts.failures.values()])
+
+
+def _html(facts: Facts) -> str:
+    from datetime import datetime, timezone
+
+    from gpusetup.facts.text import described
+    from gpusetup.plan import judge
+    from gpusetup.report.page import page, stamp
+    from gpusetup.report.topology import picture, topology_of
+
+    hosts = [(title, rows, host and topology_of(judge.probed(host))) for title, rows, host in described(facts)]
+    title = hosts[0][0] if len(hosts) == 1 else f"{len(facts.hosts) + len(facts.failures)} hosts"
+    return page("facts", title=title, made=stamp(datetime.now(timezone.utc)), hosts=hosts, picture=picture)
 
 
 def collected(arguments: argparse.Namespace) -> Facts:

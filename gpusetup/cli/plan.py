@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         from gpusetup.cli.plan_html import plan_html
 
-        text = plan_html(plan, datetime.now(timezone.utc))
+        text = plan_html(plan, datetime.now(timezone.utc), rollout.facts)
     else:
         text = output.painted(plan_text(plan, verbose=arguments.verbose), arguments.out)
     output.write_answer(text, arguments.out)

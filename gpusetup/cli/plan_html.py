@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup import __version__
 from gpusetup.cli.plan_text import download_text, groups_of, size_text, stack_line, summary, told_of
 from gpusetup.drive.causes import counted, in_short
-from gpusetup.report.page import template
+from gpusetup.plan import judge
+from gpusetup.report.page import page, stamp
+from gpusetup.report.topology import picture, topology_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
+    from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import HostPlan, Plan
 
 __all__ = ["plan_html"]
@@ -23,13 +26,14 @@ _WORDS = {
 }  # fmt: skip
 
 
-def plan_html(plan: Plan, made: datetime) -> str:
+def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts]) -> str:
     """Return the page."""
-    return template("plan.html.j2").render(
+    return page(
+        "plan",
         title=f"Plan for {counted(len(plan.hosts), 'host')}",
+        made=stamp(made),
+        told=["nothing was changed"],
         summary=summary(plan),
-        made=made.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        program=f"gpusetup {__version__}",
         groups=[(names, told_of(names, plan)) for names, _ in groups_of(plan)],
         words=_WORDS,
         colours={state: _COLOURS.get(state, "fail") for state in _WORDS},
@@ -37,7 +41,12 @@ def plan_html(plan: Plan, made: datetime) -> str:
         size=size_text,
         download=download_text,
         stack=_stack,
+        picture=lambda name: _picture(facts.get(name)),
     )
+
+
+def _picture(host: HostFacts | None) -> str:
+    return picture(topology_of(judge.probed(host))) if host is not None else ""
 
 
 def _stack(host: HostPlan) -> str:

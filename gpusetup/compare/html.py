@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup import __version__
 from gpusetup.compare.text import COLUMNS, rows
-from gpusetup.report.page import template
+from gpusetup.report.page import page, stamp
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -23,11 +22,11 @@ _OUT = 0.3
 def to_html(comparison: Comparison, made: datetime) -> str:
     """Return the page."""
     hosts = sum(len(group.hosts) for group in comparison.groups)
-    return template("compare.html.j2").render(
-        comparison=comparison,
+    return page(
+        "compare",
         title=f"Comparison of {hosts} hosts",
-        made=made.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        program=f"gpusetup {__version__}",
+        made=stamp(made),
+        comparison=comparison,
         heads=COLUMNS,
         rows=rows,
         ordered=_ordered,

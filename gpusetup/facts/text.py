@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.facts import Facts, HostFacts
 
-__all__ = ["describe"]
+__all__ = ["describe", "described"]
 
 _WIDTH = 80
 _LABEL = 12
@@ -23,10 +23,15 @@ _LABEL = 12
 
 def describe(facts: Facts) -> str:
     """Return the whole document as text."""
-    blocks = [_block(_title(names), list(_lines(facts.hosts[names[0]]))) for names in group(facts.hosts).values()]
+    return "\n".join(_block(title, rows) for title, rows, _ in described(facts))
+
+
+def described(facts: Facts) -> Iterator[tuple[str, list[tuple[str, str]], HostFacts | None]]:
+    """Return a title and labelled rows for each kind of host, with one host of it; and for each without an answer."""
+    for names in group(facts.hosts).values():
+        yield _title(names), list(_lines(facts.hosts[names[0]])), facts.hosts[names[0]]
     for name, failure in facts.failures.items():
-        blocks.append(_block(name, [("no answer", f"{failure.message} [{failure.reference}]")]))
-    return "\n".join(blocks)
+        yield name, [("no answer", f"{failure.message} [{failure.reference}]")], None
 
 
 def _title(names: tuple[str, ...]) -> str:

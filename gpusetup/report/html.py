@@ -7,9 +7,10 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from gpusetup.report.model import GRAVITY
-from gpusetup.report.page import template
+from gpusetup.report.page import page as framed
 from gpusetup.report.svg import curves_svg, grid_svg
 from gpusetup.report.text import WORDS
+from gpusetup.report.topology import picture
 from gpusetup.report.words import counted, duration, figure
 
 if TYPE_CHECKING:
@@ -67,8 +68,14 @@ def _inline(text: str) -> str:
 
 def to_html(report: Report) -> str:
     """Return the page."""
-    return template("report.html.j2").render(
+    level = [f"level {report.level}"] if report.level else []
+    return framed(
+        "report",
+        title=report.title,
+        made=report.started,
+        told=[*level, duration(report.seconds)],
         report=report,
+        picture=picture,
         words=WORDS,
         counted=counted,
         duration=duration,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from gpusetup.model.verdict import Curves, Result, Verdict, worst
+from gpusetup.report.topology import Topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +41,8 @@ class HostReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Why there is nothing to report, such as an unreachable host."""
     rows: tuple[Row, ...] = ()
     results: tuple[Result, ...] = ()
+    topology: Topology | None = None
+    """How its GPUs reach the processor, the network and each other."""
     trends: tuple[Curves, ...] = ()
     """Figures over time."""
     seconds: float = 0.0

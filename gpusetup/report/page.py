@@ -1,4 +1,4 @@
-"""Pages as one HTML file: no script, no font, no picture from elsewhere; all of them in one design."""
+"""Pages as one HTML file: no script, no font, no picture from elsewhere; all of them in one frame and one style."""
 
 from __future__ import annotations
 
@@ -6,22 +6,37 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from jinja2 import Template
+from gpusetup import __version__
 
-__all__ = ["template"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from typing import Any
+
+    from jinja2 import Environment
+
+__all__ = ["page", "stamp"]
+
+
+def page(name: str, *, title: str, made: str, told: Iterable[str] = (), **fields: Any) -> str:
+    """Return a page of a kind, such as `plan`; what is put into it is escaped. `told` stands below the title."""
+    meta = " · ".join([made, *told, f"gpusetup {__version__}"])
+    return _environment().get_template(f"{name}.html.j2").render(title=title, meta=meta, **fields)
+
+
+def stamp(made: datetime) -> str:
+    """Return a time as pages tell it."""
+    return made.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @cache
-def template(name: str) -> Template:
-    """Return a page's template; what is put into it is escaped."""
+def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
+    return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(name)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.verdict import Curves, Grid
 
-__all__ = ["curves_svg", "grid_svg"]
+__all__ = ["curves_svg", "element", "grid_svg", "line_of", "text_at"]
 
 _CELL = 58
 _LEFT = 64
@@ -19,7 +19,7 @@ _TOP = 34
 _PALETTE = ("#2563eb", "#d97706", "#059669", "#7c3aed", "#db2777", "#0891b2", "#65a30d", "#b91c1c")
 
 
-def _element(name: str, body: str = "", /, **attributes: object) -> str:
+def element(name: str, body: str = "", /, **attributes: object) -> str:
     """Return an element; attribute values are escaped, the body is markup already."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"' for key, value in attributes.items()
@@ -27,40 +27,42 @@ def _element(name: str, body: str = "", /, **attributes: object) -> str:
     return f"<{name}{written}>{body}</{name}>"
 
 
-def _text(x: float, y: float, text: str, kind: str = "axis", anchor: str = "middle", **more: object) -> str:
-    return _element("text", escape(text), x=f"{x:.1f}", y=f"{y:.1f}", class_=kind, text_anchor=anchor, **more)
+def text_at(x: float, y: float, text: str, kind: str = "axis", anchor: str = "middle", **more: object) -> str:
+    """Return a text at a place."""
+    return element("text", escape(text), x=f"{x:.1f}", y=f"{y:.1f}", class_=kind, text_anchor=anchor, **more)
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, **more: object) -> str:
-    return _element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", **more)
+def line_of(x1: float, y1: float, x2: float, y2: float, **more: object) -> str:
+    """Return a line between two places."""
+    return element("line", x1=f"{x1:.1f}", y1=f"{y1:.1f}", x2=f"{x2:.1f}", y2=f"{y2:.1f}", **more)
 
 
 def grid_svg(grid: Grid) -> str:
     """Return a heat map: green at what is expected, red at the floor and below."""
     width, height = _LEFT + _CELL * len(grid.columns) + 8, _TOP + _CELL * len(grid.rows) + 8
-    parts = [_text(_LEFT + _CELL * (number + 0.5), _TOP - 10, name) for number, name in enumerate(grid.columns)]
+    parts = [text_at(_LEFT + _CELL * (number + 0.5), _TOP - 10, name) for number, name in enumerate(grid.columns)]
     for row, name in enumerate(grid.rows):
         y = _TOP + _CELL * row
-        parts.append(_text(_LEFT - 8, y + _CELL / 2 + 4, name, anchor="end"))
+        parts.append(text_at(_LEFT - 8, y + _CELL / 2 + 4, name, anchor="end"))
         parts += [_cell(grid, row, column, _LEFT + _CELL * column, y) for column in range(len(grid.columns))]
     box = f"0 0 {width} {height}"
-    return _element("svg", "".join(parts), viewBox=box, width=width, height=height, role="img", aria_label=grid.title)
+    return element("svg", "".join(parts), viewBox=box, width=width, height=height, role="img", aria_label=grid.title)
 
 
 def _cell(grid: Grid, row: int, column: int, x: float, y: float) -> str:
     value = grid.values[row][column]
     note = grid.notes[row][column] if row < len(grid.notes) and column < len(grid.notes[row]) else ""
     colour = _colour(grid, value)
-    box = _element("rect", x=x + 1, y=y + 1, width=_CELL - 2, height=_CELL - 2, rx=4, fill=colour)
+    box = element("rect", x=x + 1, y=y + 1, width=_CELL - 2, height=_CELL - 2, rx=4, fill=colour)
     if value is None:
         return box
     shown = ("yes" if value else "no") if not grid.unit else f"{value:.0f}"
     title = f"{grid.rows[row]} to {grid.columns[column]}: {value:g} {grid.unit} {note}".strip()
     middle = x + _CELL / 2
-    parts = [_element("title", escape(title)), box, _text(middle, y + _CELL / 2 + 1, shown, "value")]
+    parts = [element("title", escape(title)), box, text_at(middle, y + _CELL / 2 + 1, shown, "value")]
     if note:
-        parts.append(_text(middle, y + _CELL / 2 + 16, note, "note"))
-    return _element("g", "".join(parts))
+        parts.append(text_at(middle, y + _CELL / 2 + 16, note, "note"))
+    return element("g", "".join(parts))
 
 
 def _colour(grid: Grid, value: float | None) -> str:
@@ -85,26 +87,26 @@ def curves_svg(curves: Curves) -> str:
     up = _scale(ys, height - bottom, top, log=curves.y_log)
     parts = []
     for value in _ticks(ys, log=curves.y_log):
-        parts.append(_line(left, up(value), width - right, up(value), class_="grid"))
-        parts.append(_text(left - 8, up(value) + 4, f"{value:g}", anchor="end"))
-    parts += [_text(across(value), height - bottom + 18, _x_text(curves, value)) for value in _x_ticks(curves, xs)]
-    parts.append(_text((left + width - right) / 2, height - 8, curves.x_label))
+        parts.append(line_of(left, up(value), width - right, up(value), class_="grid"))
+        parts.append(text_at(left - 8, up(value) + 4, f"{value:g}", anchor="end"))
+    parts += [text_at(across(value), height - bottom + 18, _x_text(curves, value)) for value in _x_ticks(curves, xs)]
+    parts.append(text_at((left + width - right) / 2, height - 8, curves.x_label))
     middle = (height - bottom) / 2
-    parts.append(_text(14, middle, curves.y_label, transform=f"rotate(-90 14 {middle:g})"))
+    parts.append(text_at(14, middle, curves.y_label, transform=f"rotate(-90 14 {middle:g})"))
     for number, line in enumerate(curves.lines):
         style = {"stroke": "#6b7280" if line.expected else _PALETTE[number % len(_PALETTE)]}
         if line.expected:
             style["stroke_dasharray"] = "5 4"
         path = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in line.points)
-        parts.append(_element("polyline", points=path, fill="none", stroke_width=2, **style))
+        parts.append(element("polyline", points=path, fill="none", stroke_width=2, **style))
         for x, y in () if line.expected else line.points:
-            title = _element("title", escape(f"{line.name}: {y:g} at {_x_text(curves, x)}"))
-            parts.append(_element("circle", title, cx=f"{across(x):.1f}", cy=f"{up(y):.1f}", r=3, fill=style["stroke"]))
+            title = element("title", escape(f"{line.name}: {y:g} at {_x_text(curves, x)}"))
+            parts.append(element("circle", title, cx=f"{across(x):.1f}", cy=f"{up(y):.1f}", r=3, fill=style["stroke"]))
         x, y = left + number % 4 * 140, height + 14 + number // 4 * 22
-        parts.append(_line(x, y - 4, x + 22, y - 4, stroke_width=3, **style))
-        parts.append(_text(x + 28, y, line.name, anchor="start"))
+        parts.append(line_of(x, y - 4, x + 22, y - 4, stroke_width=3, **style))
+        parts.append(text_at(x + 28, y, line.name, anchor="start"))
     box = f"0 0 {width} {height + 22 * _legend_rows(curves)}"
-    return _element("svg", "".join(parts), viewBox=box, width=500, role="img", aria_label=curves.title)
+    return element("svg", "".join(parts), viewBox=box, width=500, role="img", aria_label=curves.title)
 
 
 def _x_text(curves: Curves, value: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup import __version__
 from gpusetup.report.model import POSTPONED, HostReport, Report, Row
+from gpusetup.report.topology import topology_of
 from gpusetup.verify.baseline import compare
 from gpusetup.verify.environments import results_of
 from gpusetup.verify.judge import judge
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpusetup.model.verdict import Level
+    from gpusetup.report.topology import Topology
     from gpusetup.verify.baseline import Baseline
     from gpusetup.verify.machine import Wanted
 
@@ -52,6 +54,16 @@ def _unanswered(number: int) -> str:
     return f"{number} NVIDIA GPU{'s' if number > 1 else ''} on PCI, none answers"
 
 
+def _topology(machine: Machine) -> Topology | None:
+    gpus = machine.pci_gpus
+    if len(machine.gpus) == len(gpus):
+        pairs = zip(gpus, machine.gpus, strict=True)
+        gpus = tuple(
+            {**gpu, "reported_name": smi.name, "fabric": {"state": smi.text("fabric/state")}} for gpu, smi in pairs
+        )
+    return topology_of({**machine.facts, "gpus": gpus}, machine.topology)
+
+
 def host_report(
     name: str, machine: Machine, baseline: Baseline | None = None, *, is_strict: bool = False
 ) -> HostReport:
@@ -64,6 +76,7 @@ def host_report(
     return HostReport(
         name=name,
         rows=describe(machine),
+        topology=_topology(machine),
         results=compare(results, own) if own is not None else results,
         seconds=round(float(machine.document.get("seconds", 0.0)), 3),
         simulated=machine.simulated,

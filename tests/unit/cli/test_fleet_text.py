@@ -3,6 +3,7 @@
 import io
 from datetime import datetime, timezone
 
+from gpusetup.cli.apply_html import applied_html
 from gpusetup.cli.apply_text import applied_text
 from gpusetup.cli.plan_html import plan_html
 from gpusetup.cli.plan_text import plan_text
@@ -12,6 +13,7 @@ from gpusetup.drive.progress import watch
 from gpusetup.model.plan import Action, HostPlan, Plan, Refusal
 from gpusetup.model.run import Applied, HostOutcome, Trouble
 from gpusetup.model.stack import MatrixStamp
+from gpusetup.model.verdict import Result
 from gpusetup.rollout.outcome import outcome_of
 
 STAMP = MatrixStamp(date="2026-01-01", digest="0")
@@ -55,7 +57,7 @@ def test_the_page_of_a_plan_tells_alike_hosts_once_and_escapes_what_hosts_say():
         state="change", now="Debian <b>12</b>", reboot=True, reboot_why="the driver changes", package_bytes=5_000_000,
         download_bytes=5_000_000, actions=(Action(id="driver", kind="install", what="driver 580.95.05", why="it fits"),),
     )}  # fmt: skip
-    page = plan_html(Plan(ok=False, matrix=STAMP, hosts=told), datetime(2026, 1, 2, tzinfo=timezone.utc))
+    page = plan_html(Plan(ok=False, matrix=STAMP, hosts=told), datetime(2026, 1, 2, tzinfo=timezone.utc), {})
     assert page.count("No route to host") == 1
     assert "10.0." not in page.replace("10.0.0.0", "")
     assert "190 hosts" in page
@@ -64,6 +66,26 @@ def test_the_page_of_a_plan_tells_alike_hosts_once_and_escapes_what_hosts_say():
     assert "yes: the driver changes" in page
     assert "<script" not in page
     assert "http" not in page
+
+
+def test_the_page_of_apply_tells_what_was_done_and_what_failed():
+    done = HostOutcome(
+        state="done", now="no driver", stack=None, seconds=12.0,
+        actions=(Action(id="driver", kind="install", what="driver 580.95.05", why="it <fits>"),),
+        checks=(Result(id="driver.version", level="quick", verdict="pass", text="as it should be"),),
+    )  # fmt: skip
+    hosts = {"gpu0": done, "gpu7": dead_outcome(), "gpu8": HostOutcome(state="unchanged", verified="passed yesterday")}
+    applied = Applied(ok=False, run="1", log="l", seconds={"facts": 1.5}, matrix=STAMP, hosts=hosts)
+    page = applied_html(applied, datetime(2026, 1, 2, tzinfo=timezone.utc))
+    for words in ("driver 580.95.05: it &lt;fits&gt;", "could not be reached", "passed yesterday", "driver.version"):
+        assert words in page
+    assert page.count('<span class="verdict fail">') == 2, "in the table and above its own part"
+    unchanged = page.partition('<h2 id="host-3">')[2]
+    assert 'class="verdict' not in unchanged, "a host without checks has a state and no verdict"
+
+
+def dead_outcome():
+    return HostOutcome(state="unreachable", refusals=(dead("gpu7", 7),))
 
 
 def test_every_way_to_say_an_address_is_told_alike():

@@ -1,0 +1,70 @@
+"""What apply did as one HTML page: a report in which each host has its state, what was done to it and its checks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup import __version__
+from gpusetup.cli.apply_text import WORDS
+from gpusetup.cli.plan_text import stack_line
+from gpusetup.drive.causes import counted
+from gpusetup.report.html import to_html
+from gpusetup.report.model import HostReport, Report, Row
+from gpusetup.report.page import stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from gpusetup.model.run import Applied, HostOutcome
+
+__all__ = ["applied_html"]
+
+
+def applied_html(applied: Applied, made: datetime) -> str:
+    """Return the page."""
+    return to_html(
+        Report(
+            title=f"What was done to {counted(len(applied.hosts), 'host')}",
+            started=stamp(made),
+            seconds=round(sum(applied.seconds.values()), 1),
+            program=f"gpusetup {__version__}",
+            hosts=tuple(_host(name, outcome) for name, outcome in applied.hosts.items()),
+        )
+    )
+
+
+def _host(name: str, outcome: HostOutcome) -> HostReport:
+    return HostReport(
+        name=name,
+        state=WORDS[outcome.state],
+        problem=_problem(outcome),
+        rows=tuple(Row(label=label, text=text) for label, text in _rows(outcome) if text),
+        results=outcome.checks,
+        seconds=outcome.seconds,
+        simulated=outcome.simulated,
+    )
+
+
+def _problem(outcome: HostOutcome) -> str:
+    told = [f"{item.message} [{item.reference}]. {item.hint}".strip() for item in outcome.refusals]
+    if outcome.failure is not None:
+        failure = outcome.failure
+        reference = f" [{failure.reference}]" if failure.reference else ""
+        told.append(f"{outcome.failed_at}: {failure.message}{reference}. {failure.hint or ''}".strip())
+    return "\n".join(told)
+
+
+def _rows(outcome: HostOutcome) -> Iterator[tuple[str, str]]:
+    yield "machine", stack_line(outcome.stack) if outcome.stack is not None else ""
+    yield "before", outcome.now
+    for action in outcome.actions:
+        yield action.kind, f"{action.what}: {action.why}"
+    yield "removed", ", ".join(outcome.removals)
+    yield "held", ", ".join(outcome.holds)
+    yield "reboot", outcome.reboot_why if outcome.reboot else ""
+    yield "pending", "; ".join((*outcome.pending, *(f"restart {name}" for name in outcome.restarts)))
+    yield "verified", outcome.verified
+    for text in outcome.warnings:
+        yield "note", text
+    yield "time", ", ".join(f"{role} {seconds:.1f} s" for role, seconds in outcome.phases.items())

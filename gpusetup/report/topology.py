@@ -1,0 +1,256 @@
+"""A host's GPUs as a picture: processors, PCI Express, adapters, and what ties the GPUs to each other."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from gpusetup.report.svg import element, line_of, text_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Device", "Topology", "picture", "sentences", "topology_of", "topology_svg"]
+
+_COLUMN, _CARD, _GAP, _EDGE = 104, 96, 14, 16
+_PROCESSOR, _BRIDGE, _ADAPTER, _TALL = 36, 46, 64, 62
+"""Where processors stand, what a row of bridges and one of adapters take, and how high the card of a GPU is."""
+_MOST_LINKS = 18
+"""NVLinks of one GPU, those of Hopper and Blackwell; none has more."""
+_LINK = re.compile(r"NV(\d+)")
+_WAYS = {
+    "PIX": "one PCI Express bridge",
+    "PXB": "several PCI Express bridges",
+    "PHB": "the processor's PCI Express root",
+    "NODE": "PCI Express roots of one NUMA node",
+    "SYS": "the link between NUMA nodes",
+}
+"""As nvidia-smi names ways between GPUs without NVLink."""
+
+
+class Device(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A GPU or an adapter: what stands on its card, and where it is."""
+
+    name: str
+    kind: str
+    lines: tuple[str, ...]
+    place: str = ""
+    """Its PCI address."""
+    node: int | None = None
+    root: str = ""
+    """The last bridge before the processor; empty where nobody looked."""
+    narrow: bool = False
+    """Fewer PCI Express lanes than it can have."""
+
+
+class Topology(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A host."""
+
+    gpus: tuple[Device, ...]
+    adapters: tuple[Device, ...] = ()
+    links: tuple[int | None, ...] = ()
+    """NVLinks that are up on each GPU, where that is known."""
+    ways: tuple[tuple[str, ...], ...] = ()
+    """How GPU i reaches GPU j, as `nvidia-smi topo -m` has it; empty where nobody asked."""
+    switched: bool = False
+    """GPUs meet in NVSwitches, not one to one."""
+
+
+def topology_of(facts: Mapping[str, Any], ways: Sequence[Sequence[str]] = ()) -> Topology | None:
+    """Return it from facts as the probe tells them; None without a GPU."""
+    gpus = facts.get("gpus")
+    if not isinstance(gpus, list | tuple) or not gpus:
+        return None
+    hcas = (facts.get("rdma") or {}).get("hcas") or ()
+    told = ways if len(ways) == len(gpus) else ()
+    reached = [[int(found[1]) for way in row if (found := _LINK.fullmatch(way))] for row in told] or [[] for _ in gpus]
+    own = [(gpu.get("nvlinks") or {}).get("up") for gpu in gpus]
+    fabric = bool(facts.get("nvswitch")) or any((gpu.get("fabric") or {}).get("state") == "Completed" for gpu in gpus)
+    shared = any(sum(there) > (up or _MOST_LINKS) for there, up in zip(reached, own, strict=True))
+    switched = len(gpus) > 1 and (fabric or shared)
+    counted = [max(there, default=0) if switched else sum(there) for there in reached] if told else [None] * len(gpus)
+    return Topology(
+        gpus=tuple(_gpu(number, gpu) for number, gpu in enumerate(gpus)),
+        adapters=tuple(_adapter(hca) for hca in hcas),
+        links=tuple(count if up is None else int(up) for count, up in zip(counted, own, strict=True)),
+        ways=tuple(map(tuple, told)),
+        switched=switched,
+    )
+
+
+def _gpu(number: int, gpu: Mapping[str, Any]) -> Device:
+    named = gpu.get("reported_name") or gpu.get("name") or gpu.get("pci_id") or ""
+    return _device(f"GPU {number}", "gpu", gpu, [str(named).removeprefix("NVIDIA ")])
+
+
+def _adapter(hca: Mapping[str, Any]) -> Device:
+    ports = [f"{port['rate']:g} Gb/s" for port in hca.get("ports") or () if port.get("rate")]
+    states = {str(port["state"]) for port in hca.get("ports") or () if port.get("state")}
+    return _device(str(hca["name"]), "hca", hca, [*ports[:1], ", ".join(sorted(states))])
+
+
+def _device(name: str, kind: str, found: Mapping[str, Any], lines: list[str]) -> Device:
+    link, node = found.get("link") or {}, found.get("numa_node")
+    width, best, speed = link.get("width"), link.get("max_width"), str(link.get("speed") or "").partition(" GT/s")[0]
+    if width and kind == "gpu":
+        lines.append(f"x{width} {speed.removesuffix('.0')} GT/s" if speed else f"x{width}")
+    above = (found.get("way") or {}).get("above") or ()
+    return Device(
+        name=name,
+        kind=kind,
+        lines=tuple(line for line in lines if line),
+        place=str(found.get("address") or ""),
+        node=node if isinstance(node, int) and node >= 0 else None,
+        root=str(above[-1]) if above else "",
+        narrow=bool(width and best and width < best),
+    )
+
+
+def sentences(found: Topology) -> list[str]:
+    """Return what the picture shows, in words: for who cannot see it, and below it."""
+    told = [f"{len(found.gpus)} GPU{'s' if len(found.gpus) > 1 else ''}"]
+    counts = Counter(found.links[number] for number in range(len(found.gpus)))
+    links = next(iter(counts))
+    if len(found.gpus) > 1 and len(counts) == 1 and links:
+        told.append(f"each with {links} NVLinks" + (" into NVSwitches" if found.switched else ""))
+    elif len(counts) > 1:
+        each = [f"GPU {number} {'unknown' if up is None else up}" for number, up in enumerate(found.links)]
+        told.append(f"NVLinks: {', '.join(each)}")
+    elif found.switched and links is None:
+        told.append("meeting in NVSwitches")
+    others = Counter(way for i, row in enumerate(found.ways) for way in row[i + 1 :] if not _LINK.fullmatch(way))
+    told += [f"{number} pairs over {_WAYS.get(way, way)}" for way, number in others.items()]
+    nodes = {device.node for device in found.gpus} - {None}
+    told.append(f"on {len(nodes)} NUMA node{'s' if len(nodes) > 1 else ''}" if nodes else "NUMA node not told")
+    if found.adapters:
+        told.append("adapters " + ", ".join(device.name for device in found.adapters))
+    told += [f"{device.name} has fewer PCI Express lanes than it can" for device in found.gpus if device.narrow]
+    return told
+
+
+def picture(found: Topology | None) -> str:
+    """Return a figure with its words; nothing where there is nothing to show."""
+    from markupsafe import Markup
+
+    if found is None:
+        return ""
+    caption = element("figcaption", escape("; ".join(sentences(found))))
+    drawn = element("figure", caption + topology_svg(found), class_="topology", tabindex="0")
+    return Markup(drawn)  # noqa: S704 - every text in it went through html.escape
+
+
+def topology_svg(found: Topology) -> str:
+    """Return the drawing alone."""
+    parts: list[str] = []
+    places: list[float] = [0.0] * len(found.gpus)
+    left = float(_EDGE)
+    devices = [*found.gpus, *found.adapters]
+    nodes = sorted({device.node for device in devices}, key=lambda node: (node is None, node or 0))
+    groups = {node: _groups(found, node) for node in nodes}
+    bridge = _PROCESSOR + 24 + (_BRIDGE if any(len(group) > 1 for each in groups.values() for group in each) else 0)
+    gpu = bridge + (_ADAPTER if found.adapters else 0)
+    bottom = gpu + _TALL + 10
+    for node in nodes:
+        begin = left
+        left += _GAP
+        for group in groups[node]:
+            left = _group(parts, group, places, left, (bridge, gpu)) + _GAP
+        title = "processor" if node is None else f"NUMA node {node}"
+        parts.insert(0, _box(begin, 8, left - begin, bottom - 8, "node"))
+        parts.append(_box(begin + _GAP, _PROCESSOR - 10, left - begin - 2 * _GAP, 24, "bar"))
+        parts.append(text_at((begin + left) / 2, _PROCESSOR + 6, title, "told"))
+        left += _GAP
+    height = _meeting(parts, found, places, (gpu + _TALL, left - _GAP))
+    return element(
+        "svg", "".join(parts), viewBox=f"0 0 {left + _EDGE:.0f} {height:.0f}", width=f"{left + _EDGE:.0f}", role="img",
+        aria_label="; ".join(sentences(found)),
+    )  # fmt: skip
+
+
+def _groups(found: Topology, node: int | None) -> list[list[tuple[int | None, Device]]]:
+    """Return a node's devices, those below one bridge together; GPUs with their numbers."""
+    groups: dict[str, list[tuple[int | None, Device]]] = {}
+    numbered: list[tuple[int | None, Device]] = [*enumerate(found.gpus), *((None, device) for device in found.adapters)]
+    for number, device in numbered:
+        if device.node == node:
+            groups.setdefault(device.root or device.name, []).append((number, device))
+    return list(groups.values())
+
+
+def _group(
+    parts: list[str], group: list[tuple[int | None, Device]], places: list[float], left: float, rows: tuple[int, int]
+) -> float:
+    """Draw devices below one bridge and return where they end; a bridge is shown where it joins several."""
+    gpus = [(number, device) for number, device in group if number is not None]
+    others = [device for number, device in group if number is None]
+    adapter, gpu = rows
+    width = max(len(gpus), len(others)) * _COLUMN - (_COLUMN - _CARD)
+    joins = len(group) > 1
+    if joins:
+        parts.append(line_of(left + width / 2, _PROCESSOR + 14, left + width / 2, adapter - 34, class_="wire"))
+        bridge = element("title", escape(group[0][1].root)) + _box(left, adapter - 34, width, 24, "bar")
+        parts.append(element("g", bridge))
+        parts.append(
+            text_at(
+                left + width / 2, adapter - 18, "PCIe bridge" if width < 2 * _CARD else "PCI Express bridge", "told"
+            )
+        )
+    begin = adapter - 10 if joins else _PROCESSOR + 14
+    for column, device in enumerate(others):
+        x = left + column * _COLUMN + 12
+        parts.append(line_of(x + 42, begin, x + 42, adapter, class_="wire"))
+        parts.append(_card(device, x, adapter, _CARD - 12, 52))
+    for column, (number, device) in enumerate(gpus):
+        x = left + column * _COLUMN
+        way = x + (5 if others else _CARD / 2)
+        parts.append(line_of(way, begin, way, gpu, class_="wire narrow" if device.narrow else "wire"))
+        parts.append(_card(device, x, gpu, _CARD, _TALL))
+        places[number] = x + _CARD / 2
+    return left + width
+
+
+def _card(device: Device, x: float, y: float, width: float, height: float) -> str:
+    title = element("title", escape(" ".join(filter(None, [device.name, device.place, *device.lines]))))
+    texts = [text_at(x + width / 2, y + 19, device.name, "name")]
+    room = int(width / 7.4)
+    for number, line in enumerate(device.lines[: 2 if height > 55 else 1]):
+        shown = line if len(line) <= room else line[: room - 1] + "…"
+        texts.append(text_at(x + width / 2, y + 36 + 15 * number, shown, "axis"))
+    return element("g", title + _box(x, y, width, height, device.kind) + "".join(texts))
+
+
+def _box(x: float, y: float, width: float, height: float, kind: str) -> str:
+    return element("rect", x=f"{x:.1f}", y=f"{y:.1f}", width=f"{width:.1f}", height=f"{height:.1f}", rx=6, class_=kind)
+
+
+def _meeting(parts: list[str], found: Topology, places: list[float], corner: tuple[int, float]) -> float:
+    """Draw what ties GPUs to each other below them and return where the picture ends."""
+    under, right = corner
+    if found.switched:
+        parts.append(_box(_EDGE, under + 42, right - _EDGE, 26, "bar link"))
+        parts.append(text_at((_EDGE + right) / 2, under + 59, "NVSwitch", "told"))
+        for x, up in zip(places, found.links, strict=True):
+            parts.append(line_of(x, under, x, under + 42, class_="wire link"))
+            parts.append(text_at(x + 6, under + 30, "NVLink" if up is None else f"{up} NVLinks", anchor="start"))
+        return under + 78
+    pairs = [
+        (i, j, int(link[1]))
+        for i, row in enumerate(found.ways)
+        for j, way in enumerate(row)
+        if i < j and (link := _LINK.fullmatch(way))
+    ]
+    deep = 0.0
+    for i, j, links in pairs:
+        depth = 24.0 + 16 * (j - i)
+        deep = max(deep, depth)
+        bend = f"M{places[i]:.1f} {under} C{places[i]:.1f} {under + depth * 1.3:.1f} {places[j]:.1f} {under + depth * 1.3:.1f} {places[j]:.1f} {under}"  # noqa: E501
+        title = element("title", escape(f"GPU {i} and GPU {j}: {links} NVLinks"))
+        parts.append(element("path", title, d=bend, fill="none", class_="wire link"))
+        parts.append(text_at((places[i] + places[j]) / 2, under + depth - 4, str(links)))
+    if pairs:
+        return under + deep + 14
+    return under + 18
