@@ -119,6 +119,7 @@ def test_links_out_of_the_documentation_lead_to_their_place_on_the_site():
     places = {ROOT / "CHANGELOG.md": "changelog.md", ROOT / "docs/guides/mig.md": "guides/mig.md"}
     assert relinked("[a](docs/guides/mig.md#b)", ROOT / "README.md", "index.md", places) == "[a](guides/mig.md#b)"
     assert relinked("[a](docs/guides)", ROOT / "README.md", "index.md", places) == "[a](guides/README.md)"
+    assert relinked("![a](docs/house.svg)", ROOT / "README.md", "index.md", places) == "![a](house.svg)"
     inside = "[a](../../CHANGELOG.md), [b](mig.md), [c](https://example.org/x.md), [d](#e)"
     moved = "[a](../changelog.md), [b](../guides/mig.md), [c](https://example.org/x.md), [d](#e)"
     assert relinked(inside, ROOT / "docs/guides/mig.md", "guides/mig.md", places) == moved

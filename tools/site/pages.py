@@ -63,6 +63,8 @@ def relinked(text: str, original: Path, place: str, places: dict[Path, str]) -> 
             to = f"{target.relative_to(ROOT / 'docs').as_posix()}/README.md"
         elif target in places:
             to = places[target]
+        elif target.is_file() and target.is_relative_to(ROOT / "docs"):
+            to = target.relative_to(ROOT / "docs").as_posix()
         else:
             return match[0]
         up = "../" * place.count("/")
