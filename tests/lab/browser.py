@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,6 +58,21 @@ class Page:
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser, self._session = browser, session
+
+    def shape(self, width: int, *, height: int = 900, scheme: str = "light") -> None:
+        """Give the window a width, and the colours that the system prefers."""
+        call = partial(self._browser.call, session=self._session)
+        call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def go(self, address: str) -> None:
+        self._browser.call("Page.navigate", self._session, url=address)
+        self.until(f"location.href === {json.dumps(address)}")
+
+    def key(self, name: str) -> None:
+        """Press a key and let it go."""
+        for kind in ("keyDown", "keyUp"):
+            self._browser.call("Input.dispatchKeyEvent", self._session, type=kind, key=name, code=name)
 
     def tells(self, expression: str) -> Any:
         """What a JavaScript expression is here."""

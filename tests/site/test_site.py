@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,7 +14,7 @@ from gpusetup.cli.commands import COMMANDS
 from gpusetup.doctor import references
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import finding_of
-from tools.site.__main__ import main, render
+from tools.site.__main__ import MARK, lead_to_versions, main, render
 from tools.site.pages import relinked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,13 +39,6 @@ class Page(HTMLParser):
             self.loads.add(given["src"])
         elif tag == "link" and given.get("href"):
             self.loads.add(given["href"])
-
-
-@pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site") / "site"
-    subprocess.run([sys.executable, "-m", "tools.site", str(folder)], check=True, cwd=ROOT, timeout=600)
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -130,6 +121,17 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
     assert (tmp_path / "mine").exists()
     assert "holds something else" in capsys.readouterr().err
+
+
+def test_versions_stand_beside_each_other_and_one_page_leads_to_all(tmp_path):
+    for name in ("0.9.0", "0.10.0", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / MARK).write_text("", encoding="utf-8")
+    lead_to_versions(tmp_path)
+    found = Page((tmp_path / "index.html").read_text(encoding="utf-8"))
+    assert found.links == {"0.9.0/index.html", "0.10.0/index.html"}
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert text.index("0.10.0") < text.index("0.9.0"), "the newest first"
 
 
 def test_the_keyboard_scrolls_what_is_wider_than_the_screen(site):

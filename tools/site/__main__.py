@@ -1,35 +1,74 @@
 """Build the site: ./dev site [FOLDER]. FOLDER is build/site when none is named; it is made anew.
 
+With --versions FOLDER holds one site for each version: that of this gpusetup is made anew in FOLDER/VERSION, those that
+are there stay, and FOLDER/index.html leads to all of them.
+
 Every link inside the site is checked, those to headings too: one that leads nowhere fails the build.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from packaging.version import Version
+
+from gpusetup import __version__
 from tools.site.pages import ROOT, write
 
 MARK = "objects.inv"
 """What Sphinx leaves in every folder that it has written."""
 
+_VERSIONS = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>gpusetup</title>
+<style>:root {{ color-scheme: light dark; }} body {{ font: 17px/1.6 system-ui, sans-serif; margin: 2em; }}</style>
+</head>
+<body><main>
+<h1>gpusetup</h1>
+<p>The documentation of each version, the newest first:</p>
+<ul>
+{items}
+</ul>
+</main></body>
+</html>
+"""
+
 
 def main(arguments: list[str]) -> int:
-    folder = Path(arguments[0]) if arguments else ROOT / "build/site"
+    several = "--versions" in arguments
+    named = [word for word in arguments if word != "--versions"]
+    whole = Path(named[0]) if named else ROOT / "build/site"
+    folder = whole / __version__ if several else whole
     if folder.exists() and not (folder / MARK).exists() and any(folder.iterdir()):
         print(f"dev: {folder} holds something else; name an empty folder", file=sys.stderr)
         return 2
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as work:
         source = Path(work) / "source"
-        write(source)
+        write(source, versions=several)
         code = render(source, folder)
+    if several:
+        lead_to_versions(whole)
     if code == 0:
         print(f"written to {folder}: open {folder / 'index.html'}")
     return code
+
+
+def lead_to_versions(whole: Path) -> None:
+    """Write the page that leads to every version in a folder, the newest first."""
+    names = [path.parent.name for path in whole.glob(f"*/{MARK}") if re.fullmatch(r"\d[\w.]*", path.parent.name)]
+    items = "\n".join(
+        f'<li><a href="{name}/index.html">{name}</a></li>' for name in sorted(names, key=Version, reverse=True)
+    )
+    (whole / "index.html").write_text(_VERSIONS.format(items=items), encoding="utf-8")
 
 
 def render(source: Path, folder: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup import __version__
@@ -31,5 +32,16 @@ def _reached_by_keyboard(_app: Sphinx, _page: str, _template: str, context: dict
     context["body"] = body.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
 
 
+def _drawers_with_names(app: Sphinx, failure: Exception | None) -> None:
+    """Name the list of pages for screen readers, which meet two asides on a page."""
+    for page in () if failure else Path(app.outdir).rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(
+            text.replace('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="Pages">'),
+            encoding="utf-8",
+        )
+
+
 def setup(app: Sphinx) -> None:
     app.connect("html-page-context", _reached_by_keyboard)
+    app.connect("build-finished", _drawers_with_names)

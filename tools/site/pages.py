@@ -33,8 +33,8 @@ NUMEROUS = ("decisions", "reference/commands", "reference/errors", "reference/ma
 _LINK = re.compile(r"(?<=\]\()(?P<to>[^)#\s:]*)(?P<part>#[^)\s]*)?(?=\))")
 
 
-def write(folder: Path) -> None:
-    """Write every page as Markdown into a folder that does not exist yet."""
+def write(folder: Path, *, versions: bool = False) -> None:
+    """Write every page as Markdown into a folder that does not exist yet; where it is one of several, say so."""
     docs.build(folder)
     places = {ROOT / name: place for name, place in BESIDE.items()}
     written = {path: path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
@@ -50,6 +50,10 @@ def write(folder: Path) -> None:
     ):  # what is below first
         _lead(listed, folder)
     _lead_from_home(folder)
+    if versions:
+        home = folder / "index.md"
+        link = '<a href="../index.html">Other versions of this site</a>\n'
+        home.write_text(f"{home.read_text(encoding='utf-8')}\n{link}", encoding="utf-8")
 
 
 def relinked(text: str, original: Path, place: str, places: dict[Path, str]) -> str:

@@ -1,0 +1,18 @@
+"""The site, built once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site") / "site"
+    subprocess.run([sys.executable, "-m", "tools.site", str(folder)], check=True, cwd=ROOT, timeout=600)
+    return folder

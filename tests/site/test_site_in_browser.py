@@ -1,0 +1,69 @@
+"""The site in a real browser, opened from its folder: it fits, it finds, it is readable in the dark, and nothing fails in it."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from tests.lab.browser import BROWSER, browser
+
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium (Debian: apt-get install chromium)")
+PLACES = (
+    "index.html",
+    "contributing.html",
+    "guides/health.html",
+    "reference/commands/README.html",
+    "reference/matrix/torch.html",
+    "reference/messages/out-of-memory.html",
+)
+_LUMINANCE = """(() => { const rgb = getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).map(Number);
+ return (rgb[0] + rgb[1] + rgb[2]) / 3 })()"""
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("browser")) as found:
+        yield found
+
+
+def _seen(chromium, address, *, width=1000, scheme="light"):
+    page = chromium.open("about:blank")
+    page.shape(width=width, scheme=scheme)
+    page.go(address)
+    page.until("document.readyState === 'complete'")
+    return page
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_page_is_wider_than_a_phone_and_each_has_one_title(chromium, site, place):
+    page = _seen(chromium, (site / place).as_uri(), width=390)
+    assert page.tells("document.documentElement.scrollWidth") <= 390
+    assert page.tells("document.querySelectorAll('h1').length") == 1
+    levels = page.tells(
+        "[...document.querySelectorAll('article h1, article h2, article h3, article h4')].map(h => +h.tagName[1])"
+    )
+    assert all(after - before <= 1 for before, after in pairwise(levels)), "no level of headings is left out"
+    assert page.tells("[...document.images].filter(i => !i.alt || !i.naturalWidth).map(i => i.src)") == []
+
+
+@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
+def test_the_system_says_whether_it_is_dark(chromium, site, scheme, dark):
+    page = _seen(chromium, (site / "index.html").as_uri(), scheme=scheme)
+    assert (page.tells(_LUMINANCE) < 128) == dark
+
+
+def test_search_finds_a_message_from_a_folder(chromium, site):
+    page = _seen(chromium, (site / "search.html").as_uri() + "?q=Xid+79")
+    page.until("document.querySelectorAll('#search-results li a').length > 0")
+    found = page.tells("[...document.querySelectorAll('#search-results li a')].map(a => a.getAttribute('href'))")
+    assert found
+    assert all((site / re.split(r"[?#]", link)[0]).is_file() for link in found)
+
+
+def test_the_keyboard_reaches_the_first_link_and_it_is_seen(chromium, site):
+    page = _seen(chromium, (site / "index.html").as_uri())
+    page.key("Tab")
+    assert page.tells("document.activeElement.tagName") in ("A", "INPUT", "LABEL", "BUTTON")
+    assert page.tells("getComputedStyle(document.activeElement).outlineStyle") != "none"
