@@ -23,11 +23,13 @@ __all__ = [
     "MANIFEST",
     "PYTHONS",
     "check_bundle",
+    "controller_wheels",
     "digest_of",
     "make_controller_bundle",
     "read_manifest",
     "sets_for",
     "unusable_wheels",
+    "write_manifest",
 ]
 
 MANIFEST = "manifest.json"
@@ -52,20 +54,13 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
     wheels = new / "wheels"
     wheels.mkdir(parents=True)
     try:
-        own = own_wheel(wheels)
-        pip = download_pip(wheels)
-        sets = {
-            f"{python}-{arch}": tuple(f"wheels/{path.name}" for path in closure(own, wheels, python=python, arch=arch))
-            for arch in archs
-            for python in pythons
-        }
+        pip, sets = controller_wheels(wheels, pythons=pythons, archs=archs)
         files = {
             str(path.relative_to(new)): BundledFile(sha256=digest_of(path), size=path.stat().st_size)
             for path in sorted(wheels.iterdir())
         }
-        manifest = Manifest(gpusetup=__version__, pip=f"wheels/{pip.name}", sets=sets, files=files)
-        text = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n"
-        (new / MANIFEST).write_bytes(text)
+        manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, files=files)
+        write_manifest(new / MANIFEST, manifest)
         if out.exists():
             out.rename(old)
         new.rename(out)
@@ -73,6 +68,27 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
         for folder in (new, old):
             shutil.rmtree(folder, ignore_errors=True)
     return manifest
+
+
+def controller_wheels(
+    wheels: Path, *, pythons: tuple[str, ...], archs: tuple[str, ...]
+) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """Put gpusetup and all that it needs into the folder `wheels` of a bundle; return pip's wheel and the sets."""
+    own = own_wheel(wheels)
+    pip = download_pip(wheels)
+    sets = {
+        f"{python}-{arch}": tuple(f"wheels/{path.name}" for path in closure(own, wheels, python=python, arch=arch))
+        for arch in archs
+        for python in pythons
+    }
+    return f"wheels/{pip.name}", sets
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write a manifest, whole."""
+    part = path.with_name(f".{path.name}.new")
+    part.write_bytes(msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1) + b"\n")
+    part.replace(path)
 
 
 def sets_for(system: OsRelease, arch: str) -> tuple[str, ...]:

@@ -1,15 +1,21 @@
-"""Make a folder that machines can be set up from: files, and manifest.json with the digest of each.
+"""Make a folder that hosts without a network are set up from: signed repositories, wheels, gpusetup itself.
 
-With --controller-only it holds gpusetup itself, ansible-core and all they need as wheels, for every Python that a new
-machine may have. Serve it from any static web server; `gpusetup cloud-init` pins the digest of its manifest.
+With a request it holds everything for hosts of one release and CPU: the driver, CUDA and its libraries, what builds
+modules, as a signed repository with NVIDIA's layout, and the wheels of the environment. Repeat with another --os or
+--arch to add it; what is there is not fetched again. With --controller-only it holds gpusetup itself, ansible-core
+and all they need as wheels. Serve it from any static web server, `gpusetup bundle serve`, or copy it to the hosts.
 
 examples:
+  gpusetup bundle 'torch==2.9.*' --gpu h100 --os ubuntu24.04 --kernel 6.8.0-90-generic --out site
+  gpusetup bundle --lock gpu.lock.json --os ubuntu24.04 --out site
   gpusetup bundle --controller-only --out gpusetup-bundle
-  gpusetup bundle --check gpusetup-bundle        every file against the manifest
+  gpusetup bundle --verify site                  every file against the manifest
+  gpusetup bundle --diff old/manifest.json --verify site   what has to be carried over
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,48 +25,183 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
 
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.supply.site import Asked
+
 __all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--controller-only", action="store_true", help="gpusetup and what it runs on")
-    what.add_argument("--check", metavar="DIR", help="check a bundle against its manifest")
-    parser.add_argument("--out", metavar="DIR", help="the folder to make; replaces an existing bundle")
-    parser.add_argument(
-        "--python", action="append", metavar="X.Y", help="only for this Python, repeatable; default: 3.10 to 3.14"
+    options.add_requirements(parser)
+    machine = parser.add_argument_group("machine")
+    machine.add_argument("--gpu", action="append", default=[], metavar="NAME", help="GPU of the hosts, repeatable")
+    machine.add_argument("--os", metavar="ID", help="their distribution: ubuntu24.04, debian12, …")
+    machine.add_argument(
+        "--arch", type=options.arch_name, action="append", choices=options.ARCHES, help="repeatable; default: x86_64"
     )
-    parser.add_argument(
-        "--arch",
-        type=options.arch_name,
-        action="append",
-        choices=options.ARCHES,
-        help="repeatable; default: x86_64",
+    machine.add_argument(
+        "--python", action="append", metavar="X.Y",
+        help="only for this Python, repeatable with --controller-only; default: 3.10 to 3.14",
+    )  # fmt: skip
+    what = parser.add_argument_group("what goes in")
+    what.add_argument("--controller-only", action="store_true", help="gpusetup and what it runs on, nothing for hosts")
+    what.add_argument("--lock", metavar="FILE", help="exactly this lock instead of a request")
+    what.add_argument(
+        "--kernel", action="append", default=[], metavar="RELEASE",
+        help="headers of this kernel too (uname -r of the hosts), repeatable; the newest are always there",
+    )  # fmt: skip
+    what.add_argument(
+        "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
+        help="a gpusetup_ variable of the hosts, as in an inventory: gpusetup_containers=docker",
+    )  # fmt: skip
+    what.add_argument(
+        "--archive", action="append", default=[], metavar="LINE",
+        help="the distribution's archive as a line of sources.list, repeatable; default: its own",
+    )  # fmt: skip
+    where = parser.add_argument_group("where")
+    where.add_argument("--out", metavar="DIR", help="the folder to make or add to")
+    where.add_argument(
+        "--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: one made for bundles"
     )
+    where.add_argument("--dry-run", action="store_true", help="say what would be fetched, and its size")
+    check = parser.add_argument_group("a bundle that is there")
+    check.add_argument("--verify", "--check", dest="check", metavar="DIR", help="every file against the manifest")
+    check.add_argument("--diff", metavar="MANIFEST", help="with --verify: what an older bundle does not have")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Make or check."""
-    from gpusetup.bootstrap.bundle import MANIFEST, PYTHONS, check_bundle, make_controller_bundle, read_manifest
+    from gpusetup.bootstrap.bundle import MANIFEST, check_bundle
 
     if arguments.check:
         folder = Path(arguments.check)
         check_bundle(folder)
-    else:
-        pythons = tuple(dict.fromkeys(arguments.python or PYTHONS))
-        if unknown := [python for python in pythons if python not in PYTHONS]:
+        if arguments.diff:
+            return _differences(folder / MANIFEST, Path(arguments.diff))
+        return _told(folder, arguments)
+    if not arguments.out and not arguments.dry_run:
+        raise BadInputError("GS-720", "no folder for the bundle", path="--out", hint="--out gpusetup-bundle")
+    if arguments.controller_only:
+        _controller(arguments)
+    elif not _hosts(arguments):
+        return Exit.DONE
+    return _told(Path(arguments.out), arguments)
+
+
+def _controller(arguments: argparse.Namespace) -> None:
+    from gpusetup.bootstrap.bundle import PYTHONS, make_controller_bundle
+
+    if arguments.requirements:
+        raise BadInputError(
+            "GS-772", "--controller-only has nothing for hosts", path="--controller-only", hint="leave out one of both"
+        )
+    pythons = tuple(dict.fromkeys(arguments.python or PYTHONS))
+    if unknown := [python for python in pythons if python not in PYTHONS]:
+        raise BadInputError(
+            "GS-719",
+            f"gpusetup does not run on Python {unknown[0]}",
+            path="--python",
+            hint="one of " + ", ".join(PYTHONS),
+        )
+    make_controller_bundle(
+        Path(arguments.out), pythons=pythons, archs=tuple(dict.fromkeys(arguments.arch or ("x86_64",)))
+    )
+
+
+def _hosts(arguments: argparse.Namespace) -> bool:
+    """Add one release to the folder; return whether there is a bundle to tell of."""
+    from gpusetup.cli.plan_text import size_text
+    from gpusetup.matrix.load import data_home
+    from gpusetup.matrix.load import matrix as load_matrix
+    from gpusetup.supply.signing import signer
+    from gpusetup.supply.site import add_system, choose
+
+    matrix = load_matrix()
+    supply = choose(_asked(arguments, matrix), matrix, output.say)
+    files = {item.sha256: item.size for item in supply.files()}
+    output.say(
+        f"{supply.name}: {len(supply.packages)} packages, {len(supply.wheels)} wheels, {size_text(sum(files.values()))}"
+    )
+    if arguments.dry_run:
+        for item in sorted(supply.files(), key=lambda item: -item.size):
+            output.say(f"  {size_text(item.size):>10}  {item.name}")
+        return False
+    keep = Path(data_home(os.environ), "bundle-key")
+    add_system(Path(arguments.out), supply, signer(arguments.sign_with, keep), _Progress())
+    return True
+
+
+def _asked(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
+    import msgspec
+
+    from gpusetup.cli.lock import load_lock
+    from gpusetup.cli.requests import request_of
+    from gpusetup.plan.exact import exact_requirements
+    from gpusetup.plan.settings import PREFIX, read_level, settings_for
+    from gpusetup.supply.site import Asked
+
+    level: dict[str, str] = {}
+    for text in arguments.variables:
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith(PREFIX):
             raise BadInputError(
-                "GS-719",
-                f"gpusetup does not run on Python {unknown[0]}",
-                path="--python",
-                hint="one of " + ", ".join(PYTHONS),
+                "GS-773", f"{text} is not a variable", path="--set", hint="--set gpusetup_source=https://mirror.example"
             )
-        if not arguments.out:
-            raise BadInputError("GS-720", "no folder for the bundle", path="--out", hint="--out gpusetup-bundle")
-        folder = Path(arguments.out)
-        make_controller_bundle(folder, pythons=pythons, archs=tuple(dict.fromkeys(arguments.arch or ("x86_64",))))
+        level[name] = value
+    plain = {"driver": None, "native": False, "forward": False, "allow_builds": False}
+    single = {"arch": (arguments.arch or ["x86_64"])[-1], "python": (arguments.python or [None])[-1]}
+    namespace = type(arguments)(**{**vars(arguments), **plain, **single})
+    if arguments.lock:
+        lock = load_lock(arguments.lock)
+        request = msgspec.structs.replace(
+            lock.request, requirements=exact_requirements(lock.stack), os=arguments.os or lock.request.os,
+            gpus=tuple(arguments.gpu) or lock.request.gpus, arch=lock.request.arch or single["arch"],
+        )  # fmt: skip
+    else:
+        request = request_of(namespace, matrix)
+    if not request.gpus or not request.os:
+        raise BadInputError(
+            "GS-709", "exact versions depend on GPU and distribution", path="--os" if request.gpus else "--gpu",
+            hint="give both: --gpu h100 --os ubuntu22.04; or a --lock",
+        )  # fmt: skip
+    settings = settings_for({}, {}, read_level(level, "--set", prefix=PREFIX), request.requirements)
+    request = msgspec.structs.replace(request, requirements=settings.requirements)
+    return Asked(request, settings, tuple(arguments.kernel), tuple(arguments.archive))
+
+
+class _Progress:
+    """One line that is written again on a terminal; elsewhere a line for each tenth."""
+
+    def __init__(self) -> None:
+        self.told = -1
+
+    def __call__(self, done: int, whole: int) -> None:
+        from gpusetup.cli.plan_text import size_text
+
+        tenth = 10 * done // whole if whole else 10
+        if tenth != self.told:
+            self.told = tenth
+            output.say(f"  {size_text(done)} of {size_text(whole)}")
+
+
+def _differences(manifest: Path, older: Path) -> Exit:
+    from gpusetup.bootstrap.bundle import read_manifest
+    from gpusetup.cli.plan_text import size_text
+
+    new, old = read_manifest(manifest)[0], read_manifest(older)[0]
+    there = {file.sha256 for file in old.files.values()}
+    carried = {name: file for name, file in sorted(new.files.items()) if file.sha256 not in there}
+    size = sum(file.size for file in carried.values())
+    output.say(f"{len(carried)} of {len(new.files)} files are not in the older bundle, {size_text(size)}")
+    output.write_answer("\n".join([*carried, manifest.name]), None)
+    return Exit.DONE
+
+
+def _told(folder: Path, arguments: argparse.Namespace) -> Exit:
+    from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
+
     manifest, digest = read_manifest(folder / MANIFEST)
     size = sum(file.size for file in manifest.files.values())
     if arguments.format == "json":
@@ -68,16 +209,22 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         about = BundleMade(
             path=str(folder), manifest_sha256=digest, gpusetup=manifest.gpusetup, files=len(manifest.files),
-            bytes=size, sets=tuple(manifest.sets),
+            bytes=size, sets=tuple(manifest.sets), systems=tuple(manifest.systems),
         )  # fmt: skip
         output.write_answer(output.json_text(about), None)
         return Exit.DONE
     lines = [
         f"{folder}: {len(manifest.files)} files, {size / 1e6:.1f} MB, gpusetup {manifest.gpusetup}",
-        f"for {', '.join(manifest.sets)}",
+        f"for {', '.join(manifest.systems or manifest.sets)}",
         f"manifest sha256 {digest}",
     ]
-    if not arguments.check:
+    if not arguments.check and manifest.systems:
+        fingerprint = next(iter(manifest.systems.values())).fingerprint
+        lines += ["", "copy the folder to each host or serve it, and say in the inventory:",
+                  "gpusetup_source=/srv/bundle            # or https://…",
+                  f"gpusetup_source_fingerprints={fingerprint}",
+                  "gpusetup_python_links=/srv/bundle/python   # or https://…/python/"]  # fmt: skip
+    elif not arguments.check:
         lines += ["", "serve the folder, then:",
                   f"gpusetup cloud-init … --source URL --manifest {folder / MANIFEST} > user-data"]  # fmt: skip
     output.write_answer("\n".join(lines), None)

@@ -343,8 +343,13 @@ def matrix() -> Matrix:
 
 def releases_place(environment: Mapping[str, str]) -> str:
     """Return the folder of releases: $XDG_DATA_HOME/gpusetup/matrix or ~/.local/share/gpusetup/matrix."""
+    return join(data_home(environment), "matrix")
+
+
+def data_home(environment: Mapping[str, str]) -> str:
+    """Return where what is kept for good is: $XDG_DATA_HOME/gpusetup or ~/.local/share/gpusetup."""
     base = environment.get("XDG_DATA_HOME") or join(environment.get("HOME") or "/root", ".local", "share")
-    return join(base, "gpusetup", "matrix")
+    return join(base, "gpusetup")
 
 
 def release_in_force(environment: Mapping[str, str]) -> str | None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["SCHEMA", "BundledFile", "Manifest"]
+__all__ = ["SCHEMA", "BundledFile", "BundledSystem", "Manifest"]
 
 SCHEMA = "gpusetup/bundle/1"
 
@@ -16,6 +16,24 @@ class BundledFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     sha256: str
     size: int
+
+
+class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What hosts of one release and CPU get from it."""
+
+    gpus: tuple[str, ...]
+    lock: str
+    """The exact stack, as `gpusetup lock` writes it."""
+    repository: str
+    """The folder of the signed repository, as NVIDIA's is named."""
+    fingerprint: str
+    """Of the key that signs it."""
+    packages: dict[str, str]
+    """Name → version of each package."""
+    python: str = ""
+    """The Python of the environment; empty: none."""
+    wheels: tuple[str, ...] = ()
+    """What that environment is made of."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,5 +46,7 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The wheel of pip that installs the others; new machines need not have pip."""
     sets: dict[str, tuple[str, ...]]
     """`3.11-x86_64` → the wheels that make gpusetup run there, and no others."""
+    systems: dict[str, BundledSystem] = {}
+    """`ubuntu24.04-x86_64` → what is there for such hosts; none in a bundle of gpusetup alone."""
     files: dict[str, BundledFile]
     """Path inside the folder → what it must be."""

@@ -104,6 +104,7 @@ class BundleMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     files: int
     bytes: int
     sets: tuple[str, ...]
+    systems: tuple[str, ...] = ()
 
 
 class MatrixExported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -79,6 +79,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     python_adopt: str = ""
     python_interpreter: str = ""
     python_path: str = "/opt/gpusetup"
+    python_links: str = ""
+    """Wheels instead of an index: a folder on the host, or the address of a page with links."""
     environments: tuple[EnvironmentWish, ...] = ()
     """Named environments beside the default one."""
     hashed: tuple[HashedLines, ...] = ()

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.request import Request
 
-__all__ = ["UNKNOWN_KERNEL", "imagined_host", "with_gpus_of"]
+__all__ = ["CODENAMES", "UNKNOWN_KERNEL", "imagined_host", "with_gpus_of"]
 
 UNKNOWN_KERNEL = "unknown"
-_CODENAMES = {
+CODENAMES = {
     "debian11": "bullseye", "debian12": "bookworm", "debian13": "trixie",
     "ubuntu20.04": "focal", "ubuntu22.04": "jammy", "ubuntu24.04": "noble", "ubuntu26.04": "resolute",
 }  # fmt: skip
@@ -31,7 +31,7 @@ def imagined_host(request: Request) -> HostFacts:
     match = re.fullmatch(r"([a-z-]+)([\d.]*)", label)
     name, version = match.groups() if match else ("", "")
     family = "debian" if name in _DEBIAN_LIKE else "suse" if name.startswith(_SUSE_LIKE) else "redhat"
-    codename = _CODENAMES.get(label)
+    codename = CODENAMES.get(label)
     archive = [codename, f"{codename}-updates", f"{codename}-security"] if codename else []
     document: dict[str, Any] = {
         "os": {"id": name, "version_id": version, "codename": codename, "name": label,

@@ -29,7 +29,7 @@ from gpusetup.plan.desktops import desktops_wish
 from gpusetup.plan.environment_wishes import environment_wishes
 from gpusetup.plan.imex import imex_wish
 from gpusetup.plan.mig_wishes import mig_wishes
-from gpusetup.plan.values import choice, extra_sources, fingerprints, path, sha256, source, texts, wrong, yes
+from gpusetup.plan.values import choice, extra_sources, fingerprints, path, place, sha256, source, texts, wrong, yes
 from gpusetup.resolve.requests import ALIASES, beside, parse_requirement
 
 if TYPE_CHECKING:
@@ -303,6 +303,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "python_adopt": path,
     "python_interpreter": path,
     "python_path": path,
+    "python_links": place,
     "environments": environment_wishes,
     "containers": _runtimes,
     "containers_restart": choice(*get_args(RestartPolicy)),

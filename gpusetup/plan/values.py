@@ -15,7 +15,19 @@ from gpusetup.plan.logins import holds_login, without_login
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["choice", "extra_sources", "fingerprints", "members", "path", "sha256", "source", "texts", "wrong", "yes"]
+__all__ = [
+    "choice",
+    "extra_sources",
+    "fingerprints",
+    "members",
+    "path",
+    "place",
+    "sha256",
+    "source",
+    "texts",
+    "wrong",
+    "yes",
+]
 
 _ADDRESS = re.compile(r"(https?|file)://[^\s'\"{}$`;|<>\\]+")
 _PATH = re.compile(r"/[A-Za-z0-9_./+@:-]*")
@@ -118,6 +130,14 @@ def source(value: Any, label: str) -> str:
         return text.rstrip("/") or text
     clouds = ", ".join(get_args(Cloud))
     raise wrong(label, value, f"nvidia, distro, a cloud ({clouds}), the URL of a mirror or the path of a bundle")
+
+
+def place(value: Any, label: str) -> str:
+    """Read a path on the host, or an address."""
+    text = str(value)
+    if holds_login(text) or not (_PATH.fullmatch(text) or _ADDRESS.fullmatch(text)):
+        raise wrong(label, value, "a path on the host, or an address without a password")
+    return text
 
 
 def sha256(value: Any, label: str) -> str:

@@ -80,6 +80,7 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             variables,
             gpu_python_requirements=wanted.requirements,
             gpu_python_path=settings.python_path,
+            gpu_python_find_links=settings.python_links or UNSET,
             gpu_python_interpreter=wanted.interpreter,
             gpu_python_adopt=settings.python_adopt,
         )

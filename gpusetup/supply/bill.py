@@ -1,0 +1,51 @@
+"""What a bundle is made of, in CycloneDX's JSON: each package and wheel by its purl and digest."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+from packaging.utils import parse_wheel_filename
+
+from gpusetup import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpusetup.model.bundle import BundledSystem
+
+__all__ = ["bill_of"]
+
+
+def bill_of(out: Path, systems: dict[str, BundledSystem], digests: dict[str, str]) -> bytes:
+    """Return the bill of materials of everything that hosts get."""
+    components: dict[str, dict[str, Any]] = {}
+    for name, system in systems.items():
+        family = re.match(r"[a-z]+", name)
+        text = (out / system.repository / "Packages").read_text(encoding="utf-8")
+        for stanza in text.strip().split("\n\n"):
+            fields = dict(re.findall(r"^(\S+): (.*)$", stanza, re.MULTILINE))
+            purl = f"pkg:deb/{family[0] if family else 'debian'}/{quote(fields['Package'])}@{quote(fields['Version'])}"
+            purl += f"?arch={fields['Architecture']}"
+            components[purl] = _component(fields["Package"], fields["Version"], purl, fields["SHA256"])
+        for wheel in system.wheels:
+            project, version, _build, _tags = parse_wheel_filename(wheel.rpartition("/")[2])
+            purl = f"pkg:pypi/{project}@{quote(str(version))}"
+            components[purl] = _component(str(project), str(version), purl, digests.get(wheel, ""))
+    bill = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {"tools": [{"name": "gpusetup", "version": __version__}]},
+        "components": [components[purl] for purl in sorted(components)],
+    }
+    return msgspec.json.format(msgspec.json.encode(bill), indent=1) + b"\n"
+
+
+def _component(name: str, version: str, purl: str, sha256: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl}
+    if sha256:
+        found["hashes"] = [{"alg": "SHA-256", "content": sha256}]
+    return found

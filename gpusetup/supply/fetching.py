@@ -1,0 +1,162 @@
+"""Files by their digest: fetched once into a pool, several at a time; a download that was cut is resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from urllib3.exceptions import HTTPError
+
+from gpusetup.errors import HostFailedError, UnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["Pool", "Wanted", "sized"]
+
+_BLOCK = 1 << 20
+_TRIES = 5
+"""Tries in a row that bring nothing."""
+_SILENCE = 60.0
+_AT_ONCE = 4
+
+
+class Wanted(NamedTuple):
+    """One file: where it is, what it is called, and what it must be."""
+
+    url: str
+    name: str
+    size: int
+    sha256: str
+
+
+class Pool:
+    """A folder of files by digest. What is in it under its name is whole; beginnings are in `.part`.
+
+    `known` are files of earlier times by their digest: they are not fetched again.
+    """
+
+    def __init__(self, folder: Path, known: dict[str, Path] | None = None) -> None:
+        self.folder = folder
+        self.known = known or {}
+        (folder / ".part").mkdir(parents=True, exist_ok=True)
+
+    def path(self, sha256: str) -> Path:
+        """Return where a file is, once it is."""
+        known = self.known.get(sha256)
+        return known if known is not None and known.is_file() else self.folder / sha256[:2] / sha256
+
+    def lacking(self, files: Iterable[Wanted]) -> list[Wanted]:
+        """Return the files that have to be fetched, each once."""
+        return list({item.sha256: item for item in files if not self.path(item.sha256).is_file()}.values())
+
+    def fetch(
+        self, files: Iterable[Wanted], tell: Callable[[int, int], None], proxies: dict[str, str] | None = None
+    ) -> int:
+        """Fetch what is lacking; `tell` hears bytes done and in all. Return how many bytes came."""
+        todo = self.lacking(files)
+        whole = sum(item.size for item in todo)
+        room = shutil.disk_usage(self.folder).free
+        if whole > room:
+            raise HostFailedError(
+                "GS-765", f"{self.folder} has {room >> 20} MiB free, the files need {-(-whole >> 20)} MiB",
+                hint="free some space, or give another --out; what is there already is kept",
+            )  # fmt: skip
+        done = 0
+        with ThreadPoolExecutor(_AT_ONCE) as workers:
+            running = [workers.submit(self._bring, item, proxies) for item in todo]
+            try:
+                for one in as_completed(running):
+                    done += one.result()
+                    tell(done, whole)
+            except BaseException:
+                for one in running:
+                    one.cancel()
+                raise
+        return done
+
+    def lay(self, sha256: str, target: Path) -> None:
+        """Give a file of the pool a name elsewhere in the bundle: a hard link, a copy where there are none."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        try:
+            os.link(self.path(sha256), target)
+        except OSError:
+            shutil.copyfile(self.path(sha256), target)
+
+    def _bring(self, item: Wanted, proxies: dict[str, str] | None) -> int:
+        part = self.folder / ".part" / item.sha256
+        without, pause = 0, 1.0
+        while True:
+            before = part.stat().st_size if part.exists() else 0
+            try:
+                _go_on(item, part, before, proxies)
+                problem = ""
+            except (OSError, HTTPError) as error:
+                problem = " ".join(str(error).split())[:300]
+            here = part.stat().st_size if part.exists() else 0
+            if here and (here == item.size or not (item.size or problem)):
+                if _digest(part) == item.sha256:
+                    self.path(item.sha256).parent.mkdir(exist_ok=True)
+                    part.replace(self.path(item.sha256))
+                    return here
+                problem, here = "it is not the file that the signed index names (its SHA-256 differs)", 0
+            if here <= before or (item.size and here > item.size):
+                part.unlink(missing_ok=True)
+                without += 1
+            else:
+                without = 0
+            if without == _TRIES:
+                raise UnreachableError(
+                    "GS-766", f"{item.name} could not be downloaded", context=item.url, note=problem,
+                    hint="repeat the same command: what came is kept",
+                )  # fmt: skip
+            time.sleep(pause * without)
+
+
+def _go_on(item: Wanted, part: Path, have: int, proxies: dict[str, str] | None) -> None:
+    import requests
+
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    if item.url.startswith("file:"):
+        shutil.copyfile(item.url.removeprefix("file://"), part)
+        return
+    with requests.get(item.url, headers=headers, stream=True, timeout=_SILENCE, proxies=proxies) as answer:
+        answer.raise_for_status()
+        with part.open("ab" if answer.status_code == requests.codes.partial_content else "wb") as stream:
+            for block in answer.raw.stream(_BLOCK, decode_content=False):
+                stream.write(block)
+
+
+def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> list[Wanted]:
+    """Return the files with the sizes that their servers tell, where an index told none."""
+
+    def asked(item: Wanted) -> Wanted:
+        import requests
+
+        if item.size:
+            return item
+        if item.url.startswith("file:"):
+            return item._replace(size=Path(item.url.removeprefix("file://")).stat().st_size)
+        try:
+            answer = requests.head(item.url, timeout=_SILENCE, proxies=proxies, allow_redirects=True)
+        except OSError:
+            return item
+        told = answer.headers.get("Content-Length", "") if answer.ok else ""
+        return item._replace(size=int(told)) if told.isdigit() else item
+
+    with ThreadPoolExecutor(_AT_ONCE) as workers:
+        return list(workers.map(asked, files))
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

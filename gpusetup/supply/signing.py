@@ -1,0 +1,73 @@
+"""The OpenPGP key that signs a bundle's repositories: the site's own, or one that is made once and kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpusetup.drive.runner import Finished, run
+from gpusetup.errors import PreflightError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Signer", "signer"]
+
+_DEADLINE = 120.0
+_NAME = "gpusetup bundle"
+
+
+class Signer(NamedTuple):
+    """A secret key in a keyring."""
+
+    fingerprint: str
+    home: str
+    """Empty: the caller's own keyring."""
+
+    def public(self) -> bytes:
+        """Return the key that hosts compare by its fingerprint."""
+        return _gpg(self.home, "--armor", "--export", self.fingerprint).out.encode()
+
+    def clear(self, path: Path, target: Path) -> None:
+        """Write a signed copy of a file."""
+        target.unlink(missing_ok=True)
+        words = ("--local-user", self.fingerprint, "--digest-algo", "SHA256", "--output", str(target), "--clearsign")
+        _gpg(self.home, *words, str(path))
+
+
+def signer(key: str, keep: Path) -> Signer:
+    """Return the key of this name or fingerprint; without one the bundles' own in the folder `keep`."""
+    if key:
+        found = _fingerprint(_gpg("", "--with-colons", "--list-secret-keys", key, wrong=key).out)
+        return Signer(found, "")
+    keep.mkdir(parents=True, exist_ok=True)
+    keep.chmod(0o700)
+    home = str(keep)
+    listed = _gpg(home, "--with-colons", "--list-secret-keys").out
+    if "sec:" not in listed:
+        _gpg(home, "--passphrase", "", "--quick-generate-key", _NAME, "rsa3072", "sign", "never")
+        listed = _gpg(home, "--with-colons", "--list-secret-keys").out
+    return Signer(_fingerprint(listed), home)
+
+
+def _fingerprint(listed: str) -> str:
+    found = re.search(r"^fpr:+([0-9A-F]{40}):", listed, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _gpg(home: str, *words: str, wrong: str = "") -> Finished:
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "GNUPGHOME", "GPG_TTY") if name in os.environ}
+    place = ("--homedir", home) if home else ()
+    try:
+        done = run(("gpg", "--batch", "--yes", *place, *words), env=env, deadline=_DEADLINE)
+    except OSError as error:
+        raise PreflightError(
+            "GS-767", "gpg signs the repositories of a bundle, and it is not here", hint="apt-get install gnupg"
+        ) from error
+    if done.code:
+        raise PreflightError(
+            "GS-767", f"there is no secret key {wrong}" if wrong else "gpg did not do its part",
+            note=done.err.strip()[-300:], hint="gpg --list-secret-keys",
+        )  # fmt: skip
+    return done

@@ -1,0 +1,235 @@
+"""A bundle for whole hosts: plan an imagined one, fetch what apt says it needs and what its environment is made of.
+
+A folder serves several releases, each added by a run of its own. What is there by its digest is not fetched again;
+the same command resumes what was cut; manifest.json is written last, and names every file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gpusetup import __version__
+from gpusetup.bootstrap.bundle import MANIFEST, PYTHONS, controller_wheels, digest_of, read_manifest, write_manifest
+from gpusetup.bootstrap.hashes import Target, hashes_of
+from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
+from gpusetup.model.package import Package
+from gpusetup.model.preview import Preview
+from gpusetup.plan.host import Planner
+from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host, with_gpus_of
+from gpusetup.plan.lock import lock_of, with_hashes
+from gpusetup.plan.repository import repository_of
+from gpusetup.resolve.api import resolve
+from gpusetup.supply import apt_repository
+from gpusetup.supply.apt_root import AptRoot
+from gpusetup.supply.bill import bill_of
+from gpusetup.supply.fetching import Pool, sized
+from gpusetup.supply.wheels import lay_links, wheels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.lock import Lock
+    from gpusetup.model.plan import HostPlan
+    from gpusetup.model.request import Request
+    from gpusetup.model.settings import Settings
+    from gpusetup.supply.fetching import Wanted
+    from gpusetup.supply.signing import Signer
+
+__all__ = ["Asked", "Supply", "add_system", "choose"]
+
+_BILL = "sbom.json"
+_LINKS = "python"
+
+
+class Asked(NamedTuple):
+    """What a bundle is to hold for one release and CPU."""
+
+    request: Request
+    settings: Settings
+    kernels: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+
+
+class Supply(NamedTuple):
+    """What was found to be needed; nothing of it is fetched yet."""
+
+    asked: Asked
+    lock: Lock
+    repository: str
+    packages: tuple[Wanted, ...]
+    stanzas: dict[str, str]
+    wheels: tuple[Wanted, ...]
+    python: str
+
+    @property
+    def name(self) -> str:
+        """`ubuntu24.04-x86_64`."""
+        return f"{self.asked.request.os}-{self.asked.request.arch}"
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of each package."""
+        return dict(item.name.removesuffix(".deb").rsplit("_", 1)[0].split("_", 1) for item in self.packages)
+
+    def files(self) -> tuple[Wanted, ...]:
+        """Return all files."""
+        return (*self.packages, *self.wheels)
+
+
+def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
+    """Find the stack and every file that a host with nothing but its distribution needs for it."""
+    request, settings = asked.request, asked.settings
+    facts = with_gpus_of(imagined_host(request), request, matrix)
+    repository = repository_of(matrix.repos, facts, settings)
+    if facts.packages.manager != "apt" or repository is None:
+        raise BadInputError(
+            "GS-769", f"bundles are made of NVIDIA's apt repositories; {settings.source} for {request.os} is none",
+            path="--os", hint="use a mirror of your distribution (gpusetup_source=distro, or the URL of the mirror)",
+        )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="gpusetup-bundle-") as folder:
+        root = AptRoot(Path(folder), request.os or "", request.arch or "x86_64", asked.archives)
+        plan, packages = _planned(root, facts, settings, matrix, tell)
+        wanted = [*packages, *(Package(name=f"linux-headers-{kernel}") for kernel in asked.kernels)]
+        files = root.closure(package for package in wanted if UNKNOWN_KERNEL not in package.name)
+        stanzas = root.stanzas(files)
+    stack = plan.stack
+    assert stack is not None  # noqa: S101 - a plan that changes something has one
+    resolution = msgspec.structs.replace(resolve(request, matrix), stack=stack)
+    lock = lock_of(resolution, matrix)
+    python = ""
+    wheels: tuple[Wanted, ...] = ()
+    if lock.pip.system:
+        tell("asking the package index")
+        target = _target(request, lock, matrix)
+        hashes, full = hashes_of(msgspec.structs.replace(lock.pip, wheels=lock.pip.system), target)
+        lock = with_hashes(lock, hashes)
+        python, wheels = target.python, tuple(sized(wheels_of(full.pylock, target)))
+    place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}"
+    return Supply(asked, lock, place, files, stanzas, wheels, python)
+
+
+def _planned(
+    root: AptRoot, facts: HostFacts, settings: Settings, matrix: Matrix, tell: Callable[[str], None]
+) -> tuple[HostPlan, tuple[Package, ...]]:
+    """Plan the imagined host as a real one is planned: by what the repositories offer."""
+    planner = Planner(matrix, resolve)
+    draft = planner.first(facts, settings)
+    if draft.stage == "offers":
+        tell("fetching the package lists")
+        root.add(draft.ask.gpu_repo_sources or (), {})
+        root.refresh()
+        candidates = root.offers(draft.ask.gpu_preflight_candidates or ())
+        draft = planner.second(facts, settings, msgspec.convert({"findings": [], "candidates": candidates}, Preview))
+    if draft.plan.refusals:
+        first = draft.plan.refusals[0]
+        raise PreflightError(first.reference, first.message, note=first.note, hint=first.hint)
+    driver = draft.plan.stack.driver if draft.plan.stack is not None else None
+    root.prefer(draft.plan.variables.gpu_repo_pins or (), driver.version if driver is not None else "")
+    wanted = draft.wanted.packages if draft.wanted is not None else None
+    if wanted is None:
+        raise BadInputError("GS-770", "nothing in this request comes as a package", hint="ask for a driver as well")
+    return draft.plan, wanted.wanted()
+
+
+def _target(request: Request, lock: Lock, matrix: Matrix) -> Target:
+    system = next((item for item in matrix.os.systems if item.id == request.os), None)
+    version = (lock.stack.python and lock.stack.python.version) or (system.python if system else "")
+    target = Target(".".join(version.split(".")[:2]), request.arch or "x86_64")
+    return target._replace(glibc=system.glibc) if system is not None and system.glibc != "unknown" else target
+
+
+def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, int], None]) -> Manifest:
+    """Fetch, publish and write down; other releases in the folder stay as they are."""
+    out.mkdir(parents=True, exist_ok=True)
+    with _alone(out):
+        before = read_manifest(out / MANIFEST)[0] if (out / MANIFEST).is_file() else None
+        known = {file.sha256: out / name for name, file in before.files.items()} if before is not None else {}
+        pool = Pool(out / ".pool", known)
+        pool.fetch(supply.files(), tell)
+        apt_repository.publish(out / supply.repository, supply.packages, supply.stanzas, pool, signer)
+        lay_links(out / _LINKS, supply.wheels, pool)
+        lock = Path("systems", f"{supply.name}.lock.json")
+        (out / "systems").mkdir(exist_ok=True)
+        (out / lock).write_bytes(msgspec.json.format(msgspec.json.encode(supply.lock), indent=1) + b"\n")
+        system = BundledSystem(
+            gpus=supply.asked.request.gpus,
+            lock=str(lock),
+            repository=supply.repository,
+            fingerprint=signer.fingerprint,
+            packages=supply.versions(),
+            python=supply.python,
+            wheels=tuple(f"{_LINKS}/{item.name}" for item in supply.wheels),
+        )
+        systems = {**(before.systems if before is not None else {}), supply.name: system}
+        pip, sets = _with_controller(out, before, supply)
+        _prune(out, systems)
+        digests = {name: file.sha256 for name, file in before.files.items()} if before is not None else {}
+        digests |= {f"{supply.repository}/{apt_repository.file_name(item)}": item.sha256 for item in supply.packages}
+        digests |= {f"{_LINKS}/{item.name}": item.sha256 for item in supply.wheels}
+        (out / _BILL).write_bytes(bill_of(out, systems, digests))
+        manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(out, digests))
+        write_manifest(out / MANIFEST, manifest)
+        shutil.rmtree(out / ".pool")
+        return manifest
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    if any(out.iterdir()) and not ((out / MANIFEST).is_file() or (out / ".pool").is_dir()):
+        raise BadInputError(
+            "GS-713", f"{out} contains other files", path=str(out), hint="give an empty folder with --out"
+        )
+    (out / ".pool").mkdir(exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PreflightError("GS-771", f"another gpusetup makes the bundle {out}", hint="wait for it") from error
+        yield
+        (out / ".lock").unlink()
+
+
+def _with_controller(out: Path, before: Manifest | None, supply: Supply) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """Put gpusetup's own wheels beside, for the Python of this release; those that are there by this version stay."""
+    python, arch = supply.python or "3.12", supply.asked.request.arch or "x86_64"
+    python = python if python in PYTHONS else "3.12"
+    sets = dict(before.sets) if before is not None and before.gpusetup == __version__ else {}
+    if f"{python}-{arch}" in sets and before is not None:
+        return before.pip, sets
+    scratch = out / ".pool" / "wheels"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    pip, made = controller_wheels(scratch, pythons=(python,), archs=(arch,))
+    (out / "wheels").mkdir(exist_ok=True)
+    for path in scratch.iterdir():
+        path.replace(out / "wheels" / path.name)
+    return pip, {**sets, **made}
+
+
+def _prune(out: Path, systems: dict[str, BundledSystem]) -> None:
+    """Delete the wheels that no release needs any more."""
+    wanted = {name.rpartition("/")[2] for system in systems.values() for name in system.wheels}
+    for path in (out / _LINKS).glob("*.whl"):
+        if path.name not in wanted:
+            path.unlink()
+    lay_links(out / _LINKS, (), Pool(out / ".pool"))
+
+
+def _files(out: Path, digests: dict[str, str]) -> dict[str, BundledFile]:
+    """Return every file; those that come from elsewhere were compared with their digests when they came."""
+    found = {}
+    for path in sorted(out.rglob("*")):
+        name = str(path.relative_to(out))
+        if path.is_file() and not name.startswith(".") and name != MANIFEST:
+            fixed = path.suffix in {".deb", ".whl"} and name in digests
+            found[name] = BundledFile(sha256=digests[name] if fixed else digest_of(path), size=path.stat().st_size)
+    return found

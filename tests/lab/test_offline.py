@@ -1,0 +1,99 @@
+"""From a bundle to a proven stack on a host that asks nobody else: real Debian packages, dkms and pip, stand-in drivers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lab.applying import apply, gpusetup
+from tests.lab.lifecycle import drift, host_of
+from tests.lab.places import CHECKOUT, STATE
+from tests.lab.plays import packages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.lab.host import Host
+    from tests.lab.repository.build import Repositories
+
+OLDER, NEWER = "570.211.01", "580.142"
+
+
+def bundle(out: Path, repositories: Repositories, version: str, home: Path) -> dict[str, str]:
+    """Make a bundle as a person does; return what it says to put into the inventory."""
+    wishes = {
+        "gpusetup_source": repositories.base,
+        "gpusetup_source_fingerprints": repositories.fingerprint,
+        "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
+    }
+    argv = [sys.executable, "-m", "gpusetup", "bundle", f"driver=={version}", "cupy", "--gpu", "t4", "--os", "debian12"]
+    for name, value in wishes.items():
+        argv += ["--set", f"{name}={value}"]
+    env = {**os.environ, "XDG_DATA_HOME": str(home)}
+    done = subprocess.run(
+        [*argv, "--out", str(out)], cwd=CHECKOUT, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = dict(
+        line.partition("#")[0].strip().split("=", 1)
+        for line in done.stdout.splitlines()
+        if line.startswith("gpusetup_")
+    )
+    return {name: value.replace("/srv/bundle", f"/srv/{out.name}") for name, value in said.items()}
+
+
+def carry(host: Host, folder: Path) -> None:
+    target = host.path("/srv") / folder.name
+    subprocess.run(["cp", "-a", str(folder), str(target)], check=True)
+
+
+@pytest.mark.slow
+def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
+    for place in ("sources.list", "sources.list.d"):
+        host.ssh("rm", "-rf", f"/etc/apt/{place}")
+    host.ssh("mkdir", "/etc/apt/sources.list.d")
+    before = packages(host)
+    log = STATE / "requests.log"
+    asked = log.read_text().count(host.address) if log.exists() else 0
+
+    made = {}
+    for version in (OLDER, NEWER):
+        out = tmp_path / f"bundle-{version}"
+        made[version] = bundle(out, lab_repositories, version, tmp_path)
+        carry(host, out)
+    assert made[OLDER]["gpusetup_source_fingerprints"] == made[NEWER]["gpusetup_source_fingerprints"]
+
+    def wanted(version: str) -> Path:
+        more = {"gpusetup_components": '["driver", "cupy"]', "gpusetup_driver": f"=={version}"}
+        return lab_inventory([host], {**made[version], **more})
+
+    for version in (OLDER, NEWER):
+        done = apply(tmp_path, wanted(version))
+        assert done.code == 0, done.out + done.err
+        assert version in host.ssh("nvidia-smi").stdout
+        again = apply(tmp_path, wanted(version))
+        assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+        assert drift(tmp_path, wanted(version))[1] == {}
+    told = host.ssh("/opt/gpusetup/bin/python", "-c", "import cupy; print(cupy.__version__)")
+    assert told.stdout.strip(), told.stderr
+
+    back = gpusetup(tmp_path, "rollback", wanted(NEWER), "--format", "json")
+    assert back.code == 0, back.out + back.err
+    assert OLDER in host.ssh("nvidia-smi").stdout
+    gone = gpusetup(tmp_path, "remove", wanted(OLDER), "--yes", "--format", "json")
+    assert gone.code in (0, 9), gone.out + gone.err
+    left = set(json.loads(json.dumps(packages(host)))) - set(before)
+    assert not {name for name in left if "nvidia" in str(name)}, left
+    assert (log.read_text().count(host.address) if log.exists() else 0) == asked, "the host asked somebody"

@@ -1,0 +1,94 @@
+"""Files come whole by their digest, or not at all; what was cut goes on."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.errors import HostFailedError, UnreachableError
+from gpusetup.supply import fetching
+from gpusetup.supply.fetching import Pool, Wanted, sized
+from tests.flaky import CONTENT, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.flaky import Site
+
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(fetching.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(fetching, "_SILENCE", 0.5)
+    with serving() as one:
+        yield one
+
+
+def wanted(url: str, size: int = len(CONTENT)) -> Wanted:
+    return Wanted(url=url, name="a.deb", size=size, sha256=DIGEST)
+
+
+def nothing(_done: int, _whole: int) -> None: ...
+
+
+@pytest.mark.parametrize("trouble", ["broken", "hangs up", "503", "429", "stalls"])
+def test_what_breaks_off_goes_on(site: Site, tmp_path: Path, trouble: str) -> None:
+    pool = Pool(tmp_path / "pool")
+    assert pool.fetch([wanted(site.says(trouble, trouble, "whole"))], nothing) == len(CONTENT)
+    assert pool.path(DIGEST).read_bytes() == CONTENT
+    asked = site.asked
+    assert pool.fetch([wanted(f"{site.url}/x")], nothing) == 0
+    assert site.asked == asked, "what is there is not asked for again"
+
+
+def test_a_later_run_uses_what_an_earlier_one_brought(site: Site, tmp_path: Path) -> None:
+    part = tmp_path / "pool/.part"
+    part.mkdir(parents=True)
+    (part / DIGEST).write_bytes(CONTENT[:1000])
+    heard: list[tuple[int, int]] = []
+    Pool(tmp_path / "pool").fetch([wanted(site.says("whole"))], lambda *words: heard.append(words))
+    assert Pool(tmp_path / "pool").path(DIGEST).read_bytes() == CONTENT
+    assert heard == [(len(CONTENT), len(CONTENT))]
+
+
+@pytest.mark.parametrize("word", ["other", "404", "hangs up"])
+def test_what_is_not_the_file_is_never_in_the_pool(site: Site, tmp_path: Path, word: str) -> None:
+    pool = Pool(tmp_path / "pool")
+    with pytest.raises(UnreachableError, match=r"a\.deb could not be downloaded"):
+        pool.fetch([wanted(site.says(word))], nothing)
+    assert not pool.path(DIGEST).exists()
+    assert pool.fetch([wanted(site.says("whole"))], nothing) == len(CONTENT), "the same command completes"
+
+
+def test_a_size_that_nobody_told_is_asked_for(site: Site, tmp_path: Path) -> None:
+    site.handler.do_HEAD = site.handler.do_GET  # type: ignore[attr-defined]
+    (told,) = sized([wanted(site.says("whole"), size=0)])
+    assert told.size == len(CONTENT)
+    here = tmp_path / "wheel"
+    here.write_bytes(CONTENT)
+    pool = Pool(tmp_path / "pool")
+    assert pool.fetch([wanted(f"file://{here}", size=0)], nothing) == len(CONTENT)
+
+
+def test_no_room_is_said_before_anything_is_fetched(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = Pool(tmp_path / "pool")
+    monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _path: type("Usage", (), {"free": 100})())
+    with pytest.raises(HostFailedError, match="MiB free"):
+        pool.fetch([wanted(site.says("whole"))], nothing)
+    assert site.asked == 0
+
+
+def test_a_name_is_a_link_and_known_files_are_used(tmp_path: Path) -> None:
+    old = tmp_path / "old.deb"
+    old.write_bytes(CONTENT)
+    pool = Pool(tmp_path / "pool", {DIGEST: old})
+    assert pool.lacking([wanted("http://nowhere.invalid/x")]) == []
+    pool.lay(DIGEST, tmp_path / "new/a.deb")
+    assert (tmp_path / "new/a.deb").stat().st_ino == old.stat().st_ino

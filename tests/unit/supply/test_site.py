@@ -1,0 +1,196 @@
+"""A bundle from its packages to what apt and pip read of it; the package index is not asked, apt and gpg are real."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.bootstrap.bundle import check_bundle
+from gpusetup.bootstrap.hashes import Target
+from gpusetup.errors import BadInputError, GpuSetupError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.package import Package
+from gpusetup.model.request import Request, Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.plan.lock import lock_of
+from gpusetup.resolve.api import resolve
+from gpusetup.supply import apt_repository, site
+from gpusetup.supply.apt_root import AptRoot
+from gpusetup.supply.fetching import Wanted
+from gpusetup.supply.serving import server_of
+from gpusetup.supply.signing import signer
+from gpusetup.supply.site import Asked, Supply, add_system
+from gpusetup.supply.wheels import wheels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from gpusetup.supply.signing import Signer
+
+pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+REPOSITORY = "compute/cuda/repos/debian12/x86_64"
+
+
+def deb(folder: Path, name: str, depends: str = "", version: str = "1:2.0-1") -> Path:
+    root = folder / name
+    (root / "DEBIAN").mkdir(parents=True)
+    control = f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nMaintainer: nobody <n@example.org>\nDescription: x\n"
+    (root / "DEBIAN/control").write_text(control + (f"Depends: {depends}\n" if depends else ""))
+    path = folder / f"{name}_{version.replace(':', '%3a')}_amd64.deb"
+    subprocess.run(["dpkg-deb", "--build", "-Znone", str(root), str(path)], check=True, capture_output=True)
+    return path
+
+
+def described(path: Path) -> tuple[Wanted, str]:
+    raw = path.read_bytes()
+    digest = hashlib.sha256(raw).hexdigest()
+    control = subprocess.run(["dpkg-deb", "-f", str(path)], check=True, capture_output=True, text=True).stdout
+    stanza = f"{control.strip()}\nFilename: pool/{path.name}\nSize: {len(raw)}\nSHA256: {digest}"
+    return Wanted(f"file://{path}", path.name.replace("%3a", ":"), len(raw), digest), stanza
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return signer("", tmp_path_factory.mktemp("k"))
+
+
+@pytest.fixture
+def supply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supply:
+    monkeypatch.setattr(site, "controller_wheels", _no_wheels)
+    (tmp_path / "debs").mkdir()
+    pairs = [
+        described(deb(tmp_path / "debs", "driver", "dkms")),
+        described(deb(tmp_path / "debs", "dkms", version="3.0")),
+    ]
+    request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="debian12", arch="x86_64")
+    lock = lock_of(resolve(request, matrix()), matrix())
+    wheel = tmp_path / "cupy-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    wheels = (Wanted(f"file://{wheel}", wheel.name, 7, hashlib.sha256(b"a wheel").hexdigest()),)
+    files = tuple(item for item, _stanza in pairs)
+    stanzas = {item.sha256: stanza for item, stanza in pairs}
+    return Supply(Asked(request, Settings()), lock, REPOSITORY, files, stanzas, wheels, "3.11")
+
+
+def _no_wheels(folder: Path, **_what: Any) -> tuple[str, dict[str, tuple[str, ...]]]:
+    (folder / "pip.whl").write_bytes(b"pip")
+    return "wheels/pip.whl", {"3.11-x86_64": ("wheels/pip.whl",)}
+
+
+def nothing(_done: int, _whole: int) -> None: ...
+
+
+def test_apt_takes_it_by_its_key_alone(tmp_path: Path, supply: Supply, key: Signer) -> None:
+    out = tmp_path / "site"
+    manifest = add_system(out, supply, key, nothing)
+    assert manifest.systems["debian12-x86_64"].packages == {"driver": "1:2.0-1", "dkms": "3.0"}
+    check_bundle(out)
+    place = out / REPOSITORY
+    public = place / f"{key.fingerprint[-8:].lower()}.pub"
+    line = f"deb [signed-by={public}] file:{place} /"
+    root = AptRoot(tmp_path / "root", "debian12", "x86_64", (line,))
+    root.refresh()
+    found = root.closure([Package(name="driver", version="1:2.0-*")])
+    assert {item.sha256 for item in found} == {item.sha256 for item in supply.packages}
+    assert all(Path(item.url.removeprefix("file:")).is_file() for item in found)
+
+    other = signer("", tmp_path / "other")
+    public.write_bytes(other.public())
+    stranger = AptRoot(tmp_path / "again", "debian12", "x86_64", (line,))
+    with pytest.raises(GpuSetupError, match="could not be fetched"):
+        stranger.refresh()
+
+
+def test_what_is_there_is_not_fetched_again_and_old_wheels_go(tmp_path: Path, supply: Supply, key: Signer) -> None:
+    out = tmp_path / "site"
+    add_system(out, supply, key, nothing)
+    for item in supply.files():
+        Path(item.url.removeprefix("file://")).unlink()
+    add_system(out, supply, key, nothing)
+    bare = supply._replace(wheels=())
+    manifest = add_system(out, bare, key, nothing)
+    assert not list((out / "python").glob("*.whl"))
+    assert not (out / ".pool").exists()
+    assert set(manifest.files) == {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()} - {"manifest.json"}
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (apt_repository, "publish"),
+        (site, "lay_links"),
+        (site, "controller_wheels"),
+        (site, "bill_of"),
+        (site, "write_manifest"),
+    ],
+)
+def test_cut_at_any_step_the_same_command_completes(
+    tmp_path: Path, supply: Supply, key: Signer, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+) -> None:
+    out = tmp_path / "site"
+    with monkeypatch.context() as cut:
+        cut.setattr(module, name, _cut)
+        with pytest.raises(KeyboardInterrupt):
+            add_system(out, supply, key, nothing)
+        assert not (out / "manifest.json").exists()
+    add_system(out, supply, key, nothing)
+    check_bundle(out)
+
+
+def _cut(*_words: Any, **_named: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, supply: Supply, key: Signer) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/letter.txt").write_text("dear")
+    with pytest.raises(BadInputError, match="contains other files"):
+        add_system(tmp_path / "home", supply, key, nothing)
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter.txt"]
+
+
+@pytest.fixture
+def ask(tmp_path: Path, supply: Supply, key: Signer) -> Iterator[Callable[[str], int]]:
+    import threading
+
+    add_system(tmp_path / "site", supply, key, nothing)
+    (tmp_path / "site/secret").write_text("not in the manifest")
+    server = server_of(tmp_path / "site", "127.0.0.1", 0, None)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def asked(path: str) -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/{path}", timeout=5) as answer:
+                answer.read()
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_it_is_served_by_its_manifest(ask: Callable[[str], int]) -> None:
+    assert [ask(name) for name in ("manifest.json", f"{REPOSITORY}/InRelease", "python/", "sbom.json")] == [200] * 4
+    assert [ask(name) for name in ("secret", "..%2f..%2fetc/passwd", "", REPOSITORY, ".lock")] == [404] * 5
+
+
+def test_the_best_wheel_of_each_package_is_taken() -> None:
+    def one(name: str) -> str:
+        return f'{{ url = "https://x.invalid/{name}", hashes = {{ sha256 = "{"a" * 64}" }} }}'
+
+    names = ["n-1-cp312-cp312-manylinux_2_28_x86_64.whl", "n-1-cp311-cp311-manylinux_2_34_x86_64.whl"]
+    names += ["n-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl", "n-1-py3-none-any.whl"]
+    text = f'[[packages]]\nname = "n"\nversion = "1"\nwheels = [{", ".join(map(one, names))}]\n'
+    (old,) = wheels_of(text, Target("3.11", "x86_64", "2.28"))
+    (new,) = wheels_of(text, Target("3.11", "x86_64", "2.36"))
+    assert (old.name, new.name) == (names[2], names[1])
+    with pytest.raises(GpuSetupError, match="no wheel"):
+        wheels_of(text.replace(names[3], "n-1-cp310-none-win_amd64.whl"), Target("3.9", "aarch64"))
