@@ -19,7 +19,9 @@ from gpusetup import __version__
 from gpusetup.bootstrap.bundle import MANIFEST, PYTHONS, controller_wheels, digest_of, read_manifest, write_manifest
 from gpusetup.bootstrap.hashes import Target, hashes_of
 from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.matrix.gpus import find_gpu
 from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
+from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.package import Package
 from gpusetup.model.preview import Preview
 from gpusetup.plan.host import Planner
@@ -88,7 +90,7 @@ class Supply(NamedTuple):
 def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
     """Find the stack and every file that a host with nothing but its distribution needs for it."""
     request, settings = asked.request, asked.settings
-    facts = with_gpus_of(imagined_host(request), request, matrix)
+    facts = _with_switches(with_gpus_of(imagined_host(request), request, matrix), request, matrix)
     repository = repository_of(matrix.repos, facts, settings)
     if facts.packages.manager != "apt" or repository is None:
         raise BadInputError(
@@ -115,6 +117,16 @@ def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
         python, wheels = target.python, tuple(sized(wheels_of(full.pylock, target)))
     place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}"
     return Supply(asked, lock, place, files, stanzas, wheels, python)
+
+
+def _with_switches(facts: HostFacts, request: Request, matrix: Matrix) -> HostFacts:
+    """Give GPUs that exist on boards with NVSwitches theirs: a host without them leaves their packages alone."""
+    names = {name for asked in request.gpus for name in find_gpu(matrix, asked).names}
+    boards = [gpu for gpu in matrix.gpus.gpus if gpu.name in names and gpu.nvswitch_baseboard]
+    if not boards:
+        return facts
+    fifth = any(gpu.arch == "Blackwell" for gpu in boards)
+    return msgspec.structs.replace(facts, nvswitch=NvSwitch(kind="nvlink5" if fifth else "pci"))
 
 
 def _planned(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OLDER, NEWER = "570.211.01", "580.142"
 
 
-def bundle(out: Path, repositories: Repositories, version: str, home: Path) -> dict[str, str]:
+def bundle(out: Path, repositories: Repositories, version: str, kernel: str, home: Path) -> dict[str, str]:
     """Make a bundle as a person does; return what it says to put into the inventory."""
     wishes = {
         "gpusetup_source": repositories.base,
@@ -33,6 +33,7 @@ def bundle(out: Path, repositories: Repositories, version: str, home: Path) -> d
         "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
     }
     argv = [sys.executable, "-m", "gpusetup", "bundle", f"driver=={version}", "cupy", "--gpu", "t4", "--os", "debian12"]
+    argv += ["--kernel", kernel]
     for name, value in wishes.items():
         argv += ["--set", f"{name}={value}"]
     env = {**os.environ, "XDG_DATA_HOME": str(home)}
@@ -64,6 +65,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     for place in ("sources.list", "sources.list.d"):
         host.ssh("rm", "-rf", f"/etc/apt/{place}")
     host.ssh("mkdir", "/etc/apt/sources.list.d")
+    kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
     before = packages(host)
     log = STATE / "requests.log"
     asked = log.read_text().count(host.address) if log.exists() else 0
@@ -71,7 +73,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     made = {}
     for version in (OLDER, NEWER):
         out = tmp_path / f"bundle-{version}"
-        made[version] = bundle(out, lab_repositories, version, tmp_path)
+        made[version] = bundle(out, lab_repositories, version, kernel, tmp_path)
         carry(host, out)
     assert made[OLDER]["gpusetup_source_fingerprints"] == made[NEWER]["gpusetup_source_fingerprints"]
 
