@@ -30,6 +30,7 @@ LAYERS = (
     ("compare", "handover"),
     ("rollout",),
     ("bootstrap",),
+    ("supply",),
     ("cli", "api"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

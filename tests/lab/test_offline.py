@@ -82,7 +82,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
         return lab_inventory([host], {**made[version], **more})
 
     for version in (OLDER, NEWER):
-        done = apply(tmp_path, wanted(version))
+        done = apply(tmp_path, wanted(version), "--upgrade")
         assert done.code == 0, done.out + done.err
         assert version in host.ssh("nvidia-smi").stdout
         again = apply(tmp_path, wanted(version))
