@@ -73,6 +73,10 @@ def add_batches(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument(
         "--max-fail", type=int, metavar="N", default=0, help="continue with the next batch after up to N failed hosts"
     )
+    group.add_argument(
+        "--max-fail-domain", type=int, metavar="N",
+        help="begin no more hosts of one gpusetup_domain (a rack, a switch) after more than N of them failed",
+    )  # fmt: skip
     return group
 
 
@@ -119,6 +123,7 @@ def applying(
         verify=arguments.verify if verify else "never",
         batch=batch,
         max_fail=arguments.max_fail,
+        max_fail_domain=arguments.max_fail_domain,
         keep=keep,
         freeing=Freeing(
             drain=arguments.drain,

@@ -17,6 +17,7 @@ from ansible import constants, context
 from gpusetup.drive.names import check_address, check_host_name
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import tell_secrets
+from gpusetup.drive.shards import NUMBER, WHICH, own_hosts
 from gpusetup.plan.logins import secrets_in, without_login, without_logins, without_secrets
 
 __all__ = ["EventWriter"]
@@ -49,6 +50,7 @@ class EventWriter:
         self._started: dict[tuple[str, str], float] = {}
         self._playbook = ""
         self._secrets: set[str] = set()
+        self._shard = {"shard": int(os.environ[NUMBER])} if NUMBER in os.environ else {}
 
     # --- the playbook -------------------------------------------------------------------------------------------
 
@@ -59,14 +61,20 @@ class EventWriter:
     def v2_playbook_on_play_start(self, play: Any) -> None:
         manager = play.get_variable_manager()
         inventory = manager._inventory
+        all_hosts = inventory.get_hosts(play.hosts, order=play.order)
+        own = own_hosts(all_hosts, os.environ)
+        # Ansible would list all hosts again for each of them.
+        names, all_names = [host.name for host in own], [host.name for host in all_hosts]
         hosts, kept = {}, []
-        for host in inventory.get_hosts(play.hosts, order=play.order):
-            hosts[host.name], secrets = _host_document(manager, play, host)
+        for host in own:
+            variables = manager.get_vars(play=play, host=host, _hosts=names, _hosts_all=all_names)
+            hosts[host.name], secrets = _host_document(manager, variables, host)
             self._learn(secrets)
             if not hosts[host.name]["refused"]:
                 kept.append(host)
-        self._write("hosts", play=play.get_name(), hosts=hosts, forks=context.CLIARGS.get("forks"))
-        if len(kept) < len(hosts):
+        rest = {"rest": all_names[len(own) :]} if WHICH not in os.environ and len(own) < len(all_hosts) else {}
+        self._write("hosts", play=play.get_name(), hosts=hosts, forks=context.CLIARGS.get("forks"), **rest)
+        if len(kept) < len(all_hosts):
             _leave_out(inventory, kept)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: Any = False) -> None:  # noqa: ARG002
@@ -142,7 +150,7 @@ class EventWriter:
     def _write(self, event: str, **fields: Any) -> None:
         if "message" in fields:
             fields["message"] = without_secrets(fields["message"], self._secrets)
-        line = json.dumps({"event": event, "time": round(time.time(), 3), **fields}, default=_text)
+        line = json.dumps({"event": event, "time": round(time.time(), 3), **self._shard, **fields}, default=_text)
         # A password alone stays in an answer: as a part of other words it would change what a host is.
         logins = {json.dumps(secret)[1:-1] for secret in self._secrets if secret.endswith("@")}
         os.write(self._file, without_secrets(line, logins).encode() + b"\n")
@@ -207,9 +215,8 @@ def _failure_text(data: dict[str, Any]) -> str:
     )
 
 
-def _host_document(manager: Any, play: Any, host: Any) -> tuple[dict[str, Any], set[str]]:
+def _host_document(manager: Any, variables: Any, host: Any) -> tuple[dict[str, Any], set[str]]:
     """Return how a host is reached, what its inventory says to gpusetup, and its secrets; no other variable leaves."""
-    variables = manager.get_vars(play=play, host=host)
     wanted = {name: variables[name] for name in variables if name.startswith(_ASKED) or name in _CONNECTION}
     hidden = {name: variables[name] for name in variables if name in _PASSWORDS | _ADDRESSES}
     asked: dict[str, Any] = {}

@@ -94,12 +94,17 @@ class Track:
         self.hosts: dict[str, HostProgress] = {}
         self.tasks: dict[str, Event] = {}
         self.forks = 0
-        self.ended = False
+        self.ended: set[int] = set()
+        """The shards that came to their end."""
+        self.shards: dict[int, tuple[str, ...]] = {}
+        """Which hosts each Ansible process works on; a fleet that is not large has one."""
+        self.rest: tuple[str, ...] = ()
+        """Hosts that the first process left to others."""
 
-    @property
-    def waves(self) -> int:
-        """How many times over the hosts fill the places that Ansible has for them."""
-        return -(-len(self.hosts) // self.forks) if self.hosts and self.forks else 1
+    def waves(self, shard: int) -> int:
+        """How many times over a shard's hosts fill the places that Ansible has for them."""
+        hosts = len(self.shards.get(shard, ()))
+        return -(-hosts // self.forks) if hosts and self.forks else 1
 
     def take(self, event: Event) -> None:
         """Learn from one event."""
@@ -109,7 +114,7 @@ class Track:
         elif kind == "task":
             self.tasks[str(event.get("task"))] = event
         elif kind == "end":
-            self.ended = True
+            self.ended.add(int(event.get("shard", 0)))
         elif isinstance(event.get("host"), str):
             self._take_host(kind, event, self.host(event["host"]))
 
@@ -119,6 +124,8 @@ class Track:
 
     def _take_hosts(self, event: Event) -> None:
         self.forks = int(event.get("forks") or 0)
+        self.shards[int(event.get("shard", 0))] = tuple(event.get("hosts", {}))
+        self.rest += tuple(event.get("rest", ()))
         for name, said in event.get("hosts", {}).items():
             host = self.host(name)
             host.connection = said.get("connection", {})
@@ -127,6 +134,8 @@ class Track:
             host.problem = said.get("problem", "")
             if said.get("refused"):
                 host.failure = Failure("inventory", str(said["refused"]), refused=True)
+        for name in self.rest:  # in the order of the inventory, whichever shard is the first to speak
+            self.host(name)
 
     def _take_host(self, kind: str, event: Event, host: HostProgress) -> None:
         task = self.tasks.get(str(event.get("task")), {})

@@ -14,14 +14,16 @@ from gpusetup.drive.argv import Reach, ansible_environment, playbook_argv
 from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
 from gpusetup.drive.passwords import password_pipe
-from gpusetup.drive.runner import Finished, stream
+from gpusetup.drive.runner import Finished, Process, stream_all
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import secrets_pipe
+from gpusetup.drive.shards import Shards
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from gpusetup.drive.events import HostProgress
     from gpusetup.drive.rundir import RunDirectory
     from gpusetup.drive.runner import Channel
     from gpusetup.model.variables import RoleVariables
@@ -97,69 +99,96 @@ def run_playbook(
     observer: Observer | None = None,
     check: bool = False,
     diff: bool = False,
+    at_once: bool = False,
 ) -> PlaybookRun:
     """Run the playbook NAME, on the overlay's hosts when there is one. A failed host is data, no exception.
 
     The deadline is for as many hosts as Ansible works on at once: a large fleet has it several times over.
+    Many hosts have several Ansible processes (`gpusetup.drive.shards`), unless all are to be worked on `at_once`.
     """
-    run = session.run
-    track, errors = Track(), _Errors()
+    run, track = session.run, Track()
+    errors: dict[int, _Errors] = {}
+    ended: dict[int, Finished] = {}
     run.events.touch(mode=0o600)
     reader = EventReader(run.events, run.events.stat().st_size)
+    told = run.write(f"{name}-variables.json", variables) if variables else None
+    configured = _configured(session.environment)
 
     def follow() -> None:
         for event in reader.read():
             track.take(event)
+            shards.heard(event)
             if observer is not None:
                 observer.event(event, track)
         if observer is not None:
             observer.tick(track)
 
-    def tick() -> None:
-        secrets.listen()
-        follow()
-
-    def line(channel: Channel, text: str) -> None:
-        said = secrets.without(text)
-        run.append_log(said + "\n")
-        errors.take(channel, said)
-
     with ExitStack() as stack:
-        own = (session.become_password, session.vault_password)
-        pipe, secrets = stack.enter_context(secrets_pipe(run.path, own))
-        argv = playbook_argv(
-            f"{COLLECTION}.{name}",
-            session.reach,
-            inventories=[*session.inventories(), *([overlay] if overlay is not None else [])],
-            become_password=stack.enter_context(password_pipe(run.path, "become", session.become_password)),
-            vault_password=stack.enter_context(password_pipe(run.path, "vault", session.vault_password)),
-            variables=run.write(f"{name}-variables.json", variables) if variables else None,
-            limit=SELECTED if overlay is not None else None,
-            check=check,
-            diff=diff,
-        )
-        run.append_log(f"==== {name}\n")
-        finished = stream(
-            argv,
-            env={"GPUSETUP_PID": str(os.getpid()), SECRETS: str(pipe)}
-            | ansible_environment(
+
+        def begin(shard: int, own: Mapping[str, str]) -> Process:
+            suffix = f"-{shard}" if shard else ""
+            passwords = (session.become_password, session.vault_password)
+            become, vault = (
+                stack.enter_context(password_pipe(run.path, f"{word}{suffix}", password))
+                for word, password in zip(("become", "vault"), passwords, strict=True)
+            )
+            pipe, secrets = stack.enter_context(secrets_pipe(run.path, passwords, suffix))
+            complaints = errors.setdefault(shard, _Errors())
+
+            def line(channel: Channel, text: str) -> None:
+                said = secrets.without(text)
+                run.append_log(said + "\n")
+                complaints.take(channel, said)
+
+            def tick() -> None:
+                secrets.listen()
+                follow()
+
+            argv = playbook_argv(
+                f"{COLLECTION}.{name}",
+                session.reach,
+                inventories=[*session.inventories(), *([overlay] if overlay is not None else [])],
+                become_password=become,
+                vault_password=vault,
+                variables=told,
+                limit=SELECTED if overlay is not None else None,
+                check=check,
+                diff=diff,
+            )
+            run.append_log(f"==== {name}{f', part {shard + 1}' if shard else ''}\n")
+            environment = ansible_environment(
                 session.environment,
                 collections=session.collections,
                 package=_PACKAGE,
                 events=run.events,
-                configured=_configured(session.environment),
-            ),
-            deadline=lambda: deadline * track.waves,
-            on_line=line,
-            on_tick=tick,
-            on_interrupt=None if observer is None else lambda: observer.stopping(track),
-        )
+                configured=configured,
+            )
+            return Process(
+                argv,
+                env={"GPUSETUP_PID": str(os.getpid()), SECRETS: str(pipe)} | environment | dict(own),
+                deadline=lambda: deadline * track.waves(shard),
+                on_line=line,
+                on_tick=tick,
+                on_interrupt=None if observer is None else lambda: observer.stopping(track),
+            )
+
+        shards = Shards(run.path, track, begin, forks=session.reach.forks, together=at_once)
+        stream_all(shards.next, lambda process, finished: ended.update({shards.of[process]: finished}))
     follow()
+    finished = _in_all(ended)
     if not track.hosts and not finished.interrupted:
-        raise _nothing_happened(session, finished, errors)
-    if not track.ended and not finished.interrupted:
-        _cut_short(track, finished, errors)
+        raise _nothing_happened(session, finished, errors[0])
+    for shard, how in ended.items():
+        if shard not in track.ended and not finished.interrupted:
+            names = track.shards.get(shard) or shards.hosts[shard]
+            _cut_short([track.host(host) for host in names], how, errors[shard])
     return PlaybookRun(name, finished, track)
+
+
+def _in_all(ended: Mapping[int, Finished]) -> Finished:
+    """Return how they all ended: as the first that did not end well, if one did not."""
+    ways = [ended[shard] for shard in sorted(ended)]
+    return next((way for way in ways if not way.ok), ways[0])
 
 
 class _Errors:
@@ -198,10 +227,10 @@ def _nothing_happened(session: Session, finished: Finished, errors: _Errors) -> 
     )
 
 
-def _cut_short(track: Track, finished: Finished, errors: _Errors) -> None:
+def _cut_short(hosts: Iterable[HostProgress], finished: Finished, errors: _Errors) -> None:
     """Give every host without a verdict one: Ansible ended before it said how it went."""
     why = "exceeded its time limit" if finished.timed_out else f"ended early (exit {finished.code})"
-    for host in track.hosts.values():
+    for host in hosts:
         if host.failure is None:
             host.failure = Failure(host.task or "between tasks", f"Ansible {why}: {errors.text()}".rstrip(": "))
 

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from gpusetup.drive.events import Event, HostProgress, Track
     from gpusetup.drive.playbook import Observer
 
-__all__ = ["PlainProgress", "watch"]
+__all__ = ["PlainProgress", "steps", "watch"]
 
 _SAY_AGAIN = 30.0
 _ROWS = 30
+_MANY = 50
+"""From so many hosts on nobody reads a line of each: it is told how many are at which step."""
 _TOLD = 3
 """So many hosts are named for one cause; one that cannot be reached is told once, for the answer names the others."""
 _UNREACHABLE = "cannot be reached: "
@@ -75,13 +77,14 @@ class PlainProgress:
         self.out = out
         self.failures = _Failures(lambda text: print(text, file=out, flush=True))
         self.said: dict[str, float] = {}
+        self.steps_said = time.time()
 
     def event(self, event: Event, track: Track) -> None:
         """Say what changed and what failed."""
         kind, name = event["event"], str(event.get("host", ""))
         if kind == "begin":
             self.said[name] = time.time()
-        elif kind == "changed":
+        elif kind == "changed" and len(track.hosts) < _MANY:
             self._say(name, f"{event.get('name')} ({float(event.get('seconds', 0)):.1f} s)")
         elif kind in {"failed", "unreachable"}:
             self.failures.take(event, track.host(name))
@@ -89,6 +92,12 @@ class PlainProgress:
     def tick(self, track: Track) -> None:
         """Say that a long step is still running, every half minute."""
         now = time.time()
+        if len(track.hosts) >= _MANY:
+            if now - self.steps_said >= _SAY_AGAIN:
+                self.steps_said = now
+                for _hosts, step, text in steps(track, now):
+                    self._say(step, text)
+            return
         for host in track.hosts.values():
             if host.task and now - self.said.get(host.name, now) >= _SAY_AGAIN:
                 self.said[host.name] = now
@@ -152,11 +161,27 @@ class _LiveProgress:
         failed = sum(1 for host in track.hosts.values() if host.failure)
         counts = f"{len(track.hosts)} hosts, {len(busy)} busy, {failed} failed"
         grid.add_row(Text(self.phase, style="bold"), Text(counts))
-        for host in busy[:_ROWS]:
-            grid.add_row(Text(host.name), Text(_doing(host, now)))
         if len(busy) > _ROWS:
-            grid.add_row("…", f"and {len(busy) - _ROWS} more")
+            for _hosts, step, text in steps(track, now)[:_ROWS]:
+                grid.add_row(Text(step), Text(text))
+            return grid
+        for host in busy:
+            grid.add_row(Text(host.name), Text(_doing(host, now)))
         return grid
+
+
+def steps(track: Track, now: float) -> list[tuple[int, str, str]]:
+    """Return how many hosts are at which step, the step, and a sentence that names who is there longest."""
+    at: dict[str, list[HostProgress]] = {}
+    for host in track.hosts.values():
+        if host.task:
+            at.setdefault(host.task, []).append(host)
+    found = []
+    for step, hosts in at.items():
+        slowest = min(hosts, key=lambda host: host.task_since)
+        text = f"{counted(len(hosts), 'host')}, the longest {slowest.name} for {now - slowest.task_since:.0f} s"
+        found.append((len(hosts), step, text))
+    return sorted(found, reverse=True)
 
 
 def _doing(host: HostProgress, now: float) -> str:

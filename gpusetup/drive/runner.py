@@ -23,7 +23,7 @@ from gpusetup.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Finished", "Running", "run", "stream"]
+__all__ = ["Finished", "Process", "Running", "run", "stream", "stream_all"]
 
 Channel = Literal["out", "err"]
 
@@ -78,7 +78,7 @@ def run(
         if room > 0:
             lines[channel].append(line)
 
-    finished = _Watched(argv, env=env, deadline=deadline, stdin=stdin, cwd=cwd, on_line=keep).wait()
+    finished = _alone(Process(argv, env=env, deadline=deadline, stdin=stdin, cwd=cwd, on_line=keep))
     if finished.interrupted:
         raise KeyboardInterrupt
     return Finished(
@@ -108,20 +108,55 @@ def stream(
     The first Ctrl-C asks the process to stop and gives it `grace` seconds, the second one kills it; either way this
     returns with `interrupted` set, so that the caller can say what is where.
     """
-    return _Watched(
-        argv,
-        env=env,
-        deadline=deadline,
-        stdin=stdin,
-        cwd=cwd,
-        on_line=on_line,
-        on_tick=on_tick,
-        on_interrupt=on_interrupt,
-        grace=grace,
-    ).wait()
+    return _alone(
+        Process(
+            argv,
+            env=env,
+            deadline=deadline,
+            stdin=stdin,
+            cwd=cwd,
+            on_line=on_line,
+            on_tick=on_tick,
+            on_interrupt=on_interrupt,
+            grace=grace,
+        )
+    )
 
 
-class _Watched:
+def _alone(process: Process) -> Finished:
+    waiting, ended = [process], []
+    stream_all(lambda _running: waiting.pop() if waiting else None, lambda _process, how: ended.append(how))
+    return ended[0]
+
+
+def stream_all(begin: Callable[[list[Process]], Process | None], on_end: Callable[[Process, Finished], None]) -> None:
+    """Run several processes beside each other, each as `stream` does, until `begin` has no more of them.
+
+    It is asked for the next process while others run, and told those that do. After Ctrl-C it is not asked again.
+    """
+    running: list[Process] = []
+    asking = True
+    while True:
+        try:
+            while asking and (process := begin(running)) is not None:
+                running.append(process)
+            if not running:
+                return
+            for process in tuple(running):
+                if process.turn(_TICK / len(running)):
+                    running.remove(process)
+                    on_end(process, process.ended())
+        except KeyboardInterrupt:  # noqa: PERF203 - it is the loop that goes on
+            asking = False
+            for number, process in enumerate(running):
+                process.interrupt(tell=not number)
+        except BaseException:  # who listens failed, such as a log on a full disk: nobody would end them later
+            for process in running:
+                process.kill()
+            raise
+
+
+class Process:
     """One process, its two channels, and the clock."""
 
     def __init__(
@@ -130,9 +165,9 @@ class _Watched:
         *,
         env: Mapping[str, str],
         deadline: float | Callable[[], float],
-        stdin: bytes | None,
-        cwd: Path | None,
         on_line: Callable[[Channel, str], None],
+        stdin: bytes | None = None,
+        cwd: Path | None = None,
         on_tick: Callable[[], None] | None = None,
         on_interrupt: Callable[[], None] | None = None,
         grace: float = _GRACE,
@@ -163,28 +198,19 @@ class _Watched:
             ) from error
         if stdin is not None:
             _feed(self.process, stdin)
+        self.selector = selectors.DefaultSelector()
+        for channel, pipe in (("out", self.process.stdout), ("err", self.process.stderr)):
+            self.selector.register(cast("IO[bytes]", pipe), selectors.EVENT_READ, channel)
 
-    def wait(self) -> Finished:
-        """Read until the process and its channels have ended, the deadline has passed, or a person said stop."""
-        with selectors.DefaultSelector() as selector:
-            pipes = {"out": cast("IO[bytes]", self.process.stdout), "err": cast("IO[bytes]", self.process.stderr)}
-            for channel, pipe in pipes.items():
-                selector.register(pipe, selectors.EVENT_READ, channel)
-            while True:
-                try:
-                    if self._turn(selector):
-                        break
-                except KeyboardInterrupt:
-                    self._interrupt()
-                except BaseException:  # who listens failed, such as a log on a full disk: nobody would end it later
-                    self._kill()
-                    raise
-            self._flush("out")
-            self._flush("err")
-            for pipe in pipes.values():
-                pipe.close()
+    def ended(self) -> Finished:
+        """Take what is left of its channels; return how it ended."""
+        self._flush("out")
+        self._flush("err")
+        self.selector.close()
+        for pipe in (self.process.stdout, self.process.stderr):
+            cast("IO[bytes]", pipe).close()
         if self.interrupted:
-            self._kill()
+            self.kill()
         return Finished(
             argv=self.argv,
             code=self.process.wait(),
@@ -195,9 +221,10 @@ class _Watched:
             interrupted=self.interrupted,
         )
 
-    def _turn(self, selector: selectors.BaseSelector) -> bool:
-        """Read what is there; tell whether all is over."""
-        for key, _ in selector.select(_TICK) if selector.get_map() else []:
+    def turn(self, seconds: float) -> bool:
+        """Read what comes within so many seconds; tell whether all is over."""
+        selector = self.selector
+        for key, _ in selector.select(seconds) if selector.get_map() else []:
             data = os.read(key.fd, 65536)
             if data:
                 self._take(key.data, data)
@@ -207,18 +234,19 @@ class _Watched:
             self.on_tick()
         if self.process.poll() is not None:
             # A grandchild may keep a channel open for ever (an SSH master does): what is there now is all we take.
-            self._drain(selector)
+            self._drain()
             return True
         deadline = self.deadline() if callable(self.deadline) else self.deadline
         if time.monotonic() >= min(self.started + deadline, self.patience):
             self.timed_out = self.timed_out or not self.interrupted
-            self._kill()
+            self.kill()
         elif not selector.get_map():
             with suppress(subprocess.TimeoutExpired):
-                self.process.wait(timeout=_TICK)
+                self.process.wait(timeout=seconds)
         return False
 
-    def _drain(self, selector: selectors.BaseSelector) -> None:
+    def _drain(self) -> None:
+        selector = self.selector
         while ready := selector.select(0):
             for key, _ in ready:
                 data = os.read(key.fd, 65536)
@@ -245,19 +273,21 @@ class _Watched:
             self.on_line(channel, self.partial[channel].decode("utf-8", "replace"))
             self.partial[channel].clear()
 
-    def _interrupt(self) -> None:
+    def interrupt(self, *, tell: bool = True) -> None:
+        """Ask it to stop; the second time, end it."""
         if self.interrupted:
-            self._kill()
+            self.kill()
             return
         self.interrupted = True
         self.patience = time.monotonic() + self.grace
         self.family |= _descendants(self.process.pid)
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
-        if self.on_interrupt is not None:
+        if tell and self.on_interrupt is not None:
             self.on_interrupt()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """End it and all that it started, at once."""
         for pid in self.family | _descendants(self.process.pid):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

@@ -46,9 +46,9 @@ class Secrets:
 
 
 @contextmanager
-def secrets_pipe(folder: Path, known: Iterable[str | None]) -> Iterator[tuple[Path, Secrets]]:
+def secrets_pipe(folder: Path, known: Iterable[str | None], suffix: str = "") -> Iterator[tuple[Path, Secrets]]:
     """Make the pipe for as long as the block runs; `known` are secrets that need not be told."""
-    path = folder / ".secrets.pipe"
+    path = folder / f".secrets{suffix}.pipe"
     os.mkfifo(path, 0o600)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:

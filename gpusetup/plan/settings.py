@@ -50,6 +50,7 @@ _OTHERS = (
     "candidates",
     "record",
     "symptoms",
+    "domain",
     "node",
     "proxy",
     "no_proxy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.drive.causes import common, in_short
 from gpusetup.report.words import counted, duration, figures
 
 if TYPE_CHECKING:
@@ -13,9 +14,11 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Result, Verdict
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["NARROW", "to_text"]
+__all__ = ["MANY", "NARROW", "to_text"]
 
 WORDS: dict[Verdict, str] = {"pass": "pass", "warn": "WARN", "fail": "FAIL", "skip": "skip", "unsupported": "n/a"}
+MANY = 20
+"""From so many hosts on those that fared alike are told together."""
 NARROW = 60
 """Columns below which rows stand one below the other instead of in a table."""
 _COLOURS: dict[Verdict, str] = {
@@ -43,10 +46,12 @@ def to_text(report: Report, *, watched: bool = False, width: int | None = None) 
         emoji=False,
     )
     single = len(report.hosts) == 1
-    for host in report.hosts:
-        _host(console, host, everything=single)
+    hosts = _together(report.hosts) if len(report.hosts) >= MANY else report.hosts
+    for host in hosts:
+        if hosts is report.hosts or host.verdict != "pass":
+            _host(console, host, everything=single)
     if not single:
-        _fleet(console, report)
+        _fleet(console, report, hosts)
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
 
@@ -123,11 +128,34 @@ def _idle(console: Console, results: list[Result]) -> None:
         console.print(Padding(Text(f"{', '.join(names)}: {reason}", style="dim"), (0, 0, 0, 4)))
 
 
-def _fleet(console: Console, report: Report) -> None:
+def _together(hosts: tuple[HostReport, ...]) -> tuple[HostReport, ...]:
+    """Return one report for all hosts that fared alike, under a few of their names."""
+    groups: dict[object, list[HostReport]] = {}
+    for host in hosts:
+        trouble = tuple(
+            (result.id, result.verdict, common(result.text, host.name))
+            for result in host.results
+            if result.verdict in ("fail", "warn")
+        )
+        alike = (host.verdict, host.state, host.simulated, common(host.problem, host.name), host.summary, trouble)
+        groups.setdefault((*alike, counted(host)), []).append(host)
+    return tuple(_named(found) for found in groups.values())
+
+
+def _named(hosts: list[HostReport]) -> HostReport:
+    from msgspec.structs import replace
+
+    if len(hosts) == 1:
+        return hosts[0]
+    name = f"{in_short([host.name for host in hosts])} ({len(hosts)} hosts)"
+    return replace(hosts[0], name=name, problem=common(hosts[0].problem, hosts[0].name))
+
+
+def _fleet(console: Console, report: Report, hosts: tuple[HostReport, ...]) -> None:
     from rich.text import Text
 
     table = _table("host", "", "machine", "checks", widths=(20, 4, 30, None))
-    for host in report.hosts:
+    for host in hosts:
         if console.width < NARROW:
             console.print(Text(f"{WORDS[host.verdict]} {host.name}", style=_COLOURS[host.verdict]))
             console.print(Text(f"  {host.problem or host.summary}\n  {counted(host)}".rstrip()))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from gpusetup.drive.events import Track
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Boot, Failure, HostFacts
     from gpusetup.model.lock import Lock
@@ -52,6 +53,8 @@ class Rollout:
     """How Ansible reaches a host."""
     nodes: dict[str, str] = field(default_factory=dict)
     """What a scheduler calls a host, where its inventory says so."""
+    domains: dict[str, str] = field(default_factory=dict)
+    """What a host shares with others that fail with it (a rack, a switch), where its inventory says so."""
     fetched: dict[str, str] = field(default_factory=dict)
     """Where on a host the last look left the package lists, for what follows."""
     seconds: dict[str, float] = field(default_factory=dict)
@@ -111,8 +114,8 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     rollout.connections = {
         name: str(host.connection.get("ansible_connection")) for name, host in looked.run.track.hosts.items()
     }
-    told = {name: host.variables.get("gpusetup_node") for name, host in looked.run.track.hosts.items()}
-    rollout.nodes = {name: str(node) for name, node in told.items() if node}
+    rollout.nodes = _said(looked.run.track, "gpusetup_node")
+    rollout.domains = _said(looked.run.track, "gpusetup_domain")
     rollout.facts = looked.facts.hosts
     if how.image and how.lock is not None:
         request = how.lock.request
@@ -138,6 +141,11 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
     rollout.plans = {name: rollout.plans[name] for name in looked.run.track.hosts if name in rollout.plans}
     session.run.write("plan.json", rollout.document())
     return rollout
+
+
+def _said(track: Track, variable: str) -> dict[str, str]:
+    told = {name: host.variables.get(variable) for name, host in track.hosts.items()}
+    return {name: str(value) for name, value in told.items() if value}
 
 
 def _with_care(rollout: Rollout, name: str, plan: HostPlan, lost: tuple[str, ...] = ()) -> HostPlan:

@@ -67,6 +67,8 @@ class Applying:
     verify: Literal["auto", "always", "never"] = "auto"
     batch: str = ""
     max_fail: int = 0
+    max_fail_domain: int | None = None
+    """After more failures than this among hosts of one domain, none of its hosts is begun any more."""
     keep: Literal["", "anew", "on"] = "anew"
     """Whether who is left is written down for --resume: of the hosts that change, or, going `on`, of all."""
     freeing: Freeing = Freeing()

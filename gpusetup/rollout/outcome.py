@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, convert
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import State
 
-__all__ = ["exit_of", "interrupted", "not_started", "outcome_of", "planned_only", "postponed", "stopped"]
+__all__ = [
+    "closed_domains",
+    "exit_of",
+    "interrupted",
+    "not_started",
+    "outcome_of",
+    "planned_only",
+    "postponed",
+    "stopped",
+]
 
 _EXITS = {
     "done": Exit.DONE,
@@ -30,6 +40,8 @@ _EXITS = {
     "not-started": Exit.PENDING,
     "postponed": Exit.PENDING,
 }
+
+_FAILED = {"failed", "unreachable", "verify-failed"}
 
 
 class _Reboot(Struct, frozen=True):
@@ -59,9 +71,10 @@ def planned_only(plan: HostPlan) -> HostOutcome:
     return _outcome(plan, "refused" if plan.state == "change" or plan.state == "failed" else plan.state)  # noqa: PLR1714
 
 
-def not_started(plan: HostPlan) -> HostOutcome:
-    """Return the outcome of a host whose batch was never begun."""
-    return _outcome(plan, "not-started")
+def not_started(plan: HostPlan, why: str = "") -> HostOutcome:
+    """Return the outcome of a host that was never begun."""
+    found = _outcome(plan, "not-started")
+    return replace(found, warnings=(why, *found.warnings)) if why else found
 
 
 def postponed(plan: HostPlan, why: str) -> HostOutcome:
@@ -72,8 +85,17 @@ def postponed(plan: HostPlan, why: str) -> HostOutcome:
 def stopped(outcomes: dict[str, HostOutcome], allowed: int) -> bool:
     """Tell whether a rollout ends here: more hosts failed than are allowed to, or a person said stop."""
     states = [outcome.state for outcome in outcomes.values() if outcome.seconds]
-    failed = sum(1 for state in states if state in {"failed", "unreachable", "verify-failed"})
-    return failed > allowed or "interrupted" in states
+    return sum(state in _FAILED for state in states) > allowed or "interrupted" in states
+
+
+def closed_domains(outcomes: dict[str, HostOutcome], domains: dict[str, str], allowed: int) -> dict[str, int]:
+    """Return the domains in which more hosts failed than are allowed to, and how many did."""
+    failed = Counter(
+        domains[name]
+        for name, outcome in outcomes.items()
+        if name in domains and outcome.seconds and outcome.state in _FAILED
+    )
+    return {domain: count for domain, count in failed.items() if count > allowed}
 
 
 def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcome:

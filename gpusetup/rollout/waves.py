@@ -16,7 +16,15 @@ from gpusetup.model.run import Applied
 from gpusetup.plan.batches import batches, sizes_after
 from gpusetup.rollout.draining import draining
 from gpusetup.rollout.looks import phase
-from gpusetup.rollout.outcome import exit_of, interrupted, not_started, outcome_of, planned_only, stopped
+from gpusetup.rollout.outcome import (
+    closed_domains,
+    exit_of,
+    interrupted,
+    not_started,
+    outcome_of,
+    planned_only,
+    stopped,
+)
 from gpusetup.rollout.owner import owner_of
 from gpusetup.rollout.resume import keep_rollout
 from gpusetup.rollout.verification import verify_hosts
@@ -77,7 +85,11 @@ class _Waves:
         for number, wave in enumerate(self.waves, 1):
             if len(self.waves) > 1:
                 self.rollout.reporter.say(f"batch {number} of {len(self.waves)}: {counted(len(wave), 'host')}")
-            done = self._wave({name: self.changes[name] for name in wave})
+            shut = self._shut(wave)
+            self.outcomes |= shut
+            begun = {name: self.changes[name] for name in wave if name not in shut}
+            done = self._wave(begun) if begun else {}
+            self.seen |= shut
             self.seen |= self.work.give_back(done)
             self.outcomes |= self.seen
             ended = stopped(self.outcomes, self.how.max_fail)
@@ -88,6 +100,18 @@ class _Waves:
                 for later in self.waves[number:]:
                     self.outcomes |= {name: not_started(self.changes[name]) for name in later}
                 break
+
+    def _shut(self, wave: tuple[str, ...]) -> dict[str, HostOutcome]:
+        """Return the hosts of a wave that are not begun: too many failed that share a rack or a switch with them."""
+        if self.how.max_fail_domain is None:
+            return {}
+        domains = self.rollout.domains
+        closed = closed_domains(self.outcomes, domains, self.how.max_fail_domain)
+        return {
+            name: not_started(self.changes[name], f"{counted(closed[domains[name]], 'host')} of {domains[name]} failed")
+            for name in wave
+            if domains.get(name) in closed
+        }
 
     def _wave(self, wanted: dict[str, HostPlan]) -> dict[str, HostOutcome]:
         self.at = "freeing it; nothing was changed"

@@ -128,7 +128,7 @@ def _between_hosts(session: Session, ask: Ask, plan: dict[str, Part], observed: 
         gpu_verify_token=secrets.token_hex(16),
         gpusetup_verify_group=tuple(plan),
     )
-    run = run_playbook(together, "verify_between", deadline=900 + _REACHING, variables=variables)
+    run = run_playbook(together, "verify_between", deadline=900 + _REACHING, variables=variables, at_once=True)
     if run.interrupted:
         raise KeyboardInterrupt
     for name in plan:

@@ -6,7 +6,7 @@ import io
 import time
 
 from gpusetup.drive.events import Failure, Track
-from gpusetup.drive.progress import watch
+from gpusetup.drive.progress import PlainProgress, watch
 
 
 class Terminal(io.StringIO):
@@ -39,3 +39,38 @@ def test_a_failure_is_said_as_it_is(monkeypatch):
     text = shown(monkeypatch, failed=True)
     assert "lab-t4: FAILED Python environment: [red]no[/] room" in text
     assert "[/]  " not in text
+
+
+def crowd(hosts: int) -> Track:
+    track = Track()
+    for number in range(hosts):
+        host = track.host(f"gpu-{number}")
+        host.task = "Install the packages" if number % 10 else "Reboot"
+        host.task_since = time.time() - 40 - number
+    return track
+
+
+def test_a_crowd_is_shown_by_what_it_does(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    out = Terminal()
+    with watch(out, phase="apply") as observer:
+        observer.tick(crowd(1000))
+    text = out.getvalue()
+    assert "900 hosts, the longest gpu-999 for 1039 s" in text
+    assert "100 hosts, the longest gpu-990 for 1030 s" in text
+    assert len(text.splitlines()) < 24
+
+
+def test_a_log_of_a_crowd_has_lines_of_steps_not_of_hosts(monkeypatch):
+    out, track = io.StringIO(), crowd(1000)
+    observer = PlainProgress(out)
+    for name in track.hosts:
+        observer.event({"event": "changed", "host": name, "name": "Install the packages", "seconds": 3}, track)
+    observer.tick(track)
+    assert out.getvalue() == ""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 31)
+    observer.tick(track)
+    assert len(out.getvalue().splitlines()) == 2
+    assert "Install the packages: 900 hosts" in out.getvalue()

@@ -266,3 +266,18 @@ def test_the_page_is_for_narrow_and_dark_screens_too(fleet):
     assert "@media (prefers-color-scheme: dark)" in page
     assert "@media (max-width: 640px)" in page
     assert 'name="viewport"' in page
+
+
+def test_a_crowd_fits_a_screen_and_names_who_fails():
+    good = Result(id="gpu.present", level="quick", verdict="pass", text="8 GPUs")
+    hosts = [
+        HostReport(name=f"gpu-{number:04}", results=(good,), seconds=1.0 + number / 7)
+        if number % 50
+        else HostReport(name=f"gpu-{number:04}", problem=f"ssh: connect to host gpu-{number:04} port 22: refused")
+        for number in range(1000)
+    ]
+    report = Report(title="verify", started=STARTED.isoformat(), seconds=60.0, program="gpusetup", hosts=tuple(hosts))
+    text = render(report, "text")
+    assert len(text.splitlines()) < 24
+    for part in ("980 hosts", "20 hosts", "gpu-0050", "refused", "1000 hosts, 20 failed"):
+        assert part in re.sub(r"\s+", " ", text), part

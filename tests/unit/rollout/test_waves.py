@@ -21,7 +21,7 @@ NAMES = ("a", "b", "c", "d", "e")
 def roll(tmp_path, monkeypatch):
     """Apply five hosts, of which some fail; return their states and the batches that were begun and verified."""
 
-    def run(bad, cut=None, **words):
+    def run(bad, cut=None, domains=None, **words):
         changed, verified = [], []
 
         def change(_rollout, changes, *, check):
@@ -53,8 +53,9 @@ def roll(tmp_path, monkeypatch):
         facts = dict.fromkeys(plans, SimpleNamespace(processes=()))
         reporter = SimpleNamespace(say=lambda _text: None, begins=begins)
         rollout = SimpleNamespace(
-            session=session, plans=plans, facts=facts, nodes={}, seconds={}, document=lambda: stamp, reporter=reporter
-        )
+            session=session, plans=plans, facts=facts, nodes={}, seconds={}, document=lambda: stamp, reporter=reporter,
+            domains=domains or {},
+        )  # fmt: skip
         run.folder = session.run
         applied = waves.carry_out(Applying(**words), rollout)
         return {name: outcome.state for name, outcome in applied.hosts.items()}, changed, verified
@@ -147,3 +148,22 @@ def test_a_stop_while_the_last_batch_is_verified_forgets_nobody(roll):
     with pytest.raises(KeyboardInterrupt):
         roll({}, cut=("verify", 1))
     assert kept(roll) == {"x": "unchanged"} | dict.fromkeys(NAMES, "done")
+
+
+RACKS = {"a": "rack-1", "b": "rack-1", "c": "rack-1", "d": "rack-2"}
+
+
+def test_a_domain_with_too_many_failures_is_left_alone_and_the_others_go_on(roll, tmp_path):
+    states, changed, _ = roll({"a": "failed"}, domains=RACKS, batch="1", max_fail=5, max_fail_domain=0)
+    assert changed == [("a",), ("d",), ("e",)]
+    assert states | {"x": ""} == {
+        "a": "failed", "b": "not-started", "c": "not-started", "d": "done", "e": "done", "x": ""
+    }  # fmt: skip
+    applied = json.loads((roll.__dict__["folder"].path / "applied.json").read_text())
+    assert applied["hosts"]["b"]["warnings"] == ["1 host of rack-1 failed"]
+    assert stopped_rollout(tmp_path, "hosts.ini").hosts == ("a", "b", "c")
+
+
+def test_failures_within_a_domains_budget_stop_nothing(roll):
+    states, _, _ = roll({"a": "failed", "d": "failed"}, domains=RACKS, batch="1", max_fail=5, max_fail_domain=1)
+    assert [states[name] for name in NAMES] == ["failed", "done", "done", "failed", "done"]

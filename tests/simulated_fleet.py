@@ -1,0 +1,96 @@
+"""Hosts that exist only as answers: Ansible speaks to a program that stands in for ssh and tells what a host would.
+
+The controller's part is real: Ansible's workers, its ssh plugin, the modules it packs and sends. Simulated are ssh itself
+(no network, no cryptography) and the host (its modules are not run: an answer is read from a file).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.facts import probe
+from gpusetup.facts.collect import open_captured
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["FAULTS", "SimulatedFleet"]
+
+_ROOTS = Path(__file__).resolve().parent / "hosts"
+_SSH = r"""#!/bin/sh
+# ssh [options] HOST COMMAND; what Ansible pipes in is the module.
+for word do host=$before before=$word; done
+[ "$1" = -V ] && exit 0
+[ -e "{folder}/faults/$host" ] && fault=$(cat "{folder}/faults/$host")
+case $fault in
+  refused) echo "ssh: connect to host $host port 22: Connection refused" >&2; exit 255 ;;
+  key) echo "Host key verification failed." >&2; exit 255 ;;
+  hangs) exec sleep 600 ;;
+  python) echo "/bin/sh: 1: /usr/bin/python3: not found" >&2; exit 127 ;;
+  garbage) cat > /dev/null; echo "Welcome to $host"; exit 0 ;;
+  sudo) cat > /dev/null; echo "sudo: a password is required" >&2; exit 1 ;;
+esac
+module=$(grep -aoE "module_fqn='[a-z_.]+'" | tail -n1)
+module=${{module##*.}} module=${{module%\'}}
+printf '%s\n' "$module" >> "{folder}/calls/$host"
+for answer in "{folder}/answers/$host/$module.json" "{folder}/answers/all/$module.json"; do
+  [ -e "$answer" ] && exec sed "s/@HOST@/$host/g" "$answer"
+done
+echo '{{"changed": false}}'
+"""
+FAULTS = ("refused", "key", "python", "garbage", "sudo")
+"""Ways in which a host fails at once; `hangs` fails when the deadline of its task has passed."""
+
+
+class SimulatedFleet:
+    """A folder with an inventory, the program that stands in for ssh, and what hosts answer."""
+
+    def __init__(self, folder: Path, hosts: int, *, kinds: Iterable[str], racks_of: int = 40) -> None:
+        self.folder, self.names = folder, [f"gpu-{number:05}" for number in range(hosts)]
+        for place in ("answers/all", "faults", "calls"):
+            (folder / place).mkdir(parents=True)
+        ssh = folder / "ssh"
+        ssh.write_text(_SSH.format(folder=folder))
+        ssh.chmod(0o755)
+        kinds = list(kinds)
+        documents = [_facts(kind) for kind in kinds]
+        for number, name in enumerate(self.names):
+            self.answer("gpu_facts", {"facts": documents[number % len(kinds)]}, host=name)
+        self.answer("ping", {"ping": "pong"})
+        lines = [f"{name} gpusetup_domain=rack-{number // racks_of}" for number, name in enumerate(self.names)]
+        shared = (
+            "ansible_user=root", "ansible_python_interpreter=/usr/bin/python3", f"ansible_ssh_executable={ssh}",
+            "gpusetup_become=false",
+        )  # fmt: skip
+        self.inventory = folder / "fleet.ini"
+        self.inventory.write_text("\n".join(["[fleet]", *lines, "[fleet:vars]", *shared]) + "\n")
+
+    def answer(self, module: str, document: Mapping[str, Any], *, host: str = "all") -> None:
+        """Let a host, or all of them, answer so when they are asked by this module."""
+        folder = self.folder / "answers" / host
+        folder.mkdir(exist_ok=True)
+        (folder / f"{module}.json").write_text(json.dumps({"changed": False, **document}))
+
+    def break_every(self, step: int, faults: Iterable[str] = FAULTS) -> dict[str, str]:
+        """Let one host in so many fail, each in another way than the one before; return which and how."""
+        ways = list(faults)
+        bad = {name: ways[number % len(ways)] for number, name in enumerate(self.names[step - 1 :: step])}
+        for name, fault in bad.items():
+            (self.folder / "faults" / name).write_text(fault)
+        return bad
+
+    def mend(self) -> None:
+        """Let all of them be well."""
+        shutil.rmtree(self.folder / "faults")
+        (self.folder / "faults").mkdir()
+
+
+def _facts(kind: str) -> dict[str, Any]:
+    """Return what the probe says of a captured machine, which has the host's name for its identity."""
+    package = probe.load()
+    found: dict[str, Any] = package.collect(open_captured(_ROOTS / kind / "root"))
+    found["boot"] = {**found.get("boot", {}), "id": "boot-@HOST@", "machine": "machine-@HOST@"}
+    return found
