@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 from gpusetup.drive.shards import SIZE
 from tests.simulated_fleet import FAULTS, SimulatedFleet
@@ -28,3 +29,39 @@ def test_facts_of_a_fleet_in_shards_of_which_some_fail_in_every_way(tmp_path):
     assert shards == {0, 1, 2}
     counts = [len((fleet.folder / "calls" / name).read_text().split()) for name in fleet.names if name not in bad]
     assert set(counts) == {1}
+
+
+def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_twice(tmp_path):
+    fleet = SimulatedFleet(tmp_path / "fleet", 6, kinds=("ubuntu24.04-h200-keep",))
+    fleet.answer("gpu_state", {"converged": True})
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), SIZE: "4"}
+    argv = [sys.executable, "-m", "gpusetup", "apply", str(fleet.inventory), "--verify", "never", "--format", "json"]
+    runs = tmp_path / ".local/state/gpusetup/runs"
+    with subprocess.Popen([*argv, "--batch", "2"], env=environment, stdout=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 120
+        while len(left(runs)) > 4 and time.monotonic() < until and process.poll() is None:
+            time.sleep(0.05)
+        process.kill()
+    rest = left(runs)
+    assert rest in (fleet.names[2:], fleet.names[4:])
+    before = {name: asked(fleet, name).count("gpu_state") for name in fleet.names}
+    done = subprocess.run([*argv, "--resume"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {name: host["state"] for name, host in json.loads(done.stdout)["hosts"].items()} == dict.fromkeys(
+        rest, "done"
+    )
+    again = {name for name in fleet.names if asked(fleet, name).count("gpu_state") > before[name]}
+    assert again == set(rest)
+    assert left(runs) == []
+
+
+def left(runs):
+    """Return who the newest rollout left."""
+    found = sorted(runs.glob("*/rollout.json"), key=lambda path: path.stat().st_mtime_ns)
+    return json.loads(found[-1].read_text())["left"] if found else list(range(100))
+
+
+def asked(fleet, name):
+    """Return the modules that a host was asked by."""
+    calls = fleet.folder / "calls" / name
+    return calls.read_text().split() if calls.exists() else []
