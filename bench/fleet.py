@@ -141,7 +141,7 @@ def model(results: dict[int, dict[str, Measured]], hosts: int = 10_000) -> dict[
     if len(sizes) < 2:
         return {}
     few, many = sizes
-    told = {}
+    told: dict[str, float] = {}
     for name in results[few]:
         a, b = results[few][name].processor, results[many][name].processor
         told[name] = round(a + (b - a) / (many - few) * (hosts - few))
