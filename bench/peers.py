@@ -64,7 +64,9 @@ def _watched(host: Host, work: Callable[[], tuple[int, int, str]]) -> Run:
     before, started = host.boot_id(), time.monotonic()
     code, operations, said = work()
     seconds = time.monotonic() - started
-    return Run(seconds, operations, code, host.boot_id() != before, said if code else "")
+    run = Run(seconds, operations, code, host.boot_id() != before, said if code else "")
+    print(f"{host.name}: {run.told()}", flush=True)
+    return run
 
 
 def ours(folder: Path, host: Host, repositories: Repositories) -> list[Run]:
