@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.supply.site import Asked
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "asked_for", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     what = parser.add_argument_group("what goes in")
     what.add_argument("--controller-only", action="store_true", help="gpusetup and what it runs on, nothing for hosts")
+    what.add_argument(
+        "--from", dest="facts", metavar="FILE",
+        help="for the hosts in this file, as written by `gpusetup facts`: their release, CPU, GPUs and kernels",
+    )  # fmt: skip
     what.add_argument("--lock", metavar="FILE", help="exactly this lock instead of a request")
     what.add_argument(
         "--kernel", action="append", default=[], metavar="RELEASE",
@@ -119,7 +123,7 @@ def _hosts(arguments: argparse.Namespace) -> bool:
     from gpusetup.supply.site import add_system, choose
 
     matrix = load_matrix()
-    supply = choose(_asked(arguments, matrix), matrix, output.say)
+    supply = choose(asked_for(arguments, matrix), matrix, output.say)
     files = {item.sha256: item.size for item in supply.files()}
     output.say(
         f"{supply.name}: {len(supply.packages)} packages, {len(supply.wheels)} wheels, {size_text(sum(files.values()))}"
@@ -133,7 +137,8 @@ def _hosts(arguments: argparse.Namespace) -> bool:
     return True
 
 
-def _asked(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
+def asked_for(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
+    """Return what the command line, a lock or the facts of hosts ask a bundle for."""
     import msgspec
 
     from gpusetup.cli.lock import load_lock
@@ -150,6 +155,9 @@ def _asked(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
                 "GS-773", f"{text} is not a variable", path="--set", hint="--set gpusetup_source=https://mirror.example"
             )
         level[name] = value
+    kernels = tuple(arguments.kernel)
+    if arguments.facts:
+        kernels += _like_hosts(arguments)
     plain = {"driver": None, "native": False, "forward": False, "allow_builds": False}
     single = {"arch": (arguments.arch or ["x86_64"])[-1], "python": (arguments.python or [None])[-1]}
     namespace = type(arguments)(**{**vars(arguments), **plain, **single})
@@ -168,7 +176,26 @@ def _asked(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
         )  # fmt: skip
     settings = settings_for({}, {}, read_level(level, "--set", prefix=PREFIX), request.requirements)
     request = msgspec.structs.replace(request, requirements=settings.requirements)
-    return Asked(request, settings, tuple(arguments.kernel), tuple(arguments.archive))
+    return Asked(request, settings, tuple(dict.fromkeys(kernels)), tuple(arguments.archive))
+
+
+def _like_hosts(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """Take release, CPU and GPUs from hosts that were looked at; return their kernels."""
+    from gpusetup.facts.collect import read_facts
+
+    hosts = [host for host in read_facts(Path(arguments.facts)).hosts.values() if host.gpus]
+    hosts = [host for host in hosts if arguments.os in {None, host.os.label}]
+    hosts = [host for host in hosts if not arguments.arch or host.arch in arguments.arch]
+    kinds = sorted({f"{host.os.label} on {host.arch}" for host in hosts})
+    if len(kinds) != 1:
+        raise BadInputError(
+            "GS-776", f"{arguments.facts} has hosts with GPUs of {len(kinds)} kinds; a run is for one of them",
+            path=arguments.facts, context=", ".join(kinds),
+            hint="choose with --os and --arch, then repeat for the others",
+        )  # fmt: skip
+    arguments.os, arguments.arch = hosts[0].os.label, [hosts[0].arch]
+    arguments.gpu = arguments.gpu or sorted({gpu.pci_id for host in hosts for gpu in host.gpus})
+    return tuple(sorted({host.kernel.next for host in hosts if host.kernel.next}))
 
 
 class _Progress:

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,8 @@ from gpusetup.errors import HostFailedError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from requests import Session
 
 __all__ = ["Pool", "Wanted", "sized"]
 
@@ -68,8 +71,11 @@ class Pool:
                 hint="free some space, or give another --out; what is there already is kept",
             )  # fmt: skip
         done = 0
-        with ThreadPoolExecutor(_AT_ONCE) as workers:
-            running = [workers.submit(self._bring, item, proxies) for item in todo]
+        import requests
+
+        with ThreadPoolExecutor(_AT_ONCE) as workers, requests.Session() as session:
+            session.proxies.update(proxies or {})
+            running = [workers.submit(self._bring, item, session) for item in todo]
             try:
                 for one in as_completed(running):
                     done += one.result()
@@ -89,19 +95,19 @@ class Pool:
         except OSError:
             shutil.copyfile(self.path(sha256), target)
 
-    def _bring(self, item: Wanted, proxies: dict[str, str] | None) -> int:
+    def _bring(self, item: Wanted, session: Session) -> int:
         part = self.folder / ".part" / item.sha256
         without, pause = 0, 1.0
         while True:
             before = part.stat().st_size if part.exists() else 0
+            digest = problem = ""
             try:
-                _go_on(item, part, before, proxies)
-                problem = ""
+                digest = _go_on(item, part, before, session)
             except (OSError, HTTPError) as error:
                 problem = " ".join(str(error).split())[:300]
             here = part.stat().st_size if part.exists() else 0
             if here and (here == item.size or not (item.size or problem)):
-                if _digest(part) == item.sha256:
+                if digest == item.sha256:
                     self.path(item.sha256).parent.mkdir(exist_ok=True)
                     part.replace(self.path(item.sha256))
                     return here
@@ -119,18 +125,23 @@ class Pool:
             time.sleep(pause * without)
 
 
-def _go_on(item: Wanted, part: Path, have: int, proxies: dict[str, str] | None) -> None:
-    import requests
-
-    headers = {"Range": f"bytes={have}-"} if have else {}
+def _go_on(item: Wanted, part: Path, have: int, session: Session) -> str:
+    """Add to a part until its end; return the digest of all of it, counted on the way."""
     if item.url.startswith("file:"):
         shutil.copyfile(item.url.removeprefix("file://"), part)
-        return
-    with requests.get(item.url, headers=headers, stream=True, timeout=_SILENCE, proxies=proxies) as answer:
+        return _digest(part).hexdigest()
+    if have and have == item.size:
+        return _digest(part).hexdigest()
+    headers = {"Range": f"bytes={have}-", "Accept-Encoding": "identity"} if have else {"Accept-Encoding": "identity"}
+    with session.get(item.url, headers=headers, stream=True, timeout=_SILENCE) as answer:
         answer.raise_for_status()
-        with part.open("ab" if answer.status_code == requests.codes.partial_content else "wb") as stream:
+        goes_on = answer.status_code == HTTPStatus.PARTIAL_CONTENT
+        digest = _digest(part) if goes_on else hashlib.sha256()
+        with part.open("ab" if goes_on else "wb") as stream:
             for block in answer.raw.stream(_BLOCK, decode_content=False):
                 stream.write(block)
+                digest.update(block)
+    return digest.hexdigest()
 
 
 def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> list[Wanted]:
@@ -154,9 +165,9 @@ def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> lis
         return list(workers.map(asked, files))
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path) -> hashlib._Hash:
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         while block := stream.read(_BLOCK):
             digest.update(block)
-    return digest.hexdigest()
+    return digest

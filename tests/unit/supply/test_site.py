@@ -9,12 +9,16 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.bootstrap.hashes import Target
+from gpusetup.cli import bundle
+from gpusetup.cli.main import command_parser, main
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.matrix.load import matrix
+from gpusetup.model.facts import Facts
 from gpusetup.model.package import Package
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
@@ -27,6 +31,7 @@ from gpusetup.supply.serving import server_of
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import Asked, Supply, add_system
 from gpusetup.supply.wheels import wheels_of
+from tests.unit.plan.conftest import machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -180,6 +185,18 @@ def ask(tmp_path: Path, supply: Supply, key: Signer) -> Iterator[Callable[[str],
 def test_it_is_served_by_its_manifest(ask: Callable[[str], int]) -> None:
     assert [ask(name) for name in ("manifest.json", f"{REPOSITORY}/InRelease", "python/", "sbom.json")] == [200] * 4
     assert [ask(name) for name in ("secret", "..%2f..%2fetc/passwd", "", REPOSITORY, ".lock")] == [404] * 5
+
+
+def test_hosts_that_were_looked_at_say_what_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hosts = {name: machine(name) for name in ("ubuntu24.04-h200-keep", "debian12-t4-open")}
+    facts = tmp_path / "facts.json"
+    facts.write_bytes(msgspec.json.encode(Facts(hosts=hosts)))
+    arguments = command_parser("bundle").parse_args(["driver", "--from", str(facts), "--os", "debian12"])
+    asked = bundle.asked_for(arguments, matrix())
+    assert (asked.request.os, asked.request.arch, asked.request.gpus) == ("debian12", "x86_64", ("10de:1eb8",))
+    assert asked.kernels == (hosts["debian12-t4-open"].kernel.next,)
+    assert main(["bundle", "driver", "--from", str(facts), "--out", str(tmp_path / "x")]) == 3
+    assert "debian12 on x86_64, ubuntu24.04 on x86_64" in capsys.readouterr().err
 
 
 def test_the_best_wheel_of_each_package_is_taken() -> None:
