@@ -45,6 +45,7 @@ class AppliedSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     containers: tuple[str, ...] = ()
     driver_options: DriverOptions = {}
     python_path: str = ""
+    python_links: str = ""
     python_adopt: str = ""
     vgpu_token: str = ""
     vgpu_token_sha256: str = ""

@@ -71,6 +71,7 @@ OF_SETTINGS: dict[str, Any] = {
     "containers": ("docker",),
     "driver_options": {"NVreg_EnableGpuFirmware": 0},
     "python_path": "/srv/python",
+    "python_links": "/srv/bundle/python",
     "python_adopt": "/srv/adopted/bin/python",
     "vgpu_token": "/home/anna/site.tok",
     "vgpu_token_sha256": "ab" * 32,
@@ -88,7 +89,7 @@ ELSEWHERE = {
 }  # fmt: skip
 """Settings that are on record as what became of them."""
 OF_TODAY = {
-    "vgpu_host", "reboot", "reload", "replace", "secure_boot", "signing_key", "signing_certificate", "containers_restart", "proxy", "python_links",
+    "vgpu_host", "reboot", "reload", "replace", "secure_boot", "signing_key", "signing_certificate", "containers_restart", "proxy",
 }  # fmt: skip
 """How and when, not what: whoever rolls back says it."""
 
