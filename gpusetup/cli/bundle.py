@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.supply.site import Asked
 
-__all__ = ["add_arguments", "asked_for", "run"]
+__all__ = ["Progress", "add_arguments", "asked_for", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +133,7 @@ def _hosts(arguments: argparse.Namespace) -> bool:
             output.say(f"  {size_text(item.size):>10}  {item.name}")
         return False
     keep = Path(data_home(os.environ), "bundle-key")
-    add_system(Path(arguments.out), supply, signer(arguments.sign_with, keep), _Progress())
+    add_system(Path(arguments.out), supply, signer(arguments.sign_with, keep), Progress())
     return True
 
 
@@ -198,13 +198,14 @@ def _like_hosts(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(sorted({host.kernel.next for host in hosts if host.kernel.next}))
 
 
-class _Progress:
+class Progress:
     """One line that is written again on a terminal; elsewhere a line for each tenth."""
 
     def __init__(self) -> None:
         self.told = -1
 
     def __call__(self, done: int, whole: int) -> None:
+        """Say how far it is."""
         from gpusetup.cli.plan_text import size_text
 
         tenth = 10 * done // whole if whole else 10

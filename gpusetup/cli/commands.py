@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "handover": ("handover", "what another engine needs, so that nothing is done twice"),
     "doctor": ("doctor", "find the cause and the fix for an error message or a sick host"),
     "bundle": ("bundle", "a folder from which hosts without a network are set up, every file by its digest"),
+    "mirror": ("mirror", "what the matrix knows of NVIDIA's repositories, kept fresh for hosts of a site"),
     "bundle serve": ("bundle_serve", "a bundle for hosts that fetch, over HTTP or TLS"),
     "cloud-init": ("cloud_init", "user-data for a machine that sets itself up"),
     "bootstrap": ("bootstrap", "what such a machine runs by itself at each boot"),

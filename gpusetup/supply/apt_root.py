@@ -68,6 +68,7 @@ class AptRoot:
             "APT::Install-Recommends=false",
             "APT::Sandbox::User=root",
             "Acquire::Languages=none",
+            "Acquire::GzipIndexes=false",
             "Acquire::ForceHash=SHA256",
             "Acquire::Retries=3",
         )

@@ -1,0 +1,110 @@
+"""Keep a mirror of what the matrix knows of NVIDIA's apt repositories, the newest releases of each, signed anew.
+
+Hosts use it as their source: gpusetup_source and gpusetup_source_fingerprints, which the command prints. What is half
+published upstream is waited for; a mirror is replaced as a whole or not at all.
+
+examples:
+  gpusetup mirror --os ubuntu24.04 --os debian12 --out /srv/nvidia
+  gpusetup mirror --os ubuntu24.04 --releases 1 --dry-run          how much it would be
+  gpusetup mirror --os ubuntu24.04 --out /srv/nvidia --timer daily
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output, timers
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--os", action="append", default=[], metavar="ID", help="a distribution, repeatable")
+    parser.add_argument(
+        "--arch", type=options.arch_name, action="append", choices=options.ARCHES, help="repeatable; default: x86_64"
+    )
+    parser.add_argument(
+        "--releases", type=int, default=2, metavar="N", help="newest releases of each line; default: %(default)s"
+    )
+    parser.add_argument("--out", metavar="DIR", help="the mirror")
+    parser.add_argument("--room", type=int, metavar="GIB", help="refuse to need more than this")
+    parser.add_argument("--source", default="nvidia", metavar="URL", help="a mirror to mirror; default: NVIDIA")
+    parser.add_argument("--source-fingerprints", default="", metavar="FPR", help="of the key that signs it")
+    parser.add_argument("--source-key", default="", metavar="URL", help="where that key is")
+    parser.add_argument("--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: one of ours")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be there")
+    timers.add_argument(parser)
+    parser.set_defaults(
+        ask_become_pass=False, ask_vault_pass=False, limit=None, forks=None, user=None, private_key=None,
+        vault_password_file=None, ansible_arguments=[], extra_vars=[], inventory=None,
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Look, fetch, publish; one release after the other."""
+    if arguments.timer in {timers.OFF, timers.SHOW}:
+        return _timed(arguments)
+    if not arguments.os or not (arguments.out or arguments.dry_run) or arguments.releases < 1:
+        raise BadInputError(
+            "GS-779", "a mirror needs a distribution, a folder and at least one release of each line", path="--os",
+            hint="gpusetup mirror --os ubuntu24.04 --out /srv/nvidia",
+        )  # fmt: skip
+    if arguments.timer:
+        return _timed(arguments)
+    from gpusetup.cli.bundle import Progress
+    from gpusetup.cli.plan_text import size_text
+    from gpusetup.matrix.load import data_home
+    from gpusetup.matrix.load import matrix as load_matrix
+    from gpusetup.plan.settings import read_level, settings_for
+    from gpusetup.resolve.question import question
+    from gpusetup.supply import mirroring
+    from gpusetup.supply.signing import signer
+
+    matrix = load_matrix()
+    words = {"source": arguments.source, "source_key": arguments.source_key}
+    level = {name: value for name, value in words.items() if value}
+    if arguments.source_fingerprints:
+        level["source_fingerprints"] = arguments.source_fingerprints
+    settings = settings_for({}, {}, read_level(level, "--source"), ())
+    room = arguments.room << 30 if arguments.room is not None else None
+    key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
+    lines = []
+    for system in dict.fromkeys(arguments.os):
+        for arch in dict.fromkeys(arguments.arch or ("x86_64",)):
+            request = question([], matrix, os=system, arch=arch)
+            chosen = mirroring.look(request, settings, matrix, arguments.releases)
+            said = f"{chosen.place}: {len(chosen.entries)} packages, {size_text(chosen.size)}"
+            if key is not None:
+                came, went = mirroring.keep(Path(arguments.out), chosen, key, room, Progress())
+                said += f"; {came} new, {went} gone"
+            lines.append(said)
+    if key is not None:
+        lines += ["", f"gpusetup_source={Path(arguments.out).absolute()}   # or where it is served",
+                  f"gpusetup_source_fingerprints={key.fingerprint}"]  # fmt: skip
+    output.write_answer("\n".join(lines), None)
+    return Exit.DONE
+
+
+def _timed(arguments: argparse.Namespace) -> Exit:
+    words = [word for name in arguments.os for word in ("--os", name)]
+    words += [word for name in arguments.arch or () for word in ("--arch", name)]
+    for option, value in (
+        ("--releases", arguments.releases), ("--out", arguments.out and Path(arguments.out).absolute()),
+        ("--room", arguments.room), ("--source", arguments.source), ("--source-key", arguments.source_key),
+        ("--source-fingerprints", arguments.source_fingerprints), ("--sign-with", arguments.sign_with),
+    ):  # fmt: skip
+        words += [option, str(value)] if value not in (None, "") else []
+    task = timers.Task(
+        command="mirror", does="keep the mirror of NVIDIA's repositories fresh", words=tuple(words), longest="12h",
+        spread="1h",
+    )  # fmt: skip
+    text, code = timers.answer(arguments, task, os.environ)
+    output.write_answer(text, None)
+    return code
