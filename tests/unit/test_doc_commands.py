@@ -34,7 +34,7 @@ NEEDS = {
     "compare": "several hosts", "drift": "a host with a record", "facts": "a host, but for --root",
     "handover": "hosts", "history": "verifications of before", "lock": "a place to write", "monitoring": "a place to write",
     "plan": "a host", "remove": "a host with a record", "rollback": "a host with a record", "status": "a new instance",
-    "verify": "a GPU, but for --explain", "watch": "a GPU", "matrix import": "a release of the matrix", "bundle serve": "a bundle",
+    "verify": "a GPU, but for --explain", "watch": "a GPU", "matrix import": "a release of the matrix", "bundle serve": "a bundle", "mirror": "the network",
     "matrix export": "a key to sign with", "matrix update": "NVIDIA's list", "matrix diff": "an earlier matrix",
     "matrix history": "an earlier matrix", "matrix eol": "hosts", "doctor": "a host, but for a message",
     "why": "a name", "why-not": "a name", "resolve": "a place to write", "content": "nothing, and says a place",
