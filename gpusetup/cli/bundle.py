@@ -99,7 +99,7 @@ def _controller(arguments: argparse.Namespace) -> None:
 
     if arguments.requirements:
         raise BadInputError(
-            "GS-772", "--controller-only has nothing for hosts", path="--controller-only", hint="leave out one of both"
+            "GS-786", "--controller-only has nothing for hosts", path="--controller-only", hint="leave out one of both"
         )
     pythons = tuple(dict.fromkeys(arguments.python or PYTHONS))
     if unknown := [python for python in pythons if python not in PYTHONS]:
@@ -152,7 +152,7 @@ def asked_for(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
         name, equals, value = text.partition("=")
         if not equals or not name.startswith(PREFIX):
             raise BadInputError(
-                "GS-773", f"{text} is not a variable", path="--set", hint="--set gpusetup_source=https://mirror.example"
+                "GS-787", f"{text} is not a variable", path="--set", hint="--set gpusetup_source=https://mirror.example"
             )
         level[name] = value
     kernels = tuple(arguments.kernel)

@@ -45,7 +45,7 @@ class AptRoot:
     def __init__(self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = ()) -> None:
         if shutil.which("apt-get") is None:
             raise PreflightError(
-                "GS-760", f"a bundle for {system} needs apt-get on this machine",
+                "GS-781", f"a bundle for {system} needs apt-get on this machine",
                 hint="run it on any Debian or Ubuntu, in a container too",
             )  # fmt: skip
         self.folder, self.system = folder, system
@@ -105,7 +105,7 @@ class AptRoot:
         ]
         if done.code or bad:
             raise UnreachableError(
-                "GS-761", f"the package lists for {self.system} could not be fetched",
+                "GS-782", f"the package lists for {self.system} could not be fetched",
                 note=" | ".join((bad or lines)[:4]),
                 hint="is the archive's keyring installed here (debian-archive-keyring, ubuntu-archive-keyring)? "
                 "name other archives with --archive 'deb [signed-by=FILE] URL SUITE COMPONENTS'",
@@ -133,7 +133,7 @@ class AptRoot:
         done = self._tool("apt-get", "--print-uris", "--yes", "--no-remove", "install", *names)
         if done.code:
             raise BadInputError(
-                "GS-762", f"apt finds no way to install these packages on {self.system}",
+                "GS-783", f"apt finds no way to install these packages on {self.system}",
                 note=" | ".join(line.strip() for line in (done.err + done.out).splitlines()[-8:] if line.strip()),
             )  # fmt: skip
         found = tuple(

@@ -148,7 +148,7 @@ def _planned(
     root.prefer(draft.plan.variables.gpu_repo_pins or (), driver.version if driver is not None else "")
     wanted = draft.wanted.packages if draft.wanted is not None else None
     if wanted is None:
-        raise BadInputError("GS-770", "nothing in this request comes as a package", hint="ask for a driver as well")
+        raise BadInputError("GS-784", "nothing in this request comes as a package", hint="ask for a driver as well")
     return draft.plan, wanted.wanted()
 
 
@@ -205,7 +205,7 @@ def _alone(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise PreflightError("GS-771", f"another gpusetup makes the bundle {out}", hint="wait for it") from error
+            raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}", hint="wait for it") from error
         yield
         (out / ".lock").unlink()
 
