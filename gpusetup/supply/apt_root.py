@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +24,7 @@ from gpusetup.supply.fetching import Wanted
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpusetup.drive.runner import Finished
     from gpusetup.model.package import Package, Pin, Source
     from gpusetup.model.record import Arch
 
@@ -31,12 +33,6 @@ __all__ = ["AptRoot"]
 _URI = re.compile(r"^'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})$", re.MULTILINE)
 _DEADLINE = 600.0
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-class _Told(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 class AptRoot:
@@ -161,13 +157,10 @@ class AptRoot:
         if not package.version:
             return ""
         offered = [row["version"] for row in self._apt.offered([package.name])[package.name]]
-        from fnmatch import fnmatchcase
-
         return next((version for version in offered if fnmatchcase(version, package.version)), package.version)
 
-    def _tool(self, program: str, *words: str) -> _Told:
+    def _tool(self, program: str, *words: str) -> Finished:
         options = [piece for option in self.options for piece in ("-o", option)]
         env = {**{k: v for k, v in os.environ.items() if not k.startswith("LC_")}, "LC_ALL": "C.UTF-8"}
         env["DEBIAN_FRONTEND"] = "noninteractive"
-        done = run((program, *options, *words), env=env, deadline=_DEADLINE)
-        return _Told(done.code, done.out, done.err)
+        return run((program, *options, *words), env=env, deadline=_DEADLINE)

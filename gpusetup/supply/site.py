@@ -26,7 +26,7 @@ from gpusetup.model.package import Package
 from gpusetup.model.preview import Preview
 from gpusetup.plan.host import Planner
 from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host, with_gpus_of
-from gpusetup.plan.lock import lock_of, with_hashes
+from gpusetup.plan.lock import lock_of
 from gpusetup.plan.repository import repository_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository
@@ -112,8 +112,7 @@ def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
     if lock.pip.system:
         tell("asking the package index")
         target = _target(request, lock, matrix)
-        hashes, full = hashes_of(msgspec.structs.replace(lock.pip, wheels=lock.pip.system), target)
-        lock = with_hashes(lock, hashes)
+        _hashes, full = hashes_of(msgspec.structs.replace(lock.pip, wheels=lock.pip.system), target)
         python, wheels = target.python, tuple(sized(wheels_of(full.pylock, target)))
     place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}"
     return Supply(asked, lock, place, files, stanzas, wheels, python)
