@@ -81,6 +81,8 @@ def plug_in(name: str, address: str) -> None:
     space, link = namespace(name), outer_link(address)
     if not Path(f"/run/netns/{space}").exists():
         run(["ip", "netns", "add", space])
+        # A host that was lost with this address may have left its cable, whose other end is not in this namespace.
+        run(["ip", "link", "delete", link], check=False)
     if not Path(f"/sys/class/net/{link}").exists():
         own = hardware_address(address)
         run(["ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "address", own, "netns", space])
