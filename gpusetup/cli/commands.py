@@ -52,6 +52,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "find the cause and the fix for an error message or a sick host"),
     "bundle": ("bundle", "a folder from which hosts without a network are set up, every file by its digest"),
     "mirror": ("mirror", "what the matrix knows of NVIDIA's repositories, kept fresh for hosts of a site"),
+    "bundle pack": ("bundle_pack", "a bundle as one file, or in parts"),
+    "bundle unpack": ("bundle_unpack", "a packed bundle as a folder again, every file compared"),
     "bundle serve": ("bundle_serve", "a bundle for hosts that fetch, over HTTP or TLS"),
     "cloud-init": ("cloud_init", "user-data for a machine that sets itself up"),
     "bootstrap": ("bootstrap", "what such a machine runs by itself at each boot"),

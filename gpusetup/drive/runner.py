@@ -23,7 +23,7 @@ from gpusetup.errors import BadInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Finished", "Process", "Running", "run", "stream", "stream_all"]
+__all__ = ["Finished", "Process", "Running", "filtering", "run", "stream", "stream_all"]
 
 Channel = Literal["out", "err"]
 
@@ -314,9 +314,7 @@ class Running:
             )
         except OSError as error:
             raise BadInputError(
-                "GS-401",
-                f"cannot start {argv[0]}: {error.strerror}",
-                hint="check that it is installed and executable",
+                "GS-401", f"cannot start {argv[0]}: {error.strerror}", hint="check that it is installed and executable"
             ) from error
         pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
         self.input, self.out, self.err = (cast("IO[bytes]", pipe) for pipe in pipes)
@@ -358,6 +356,11 @@ class Running:
                 pipe.close()
         with suppress(subprocess.TimeoutExpired):  # one that is stuck in the kernel is left there
             self.process.wait(1)
+
+
+def filtering(argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a program between two pipes, in our environment. Whoever started it ends it."""
+    return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
 def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:

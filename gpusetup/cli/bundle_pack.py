@@ -1,0 +1,68 @@
+"""Make one file of a bundle, for the way over; in parts where a medium takes only so much.
+
+examples:
+  gpusetup bundle pack site --out site.tar.zst
+  gpusetup bundle pack site --out /media/usb/site.tar.zst --split 4G      site.tar.zst.000, .001, …
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import output
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments", "run"]
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SMALLEST = 1 << 20
+_MOST_PARTS = 1000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="the bundle")
+    parser.add_argument(
+        "--out", required=True, metavar="FILE", help="site.tar.zst (needs the program zstd) or site.tar"
+    )
+    parser.add_argument("--split", default="", metavar="SIZE", help="parts of at most this size: 4G, 650M")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Write it."""
+    from gpusetup.cli.bundle import Progress
+    from gpusetup.cli.plan_text import size_text
+    from gpusetup.supply.packing import pack
+
+    out = Path(arguments.out)
+    if not out.name.endswith((".tar", ".tar.zst")):
+        raise BadInputError(
+            "GS-788", f"{out.name} does not end in .tar or .tar.zst", path="--out", hint="--out site.tar.zst"
+        )
+    if not out.parent.is_dir():
+        raise BadInputError("GS-788", f"there is no folder {out.parent}", path="--out", hint=f"mkdir -p {out.parent}")
+    parts = pack(Path(arguments.folder), out, _size(arguments.split), Progress())
+    size = sum(part.stat().st_size for part in parts)
+    last = f" to {parts[-1].name}" if len(parts) > 1 else ""
+    output.write_answer(
+        f"{parts[0]}{last}: {size_text(size)}\n\non the other side: gpusetup bundle unpack {parts[0].name} --out site",
+        None,
+    )
+    return Exit.DONE
+
+
+def _size(text: str) -> int:
+    if not text:
+        return 0
+    found = re.fullmatch(r"(\d{1,6})([KMGT]?)(?:i?B)?", text)
+    size = int(found[1]) * _UNITS[found[2]] if found else 0
+    if size < _SMALLEST:
+        raise BadInputError(
+            "GS-788", f"{text} cannot be the size of a part", path="--split", hint="1M or more: --split 4G"
+        )
+    return size

@@ -1,0 +1,43 @@
+"""Make a bundle's folder of its packed file, every file compared with the manifest as it comes.
+
+Into the folder of an older bundle it writes only what differs.
+
+examples:
+  gpusetup bundle unpack site.tar.zst --out /srv/bundle
+  gpusetup bundle unpack site.tar.zst.000 --out /srv/bundle        the other parts beside it
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import output
+from gpusetup.errors import Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="the packed bundle, or the first of its parts")
+    parser.add_argument("--out", required=True, metavar="DIR", help="the folder to make or to bring up to date")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Write it."""
+    from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
+    from gpusetup.cli.bundle import Progress
+    from gpusetup.supply.packing import unpack
+
+    out = Path(arguments.out)
+    came = unpack(Path(arguments.file), out, Progress())
+    manifest, digest = read_manifest(out / MANIFEST)
+    output.write_answer(
+        f"{out}: {came} of {len(manifest.files)} files were new, all as the manifest says\nmanifest sha256 {digest}",
+        None,
+    )
+    return Exit.DONE

@@ -1,0 +1,218 @@
+"""A bundle as one file and back: whole, in parts, cut, changed, with tricks in it; zstd is real."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, write_manifest
+from gpusetup.cli.main import main
+from gpusetup.errors import GpuSetupError, PreflightError
+from gpusetup.model.bundle import BundledFile, Manifest
+from gpusetup.supply import packing
+from gpusetup.supply.packing import pack, unpack
+
+needs_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd is not installed (apt-get install zstd)")
+MIB = 1 << 20
+
+
+def silent(_done: int, _whole: int) -> None:
+    """Nobody listens."""
+
+
+def bundle(folder: Path, contents: dict[str, bytes]) -> Path:
+    files = {}
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+        files[name] = BundledFile(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    write_manifest(folder / MANIFEST, Manifest(gpusetup="0.1.0", pip="", sets={}, files=files))
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    noise = random.Random(1).randbytes
+    return bundle(
+        tmp_path / "site",
+        {"python/a.whl": noise(3 * MIB), "compute/driver.deb": noise(MIB + 17), "empty": b"", "sbom.json": b"{}"},
+    )
+
+
+@pytest.mark.parametrize("name", ["site.tar", pytest.param("site.tar.zst", marks=needs_zstd)])
+@pytest.mark.parametrize("split", ["", "1M"])
+def test_there_and_back(site: Path, tmp_path: Path, name: str, split: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--split", split] if split else []
+    assert main(["bundle", "pack", str(site), "--out", str(tmp_path / name), *words]) == 0
+    parts = sorted(tmp_path.glob(f"{name}*"))
+    assert len(parts) == (5 if split else 1)
+    assert all(part.stat().st_size <= MIB for part in parts) or not split
+    assert parts[0].name in capsys.readouterr().out
+    assert main(["bundle", "unpack", str(parts[0]), "--out", str(tmp_path / "there")]) == 0
+    assert "4 of 4 files were new" in capsys.readouterr().out
+    check_bundle(tmp_path / "there")
+    assert (tmp_path / "there" / MANIFEST).read_bytes() == (site / MANIFEST).read_bytes()
+
+
+def test_equal_bundles_are_equal_files(site: Path, tmp_path: Path) -> None:
+    (first,) = pack(site, tmp_path / "a.tar", 0, silent)
+    shutil.copytree(site, tmp_path / "copy")
+    (second,) = pack(tmp_path / "copy", tmp_path / "b.tar", 0, silent)
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_parts_of_a_longer_one_go(site: Path, tmp_path: Path) -> None:
+    assert len(pack(site, tmp_path / "s.tar", MIB, silent)) == 5
+    assert pack(site, tmp_path / "s.tar", 3 * MIB, silent) == [tmp_path / "s.tar.000", tmp_path / "s.tar.001"]
+    assert pack(site, tmp_path / "s.tar", 0, silent) == [tmp_path / "s.tar"]
+    assert sorted(path.name for path in tmp_path.glob("*s.tar*")) == ["s.tar"]
+
+
+def test_into_an_older_bundle_comes_only_what_differs(site: Path, tmp_path: Path) -> None:
+    newer = bundle(tmp_path / "newer", {"sbom.json": b"{}", "python/b.whl": b"new"})
+    there = Path(shutil.copytree(site, tmp_path / "there"))
+    (one,) = pack(newer, tmp_path / "n.tar", 0, silent)
+    assert unpack(one, there, silent) == 1
+    check_bundle(there)
+    assert not (there / "python/a.whl").exists()
+    assert unpack(one, there, silent) == 0
+
+
+@pytest.mark.parametrize("name", ["s.tar", pytest.param("s.tar.zst", marks=needs_zstd)])
+def test_a_file_that_ends_early_is_told_and_the_same_command_completes(site: Path, tmp_path: Path, name: str) -> None:
+    (one,) = pack(site, tmp_path / name, 0, silent)
+    whole = one.read_bytes()
+    one.write_bytes(whole[: len(whole) * 2 // 3])
+    with pytest.raises(GpuSetupError) as told:
+        unpack(one, tmp_path / "there", silent)
+    assert told.value.reference == "GS-789"
+    assert not (tmp_path / "there" / MANIFEST).exists(), "it is not in use"
+    one.write_bytes(whole)
+    assert 0 < unpack(one, tmp_path / "there", silent) < 4, "what came whole was kept"
+    check_bundle(tmp_path / "there")
+
+
+def test_a_changed_byte_is_found(site: Path, tmp_path: Path) -> None:
+    (one,) = pack(site, tmp_path / "s.tar", 0, silent)
+    raw = bytearray(one.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    one.write_bytes(raw)
+    with pytest.raises(GpuSetupError) as told:
+        unpack(one, tmp_path / "there", silent)
+    assert told.value.reference == "GS-718"
+    assert not list((tmp_path / "there").rglob("*.whl"))
+
+
+def test_a_missing_part_is_named(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = pack(site, tmp_path / "s.tar", MIB, silent)
+    parts[2].unlink()
+    assert main(["bundle", "unpack", str(parts[0]), "--out", str(tmp_path / "there")]) == 3
+    assert "s.tar.002 is missing" in capsys.readouterr().err
+    assert not (tmp_path / "there").exists()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/outside", ".hidden", "python/../../outside"])
+def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+    content = b"bad"
+    write_manifest(tmp_path / MANIFEST, _naming(name, content))
+    evil = tmp_path / "evil.tar"
+    with tarfile.open(evil, "w") as tar:
+        for path, raw in ((MANIFEST, (tmp_path / MANIFEST).read_bytes()), (name, content)):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(raw)
+            tar.addfile(entry, io.BytesIO(raw))
+    with pytest.raises(GpuSetupError) as told:
+        unpack(evil, tmp_path / "inner" / "there", silent)
+    assert told.value.reference == "GS-789"
+    assert not list(tmp_path.rglob("outside"))
+
+
+def _naming(name: str, content: bytes) -> Manifest:
+    file = BundledFile(sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    return Manifest(gpusetup="0.1.0", pip="", sets={}, files={name: file})
+
+
+def test_links_and_unknown_files_are_refused(site: Path, tmp_path: Path) -> None:
+    evil = tmp_path / "evil.tar"
+    with tarfile.open(evil, "w") as tar:
+        tar.add(site / MANIFEST, MANIFEST)
+        link = tarfile.TarInfo("sbom.json")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        tar.addfile(link)
+    with pytest.raises(GpuSetupError, match="sbom"):
+        unpack(evil, tmp_path / "there", silent)
+    assert not (tmp_path / "there/sbom.json").exists()
+
+
+def test_somebody_elses_folder_and_file_are_left_alone(site: Path, tmp_path: Path) -> None:
+    (one,) = pack(site, tmp_path / "s.tar", 0, silent)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/letter").write_text("mine")
+    with pytest.raises(GpuSetupError) as told:
+        unpack(one, tmp_path / "home", silent)
+    assert told.value.reference == "GS-713"
+    (tmp_path / "text.tar").write_text("no archive")
+    with pytest.raises(GpuSetupError) as told:
+        unpack(tmp_path / "text.tar", tmp_path / "there", silent)
+    assert told.value.reference == "GS-789"
+    assert [path.name for path in (tmp_path / "home").iterdir()] == ["letter"]
+
+
+@pytest.mark.parametrize("name", ["s.tar", pytest.param("s.tar.zst", marks=needs_zstd)])
+def test_a_full_disk_leaves_the_former_file(
+    site: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one,) = pack(site, tmp_path / name, 0, silent)
+    former = one.read_bytes()
+
+    def full(_self: packing._Parts, _block: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(packing._Parts, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        pack(site, tmp_path / name, 0, silent)
+    assert one.read_bytes() == former
+    assert [path.name for path in tmp_path.glob("*s.tar*")] == [name]
+
+
+def test_without_zstd_it_says_what_to_do(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PreflightError) as told:
+        pack(site, tmp_path / "s.tar.zst", 0, silent)
+    assert "apt-get install zstd" in (told.value.hint or "")
+
+
+@pytest.mark.parametrize("words", [["--split", "4X"], ["--split", "10"], ["--out", "site.zip"], ["--out", "no/s.tar"]])
+def test_bad_words(site: Path, tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    out = [] if "--out" in words else ["--out", str(tmp_path / "s.tar")]
+    assert main(["bundle", "pack", str(site), *out, *words]) == 3
+    assert "GS-788" in capsys.readouterr().err
+
+
+def test_killed_at_any_moment_the_same_command_completes(site: Path, tmp_path: Path) -> None:
+    (one,) = pack(site, tmp_path / "s.tar", 0, silent)
+    argv = [sys.executable, "-m", "gpusetup", "bundle", "unpack", str(one), "--out", str(tmp_path / "there")]
+    began = time.monotonic()
+    subprocess.run(argv, check=True, capture_output=True)
+    took, moments = time.monotonic() - began, random.Random(7)
+    for _ in range(4):
+        shutil.rmtree(tmp_path / "there", ignore_errors=True)
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(took * (0.5 + moments.random() / 2))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        subprocess.run(argv, check=True, capture_output=True)
+        check_bundle(tmp_path / "there")
+        assert not list((tmp_path / "there").rglob(".*.new"))
