@@ -59,9 +59,9 @@ def main() -> int:
         hashes, full = hashes_of(lock.pip, target)
         wheels = tuple(sized(wheels_of(full.pylock, target)))
         asked = site.Asked(request, Settings())
-        supply = site.Supply(asked, lock, REPOSITORY, packages, root.stanzas(packages), wheels, "3.11")
+        supply = site.Supply(asked, lock, REPOSITORY, packages, wheels, "3.11")
         key = signer("", folder / "k")
-        names = [f"{item.name.partition('_')[0]}={item.name.split('_')[1]}" for item in packages]
+        names = [f"{item.name}={item.version}" for item in packages]
         options = [piece for option in root.options for piece in ("-o", option)]
 
         def by_tools() -> None:

@@ -7,7 +7,7 @@ and all they need as wheels. Serve it from any static web server, `gpusetup bund
 
 examples:
   gpusetup bundle 'torch==2.9.*' --gpu h100 --os ubuntu24.04 --kernel 6.8.0-90-generic --out site
-  gpusetup bundle --lock gpu.lock.json --os ubuntu24.04 --out site
+  gpusetup bundle --lock gpu.lock.json --os rocky9 --kernel 5.14.0-570.12.1.el9_6.x86_64 --out site
   gpusetup bundle --controller-only --out gpusetup-bundle
   gpusetup bundle --verify site                  every file against the manifest
   gpusetup bundle --diff old/manifest.json --verify site   what has to be carried over
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_requirements(parser)
     machine = parser.add_argument_group("machine")
     machine.add_argument("--gpu", action="append", default=[], metavar="NAME", help="GPU of the hosts, repeatable")
-    machine.add_argument("--os", metavar="ID", help="their distribution: ubuntu24.04, debian12, …")
+    machine.add_argument("--os", metavar="ID", help="their distribution: ubuntu24.04, rocky9, …")
     machine.add_argument(
         "--arch", type=options.arch_name, action="append", choices=options.ARCHES, help="repeatable; default: x86_64"
     )
@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a gpusetup_ variable of the hosts, as in an inventory: gpusetup_containers=docker",
     )  # fmt: skip
     what.add_argument(
-        "--archive", action="append", default=[], metavar="LINE",
-        help="the distribution's archive as a line of sources.list, repeatable; default: its own",
+        "--archive", action="append", default=[], metavar="LINE|FILE",
+        help="the distribution's archive: a line of sources.list, or a .repo file for dnf and zypper; default: its own",
     )  # fmt: skip
     where = parser.add_argument_group("where")
     where.add_argument("--out", metavar="DIR", help="the folder to make or add to")
@@ -247,10 +247,11 @@ def _told(folder: Path, arguments: argparse.Namespace) -> Exit:
         f"manifest sha256 {digest}",
     ]
     if not arguments.check and manifest.systems:
-        fingerprint = next(iter(manifest.systems.values())).fingerprint
+        keys = {key: 0 for system in manifest.systems.values() for key in (system.fingerprint,)}
+        keys |= {key: 0 for system in manifest.systems.values() for key in system.vendors}
         lines += ["", "copy the folder to each host or serve it, and say in the inventory:",
                   "gpusetup_source=/srv/bundle            # or https://…",
-                  f"gpusetup_source_fingerprints={fingerprint}",
+                  f"gpusetup_source_fingerprints={','.join(keys)}",
                   "gpusetup_python_links=/srv/bundle/python   # or https://…/python/"]  # fmt: skip
     elif not arguments.check:
         lines += ["", "serve the folder, then:",

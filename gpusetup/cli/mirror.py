@@ -1,10 +1,10 @@
-"""Keep a mirror of what the matrix knows of NVIDIA's apt repositories, the newest releases of each, signed anew.
+"""Keep a mirror of what the matrix knows of NVIDIA's repositories, the newest releases of each, signed anew.
 
 Hosts use it as their source: gpusetup_source and gpusetup_source_fingerprints, which the command prints. What is half
 published upstream is waited for; a mirror is replaced as a whole or not at all.
 
 examples:
-  gpusetup mirror --os ubuntu24.04 --os debian12 --out /srv/nvidia
+  gpusetup mirror --os ubuntu24.04 --os rocky9 --out /srv/nvidia
   gpusetup mirror --os ubuntu24.04 --releases 1 --dry-run          how much it would be
   gpusetup mirror --os ubuntu24.04 --out /srv/nvidia --timer daily
 """
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.plan.settings import read_level, settings_for
     from gpusetup.resolve.question import question
     from gpusetup.supply import mirroring
-    from gpusetup.supply.signing import signer
+    from gpusetup.supply.signing import fingerprints_of, signer
 
     matrix = load_matrix()
     words = {"source": arguments.source, "source_key": arguments.source_key}
@@ -75,7 +75,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     settings = settings_for({}, {}, read_level(level, "--source"), ())
     room = arguments.room << 30 if arguments.room is not None else None
     key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
-    lines = []
+    lines: list[str] = []
+    vendors: list[str] = []
     for system in dict.fromkeys(arguments.os):
         for arch in dict.fromkeys(arguments.arch or ("x86_64",)):
             request = question([], matrix, os=system, arch=arch)
@@ -85,9 +86,11 @@ def run(arguments: argparse.Namespace) -> Exit:
                 came, went = mirroring.keep(Path(arguments.out), chosen, key, room, Progress())
                 said += f"; {came} new, {went} gone"
             lines.append(said)
+            vendors += fingerprints_of(chosen.beside.keys)
     if key is not None:
+        keys = ",".join(dict.fromkeys((key.fingerprint, *vendors)))
         lines += ["", f"gpusetup_source={Path(arguments.out).absolute()}   # or where it is served",
-                  f"gpusetup_source_fingerprints={key.fingerprint}"]  # fmt: skip
+                  f"gpusetup_source_fingerprints={keys}"]  # fmt: skip
     output.write_answer("\n".join(lines), None)
     return Exit.DONE
 

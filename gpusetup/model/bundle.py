@@ -28,6 +28,8 @@ class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The folder of the signed repository, as NVIDIA's is named."""
     fingerprint: str
     """Of the key that signs it."""
+    vendors: tuple[str, ...] = ()
+    """Fingerprints of those whose signatures its packages keep, which hosts check too."""
     packages: dict[str, str]
     """Name → version of each package."""
     python: str = ""

@@ -1,4 +1,4 @@
-"""A flat, signed apt repository of files that are in a pool: whole beside the one that is in use, then in its place."""
+"""A flat, signed apt repository of files that are in a pool."""
 
 from __future__ import annotations
 
@@ -6,42 +6,74 @@ import datetime as dt
 import gzip
 import hashlib
 import re
-import shutil
 from typing import TYPE_CHECKING
+
+from gpusetup.supply.entry import Beside, Entry, Need
+from gpusetup.supply.fetching import Wanted
+from gpusetup.supply.publishing import anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from gpusetup.supply.fetching import Pool, Wanted
+    from gpusetup.supply.fetching import Pool
     from gpusetup.supply.signing import Signer
 
-__all__ = ["file_name", "publish"]
+__all__ = ["entries_of", "file_name", "needs_of", "prove", "publish", "read"]
 
 _EPOCH = re.compile(r"_\d+:")
 _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)
+_FIELD = re.compile(r"^([A-Za-z0-9-]+): (.*)$", re.MULTILINE)
+_NEEDS = re.compile(r"([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s*(?:\(([<>=]+)\s*([^)]+)\))?")
+_NOTHING = Beside()
 
 
-def publish(place: Path, files: Iterable[Wanted], stanzas: dict[str, str], pool: Pool, signer: Signer) -> list[Path]:
-    """Make the repository; return its files. Whoever reads sees the old one or the new one."""
-    new, old = place.with_name(f".{place.name}.new"), place.with_name(f".{place.name}.old")
-    for folder in (new, old):
-        shutil.rmtree(folder, ignore_errors=True)
-    new.mkdir(parents=True)
-    described = []
-    for item in sorted(files):
-        pool.lay(item.sha256, new / file_name(item))
-        described.append(_PLACE.sub(f"Filename: ./{file_name(item)}", stanzas[item.sha256]))
-    packages = ("\n\n".join(described) + "\n").encode()
-    (new / "Packages").write_bytes(packages)
-    (new / "Packages.gz").write_bytes(gzip.compress(packages, mtime=0))
-    (new / "Release").write_text(_release(new, ("Packages", "Packages.gz")))
-    signer.clear(new / "Release", new / "InRelease")
-    (new / f"{signer.fingerprint[-8:].lower()}.pub").write_bytes(signer.public())
-    if place.exists():
-        place.rename(old)
-    new.rename(place)
-    shutil.rmtree(old, ignore_errors=True)
+def read(place: Path) -> list[Entry]:
+    """Return what a repository has; nothing where there is none."""
+    index = place / "Packages"
+    return entries_of(index.read_text(encoding="utf-8"), "") if index.is_file() else []
+
+
+def entries_of(text: str, url: str) -> list[Entry]:
+    """Read a Packages file."""
+    found = []
+    for stanza in text.strip().split("\n\n"):
+        fields = dict(_FIELD.findall(stanza))
+        if {"Package", "Version", "Filename", "Size", "SHA256"} <= set(fields):
+            address = f"{url.rstrip('/')}/{fields['Filename'].removeprefix('./').lstrip('/')}"
+            arch = fields.get("Architecture", "all")
+            name = f"{fields['Package']}_{fields['Version']}_{arch}.deb"
+            needs = needs_of(", ".join(filter(None, (fields.get("Pre-Depends"), fields.get("Depends")))))
+            file = Wanted(address, name, int(fields["Size"]), fields["SHA256"])
+            found.append(Entry(fields["Package"], fields["Version"], file, needs, arch=arch, stanza=stanza.strip("\n")))
+    return found
+
+
+def needs_of(text: str) -> tuple[Need, ...]:
+    """Read a field of dependencies; of alternatives each is one."""
+    return tuple(Need(name, sign, version.strip()) for name, sign, version in _NEEDS.findall(text))
+
+
+def prove(_paths: Iterable[Path], _beside: Beside) -> None:
+    """Nothing is left to do: apt proved the index, and the index has the digests."""
+
+
+def publish(
+    place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, _beside: Beside = _NOTHING
+) -> list[Path]:
+    """Make the repository; return its files."""
+    with anew(place) as new:
+        described = []
+        for entry in sorted(entries, key=lambda entry: entry.file):
+            name = file_name(entry.file)
+            pool.lay(entry.file.sha256, new / name)
+            described.append(_PLACE.sub(f"Filename: ./{name}", entry.stanza))
+        packages = ("\n\n".join(described) + "\n").encode()
+        (new / "Packages").write_bytes(packages)
+        (new / "Packages.gz").write_bytes(gzip.compress(packages, mtime=0))
+        (new / "Release").write_text(_release(new, ("Packages", "Packages.gz")))
+        signer.clear(new / "Release", new / "InRelease")
+        (new / signer.key_file).write_bytes(signer.public())
     return sorted(place.iterdir())
 
 

@@ -1,7 +1,6 @@
-"""What a distribution's own resolver would install on a machine that has nothing: apt, in a folder of ours.
+"""What apt would install on a machine that has nothing.
 
-Nothing of this machine counts: an empty package database, the archives of the wanted release, the sources of the plan.
-apt checks every signature, and says of each package its address, size and SHA-256.
+It checks every signature, and says of each package its address, size and SHA-256.
 """
 
 from __future__ import annotations
@@ -18,15 +17,19 @@ import msgspec
 from gpusetup.content import host_code
 from gpusetup.drive.runner import run
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
+from gpusetup.supply.apt_repository import entries_of
 from gpusetup.supply.archives import archive_of
-from gpusetup.supply.fetching import Wanted
+from gpusetup.supply.entry import Beside
+from gpusetup.supply.root import Root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gpusetup.drive.runner import Finished
-    from gpusetup.model.package import Package, Pin, Source
+    from gpusetup.model.package import Package, Source
     from gpusetup.model.record import Arch
+    from gpusetup.model.variables import RoleVariables
+    from gpusetup.supply.entry import Entry
 
 __all__ = ["AptRoot"]
 
@@ -35,20 +38,22 @@ _DEADLINE = 600.0
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-class AptRoot:
-    """One release of Debian or Ubuntu for one CPU; `folder` is thrown away afterwards."""
+class AptRoot(Root):
+    """One release of Debian or Ubuntu."""
 
-    def __init__(self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, system: str, arch: Arch, archives: tuple[str, ...] = (), *, alone: bool = False
+    ) -> None:
+        super().__init__(folder, system)
         if shutil.which("apt-get") is None:
             raise PreflightError(
                 "GS-781", f"a bundle for {system} needs apt-get on this machine",
                 hint="run it on any Debian or Ubuntu, in a container too",
             )  # fmt: skip
-        self.folder, self.system = folder, system
         for name in ("etc/sources.list.d", "etc/preferences.d", "lists/partial", "cache/archives/partial", "state"):
             (folder / name).mkdir(parents=True)
         (folder / "state/status").touch()
-        lines = archives or archive_of(system, arch)
+        lines = ("# NVIDIA's repository alone",) if alone else archives or archive_of(system, arch)
         (folder / "etc/sources.list").write_text("".join(f"{line}\n" for line in lines))
         self.options = (
             f"Dir::Etc::sourcelist={folder}/etc/sources.list",
@@ -68,26 +73,11 @@ class AptRoot:
             "Acquire::ForceHash=SHA256",
             "Acquire::Retries=3",
         )
-        self._apt: Any = host_code("gpu_host.apt").Apt({}, self.options)
+        self.host = host_code("gpu_host.apt").Apt({}, self.options)
 
     def add(self, sources: Iterable[Source], network: dict[str, Any]) -> None:
-        """Trust and use the repositories of a plan, their keys proven by fingerprint as on a host."""
-        known = host_code("gpu_host.sources")
-        failure = host_code("gpu_host.failure").HostFailure
-        layout = known.Layout(str(self.folder))
-        for source in sources:
-            plain = msgspec.to_builtins(source)
-            try:
-                known.check(plain)
-                written = known.render(plain, known.key_of(plain, network), layout, [])
-            except failure as error:
-                raise UnreachableError(
-                    error.fields["reference"], error.fields["message"], note=error.fields["note"],
-                    context=error.fields["context"], hint=error.fields["hint"],
-                ) from error  # fmt: skip
-            for path, (text, _mode) in written.items():
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-                Path(path).write_bytes(text if isinstance(text, bytes) else text.encode())
+        """Trust and use the repositories of a plan, where apt is told to look for them."""
+        super().add(sources, network)
         parts = self.folder / "etc/apt/sources.list.d"
         for path in parts.iterdir() if parts.is_dir() else ():
             path.replace(self.folder / "etc/sources.list.d" / path.name)
@@ -107,23 +97,27 @@ class AptRoot:
                 "name other archives with --archive 'deb [signed-by=FILE] URL SUITE COMPONENTS'",
             )  # fmt: skip
 
-    def offers(self, patterns: tuple[str, ...]) -> dict[str, Any]:
-        """Return what the repositories have of these names, as a look at a host says it."""
-        found: dict[str, Any] = host_code("gpu_host.offers").look(self._apt, patterns)
-        return found
-
-    def prefer(self, pins: Iterable[Pin], driver: str) -> None:
+    def prefer(self, variables: RoleVariables, driver: str) -> None:
         """Let apt choose as the plan of a host lets it choose: one driver, whole."""
         known = host_code("gpu_host.sources")
-        plain = [msgspec.to_builtins(pin) for pin in pins]
+        plain = [msgspec.to_builtins(pin) for pin in variables.gpu_repo_pins or ()]
         for path, (text, _mode) in known.preferences(plain, known.Layout(str(self.folder))).items():
             (self.folder / "etc/preferences.d" / Path(path).name).write_text(text)
         if driver:
             together = host_code("gpu_host.apt").Apt({}, (), together=driver)
             shutil.move(together.pins, self.folder / "etc/preferences.d" / "driver.pref")
 
-    def closure(self, packages: Iterable[Package]) -> tuple[Wanted, ...]:
-        """Return every file that a machine with nothing needs for these packages."""
+    def index(self, url: str) -> list[Entry]:
+        """Return everything that the only repository has."""
+        texts = [path.read_text(encoding="utf-8") for path in (self.folder / "lists").glob("*_Packages")]
+        return [entry for text in texts for entry in entries_of(text, url)]
+
+    def beside(self) -> Beside:
+        """Return nothing: apt's index has all."""
+        return Beside()
+
+    def closure(self, packages: Iterable[Package]) -> tuple[Entry, ...]:
+        """Return every package that a machine with nothing needs for these."""
         wanted = list(packages)
         names = [f"{item.name}={version}" if (version := self._version(item)) else item.name for item in wanted]
         done = self._tool("apt-get", "--print-uris", "--yes", "--no-remove", "install", *names)
@@ -132,31 +126,25 @@ class AptRoot:
                 "GS-783", f"apt finds no way to install these packages on {self.system}",
                 note=" | ".join(line.strip() for line in (done.err + done.out).splitlines()[-8:] if line.strip()),
             )  # fmt: skip
-        found = tuple(
-            Wanted(url=url, name=name.replace("%3a", ":").replace("%3A", ":"), size=int(size), sha256=sha256)
-            for url, name, size, sha256 in _URI.findall(done.out)
-        )
+        found = _URI.findall(done.out)
         if done.out.count("\n'") + done.out.startswith("'") != len(found):
             raise BadInputError(
                 "GS-763", f"an archive of {self.system} has packages without a SHA-256", hint="use another --archive"
             )
-        return found
-
-    def stanzas(self, files: Iterable[Wanted]) -> dict[str, str]:
-        """Return what the archives' indices say of each file, by its SHA-256."""
-        names = sorted({item.name.partition("_")[0] for item in files})
-        done = self._tool("apt-cache", "show", "--all-versions", *names)
-        found = {}
-        for stanza in done.out.split("\n\n"):
-            if match := re.search(r"^SHA256: ([0-9a-f]{64})$", stanza, re.MULTILINE):
-                found[match[1]] = stanza.strip("\n")
-        return found
+        # Where its files are, apt tells above; what they are, the archives' indices.
+        names = sorted({name.partition("_")[0] for _url, name, _size, _sha256 in found})
+        told = entries_of(self._tool("apt-cache", "show", "--all-versions", *names).out, "")
+        by_digest = {entry.file.sha256: entry for entry in told}
+        return tuple(
+            by_digest[sha256]._replace(file=by_digest[sha256].file._replace(url=url))
+            for url, _name, _size, sha256 in found
+        )
 
     def _version(self, package: Package) -> str:
         """Return the exact version where one is meant: the newest that fits a pattern."""
         if not package.version:
             return ""
-        offered = [row["version"] for row in self._apt.offered([package.name])[package.name]]
+        offered = [row["version"] for row in self.host.offered([package.name])[package.name]]
         return next((version for version in offered if fnmatchcase(version, package.version)), package.version)
 
     def _tool(self, program: str, *words: str) -> Finished:

@@ -10,6 +10,7 @@ import msgspec
 from packaging.utils import parse_wheel_filename
 
 from gpusetup import __version__
+from gpusetup.supply.kinds import kind_at
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,12 +25,13 @@ def bill_of(out: Path, systems: dict[str, BundledSystem], digests: dict[str, str
     components: dict[str, dict[str, Any]] = {}
     for name, system in systems.items():
         family = re.match(r"[a-z]+", name)
-        text = (out / system.repository / "Packages").read_text(encoding="utf-8")
-        for stanza in text.strip().split("\n\n"):
-            fields = dict(re.findall(r"^(\S+): (.*)$", stanza, re.MULTILINE))
-            purl = f"pkg:deb/{family[0] if family else 'debian'}/{quote(fields['Package'])}@{quote(fields['Version'])}"
-            purl += f"?arch={fields['Architecture']}"
-            components[purl] = _component(fields["Package"], fields["Version"], purl, fields["SHA256"])
+        place = out / system.repository
+        kind = kind_at(place)
+        for entry in kind.repository.read(place):
+            epoch, _colon, release = entry.version.rpartition(":") if kind.name == "rpm" else ("", "", entry.version)
+            purl = f"pkg:{kind.name}/{family[0] if family else name}/{quote(entry.name)}@{quote(release)}"
+            purl += f"?arch={entry.arch}" + (f"&epoch={epoch}" if epoch else "")
+            components[purl] = _component(entry.name, entry.version, purl, entry.file.sha256)
         for wheel in system.wheels:
             project, version, _build, _tags = parse_wheel_filename(wheel.rpartition("/")[2])
             purl = f"pkg:pypi/{project}@{quote(str(version))}"

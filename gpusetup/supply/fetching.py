@@ -58,6 +58,10 @@ class Pool:
         """Return the files that have to be fetched, each once."""
         return list({item.sha256: item for item in files if not self.path(item.sha256).is_file()}.values())
 
+    def new(self, files: Iterable[Wanted]) -> list[Path]:
+        """Return where the files are that are not of earlier times."""
+        return sorted({path for item in files if self.folder in (path := self.path(item.sha256)).parents})
+
     def fetch(
         self, files: Iterable[Wanted], tell: Callable[[int, int], None], proxies: dict[str, str] | None = None
     ) -> int:

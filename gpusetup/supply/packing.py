@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from gpusetup.model.bundle import BundledFile
 
-__all__ = ["pack", "unpack"]
+__all__ = ["pack", "unpack", "zstd"]
 
 _BLOCK = 1 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -157,7 +157,7 @@ def _compressed(parts: _Parts, out: Path) -> Iterator[BinaryIO]:
             problems.append(error)
             process.kill()
 
-    process = filtering([_zstd(), "-q", "-3", "-T0", "-c"])
+    process = filtering([zstd(), "-q", "-3", "-T0", "-c"])
     output = cast("BinaryIO", process.stdout)
     reader = Thread(target=copied, daemon=True)
     reader.start()
@@ -179,7 +179,8 @@ def _compressed(parts: _Parts, out: Path) -> Iterator[BinaryIO]:
         )
 
 
-def _zstd() -> str:
+def zstd() -> str:
+    """Return the program, or say how to get it."""
     program = shutil.which("zstd")
     if program is None:
         raise PreflightError(
@@ -293,14 +294,14 @@ def _parts_of(first: Path) -> list[Path]:
 def _plain(parts: list[Path]) -> Iterator[BinaryIO]:
     """Give the tar's bytes, one part after the other, unpacked by zstd where they begin as its own do."""
     with parts[0].open("rb") as beginning:
-        zstd = beginning.read(len(_ZSTD)) == _ZSTD
-    if not zstd:
+        small = beginning.read(len(_ZSTD)) == _ZSTD
+    if not small:
         with _Joined(parts) as joined:
             yield cast("BinaryIO", joined)
         return
     from threading import Thread
 
-    process = filtering([_zstd(), "-q", "-d", "-c"])
+    process = filtering([zstd(), "-q", "-d", "-c"])
     feed = Thread(target=_fed, args=(parts, process), daemon=True)
     feed.start()
     try:

@@ -6,13 +6,15 @@ import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpusetup.content import host_code
 from gpusetup.drive.runner import Finished, run
 from gpusetup.errors import PreflightError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["Signer", "signer"]
+__all__ = ["Signer", "fingerprints_of", "signer"]
 
 _DEADLINE = 120.0
 _NAME = "gpusetup bundle"
@@ -25,15 +27,33 @@ class Signer(NamedTuple):
     home: str
     """Empty: the caller's own keyring."""
 
+    @property
+    def key_file(self) -> str:
+        """The name of its public key in a repository, as NVIDIA names its own."""
+        return f"{self.fingerprint[-8:].lower()}.pub"
+
     def public(self) -> bytes:
         """Return the key that hosts compare by its fingerprint."""
         return _gpg(self.home, "--armor", "--export", self.fingerprint).out.encode()
 
     def clear(self, path: Path, target: Path) -> None:
         """Write a signed copy of a file."""
+        self._sign("--clearsign", path, target)
+
+    def beside(self, path: Path, target: Path) -> None:
+        """Write the signature of a file."""
+        self._sign("--detach-sign", path, target)
+
+    def _sign(self, how: str, path: Path, target: Path) -> None:
         target.unlink(missing_ok=True)
-        words = ("--local-user", self.fingerprint, "--digest-algo", "SHA256", "--output", str(target), "--clearsign")
+        words = ("--local-user", self.fingerprint, "--digest-algo", "SHA256", "--armor", "--output", str(target), how)
         _gpg(self.home, *words, str(path))
+
+
+def fingerprints_of(keys: Iterable[bytes], but: str = "") -> tuple[str, ...]:
+    """Return whose keys these are, each once."""
+    known = host_code("gpu_host.openpgp")
+    return tuple(dict.fromkeys(text for key in keys for text in known.fingerprints(key) if text != but))
 
 
 def signer(key: str, keep: Path) -> Signer:

@@ -1,4 +1,4 @@
-"""A bundle for whole hosts: plan an imagined one, fetch what apt says it needs and what its environment is made of.
+"""A bundle for whole hosts: plan an imagined one, fetch what its package manager says it needs, and its environment.
 
 A folder serves several releases, each added by a run of its own. What is there by its digest is not fetched again;
 the same command resumes what was cut; manifest.json is written last, and names every file.
@@ -24,15 +24,19 @@ from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.package import Package
 from gpusetup.model.preview import Preview
+from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
 from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host, with_gpus_of
 from gpusetup.plan.lock import lock_of
-from gpusetup.plan.repository import repository_of
+from gpusetup.plan.offers import Offers
+from gpusetup.plan.packages.kernel import headers
+from gpusetup.plan.repository import context_of, repository_of
 from gpusetup.resolve.api import resolve
-from gpusetup.supply import apt_repository
-from gpusetup.supply.apt_root import AptRoot
 from gpusetup.supply.bill import bill_of
+from gpusetup.supply.entry import Beside
 from gpusetup.supply.fetching import Pool, sized
+from gpusetup.supply.kinds import DEB, kind_for
+from gpusetup.supply.signing import fingerprints_of
 from gpusetup.supply.wheels import lay_links, wheels_of
 
 if TYPE_CHECKING:
@@ -43,8 +47,10 @@ if TYPE_CHECKING:
     from gpusetup.model.lock import Lock
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.request import Request
-    from gpusetup.model.settings import Settings
+    from gpusetup.supply.entry import Entry
     from gpusetup.supply.fetching import Wanted
+    from gpusetup.supply.kinds import Kind
+    from gpusetup.supply.root import Root
     from gpusetup.supply.signing import Signer
 
 __all__ = ["Asked", "Supply", "add_system", "choose"]
@@ -68,10 +74,11 @@ class Supply(NamedTuple):
     asked: Asked
     lock: Lock
     repository: str
-    packages: tuple[Wanted, ...]
-    stanzas: dict[str, str]
+    packages: tuple[Entry, ...]
     wheels: tuple[Wanted, ...]
     python: str
+    kind: Kind = DEB
+    beside: Beside = Beside()
 
     @property
     def name(self) -> str:
@@ -80,11 +87,11 @@ class Supply(NamedTuple):
 
     def versions(self) -> dict[str, str]:
         """Return the version of each package."""
-        return dict(item.name.removesuffix(".deb").rsplit("_", 1)[0].split("_", 1) for item in self.packages)
+        return {entry.name: entry.version for entry in self.packages}
 
     def files(self) -> tuple[Wanted, ...]:
         """Return all files."""
-        return (*self.packages, *self.wheels)
+        return (*(entry.file for entry in self.packages), *self.wheels)
 
 
 def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
@@ -92,17 +99,18 @@ def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
     request, settings = asked.request, asked.settings
     facts = _with_switches(with_gpus_of(imagined_host(request), request, matrix), request, matrix)
     repository = repository_of(matrix.repos, facts, settings)
-    if facts.packages.manager != "apt" or repository is None:
+    if repository is None:
         raise BadInputError(
-            "GS-769", f"bundles are made of NVIDIA's apt repositories; {settings.source} for {request.os} is none",
+            "GS-769", f"bundles are made of NVIDIA's repositories; {settings.source} for {request.os} is none",
             path="--os", hint="use a mirror of your distribution (gpusetup_source=distro, or the URL of the mirror)",
         )  # fmt: skip
+    kind = kind_for(facts.packages.manager)
     with tempfile.TemporaryDirectory(prefix="gpusetup-bundle-") as folder:
-        root = AptRoot(Path(folder), request.os or "", request.arch or "x86_64", asked.archives)
+        root = kind.root(Path(folder), request.os or "", request.arch or "x86_64", asked.archives)
         plan, packages = _planned(root, facts, settings, matrix, tell)
-        wanted = [*packages, *(Package(name=f"linux-headers-{kernel}") for kernel in asked.kernels)]
-        files = root.closure(package for package in wanted if UNKNOWN_KERNEL not in package.name)
-        stanzas = root.stanzas(files)
+        wanted = [*packages, *(package for kernel in asked.kernels for package in _headers(facts, kernel, matrix))]
+        entries = root.closure(package for package in wanted if UNKNOWN_KERNEL not in package.name)
+        beside = root.beside()
     stack = plan.stack
     assert stack is not None  # noqa: S101 - a plan that changes something has one
     resolution = msgspec.structs.replace(resolve(request, matrix), stack=stack)
@@ -115,7 +123,7 @@ def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
         _hashes, full = hashes_of(msgspec.structs.replace(lock.pip, wheels=lock.pip.system), target)
         python, wheels = target.python, tuple(sized(wheels_of(full.pylock, target)))
     place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}"
-    return Supply(asked, lock, place, files, stanzas, wheels, python)
+    return Supply(asked, lock, place, entries, wheels, python, kind, beside)
 
 
 def _with_switches(facts: HostFacts, request: Request, matrix: Matrix) -> HostFacts:
@@ -128,8 +136,16 @@ def _with_switches(facts: HostFacts, request: Request, matrix: Matrix) -> HostFa
     return msgspec.structs.replace(facts, nvswitch=NvSwitch(kind="nvlink5" if fifth else "pci"))
 
 
+def _headers(facts: HostFacts, kernel: str, matrix: Matrix) -> tuple[Package, ...]:
+    """Return the packages with the headers of a kernel, as hosts of this release have them."""
+    kernels = msgspec.structs.replace(facts.kernel, running=kernel, next=kernel)
+    context = context_of(matrix.repos, msgspec.structs.replace(facts, kernel=kernels), Settings(), Offers(None))
+    deb = facts.packages.manager == "apt"
+    return headers(context) or (Package(name=f"linux-headers-{kernel}" if deb else f"kernel-devel-{kernel}"),)
+
+
 def _planned(
-    root: AptRoot, facts: HostFacts, settings: Settings, matrix: Matrix, tell: Callable[[str], None]
+    root: Root, facts: HostFacts, settings: Settings, matrix: Matrix, tell: Callable[[str], None]
 ) -> tuple[HostPlan, tuple[Package, ...]]:
     """Plan the imagined host as a real one is planned: by what the repositories offer."""
     planner = Planner(matrix, resolve)
@@ -144,7 +160,7 @@ def _planned(
         first = draft.plan.refusals[0]
         raise PreflightError(first.reference, first.message, note=first.note, hint=first.hint)
     driver = draft.plan.stack.driver if draft.plan.stack is not None else None
-    root.prefer(draft.plan.variables.gpu_repo_pins or (), driver.version if driver is not None else "")
+    root.prefer(draft.plan.variables, driver.version if driver is not None else "")
     wanted = draft.wanted.packages if draft.wanted is not None else None
     if wanted is None:
         raise BadInputError("GS-784", "nothing in this request comes as a package", hint="ask for a driver as well")
@@ -166,7 +182,9 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
         known = {file.sha256: out / name for name, file in before.files.items()} if before is not None else {}
         pool = Pool(out / ".pool", known)
         pool.fetch(supply.files(), tell)
-        apt_repository.publish(out / supply.repository, supply.packages, supply.stanzas, pool, signer)
+        repository = supply.kind.repository
+        repository.prove(pool.new(entry.file for entry in supply.packages), supply.beside)
+        repository.publish(out / supply.repository, supply.packages, pool, signer, supply.beside)
         lay_links(out / _LINKS, supply.wheels, pool)
         lock = Path("systems", f"{supply.name}.lock.json")
         (out / "systems").mkdir(exist_ok=True)
@@ -176,6 +194,7 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
             lock=str(lock),
             repository=supply.repository,
             fingerprint=signer.fingerprint,
+            vendors=fingerprints_of(supply.beside.keys, signer.fingerprint),
             packages=supply.versions(),
             python=supply.python,
             wheels=tuple(f"{_LINKS}/{item.name}" for item in supply.wheels),
@@ -184,7 +203,9 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
         pip, sets = _with_controller(out, before, supply)
         _prune(out, systems)
         digests = {name: file.sha256 for name, file in before.files.items()} if before is not None else {}
-        digests |= {f"{supply.repository}/{apt_repository.file_name(item)}": item.sha256 for item in supply.packages}
+        digests |= {
+            f"{supply.repository}/{repository.file_name(entry.file)}": entry.file.sha256 for entry in supply.packages
+        }
         digests |= {f"{_LINKS}/{item.name}": item.sha256 for item in supply.wheels}
         (out / _BILL).write_bytes(bill_of(out, systems, digests))
         manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(out, digests))
@@ -241,6 +262,6 @@ def _files(out: Path, digests: dict[str, str]) -> dict[str, BundledFile]:
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
         if path.is_file() and not name.startswith(".") and name != MANIFEST:
-            fixed = path.suffix in {".deb", ".whl"} and name in digests
+            fixed = path.suffix in {".deb", ".rpm", ".whl"} and name in digests
             found[name] = BundledFile(sha256=digests[name] if fixed else digest_of(path), size=path.stat().st_size)
     return found

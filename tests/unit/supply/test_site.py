@@ -25,6 +25,7 @@ from gpusetup.model.settings import Settings
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, site
+from gpusetup.supply.apt_repository import entries_of
 from gpusetup.supply.apt_root import AptRoot
 from gpusetup.supply.fetching import Wanted
 from gpusetup.supply.serving import server_of
@@ -36,6 +37,7 @@ from tests.unit.plan.conftest import machine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gpusetup.supply.entry import Entry
     from gpusetup.supply.signing import Signer
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
@@ -52,12 +54,13 @@ def deb(folder: Path, name: str, depends: str = "", version: str = "1:2.0-1") ->
     return path
 
 
-def described(path: Path) -> tuple[Wanted, str]:
+def described(path: Path) -> Entry:
     raw = path.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
     control = subprocess.run(["dpkg-deb", "-f", str(path)], check=True, capture_output=True, text=True).stdout
     stanza = f"{control.strip()}\nFilename: pool/{path.name}\nSize: {len(raw)}\nSHA256: {digest}"
-    return Wanted(f"file://{path}", path.name.replace("%3a", ":"), len(raw), digest), stanza
+    (entry,) = entries_of(stanza, "")
+    return entry._replace(file=entry.file._replace(url=f"file://{path}"))
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +72,16 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 def supply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supply:
     monkeypatch.setattr(site, "controller_wheels", _no_wheels)
     (tmp_path / "debs").mkdir()
-    pairs = [
+    entries = (
         described(deb(tmp_path / "debs", "driver", "dkms")),
         described(deb(tmp_path / "debs", "dkms", version="3.0")),
-    ]
+    )
     request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="debian12", arch="x86_64")
     lock = lock_of(resolve(request, matrix()), matrix())
     wheel = tmp_path / "cupy-1.0-py3-none-any.whl"
     wheel.write_bytes(b"a wheel")
     wheels = (Wanted(f"file://{wheel}", wheel.name, 7, hashlib.sha256(b"a wheel").hexdigest()),)
-    files = tuple(item for item, _stanza in pairs)
-    stanzas = {item.sha256: stanza for item, stanza in pairs}
-    return Supply(Asked(request, Settings()), lock, REPOSITORY, files, stanzas, wheels, "3.11")
+    return Supply(Asked(request, Settings()), lock, REPOSITORY, entries, wheels, "3.11")
 
 
 def _no_wheels(folder: Path, **_what: Any) -> tuple[str, dict[str, tuple[str, ...]]]:
@@ -102,8 +103,8 @@ def test_apt_takes_it_by_its_key_alone(tmp_path: Path, supply: Supply, key: Sign
     root = AptRoot(tmp_path / "root", "debian12", "x86_64", (line,))
     root.refresh()
     found = root.closure([Package(name="driver", version="1:2.0-*")])
-    assert {item.sha256 for item in found} == {item.sha256 for item in supply.packages}
-    assert all(Path(item.url.removeprefix("file:")).is_file() for item in found)
+    assert {entry.file.sha256 for entry in found} == {entry.file.sha256 for entry in supply.packages}
+    assert all(Path(entry.file.url.removeprefix("file:")).is_file() for entry in found)
 
     other = signer("", tmp_path / "other")
     public.write_bytes(other.public())

@@ -1,0 +1,191 @@
+"""A signed repository of rpm packages, for dnf and zypper alike; packages keep their vendors' signatures."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+from xml.etree import ElementTree as ET
+
+from gpusetup.content import host_code
+from gpusetup.drive.runner import filtering, run
+from gpusetup.errors import PreflightError, UnreachableError
+from gpusetup.supply.entry import Beside, Entry, Need
+from gpusetup.supply.fetching import Wanted
+from gpusetup.supply.packing import zstd
+from gpusetup.supply.publishing import anew
+from gpusetup.supply.signing import fingerprints_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from xml.etree.ElementTree import Element
+
+    from gpusetup.drive.runner import Finished
+    from gpusetup.supply.fetching import Pool
+    from gpusetup.supply.signing import Signer
+
+__all__ = ["entries_of", "file_name", "modules_of", "prove", "publish", "read"]
+
+_COMMON = "{http://linux.duke.edu/metadata/common}"
+_RPM = "{http://linux.duke.edu/metadata/rpm}"
+_REPO = "{http://linux.duke.edu/metadata/repo}"
+_SIGNS = {"EQ": "=", "GE": ">=", "LE": "<=", "GT": ">", "LT": "<"}
+_OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+_DEADLINE = 3600.0
+_NOTHING = Beside()
+
+
+def read(place: Path) -> list[Entry]:
+    """Return what a repository has; nothing where there is none."""
+    return list(entries_of(place, "")) if (place / "repodata/repomd.xml").is_file() else []
+
+
+def entries_of(place: Path, url: str, arches: tuple[str, ...] = ()) -> Iterator[Entry]:
+    """Read the index below a folder, which is of the repository at an address; of some CPUs, or of all."""
+    index = _listed(place, "primary")
+    if index is None:
+        return
+    with _opened(index) as stream:
+        for _event, element in ET.iterparse(stream):  # noqa: S314 - of a proven or own repository
+            if element.tag != f"{_COMMON}package":
+                continue
+            arch = _text(element, "arch")
+            if not arches or arch in arches:
+                yield _entry(element, arch, url)
+            element.clear()
+
+
+def modules_of(place: Path) -> str:
+    """Return what an index says of module streams."""
+    index = _listed(place, "modules")
+    if index is None:
+        return ""
+    with _opened(index) as stream:
+        return stream.read().decode()
+
+
+def _listed(place: Path, kind: str) -> Path | None:
+    """Return a part of an index, which the package manager compared with the digest in the signed list."""
+    root = ET.parse(place / "repodata/repomd.xml").getroot()  # noqa: S314 - of a proven or own repository
+    for data in root.iter(f"{_REPO}data"):
+        location = data.find(f"{_REPO}location")
+        if data.get("type") == kind and location is not None:
+            return place / "repodata" / (location.get("href") or "").rpartition("/")[2]
+    return None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if path.suffix == ".zst":
+        with filtering([zstd(), "-q", "-d", "-c", str(path)]) as process:
+            return io.BytesIO(process.communicate()[0])
+    opener = cast("Callable[..., Any]", _OPENERS.get(path.suffix, open))
+    return cast("IO[bytes]", opener(path, "rb"))
+
+
+def _entry(element: Element, arch: str, url: str) -> Entry:
+    location, checksum = element.find(f"{_COMMON}location"), element.find(f"{_COMMON}checksum")
+    size, about = element.find(f"{_COMMON}size"), element.find(f"{_COMMON}format")
+    assert location is not None  # noqa: S101 - the format has these
+    assert checksum is not None  # noqa: S101
+    assert size is not None  # noqa: S101
+    assert about is not None  # noqa: S101
+    href, name = location.get("href") or "", _text(element, "name")
+    base = location.get("{http://www.w3.org/XML/1998/namespace}base") or url
+    if checksum.get("type") != "sha256":
+        raise UnreachableError(
+            "GS-763", f"{name} has no SHA-256 in its repository's index", context=url, hint="use another mirror of it"
+        )
+    version = element.find(f"{_COMMON}version")
+    file = Wanted(
+        f"{base.rstrip('/')}/{href}", href.rpartition("/")[2], int(size.get("package") or 0), checksum.text or ""
+    )
+    needs = (Need(*item) for item in _relations(about, "requires"))
+    return Entry(
+        name, _evr(version, "ver") if version is not None else "", file,
+        tuple(need for need in needs if not need.name.startswith(("/", "(", "rpmlib("))),
+        tuple((name, version) for name, _sign, version in _relations(about, "provides")), arch,
+    )  # fmt: skip
+
+
+def _relations(about: Element, kind: str) -> Iterator[tuple[str, str, str]]:
+    for item in about.iterfind(f"{_RPM}{kind}/{_RPM}entry"):
+        yield item.get("name") or "", _SIGNS.get(item.get("flags") or "", ""), _evr(item, "ver")
+
+
+def _evr(element: Element, name: str) -> str:
+    """Return a whole version as rpm's tools print it: an epoch only where there is one."""
+    epoch, release = element.get("epoch") or "0", element.get("rel")
+    version = element.get(name) or ""
+    return (f"{epoch}:" if epoch != "0" else "") + version + (f"-{release}" if release else "")
+
+
+def _text(element: Element, name: str) -> str:
+    return element.findtext(f"{_COMMON}{name}") or ""
+
+
+def prove(paths: Iterable[Path], beside: Beside) -> None:
+    """Refuse packages that none of the vendors signed: most distributions' lists are not signed, their packages are."""
+    files = [str(path) for path in paths]
+    if not files:
+        return
+    with tempfile.TemporaryDirectory(prefix="gpusetup-rpm-") as folder:
+        known, own = host_code("gpu_host.openpgp"), ("--dbpath", folder)
+        for number, key in enumerate(beside.keys):
+            path = Path(folder, f"{number}.asc")
+            path.write_bytes(known.armored(key))
+            _tool("rpmkeys", *own, "--import", str(path))
+        done = _tool("rpmkeys", *own, "--define", "_pkgverify_level all", "--checksig", *files, fails=False)
+    bad = [line for line in done.out.splitlines() if not re.search(r": .*\bsignatures OK$", line)]
+    if bad or done.code:
+        raise UnreachableError(
+            "GS-791", "packages are not signed by the vendor whose repository has them",
+            note=" | ".join(bad[:4]) or done.err.strip()[-300:], context=", ".join(fingerprints_of(beside.keys)),
+            hint="hosts would refuse them; take them from a repository whose packages are signed",
+        )  # fmt: skip
+
+
+def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, beside: Beside = _NOTHING) -> list[Path]:
+    """Make the repository; return its files."""
+    with anew(place) as new:
+        for entry in entries:
+            pool.lay(entry.file.sha256, new / file_name(entry.file))
+        older = ("--update", "--update-md-path", str(place)) if (place / "repodata").is_dir() else ()
+        form = ("--checksum", "sha256", "--general-compress-type", "gz", "--no-database")
+        _tool("createrepo_c", "--quiet", *form, *older, str(new))
+        index = new / "repodata/repomd.xml"
+        if beside.modules:
+            modules = new / "modules.yaml"
+            modules.write_text(beside.modules)
+            _tool("modifyrepo_c", "--mdtype=modules", "--compress-type=gz", str(modules), str(index.parent))
+            modules.unlink()
+        signer.beside(index, index.with_name("repomd.xml.asc"))
+        public = signer.public()
+        index.with_name("repomd.xml.key").write_bytes(public)
+        (new / signer.key_file).write_bytes(_together(public, beside.keys, signer.fingerprint))
+    return sorted(path for path in place.rglob("*") if path.is_file())
+
+
+def _together(public: bytes, keys: Iterable[bytes], fingerprint: str) -> bytes:
+    """Return our key, which signs the list, and those of the packages: hosts compare each with a fingerprint."""
+    known = host_code("gpu_host.openpgp")
+    others = [known.armored(key) for key in dict.fromkeys(keys) if fingerprints_of((key,), fingerprint)]
+    return b"".join(key.rstrip() + b"\n" for key in (public, *others))
+
+
+def file_name(item: Wanted) -> str:
+    """Return a package's file name, which is that of its vendor."""
+    return item.name
+
+
+def _tool(program: str, *words: str, fails: bool = True) -> Finished:
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    done = run((program, *words), env={**env, "LC_ALL": "C.UTF-8"}, deadline=_DEADLINE)
+    if fails and done.code:
+        raise PreflightError("GS-792", f"{program} did not do its part", note=(done.err or done.out).strip()[-300:])
+    return done

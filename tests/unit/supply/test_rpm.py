@@ -1,0 +1,240 @@
+"""A bundle of rpm packages from what dnf solves to what dnf reads of it; dnf, rpm, createrepo_c and gpg are real."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.bootstrap.bundle import check_bundle
+from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
+from gpusetup.matrix.load import matrix
+from gpusetup.model.package import Key, Package, Source, Stream
+from gpusetup.model.request import Request, Requirement
+from gpusetup.model.settings import Settings
+from gpusetup.model.variables import RoleVariables
+from gpusetup.plan.lock import lock_of
+from gpusetup.resolve.api import resolve
+from gpusetup.supply import rpm_archives, rpm_root, site
+from gpusetup.supply.kinds import RPM
+from gpusetup.supply.rpm_archives import archives_of
+from gpusetup.supply.rpm_root import RpmRoot
+from gpusetup.supply.signing import signer
+from gpusetup.supply.site import Asked, Supply, add_system
+from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpusetup.supply.entry import Entry
+    from gpusetup.supply.signing import Signer
+
+REPOSITORY = "compute/cuda/repos/rhel9/x86_64"
+OLD, NEW = "3:570.1.01-1.el9", "3:580.2.01-1.el9"
+STREAM = """---
+document: modulemd
+version: 2
+data:
+  name: nvidia-driver
+  stream: '{stream}'
+  version: 1
+  context: '{stream}0000000'
+  arch: x86_64
+  summary: x
+  description: x
+  license: {{module: [MIT]}}
+  artifacts:
+    rpms:
+    - driver-{version}.x86_64
+...
+"""
+MODULES = STREAM.format(stream="570", version=OLD) + STREAM.format(stream="580", version=NEW)
+
+
+class Upstream:
+    """NVIDIA's repository and a distribution's, each signed by a key of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.nvidia, self.distribution = signer("", folder / "n"), signer("", folder / "d")
+        drivers = [Rpm("driver", OLD, "builder"), Rpm("driver", NEW, "builder")]
+        published(folder / "cuda", drivers, self.nvidia, MODULES)
+        build(folder / "base", [Rpm("builder", "3.0-1.el9"), Rpm("dnf-holds", "1-1", "builder")], self.distribution)
+        run("createrepo_c", "--quiet", str(folder / "base"))
+        (folder / "base.key").write_bytes(self.distribution.public())
+        self.archive = folder / "base.repo"
+        self.archive.write_text(f"[base]\nbaseurl=file://{folder}/base\ngpgkey=file://{folder}/base.key\n")
+
+    def source(self, **more: Any) -> Source:
+        key = Key.at(f"file://{self.folder}/cuda/{self.nvidia.key_file}", (self.nvidia.fingerprint,))
+        return Source(name="cuda", kind="dnf", uris=(f"file://{self.folder}/cuda",), key=key, **more)
+
+
+def nothing(_done: int, _whole: int) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Upstream:
+    return Upstream(tmp_path_factory.mktemp("u"))
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return signer("", tmp_path_factory.mktemp("k"))
+
+
+def solved(folder: Path, upstream: Upstream, stream: str, *packages: Package) -> tuple[tuple[Entry, ...], RpmRoot]:
+    root = RpmRoot(folder, "rocky9", "x86_64", (str(upstream.archive),))
+    root.add([upstream.source()], {})
+    root.refresh()
+    root.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream=stream),)), "")
+    return root.closure(packages or [Package(name="driver")]), root
+
+
+@pytest.fixture(autouse=True)
+def _without_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "controller_wheels", lambda _folder, **_what: ("", {}))
+
+
+@NEEDED
+def test_dnf_says_what_an_empty_machine_needs_of_the_chosen_stream(
+    tmp_path: Path, upstream: Upstream, supply: Supply
+) -> None:
+    found, root = solved(tmp_path / "r", upstream, "570")
+    assert [(entry.name, entry.version) for entry in found] == [("builder", "3.0-1.el9"), ("driver", OLD)]
+    assert [entry.version for entry in supply.packages] == ["3.0-1.el9", NEW], "of the other stream"
+    assert root.beside().modules == MODULES
+    assert len(root.beside().keys) == 2
+    with pytest.raises(BadInputError, match="finds no way"):
+        root.closure([Package(name="driver", version="3:590.*")])
+
+
+@pytest.fixture(scope="module")
+def supply(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Supply:
+    found, root = solved(tmp_path_factory.mktemp("s") / "r", upstream, "580")
+    request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="rocky9", arch="x86_64")
+    lock = lock_of(resolve(request, matrix()), matrix())
+    return Supply(Asked(request, Settings()), lock, REPOSITORY, found, (), "3.9", RPM, root.beside())
+
+
+@NEEDED
+def test_dnf_takes_the_bundle_by_its_keys_alone(
+    tmp_path: Path, supply: Supply, key: Signer, upstream: Upstream
+) -> None:
+    out = tmp_path / "site"
+    manifest = add_system(out, supply, key, nothing)
+    check_bundle(out)
+    system = manifest.systems["rocky9-x86_64"]
+    assert system.packages == {"driver": NEW, "builder": "3.0-1.el9"}
+    vendors = {upstream.nvidia.fingerprint, upstream.distribution.fingerprint}
+    assert (system.fingerprint, set(system.vendors)) == (key.fingerprint, vendors)
+    bill = json.loads((out / "sbom.json").read_text())
+    assert "pkg:rpm/rocky/driver@580.2.01-1.el9?arch=x86_64&epoch=3" in {item["purl"] for item in bill["components"]}
+    assert manifest.files[f"{REPOSITORY}/driver-580.2.01-1.el9.x86_64.rpm"].sha256 == supply.packages[1].file.sha256
+
+    address = f"file://{out}/{REPOSITORY}"
+    trusted = Key.at(f"{address}/{key.key_file}", (key.fingerprint, *system.vendors))
+    source = Source(name="bundle", kind="dnf", uris=(address,), key=trusted)
+    root = RpmRoot(tmp_path / "root", "rocky9", "x86_64", alone=True)
+    root.add([source], {})
+    root.refresh()
+    root.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream="580"),)), "")
+    found = root.closure([Package(name="driver")])
+    assert {entry.file.sha256 for entry in found} == {entry.file.sha256 for entry in supply.packages}
+    install = ("dnf", "-y", *root.host.plain, "--setopt=tsflags=justdb,noscripts", "install", "driver")
+    run(*install)  # with gpgcheck and repo_gpgcheck, as hosts have it
+
+    (out / REPOSITORY / "repodata/repomd.xml.asc").write_bytes(
+        (upstream.folder / "cuda/repodata/repomd.xml.asc").read_bytes()
+    )
+    stranger = RpmRoot(tmp_path / "again", "rocky9", "x86_64", alone=True)
+    stranger.add([source], {})
+    with pytest.raises(GpuSetupError, match="could not be fetched"):
+        stranger.refresh()
+
+
+@NEEDED
+def test_what_is_there_is_not_fetched_again(tmp_path: Path, supply: Supply, key: Signer) -> None:
+    out = tmp_path / "site"
+    first = add_system(out, supply, key, nothing)
+    gone = tuple(entry._replace(file=entry.file._replace(url="file:///nowhere")) for entry in supply.packages)
+    again = add_system(out, supply._replace(packages=gone), key, nothing)
+    assert again.systems == first.systems
+    check_bundle(out)
+
+
+@NEEDED
+@pytest.mark.parametrize("signed", ["by nobody", "by a stranger"])
+def test_a_package_that_its_vendor_did_not_sign_ends_it(
+    tmp_path: Path, supply: Supply, key: Signer, signed: str
+) -> None:
+    build(tmp_path / "p", [Rpm("toolkit")], key if signed == "by a stranger" else None)
+    more = supply._replace(packages=(*supply.packages, *described(tmp_path / "p")))
+    for _again in range(2):
+        with pytest.raises(GpuSetupError, match="not signed by the vendor"):
+            add_system(tmp_path / "site", more, key, nothing)
+        assert not (tmp_path / "site/manifest.json").exists()
+
+
+@NEEDED
+def test_a_list_of_a_stranger_is_refused(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
+    (tmp_path / "k.pub").write_bytes(key.public())
+    root = RpmRoot(tmp_path / "r", "rocky9", "x86_64", alone=True)
+    source = Source(
+        name="cuda", kind="dnf", uris=(f"file://{upstream.folder}/cuda",),
+        key=Key.at(f"file://{tmp_path}/k.pub", (key.fingerprint,)),
+    )  # fmt: skip
+    root.add([source], {})
+    with pytest.raises(GpuSetupError, match="could not be fetched"):
+        root.refresh()
+
+
+def test_without_its_tools_it_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpm_root.shutil, "which", lambda _name: None)
+    with pytest.raises(PreflightError) as told:
+        RpmRoot(tmp_path, "rocky9", "x86_64")
+    assert "createrepo-c, dnf, rpm" in str(told.value)
+    assert told.value.hint.startswith("apt-get install createrepo-c dnf rpm")
+
+
+@pytest.mark.parametrize("system", ["rocky8", "rocky10", "almalinux8", "almalinux9", "centos9", "fedora43"])
+def test_a_known_distribution_has_its_archives_and_their_key(system: str) -> None:
+    version = system.lstrip("abcdefghijklmnopqrstuvwxyz")
+    for source in archives_of(system, "aarch64"):
+        (url,) = source.uris or ()
+        assert url.startswith("https://")
+        assert "aarch64" in url
+        assert version in url
+        assert "{" not in url
+        assert isinstance(source.key, Key)
+        assert "{" not in str(source.key.url)
+        assert source.key.fingerprints
+
+
+@pytest.mark.parametrize("system", ["rhel9", "amzn2023", "opensuse-leap15", "rocky7"])
+def test_of_another_the_archives_are_named_by_hand(system: str) -> None:
+    with pytest.raises(BadInputError, match="no archive that is known") as told:
+        archives_of(system, "x86_64")
+    assert "--archive FILE.repo" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["[a]\nmirrorlist=https://x.invalid\ngpgkey=file:///k\n", "[a]\nbaseurl=https://x.invalid\n", "baseurl=x"]
+)
+def test_a_definition_that_proves_nothing_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.repo").write_text(text)
+    with pytest.raises(BadInputError) as told:
+        rpm_archives.given(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", {}, {})
+    assert told.value.reference == "GS-764"
+
+
+def test_a_definition_of_a_host_is_taken_over(tmp_path: Path, key: Signer) -> None:
+    (tmp_path / "k.asc").write_bytes(key.public())
+    text = "[on]\nbaseurl=https://x.invalid/$releasever/$basearch https://y.invalid\ngpgkey=file://{0}/k.asc\n"
+    (tmp_path / "a.repo").write_text(text.format(tmp_path) + "[off]\nenabled=0\nmirrorlist=https://x.invalid\n")
+    texts = {"releasever": "9", "basearch": "x86_64"}
+    rpm_archives.given(tmp_path / "a.repo", tmp_path / "d", tmp_path / "k", texts, {})
+    (only,) = rpm_archives.repositories(tmp_path / "d")
+    assert (only.name, only.url, only.signed) == ("on", "https://x.invalid/9/x86_64", True)
+    assert only.keys[0].read_bytes() == key.public()
