@@ -1,9 +1,9 @@
-"""A mirror: what is chosen, what a half-published repository does to it, and what hosts read; apt and gpg are real."""
+"""A mirror: what is chosen, what a half-published repository does to it, and what hosts read; apt, dnf and gpg are real."""
 
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -17,6 +17,7 @@ from gpusetup.supply.entry import Entry
 from gpusetup.supply.fetching import Pool, Wanted
 from gpusetup.supply.mirroring import Selection, keep, look, select
 from gpusetup.supply.signing import signer
+from tests.unit.supply import rpms
 from tests.unit.supply.test_site import deb, described
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from gpusetup.supply.signing import Signer
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
-PLACE = "compute/cuda/repos/debian12/x86_64"
 
 
 def entry(name: str, version: str, needs: str = "") -> Entry:
@@ -47,60 +47,93 @@ def test_the_newest_of_each_line_and_what_they_need() -> None:
 
 
 @pytest.fixture(scope="module")
+def vendor(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return signer("", tmp_path_factory.mktemp("v"))
+
+
+@pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     return signer("", tmp_path_factory.mktemp("k"))
 
 
-@pytest.fixture
-def upstream(tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch) -> Path:
+class Upstream(NamedTuple):
+    """A vendor's repository, and how it publishes."""
+
+    system: str
+    place: str
+    suffix: str
+    folder: Path
+    key: Signer
+
+    def publish(self, *versions: str) -> None:
+        raw = self.folder / f"raw-{len(versions)}"
+        if self.suffix == ".rpm":
+            rpms.published(self.folder / self.place, [rpms.Rpm("cuda-drivers", item) for item in versions], self.key)
+            return
+        for version in versions:
+            (raw / version).mkdir(parents=True)
+        entries = [described(deb(raw / version, "cuda-drivers", version=version)) for version in versions]
+        pool = Pool(self.folder / "pool")
+        pool.fetch([entry.file for entry in entries], nothing)
+        apt_repository.publish(self.folder / self.place, entries, pool, self.key)
+
+    def chosen(self, folder: Path | None = None, *, signed_by: Signer | None = None) -> Selection:
+        folder = folder or self.folder
+        settings = Settings(
+            source=f"file://{folder}",
+            source_fingerprints=tuple(
+                dict.fromkeys((signed_by.fingerprint if signed_by else self.key.fingerprint, self.key.fingerprint))
+            ),
+        )
+        return look(Request(os=self.system, arch="x86_64"), settings, matrix(), 2)
+
+    def files(self, folder: Path) -> list[str]:
+        return sorted(path.name for path in (folder / self.place).glob(f"*{self.suffix}"))
+
+
+@pytest.fixture(
+    params=[("debian12", "debian12", ".deb"), pytest.param(("rocky9", "rhel9", ".rpm"), marks=rpms.NEEDED)],
+    ids=("deb", "rpm"),
+)
+def upstream(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vendor: Signer
+) -> Upstream:
     monkeypatch.setattr(mirroring.time, "sleep", lambda _seconds: None)
-    publish(tmp_path, key, "580.1.01-1")
-    return tmp_path / "upstream"
-
-
-def publish(tmp_path: Path, key: Signer, *versions: str) -> None:
-    folder = tmp_path / f"debs-{len(versions)}"
-    folder.mkdir()
-    entries = [
-        described(deb(folder / version, "cuda-drivers", version=version))
-        for version in versions
-        if (folder / version).mkdir() is None
-    ]
-    pool = Pool(tmp_path / "pool")
-    pool.fetch([entry.file for entry in entries], nothing)
-    apt_repository.publish(tmp_path / "upstream" / PLACE, entries, pool, key)
-
-
-def chosen_of(upstream: Path, key: Signer) -> Selection:
-    settings = Settings(source=f"file://{upstream}", source_fingerprints=(key.fingerprint,))
-    return look(Request(os="debian12", arch="x86_64"), settings, matrix(), 2)
+    system, directory, suffix = request.param
+    made = Upstream(system, f"compute/cuda/repos/{directory}/x86_64", suffix, tmp_path / "upstream", vendor)
+    made.publish("580.1.01-1")
+    return made
 
 
 def nothing(_done: int, _whole: int) -> None: ...
 
 
-def test_it_follows_what_is_published(tmp_path: Path, upstream: Path, key: Signer) -> None:
+def contents(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_it_follows_what_is_published(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
     out = tmp_path / "mirror"
-    assert keep(out, chosen_of(upstream, key), key, None, nothing) == (1, 0)
-    assert keep(out, chosen_of(upstream, key), key, None, nothing) == (0, 0)
-    publish(tmp_path, key, "580.2.01-1", "580.3.01-1")
-    assert keep(out, chosen_of(upstream, key), key, None, nothing) == (2, 1)
-    assert sorted(path.name for path in (out / PLACE).glob("*.deb")) == [
-        "cuda-drivers_580.2.01-1_amd64.deb", "cuda-drivers_580.3.01-1_amd64.deb",
-    ]  # fmt: skip
-    again = chosen_of(out, key)
+    assert keep(out, upstream.chosen(), key, None, nothing) == (1, 0)
+    assert keep(out, upstream.chosen(), key, None, nothing) == (0, 0)
+    upstream.publish("580.2.01-1", "580.3.01-1")
+    assert keep(out, upstream.chosen(), key, None, nothing) == (2, 1)
+    ends = {".deb": "_580.{}.01-1_amd64.deb", ".rpm": "-580.{}.01-1.x86_64.rpm"}[upstream.suffix]
+    assert upstream.files(out) == ["cuda-drivers" + ends.format(number) for number in (2, 3)]
+    again = upstream.chosen(out, signed_by=key)
     assert [one.version for one in again.entries] == ["580.2.01-1", "580.3.01-1"], "a mirror can be mirrored"
 
 
 @pytest.mark.parametrize("harm", ["missing", "other", "index"])
 def test_what_is_half_published_leaves_the_mirror_as_it_was(
-    tmp_path: Path, upstream: Path, key: Signer, harm: str
+    tmp_path: Path, upstream: Upstream, key: Signer, harm: str
 ) -> None:
     out = tmp_path / "mirror"
-    keep(out, chosen_of(upstream, key), key, None, nothing)
-    before = {path.name: path.read_bytes() for path in (out / PLACE).iterdir()}
-    publish(tmp_path, key, "580.1.01-1", "580.2.01-1")
-    new = upstream / PLACE / "cuda-drivers_580.2.01-1_amd64.deb"
+    keep(out, upstream.chosen(), key, None, nothing)
+    before = contents(out / upstream.place)
+    upstream.publish("580.1.01-1", "580.2.01-1")
+    place = upstream.folder / upstream.place
+    new = place / upstream.files(upstream.folder)[-1]
     if harm == "missing":
         new.unlink()
     elif harm == "other":
@@ -108,23 +141,22 @@ def test_what_is_half_published_leaves_the_mirror_as_it_was(
         new.unlink()
         new.write_bytes(b"x" * size)
     else:
-        (upstream / PLACE / "Packages").write_text("changed")
-        (upstream / PLACE / "Packages.gz").write_text("changed")
+        for path in (*place.glob("Packages*"), *place.glob("repodata/*primary*")):
+            path.write_text("changed")
     with pytest.raises(UnreachableError):
-        keep(out, chosen_of(upstream, key), key, None, nothing)
-    assert {path.name: path.read_bytes() for path in (out / PLACE).iterdir()} == before
+        keep(out, upstream.chosen(), key, None, nothing)
+    assert contents(out / upstream.place) == before
 
 
-def test_a_stranger_and_too_little_room_are_refused(tmp_path: Path, upstream: Path, key: Signer) -> None:
-    other = signer("", tmp_path / "o")
+def test_a_stranger_and_too_little_room_are_refused(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
     settings = Settings(
-        source=f"file://{upstream}", source_fingerprints=(other.fingerprint,),
-        source_key=f"file://{upstream}/{PLACE}/{key.fingerprint[-8:].lower()}.pub",
+        source=f"file://{upstream.folder}", source_fingerprints=(key.fingerprint,),
+        source_key=f"file://{upstream.folder}/{upstream.place}/{upstream.key.key_file}",
     )  # fmt: skip
     with pytest.raises(UnreachableError):
-        look(Request(os="debian12", arch="x86_64"), settings, matrix(), 2)
+        look(Request(os=upstream.system, arch="x86_64"), settings, matrix(), 2)
     with pytest.raises(BadInputError, match="more than --room allows"):
-        keep(tmp_path / "mirror", chosen_of(upstream, key), key, 1, nothing)
+        keep(tmp_path / "mirror", upstream.chosen(), key, 1, nothing)
     assert not (tmp_path / "mirror").exists()
 
 
