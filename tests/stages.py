@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.collection import NOT_HERE, quick, whole
+from tests.lab import machine
+from tests.lab.places import LabError
+from tests.unit.supply.rpms import TOOLS as RPM_TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("architecture", "cli", "crosscheck", "data", "drive", "golden", "hosts", "modules", "property", "unit")
@@ -73,7 +77,16 @@ def lint() -> Outcome:
     return _commands("lint", *commands)
 
 
+def _rpm_tools() -> None:
+    """Get what makes and reads rpm repositories; where it cannot be had its tests are skipped, with the reason."""
+    lacking = [package for program, package in RPM_TOOLS.items() if shutil.which(program) is None]
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        with contextlib.suppress(LabError):
+            machine.install(lacking)
+
+
 def unit() -> Outcome:
+    _rpm_tools()
     folders = [f"tests/{name}" for name in QUICK if (ROOT / "tests" / name).exists()]
     return _pytest("unit", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not lab and not gpu", *folders)
 

@@ -10,7 +10,7 @@ from tests.lab.places import LabError
 from tests.lab.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 # program → the Debian or Ubuntu package that has it
 PROGRAMS = {
@@ -58,7 +58,14 @@ def prepare(more: Mapping[str, str] | None = None) -> None:
     reason = why_not()
     if reason:
         raise LabError(reason)
-    packages = missing(more)
+    install(missing(more))
+    if missing(more):
+        raise LabError(f"apt-get succeeded but {', '.join(missing(more))} are still absent")
+
+
+def install(packages: Iterable[str]) -> None:
+    """Install packages by apt-get, without what they recommend."""
+    packages = sorted(packages)
     if not packages:
         return
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
@@ -68,6 +75,4 @@ def prepare(more: Mapping[str, str] | None = None) -> None:
         options = ["-y", "-q", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]
         run(["apt-get", "install", *options, *packages], timeout=900, env=env)
     except LabError as error:
-        raise LabError(f"{error}\n\nthe lab's tools could not be installed; {by_hand}") from None
-    if missing(more):
-        raise LabError(f"apt-get succeeded but {', '.join(missing(more))} are still absent; {by_hand}")
+        raise LabError(f"{error}\n\nthe tests' tools could not be installed; {by_hand}") from None

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from gpusetup.supply.entry import Entry
     from gpusetup.supply.signing import Signer
 
-_TOOLS = {"dnf": "dnf", "createrepo_c": "createrepo-c", "rpmbuild": "rpm", "gpg": "gnupg"}
-_LACKING = [package for program, package in _TOOLS.items() if shutil.which(program) is None]
+TOOLS = {"dnf": "dnf", "createrepo_c": "createrepo-c", "rpmbuild": "rpm", "gpg": "gnupg", "zypper": "zypper"}
+_LACKING = [package for program, package in TOOLS.items() if shutil.which(program) is None]
 NEEDED = pytest.mark.skipif(
-    bool(_LACKING) or os.geteuid() != 0, reason=f"needs root and: apt-get install {' '.join(_TOOLS.values())}"
+    bool(_LACKING) or os.geteuid() != 0, reason=f"needs root and: apt-get install {' '.join(TOOLS.values())}"
 )
 
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 
 from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
@@ -16,11 +17,12 @@ from gpusetup.model.settings import Settings
 from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
-from gpusetup.supply import rpm_archives, rpm_root, site
+from gpusetup.supply import rpm_archives, rpm_repository, rpm_root, site
+from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import RPM
 from gpusetup.supply.rpm_archives import archives_of
 from gpusetup.supply.rpm_root import RpmRoot
-from gpusetup.supply.signing import signer
+from gpusetup.supply.signing import fingerprints_of, signer
 from gpusetup.supply.site import Asked, Supply, add_system
 from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
 
@@ -188,6 +190,45 @@ def test_a_list_of_a_stranger_is_refused(tmp_path: Path, upstream: Upstream, key
     root.add([source], {})
     with pytest.raises(GpuSetupError, match="could not be fetched"):
         root.refresh()
+
+
+@NEEDED
+def test_zypper_solves_and_takes_it_too(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
+    root = RpmRoot(tmp_path / "solved", "opensuse-leap15", "x86_64", (str(upstream.archive),))
+    root.add([structs.replace(upstream.source(), kind="zypper")], {})
+    root.refresh()
+    found = root.closure([Package(name="driver", version="3:570.*")])
+    assert [(entry.name, entry.version) for entry in found] == [("builder", "3.0-1.el9"), ("driver", OLD)]
+    pool = Pool(tmp_path / "pool")
+    pool.fetch([entry.file for entry in found], nothing)
+    place = tmp_path / "bundle"
+    rpm_repository.publish(place, found, pool, key, root.beside())
+
+    prints = (key.fingerprint, *fingerprints_of(root.beside().keys))
+    assert len(set(prints)) == 3
+    source = Source(
+        name="bundle", kind="zypper", uris=(f"file://{place}",), key=Key.at(f"file://{place}/{key.key_file}", prints)
+    )
+    host = RpmRoot(tmp_path / "host", "opensuse-leap15", "x86_64", alone=True)
+    host.add([source], {})
+    host.refresh()
+    (trusted,) = rpm_archives.repositories(host.definitions)[0].keys
+    run("rpmkeys", "--root", str(host.folder / "root"), "--import", str(trusted))  # as the role does it
+    options = [word for word in host.host.options if word != "--no-gpg-checks"]
+    run("zypper", "--non-interactive", *options, "refresh", "--force")
+    run("zypper", "--non-interactive", *options, "install", "--no-recommends", "driver")
+
+    (place / "repodata/repomd.xml.asc").write_bytes((upstream.folder / "cuda/repodata/repomd.xml.asc").read_bytes())
+    with pytest.raises(GpuSetupError, match="could not be fetched"):
+        host.refresh()
+
+
+def test_dnf_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpm_root.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(rpm_root.os, "geteuid", lambda: 1000)
+    with pytest.raises(PreflightError) as told:
+        RpmRoot(tmp_path, "rocky9", "x86_64")
+    assert "sudo" in told.value.hint
 
 
 def test_without_its_tools_it_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
