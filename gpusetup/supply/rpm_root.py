@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RpmRoot"]
 
+Wish = dict[str, str]
+
 _SUSE = ("sles", "opensuse")
 _NEEDED = {"createrepo_c": "createrepo-c", "modifyrepo_c": "createrepo-c", "rpmkeys": "rpm"}
 _HOLDING = "dnf-command(versionlock)"
@@ -128,6 +130,18 @@ class RpmRoot(Root):
         wishes = [{"name": item.name, "version": item.version, "arch": item.arch} for item in packages]
         holding = [] if self.suse else self.host.repoquery([], ["--whatprovides", _HOLDING])
         wishes += [{"name": row[0], "version": "", "arch": ""} for row in holding[-1:]]
+        wanted = {pair for batch in _batches(wishes) for pair in self._solved(batch)}
+        found = self._described(wanted)
+        lost = sorted(f"{name} {version}" for name, version in wanted - found.keys())
+        if lost:
+            raise BadInputError(
+                "GS-783", f"{self.host.name} finds no way to install these packages on {self.system}",
+                note=self.host.said or f"no list has {', '.join(lost)}",
+            )  # fmt: skip
+        return tuple(found[key] for key in sorted(found))
+
+    def _solved(self, wishes: list[Wish]) -> set[tuple[str, str]]:
+        """Return name and version of what one transaction would install."""
         failure = host_code("gpu_host.failure").HostFailure
         try:
             exact = host_code("gpu_host.planning").resolve(self.host, wishes)
@@ -138,15 +152,8 @@ class RpmRoot(Root):
                 note="; ".join(part for part in (error.fields["context"], error.fields["note"]) if part),
             ) from error  # fmt: skip
         bare = host_code("gpu_judge.versions").bare
-        wanted = {*chosen.items(), *((wish["name"], bare(wish["version"])) for wish in exact)}
-        found = self._described(wanted)
-        lost = sorted(f"{name} {version}" for name, version in wanted - found.keys())
-        if lost:
-            raise BadInputError(
-                "GS-783", f"{self.host.name} finds no way to install these packages on {self.system}",
-                note=self.host.said or f"no list has {', '.join(lost)}",
-            )  # fmt: skip
-        return tuple(found[key] for key in sorted(found))
+        pairs = (*chosen.items(), *((wish["name"], wish["version"]) for wish in exact))
+        return {(name, bare(version)) for name, version in pairs}
 
     def _described(self, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], Entry]:
         """Return what the lists say of packages, by the names under which a transaction has them."""
@@ -181,3 +188,11 @@ class RpmRoot(Root):
             pattern = f"raw/{repository.name}" if self.suse else f"{repository.name}-????????????????"
             found += [(repository, place) for place in (self.folder / "cache").glob(pattern)]
         return found
+
+
+def _batches(wishes: list[Wish]) -> list[list[Wish]]:
+    """Return the transactions to look at: each has one version of a package, as of a kernel's headers."""
+    first = {wish["name"]: wish for wish in reversed(wishes)}
+    return [list(first.values())] + [
+        list({**first, wish["name"]: wish}.values()) for wish in wishes if wish not in first.values()
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import tempfile
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +28,7 @@ from gpusetup.model.preview import Preview
 from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
 from gpusetup.plan.imagined import UNKNOWN_KERNEL, imagined_host, with_gpus_of
+from gpusetup.plan.judge import versions
 from gpusetup.plan.lock import lock_of
 from gpusetup.plan.offers import Offers
 from gpusetup.plan.packages.kernel import headers
@@ -86,8 +88,12 @@ class Supply(NamedTuple):
         return f"{self.asked.request.os}-{self.asked.request.arch}"
 
     def versions(self) -> dict[str, str]:
-        """Return the version of each package."""
-        return {entry.name: entry.version for entry in self.packages}
+        """Return the version of each package; of several versions each by a name of its own, as hosts list them."""
+        several = Counter(entry.name for entry in self.packages)
+        return {
+            versions.one_of_several(entry.name, entry.version) if several[entry.name] > 1 else entry.name: entry.version
+            for entry in self.packages
+        }
 
     def files(self) -> tuple[Wanted, ...]:
         """Return all files."""

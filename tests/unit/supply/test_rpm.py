@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gpusetup.supply.signing import Signer
 
 REPOSITORY = "compute/cuda/repos/rhel9/x86_64"
+KERNELS = ("5.14.0-1.el9", "5.14.0-2.el9")
 OLD, NEW = "3:570.1.01-1.el9", "3:580.2.01-1.el9"
 STREAM = """---
 document: modulemd
@@ -62,7 +63,11 @@ class Upstream:
         self.nvidia, self.distribution = signer("", folder / "n"), signer("", folder / "d")
         drivers = [Rpm("driver", OLD, "builder"), Rpm("driver", NEW, "builder")]
         published(folder / "cuda", drivers, self.nvidia, MODULES)
-        build(folder / "base", [Rpm("builder", "3.0-1.el9"), Rpm("dnf-holds", "1-1", "builder")], self.distribution)
+        build(
+            folder / "base",
+            [Rpm("builder", "3.0-1.el9"), *(Rpm("kernel-devel", version) for version in KERNELS)],
+            self.distribution,
+        )
         run("createrepo_c", "--quiet", str(folder / "base"))
         (folder / "base.key").write_bytes(self.distribution.public())
         self.archive = folder / "base.repo"
@@ -108,6 +113,11 @@ def test_dnf_says_what_an_empty_machine_needs_of_the_chosen_stream(
     assert [entry.version for entry in supply.packages] == ["3.0-1.el9", NEW], "of the other stream"
     assert root.beside().modules == MODULES
     assert len(root.beside().keys) == 2
+    kernels = [Package(name="kernel-devel", version=version) for version in KERNELS]
+    both = root.closure([Package(name="builder"), *kernels])
+    assert {f"kernel-devel-{version}": version for version in KERNELS}.items() <= supply._replace(
+        packages=both
+    ).versions().items()
     with pytest.raises(BadInputError, match="finds no way"):
         root.closure([Package(name="driver", version="3:590.*")])
 
