@@ -52,7 +52,7 @@ class RpmRoot(Root):
         super().__init__(folder, system)
         self.arch = arch
         self.suse = system.startswith(_SUSE)
-        self._check()
+        self._check(lists_only=alone)
         self.layout = host_code("gpu_host.sources").Layout(str(folder))
         self.definitions = Path(self.layout.zypper_repos if self.suse else self.layout.dnf_repos)
         self.version = system.lstrip("abcdefghijklmnopqrstuvwxyz-")
@@ -66,7 +66,7 @@ class RpmRoot(Root):
         if not archives and not alone:
             self.add(rpm_archives.archives_of(system, arch), {})
 
-    def _check(self) -> None:
+    def _check(self, *, lists_only: bool) -> None:
         needed = {**_NEEDED, "zypper" if self.suse else "dnf": "zypper" if self.suse else "dnf"}
         lacking = sorted({package for program, package in needed.items() if shutil.which(program) is None})
         if lacking:
@@ -75,7 +75,7 @@ class RpmRoot(Root):
                 "GS-781", f"what is for {self.system} needs {', '.join(lacking)} on this machine",
                 hint=f"apt-get install {programs}; elsewhere: dnf install {programs.replace('-', '_')}",
             )  # fmt: skip
-        if os.geteuid() != 0 and not self.suse:
+        if os.geteuid() != 0 and not (self.suse or lists_only):
             raise PreflightError(
                 "GS-781", "dnf finds what to install for root alone", hint="repeat the command with sudo"
             )

@@ -233,12 +233,13 @@ def test_zypper_solves_and_takes_it_too(tmp_path: Path, upstream: Upstream, key:
         host.refresh()
 
 
-def test_dnf_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dnf_needs_root_to_solve_and_not_to_read_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpm_root.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(rpm_root.os, "geteuid", lambda: 1000)
     with pytest.raises(PreflightError) as told:
         RpmRoot(tmp_path, "rocky9", "x86_64")
     assert "sudo" in told.value.hint
+    RpmRoot(tmp_path / "mirror", "rocky9", "x86_64", alone=True)
 
 
 def test_without_its_tools_it_says_how_to_get_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
