@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gpusetup.resolve.search import Constraint
     from gpusetup.resolve.space import Space
 
-__all__ = ["rather", "reasons", "refusals"]
+__all__ = ["RELATION", "rather", "reasons", "refusals"]
 
 PROVENANCE = "provenance"
 """The rule of reasons that only tell where a fact comes from: `why` and JSON have them, a short answer does not."""
@@ -39,12 +39,13 @@ _KINDS = {
     "unknown": "a branch of unknown kind",
 }
 _HOUSEKEEPING = ("cuda-system-package", "release-excluded", "torch-code-known")
-_RELATION = {
+RELATION = {
     "native": "is the driver's own CUDA (native)",
     "backward": "is older than the driver's own CUDA (backward compatible, as good as native)",
     "minor-version": "runs on it by minor-version compatibility",
     "forward": "runs on it by forward compatibility",
 }
+"""How a CUDA stands on a driver, in words."""
 
 
 def reasons(space: Space, solution: Mapping[str, Value]) -> tuple[Reason, ...]:
@@ -138,7 +139,7 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
         yield Reason(
             component="driver",
             rule="driver-runs-cuda",
-            text=f"CUDA {minor}{inside} {_RELATION[relation]}",
+            text=f"CUDA {minor}{inside} {RELATION[relation]}",
             source=rule_source(space.matrix, "driver-runs-cuda") or cite(space.matrix, "driver", driver.branch),
         )
 
