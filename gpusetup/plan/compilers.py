@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.stack import Stack
 
-__all__ = ["compiler_caps", "compiler_wheels", "limit_of", "limits", "without_caps"]
+__all__ = ["CAPPED_MAJOR", "compiler_caps", "compiler_wheels", "limit_of", "limits", "without_caps"]
 
 _RULE = "compiler-wheels-within-driver"
 _COMPANIONS = ("torchvision", "torchaudio")
-_MAJOR = 13
-"""The wheels of earlier majors have it in their names: nvidia-nvjitlink<12.3 is nowhere to be had."""
+CAPPED_MAJOR = 13
+"""A CUDA major: the wheels of earlier ones have it in their names: nvidia-nvjitlink<12.3 is nowhere to be had."""
 _CAP = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)<([0-9.]+)")
 
 
@@ -32,7 +32,7 @@ def compiler_caps(stack: Stack, matrix: Matrix, *, toolkit: bool) -> tuple[str, 
     `toolkit`: the toolkit comes as wheels beside CuPy.
     """
     names, native = compiler_wheels(matrix), _cuda_of_driver(stack, matrix)
-    if native is None or native[0] != _MAJOR:
+    if native is None or native[0] != CAPPED_MAJOR:
         return ()
     brought: set[str] = set()
     users = list(_frameworks(stack, matrix))
@@ -50,7 +50,7 @@ def compiler_caps(stack: Stack, matrix: Matrix, *, toolkit: bool) -> tuple[str, 
 def limits(cuda: str, matrix: Matrix) -> tuple[str, ...]:
     """Return `package<version` for every compiler wheel, at a CUDA; none for a major that no limit is known for."""
     names = compiler_wheels(matrix)
-    return tuple(_below(name, _numbers(cuda)) for name in names) if _numbers(cuda)[0] == _MAJOR else ()
+    return tuple(_below(name, _numbers(cuda)) for name in names) if _numbers(cuda)[0] == CAPPED_MAJOR else ()
 
 
 def compiler_wheels(matrix: Matrix) -> tuple[str, ...]:

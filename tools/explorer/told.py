@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.stack import MatrixStamp, Resolution
+from gpusetup.plan.compilers import CAPPED_MAJOR
 from gpusetup.plan.install import install_of
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.naming import only_module, title
@@ -40,8 +41,8 @@ def about_kinds(compiled: Compiled, gpus: Gpus) -> list[dict[str, str]]:
     told = []
     for name, cpu in gpus.kinds:
         (gpu,) = compiled.space(gpu=name).gpus
-        last = f"R{gpu.last_branch} is the last driver branch for {gpu.arch}" if gpu.last_branch is not None else ""
-        module = only_module(gpu).removeprefix(gpu.label).strip() if only_module(gpu) else ""
+        last = f"R{gpu.last_branch} is the last driver branch for this GPU" if gpu.last_branch is not None else ""
+        module = only_module(gpu).replace(f"{gpu.label} ({gpu.arch})", "this GPU")
         told.append({"arch": gpu.arch, "cc": gpu.cc, "cpu": cpu or "", "last": last, "module": module})
     return told
 
@@ -139,34 +140,44 @@ def _relations(compiled: Compiled, name: str) -> dict[str, Any]:
 
 
 def _pip(compiled: Compiled) -> dict[str, Any]:
-    """Return what pip is told: for each value, or beside CuPy for each CUDA as well."""
+    """Return what pip is told: for each value and CUDA, and each driver branch that counts."""
     space, values = compiled.base, compiled.base.values[compiled.framework]
     if compiled.framework == "cuda":
         return {"note": _lines(compiled, _with(compiled, values[-1])).notes.get("pip", "")}
-    if compiled.framework != "cupy":
-        never = _never(compiled)
-        return {"words": ["" if value in never else _words(compiled, _with(compiled, value)) for value in values]}
-    parts: dict[tuple[Any, ...], int] = {}
-    tables: list[dict[str, str]] = []
-    own, kind = [], []
-    never = _never(compiled)
+    texts: dict[str, int] = {"": 0}
+    never, found = _never(compiled), []
     for value in values:
-        if value in never:
-            own, kind = [*own, ""], [*kind, 0]
-            continue
-        first, _, _rest = _words(compiled, _with(compiled, value)).partition(" ")
-        key = (value.release.package, value.release.ctk_extra, tuple(value.release.cuda))  # type: ignore[union-attr]
-        if key not in parts:
-            parts[key] = len(tables)
-            tables.append({})
+        cudas: list[Value | None] = [None]
+        if compiled.framework == "cupy":
             majors = {minor.partition(".")[0] for minor in value.release.cuda}  # type: ignore[union-attr]
-            for cuda in space.values["cuda"]:
-                if cuda.version.partition(".")[0] in majors:
-                    said = _words(compiled, _with(compiled, value) | {"cuda": cuda})
-                    tables[-1][cuda.version] = said.partition(" ")[2]
-        own.append(first)
-        kind.append(parts[key])
-    return {"words": own, "kind": kind, "beside": tables}
+            cudas = [item if item.version.partition(".")[0] in majors else None for item in space.values["cuda"]]
+        told = [] if value in never else [_by_branch(compiled, value, cuda, texts) for cuda in cudas]
+        found.append(told)
+    return {"texts": list(texts), "lines": found}
+
+
+def _by_branch(compiled: Compiled, value: Value, cuda: Value | None, texts: dict[str, int]) -> dict[str, int]:
+    """Return the place of a line's text for each branch; one that is not named has that of ``*``."""
+    if compiled.framework == "cupy" and cuda is None:
+        return {}
+    chosen = _with(compiled, value) | ({"cuda": cuda} if cuda is not None else {})
+    told = {}
+    for branch, driver in _counting(compiled).items():
+        runtime = chosen[compiled.framework] if cuda is None else cuda
+        if compiled.base.relation(driver, runtime) is not None:  # type: ignore[arg-type]
+            words = _words(compiled, chosen | {"driver": driver})
+            told[branch] = texts.setdefault(words, len(texts))
+    usual = told.get("*")
+    return {branch: text for branch, text in told.items() if branch == "*" or text != usual}
+
+
+def _counting(compiled: Compiled) -> dict[str, Value]:
+    """Return a driver of each branch that can change a line, and one for all others: see gpusetup.plan.compilers."""
+    newest: dict[str, Any] = {}
+    for value in sorted(compiled.base.values["driver"], key=lambda item: item.number):  # type: ignore[union-attr]
+        major = (value.branch.cuda or "0").partition(".")[0]  # type: ignore[union-attr]
+        newest[str(value.branch.branch) if int(major) == CAPPED_MAJOR else "*"] = value  # type: ignore[union-attr]
+    return newest
 
 
 def _words(compiled: Compiled, chosen: dict[str, Value]) -> str:

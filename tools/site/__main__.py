@@ -18,6 +18,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from gpusetup import __version__
+from tools.explorer import folder as explorer
 from tools.site.pages import ROOT, write
 
 MARK = "objects.inv"
@@ -55,6 +56,7 @@ def main(arguments: list[str]) -> int:
         source = Path(work) / "source"
         write(source, versions=several)
         code = render(source, folder)
+    explorer.write(folder / "explorer")
     if several:
         lead_to_versions(whole)
     if code == 0:

@@ -122,8 +122,11 @@ def _lead(folder: Path, root: Path) -> None:
 
 def _lead_from_home(folder: Path) -> None:
     home = folder / "index.md"
+    explorer = '<p><a href="explorer/index.html">Which driver and CUDA for your GPU? Ask here.</a></p>'
     names = [f"{name}/README" for name in PARTS] + [Path(place).stem for place in BESIDE.values() if "/" not in place]
     text = home.read_text(encoding="utf-8")
+    title, _, rest = text.partition("\n")
+    text = f"{title}\n\n{explorer}\n{rest}"
     home.write_text(text + _toctree([name for name in names if name != home.stem], hidden=True), encoding="utf-8")
 
 

@@ -122,11 +122,11 @@
   }
 
   function pip(given, solution, framework) {
-    const { note, words, kind, beside } = given.told.pip;
+    const { note, texts, lines } = given.told.pip;
     if (note !== undefined) return { note };
-    const index = solution[framework];
-    const more = beside ? beside[kind[index]][given.versions.cuda[solution.cuda]] : "";
-    return { line: ["pip install", words[index], more].filter(Boolean).join(" ") };
+    const branch = given.versions.driver[solution.driver].split(".")[0];
+    const told = lines[solution[framework]][framework === "cupy" ? solution.cuda : 0];
+    return { line: `pip install ${texts[told[branch] ?? told["*"]]}` };
   }
 
   function applyLine(given, question, solution, framework) {

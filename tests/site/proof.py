@@ -1,6 +1,6 @@
-"""The explorer's answers against the resolver's: python -m tests.explorer.proof [FRAMEWORK …] [--arch ARCH].
+"""The explorer's answers against the resolver's: python -m tests.site.proof [FRAMEWORK …] [--arch ARCH].
 
-The page's own lookup.js answers in Node. Asked are every kind of GPU and none, every release and none, and with them
+The page's own lookup.js answers in Chromium. Asked are every kind of GPU and none, every release and none, and with them
 
 - one driver of each kind, and none: drivers of a kind are those that no rule and no criterion tells apart, as the
   compiled masks and levels show,
@@ -16,46 +16,40 @@ import argparse
 import itertools
 import json
 import random
-import shutil
-import subprocess
 import sys
+import tempfile
 import time
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.load import matrix as load
 from gpusetup.resolve.preferences import best
+from tests.lab.browser import browser
 from tools.explorer.compiled import FRAMEWORKS, Compiled, Gpus, drivers, releases
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gpusetup.matrix.load import Matrix
 
-NODE = shutil.which("node") or shutil.which("nodejs")
 LOOKUP = Path(__file__).resolve().parents[2] / "tools/explorer/web/lookup.js"
-_ASK = """
-const Lookup = require(process.argv[1]);
-const lines = require("readline").createInterface({ input: process.stdin });
-let problem;
-lines.on("line", (line) => {
-  const told = JSON.parse(line);
-  if (told.framework) { problem = Lookup.prepare(told); return; }
-  const found = Lookup.best(problem, told);
-  process.stdout.write(JSON.stringify(found && problem.variables.map((name) => found[name])) + "\\n");
-});
-"""
+_AT_ONCE = 500
+_ASK = """asked.map((question) => {
+  const found = Lookup.best(problem, question);
+  return found && problem.variables.map((name) => found[name]);
+})"""
 Question = dict[str, Any]
 
 
-def questions(matrix: Matrix, compiled: Compiled, gpus: Gpus, *, every: bool, more: int, seed: int) -> list[Question]:
+def questions(
+    matrix: Matrix, compiled: Compiled, gpus: Gpus, document: dict[str, Any], *, every: bool, more: int, seed: int
+) -> list[Question]:
     """What is asked."""
     kinds: list[int | None] = [None, *range(len(gpus.kinds))]
     wanted = ["", *releases(compiled.base, compiled.framework)]
     all_drivers = ["", *drivers(matrix)]
     all_systems = [item.id for item in matrix.os.systems if compiled.arch in item.arches]
-    document = compiled.document(gpus)
 
     def asked(about: Sequence[str], systems: Sequence[str]) -> list[Question]:
         plain = itertools.product(kinds, about, wanted)
@@ -122,32 +116,33 @@ def _told(value: Any) -> str:
     return " ".join(words)
 
 
-def answers(compiled: Compiled, gpus: Gpus, asked: Iterable[Question]) -> Iterator[list[str] | None]:
+def answers(compiled: Compiled, document: dict[str, Any], asked: Sequence[Question]) -> Iterator[list[str] | None]:
     """What the page answers, in order."""
-    assert NODE is not None
-    process = subprocess.Popen(
-        [NODE, "-e", _ASK, str(LOOKUP)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
     values = compiled.base.values
-    print(json.dumps(compiled.document(gpus)), file=process.stdin)
-    for question in asked:
-        told = {name: value for name, value in question.items() if value not in ("", None)}
-        print(json.dumps(told), file=process.stdin, flush=True)
-        found = json.loads(process.stdout.readline())
-        yield None if found is None else [_told(values[name][index]) for name, index in zip(values, found, strict=True)]
-    process.stdin.close()
-    process.wait()
+    with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as chromium:
+        page = chromium.open("about:blank")
+        page.tells(f"{LOOKUP.read_text(encoding='utf-8')}; window.Lookup = Lookup; 1")
+        page.tells(f"window.problem = Lookup.prepare({json.dumps(document)}); 1")
+        for start in range(0, len(asked), _AT_ONCE):
+            some = [{n: v for n, v in one.items() if v not in ("", None)} for one in asked[start : start + _AT_ONCE]]
+            for found in page.tells(f"(() => {{ const asked = {json.dumps(some)}; return {_ASK} }})()"):
+                told = zip(values, found or (), strict=bool(found))
+                yield None if found is None else [_told(values[name][index]) for name, index in told]
+
+
+@cache
+def _gpus(matrix: Matrix) -> Gpus:
+    return Gpus(matrix)
 
 
 def differences(
     matrix: Matrix, framework: str, arch: str, some: Callable[..., list[Question]]
 ) -> tuple[int, list[str]]:
     """Ask; return how many questions there were and what differs."""
-    gpus, compiled = Gpus(matrix), Compiled(matrix, framework, arch)
-    asked, found, began = some(matrix, compiled, gpus), list[str](), time.monotonic()
-    for number, (question, page) in enumerate(zip(asked, answers(compiled, gpus, asked), strict=True), 1):
+    gpus, compiled = _gpus(matrix), Compiled(matrix, framework, arch)
+    document = compiled.document(gpus)
+    asked, found, began = some(matrix, compiled, gpus, document), list[str](), time.monotonic()
+    for number, (question, page) in enumerate(zip(asked, answers(compiled, document, asked), strict=True), 1):
         right = expected(compiled, gpus, question)
         if page != right:
             found.append(f"{question}: the page says {page}, the resolver {right}")
@@ -157,7 +152,7 @@ def differences(
 
 
 def main(words: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.explorer.proof", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.site.proof", description=__doc__)
     parser.add_argument("framework", nargs="*", choices=(*FRAMEWORKS, []))
     parser.add_argument("--arch", default="x86_64", choices=("x86_64", "aarch64"))
     parser.add_argument("--every", action="store_true")
