@@ -184,5 +184,5 @@ def _key(url: str, network: dict[str, Any]) -> bytes:
             error.fields["reference"], error.fields["message"], context=url, note=error.fields["note"]
         ) from error
     except known.BadKey as error:
-        raise BadInputError("GS-764", f"{url} is no key: {error}", path="--archive") from error
+        raise BadInputError("GS-764", f"{url} cannot be read as a key: {error}", path="--archive") from error
     return armored
