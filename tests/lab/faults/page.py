@@ -21,8 +21,11 @@ RESULTS = HOSTS.parent / "faults.json"
 
 
 def commit() -> str:
-    """What is tried: the commit, marked when files differ from it."""
-    return run(["git", "describe", "--always", "--dirty", "--exclude=*"], cwd=CHECKOUT).stdout.strip()
+    """What is tried: the commit, marked when files differ from it; the page of an earlier row is no difference."""
+    named = run(["git", "describe", "--always", "--exclude=*"], cwd=CHECKOUT).stdout.strip()
+    ours = f":(exclude){PAGE.relative_to(CHECKOUT)}"
+    same = run(["git", "diff", "--quiet", "HEAD", "--", ".", ours], cwd=CHECKOUT, check=False).returncode == 0
+    return named if same else f"{named}-dirty"
 
 
 def keep(row: Row) -> None:
