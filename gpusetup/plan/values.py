@@ -133,10 +133,11 @@ def source(value: Any, label: str) -> str:
 
 
 def place(value: Any, label: str) -> str:
-    """Read a path on the host, or an address."""
+    """Read a path on the host, or an address whose answers pip can prove: wheels are not signed."""
     text = str(value)
-    if holds_login(text) or not (_PATH.fullmatch(text) or _ADDRESS.fullmatch(text)):
-        raise wrong(label, value, "a path on the host, or an address without a password")
+    proven = _PATH.fullmatch(text) or (_ADDRESS.fullmatch(text) and text.startswith("https://"))
+    if holds_login(text) or not proven:
+        raise wrong(label, value, "a path on the host, or an https address without a password")
     return text
 
 

@@ -141,8 +141,6 @@ def test_it_fits_a_phone_and_each_field_has_a_name(chromium, folder):
 def test_the_first_view_is_small(folder):
     first = [
         "index.html",
-        "style.css",
-        "explorer.css",
         "lookup.js",
         "about.js",
         "explorer.js",

@@ -23,8 +23,12 @@ def write(folder: Path) -> None:
     matrix = load()
     gpus = Gpus(matrix)
     (folder / "problems").mkdir(parents=True)
-    for path in (*_WEB.iterdir(), _STYLE):
+    for path in _WEB.glob("*.js"):
         shutil.copyfile(path, folder / path.name)
+    # The style is in the page: what is fetched first is what delays the first view.
+    style = "".join(path.read_text(encoding="utf-8") for path in (_STYLE, _WEB / "explorer.css"))
+    html = (_WEB / "index.html").read_text(encoding="utf-8").replace("{style}", style)
+    (folder / "index.html").write_text(html, encoding="utf-8")
     rules: set[str] = set()
     about: dict[str, Any] = {
         "date": matrix.date,

@@ -65,7 +65,8 @@ def test_unknown_settings_are_suggested():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("source", "$(id)"), ("source", "http://x/{{ y }}"), ("source", "ftp://x"), ("reboot", "now"), ("python_adopt", "python3"),
+    [("source", "$(id)"), ("source", "http://x/{{ y }}"), ("source", "ftp://x"), ("python_links", "http://files.example/python/"), ("python_links", "https://user:geheim@files.example/"),
+     ("reboot", "now"), ("python_adopt", "python3"),
      ("python_adopt", "/opt/../etc"), ("python_adopt", "/opt/a;b"), ("source_fingerprints", "3bf863cc"), ("replace", "perhaps"),
      ("monitoring", "prometheus"), ("monitoring_listen", "9400"), ("monitoring_listen", "127.0.0.1:0"),
      ("monitoring_listen", "127.0.0.1:70000"), ("monitoring_listen", "gpu.example:9400"), ("monitoring_listen", "::1:9400"),

@@ -197,10 +197,11 @@
           solution.cuda !== undefined && framework !== "cuda" ? given.versions.cuda[solution.cuda] : given.told.python[solution[framework]]]
         : [made("span", "no", { class: "verdict fail" }), rule(refusal(given, one)), "", ""];
       const labels = ["", "", "driver", framework === "cupy" ? "CUDA" : "Python"];
-      body.append(made("tr", [made("td", choose), ...cells.map((cell, place) => made("td", cell, labels[place] ? { "data-label": labels[place] } : {}))],
+      body.append(made("tr", [made("th", choose, { scope: "row" }), ...cells.map((cell, place) => made("td", cell, labels[place] ? { "data-label": labels[place] } : {}))],
         version === chosen ? { class: "chosen", "aria-current": "true" } : {}));
     }
-    const head = made("thead", made("tr", ["Release", "", "", "Driver", framework === "cupy" ? "CUDA" : "Python"].map((text) => made("th", text || made("span", "\u00a0"), { scope: "col" }))));
+    const names = ["Release", "Fits", "Build", "Driver", framework === "cupy" ? "CUDA" : "Python"];
+    const head = made("thead", made("tr", names.map((text) => made("th", text, { scope: "col" }))));
     return made("table", [head, body]);
   }
 
