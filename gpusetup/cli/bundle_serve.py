@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import output
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.errors import Exit
 
 if TYPE_CHECKING:
     import argparse
@@ -31,19 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Serve until somebody ends it."""
+    from gpusetup.supply.listening import place_of, tls_of
     from gpusetup.supply.serving import server_of
 
-    address, _, port = arguments.listen.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise BadInputError(
-            "GS-774", f"{arguments.listen} is no address and port", path="--listen", hint="--listen 0.0.0.0:8080"
-        )
-    if bool(arguments.certificate) != bool(arguments.key):
-        raise BadInputError(
-            "GS-774", "TLS needs the certificate and its key", path="--certificate", hint="name both, or none"
-        )
-    tls = (Path(arguments.certificate), Path(arguments.key)) if arguments.certificate else None
-    server = server_of(Path(arguments.folder), address.strip("[]"), int(port), tls)
+    address, port = place_of(arguments.listen)
+    tls = tls_of(arguments.certificate, arguments.key)
+    server = server_of(Path(arguments.folder), address, port, tls)
     kind = "https" if tls else "http"
     output.say(f"serving {arguments.folder} at {kind}://{address}:{server.server_port}; Ctrl-C ends it")
     try:

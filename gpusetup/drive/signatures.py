@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["NAMESPACE", "check", "sign"]
 
 NAMESPACE = "gpusetup-matrix"
-"""What a signature is for: one that the same key made for something else is not taken."""
+"""What a signature is for, where nothing else is said: one that the same key made for something else is not taken."""
 _DEADLINE = 60.0
 
 
-def sign(path: Path, key: Path) -> Path:
+def sign(path: Path, key: Path, use: str = NAMESPACE) -> Path:
     """Sign a file with a private key, or with the agent's when `key` is a public one; return the signature's path."""
     made = path.with_name(path.name + ".sig")
     made.unlink(missing_ok=True)
-    done = _ssh_keygen("-Y", "sign", "-q", "-f", str(key), "-n", NAMESPACE, str(path))
+    done = _ssh_keygen("-Y", "sign", "-q", "-f", str(key), "-n", use, str(path))
     if done.code or not made.exists():
         raise BadInputError(
             "GS-221", f"{path} was not signed", path=str(key), note=done.err.strip()[-300:],
@@ -33,24 +33,29 @@ def sign(path: Path, key: Path) -> Path:
     return made
 
 
-def check(content: Path, signature: Path, signers: Path) -> str:
+def check(content: Path, signature: Path, signers: Path, use: str = NAMESPACE) -> str:
     """Return who signed a file; refuse a signature that none of the known signers made for this use."""
     who = _ssh_keygen("-Y", "find-principals", "-f", str(signers), "-s", str(signature))
     names = who.out.split()
     if who.code or not names:
         raise BadInputError(
-            "GS-221", "nobody who is trusted signed this release", path=str(signature), note=who.err.strip()[-300:],
+            "GS-221", f"nobody who is trusted signed this {_what(use)}", path=str(signature),
+            note=who.err.strip()[-300:],
             hint=f"add the signer's line to {signers} when you trust it (see ALLOWED SIGNERS in ssh-keygen's manual)",
         )  # fmt: skip
-    argv = ("-Y", "verify", "-f", str(signers), "-I", names[0], "-n", NAMESPACE, "-s", str(signature))
+    argv = ("-Y", "verify", "-f", str(signers), "-I", names[0], "-n", use, "-s", str(signature))
     done = _ssh_keygen(*argv, stdin=content.read_bytes())
     if done.code:
         raise BadInputError(
-            "GS-221", "the signature does not belong to this release", path=str(signature),
+            "GS-221", f"the signature does not belong to this {_what(use)}", path=str(signature),
             note=done.err.strip()[-300:],
             hint="fetch both again, from the same place",
         )  # fmt: skip
     return names[0]
+
+
+def _what(use: str) -> str:
+    return use.removeprefix("gpusetup-")
 
 
 def _ssh_keygen(*words: str, stdin: bytes | None = None) -> Finished:

@@ -17,6 +17,7 @@ from gpusetup.model.lifecycle import Drift, History, Removed
 from gpusetup.model.lock import Lock
 from gpusetup.model.matrix_release import Change, MatrixRelease
 from gpusetup.model.plan import Plan
+from gpusetup.model.pull import FleetState, Offer, OfferMade, PullReport, SignedOffer, TokenMade
 from gpusetup.model.run import Applied as ApplyRun
 from gpusetup.model.stack import Resolution
 from gpusetup.model.status import Status
@@ -197,6 +198,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "driver-ends": ("matrix eol", (DriverEnds,)),
     "error": ("any command that fails", (ErrorDocument,)),
     "facts": ("facts", (Facts,)),
+    "fleet": ("/v1/fleet of a collector", (FleetState,)),
     "handover": ("handover", (HandoverFiles,)),
     "history": ("rollback --list", (History,)),
     "host-lock": ("what a host keeps of its last apply", (Applied,)),
@@ -210,11 +212,16 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "matrix-release": ("what matrix export writes", (MatrixRelease,)),
     "matrix-updated": ("matrix update", (MatrixUpdated,)),
     "monitoring": ("monitoring", (MonitoringFiles,)),
+    "offer": ("the signed text of a collector's offer", (Offer,)),
+    "offer-made": ("collect offer", (OfferMade,)),
     "plan": ("plan", (Plan,)),
+    "pull-report": ("what a host that pulls reports", (PullReport,)),
     "remove": ("remove", (Removed,)),
+    "signed-offer": ("what a collector offers", (SignedOffer,)),
     "stack": ("resolve", (Resolution, NoStack)),
     "stacks": ("resolve --from", (StackClasses,)),
     "status": ("status", (Status,)),
+    "token-made": ("collect token", (TokenMade,)),
     "user-data": ("cloud-init", (UserDataMade,)),
     "verifications": ("history", (Verifications,)),
     "verify": ("verify", (VerifyReport,)),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Result
     from gpusetup.report.model import HostReport, Report
 
-__all__ = ["to_prometheus"]
+__all__ = ["metric", "to_prometheus"]
 
 _VERDICTS = ("pass", "warn", "fail", "skip", "unsupported")
 Sample = tuple[dict[str, str], float]
@@ -25,12 +25,12 @@ def to_prometheus(report: Report) -> str:
     results = [(host.name, result) for host in hosts for result in host.results]
     started = datetime.fromisoformat(report.started.replace("Z", "+00:00")).timestamp()
     lines = [
-        *_metric(
+        *metric(
             "gpusetup_verify_ok",
             "Whether no check failed on the host.",
             ((_of(host, report), float(host.verdict != "fail")) for host in hosts),
         ),
-        *_metric(
+        *metric(
             "gpusetup_verify_check",
             "Verdict of each check: 1 for the verdict that was given, 0 for the others.",
             (
@@ -42,27 +42,27 @@ def to_prometheus(report: Report) -> str:
                 for verdict in _VERDICTS
             ),
         ),
-        *_metric(
+        *metric(
             "gpusetup_verify_measured",
             "What a check measured, in the unit of its label.",
             _numbers(results, "measured"),
         ),
-        *_metric(
+        *metric(
             "gpusetup_verify_expected",
             "What is usual for this machine, in the unit of its label.",
             _numbers(results, "expected"),
         ),
-        *_metric(
+        *metric(
             "gpusetup_verify_limit",
             "The floor or ceiling a figure is held against, in the unit of its label.",
             _numbers(results, "limit"),
         ),
-        *_metric(
+        *metric(
             "gpusetup_verify_duration_seconds",
             "How long the verification of the host took.",
             ((_of(host, report), host.seconds) for host in hosts),
         ),
-        *_metric(
+        *metric(
             "gpusetup_verify_timestamp_seconds",
             "When the verification began, in seconds since 1970.",
             ((_of(host, report), started) for host in hosts),
@@ -82,8 +82,9 @@ def _numbers(results: list[tuple[str, Result]], field: str) -> Iterable[Sample]:
             yield {"host": name, "check": result.id, "unit": result.unit}, float(value)
 
 
-def _metric(name: str, text: str, samples: Iterable[Sample]) -> list[str]:
-    lines = [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+def metric(name: str, text: str, samples: Iterable[Sample], kind: str = "gauge") -> list[str]:
+    """Return the lines of a metric; none where there is no sample."""
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     rows = [f"{name}{{{_labels(labels)}}} {value:.10g}" for labels, value in samples]
     return lines + rows if rows else []
 

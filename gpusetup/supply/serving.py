@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import http.server
-import socket
-import ssl
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
-from gpusetup.errors import BadInputError
+from gpusetup.supply.listening import listening
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["server_of"]
-
-_SILENCE = 60
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    tls: ssl.SSLContext | None = None
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """Shake hands in the thread of the one who asks: nobody else waits for who never does."""
-        request.settimeout(_SILENCE)
-        if self.tls is not None:
-            request = self.tls.wrap_socket(request, server_side=True)
-        super().finish_request(request, client_address)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who hangs up is no error of ours."""
 
 
 def server_of(folder: Path, address: str, port: int, tls: tuple[Path, Path] | None) -> http.server.ThreadingHTTPServer:
@@ -58,23 +39,4 @@ def server_of(folder: Path, address: str, port: int, tls: tuple[Path, Path] | No
             """Show no folders."""
             self.send_error(404, "not in this bundle")
 
-    try:
-        server = type("Server", (_Server,), {"address_family": socket.AF_INET6 if ":" in address else socket.AF_INET})(
-            (address, port), Handler
-        )
-    except OSError as error:
-        raise BadInputError(
-            "GS-775", f"cannot listen on {address}:{port}: {error.strerror}", path="--listen"
-        ) from error
-    if tls is not None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        try:
-            context.load_cert_chain(*tls)
-        except OSError as error:
-            server.server_close()
-            raise BadInputError(
-                "GS-775", f"the certificate or its key cannot be used: {error}", path="--certificate"
-            ) from error
-        server.tls = context
-    served: http.server.ThreadingHTTPServer = server
-    return served
+    return listening(Handler, address, port, tls)

@@ -77,9 +77,9 @@ def test_a_signature_of_a_known_signer_is_what_it_takes(home, capsys):
         subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", home / key, "-n", use, path], check=True)
 
     signed("theirs")
-    assert "nobody who is trusted signed this release" in asked(capsys, "import", path)[2]
+    assert "nobody who is trusted signed this matrix" in asked(capsys, "import", path)[2]
     signed("ours", use="git")
-    assert "does not belong to this release" in asked(capsys, "import", path)[2]
+    assert "does not belong to this matrix" in asked(capsys, "import", path)[2]
     signed("ours")
     code, out, err = asked(capsys, "import", path, "--check")
     assert (code, out.splitlines()) == (0, [f"the matrix of {TOMORROW}, signed by site@example.org", "driver: 1 added"])
@@ -89,7 +89,7 @@ def test_a_signature_of_a_known_signer_is_what_it_takes(home, capsys):
     assert matrix().date == TOMORROW
     assert NEW in {item.version for item in matrix().driver.versions}
     path.write_bytes(path.read_bytes().replace(b"595", b"596"))
-    assert "does not belong to this release" in asked(capsys, "import", path)[2]
+    assert "does not belong to this matrix" in asked(capsys, "import", path)[2]
 
 
 @pytest.mark.parametrize(

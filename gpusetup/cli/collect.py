@@ -1,0 +1,69 @@
+"""Collect the reports of hosts that pull, and hand them their offers: an HTTP server over TLS. Ctrl-C ends it.
+
+DIR keeps all of it: the database of reports and tokens, the signed offers. Readers see the fleet's page at /,
+Prometheus reads /metrics, programs /v1/fleet; each with a token of its own.
+
+examples:
+  gpusetup collect token /srv/gpusetup gpu07 --out gpu07.token          a host's token, kept as its hash here
+  gpusetup collect offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519
+  gpusetup collect /srv/gpusetup --certificate site.pem --key site.key
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import output
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_arguments", "database", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", metavar="DIR", help="the collector's folder")
+    parser.add_argument("--listen", default="0.0.0.0:8443", metavar="ADDRESS:PORT", help="default: %(default)s")
+    parser.add_argument("--certificate", metavar="FILE", help="its certificate chain (PEM)")
+    parser.add_argument("--key", metavar="FILE", help="the certificate's private key")
+    parser.add_argument("--keep", type=int, default=100, metavar="N", help="reports of each host; default: %(default)s")
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Serve until somebody ends it."""
+    from gpusetup.cli.apply import terminated_is_interrupted
+    from gpusetup.pull.store import Store
+    from gpusetup.pull.web import collector_of
+    from gpusetup.supply.listening import place_of, tls_of
+
+    address, port = place_of(arguments.listen)
+    tls = tls_of(arguments.certificate, arguments.key)
+    if arguments.keep < 1:
+        raise BadInputError("GS-983", "a collector keeps at least one report of a host", path="--keep")
+    store = Store(database(arguments.folder), arguments.keep)
+    try:
+        server = collector_of(Path(arguments.folder), store, address, port, tls)
+        output.say(f"collecting at {'https' if tls else 'http'}://{address}:{server.server_port}; Ctrl-C ends it")
+        with terminated_is_interrupted():
+            try:
+                server.serve_forever()
+            finally:
+                server.server_close()
+    finally:
+        store.close()
+    return Exit.DONE
+
+
+def database(folder: str) -> Path:
+    """Return where the database is, in a folder that is there from now on and that others cannot read."""
+    from gpusetup.pull.store import FILE
+
+    place = Path(folder)
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInputError("GS-971", f"cannot make {folder}: {error.strerror}", path="DIR") from error
+    return place / FILE

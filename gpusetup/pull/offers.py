@@ -1,0 +1,116 @@
+"""Offers: made and signed on somebody's desk, put into the collector's folder, and told from false ones on hosts."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpusetup.bootstrap.record import write_whole
+from gpusetup.drive import signatures
+from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.model.pull import Budget, Offer, SignedOffer
+from gpusetup.plan.lock import read_lock
+
+if TYPE_CHECKING:
+    from gpusetup.model.lock import Lock
+
+__all__ = ["NAMESPACE", "checked_name", "expired", "opened", "path_of", "publish", "put"]
+
+NAMESPACE = "gpusetup-offer"
+"""What the signature is for: one that the same key made of a matrix release is not taken for an offer."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+
+def checked_name(name: str, path: str) -> str:
+    """Return a name of a host, class or domain that can be part of an address."""
+    if not _NAME.fullmatch(name):
+        raise BadInputError(
+            "GS-972", f"{name!r} cannot be used as a name", path=path,
+            hint="letters, digits, dots, dashes and underscores, a letter or digit first",
+        )  # fmt: skip
+    return name
+
+
+def path_of(folder: Path, kind: str) -> Path:
+    """Return where the offer of a class lies in a collector's folder."""
+    return folder / "offers" / f"{kind}.json"
+
+
+def publish(
+    folder: Path, kind: str, lock: Lock | None, key: Path, *, wave: int, budget: Budget | None, days: float
+) -> tuple[Path, Offer]:
+    """Sign the next offer of a class and put it in place; what is not said stays as in the offer before."""
+    path = path_of(folder, checked_name(kind, "CLASS"))
+    before = _content(path.read_bytes(), str(path))[1] if path.exists() else None
+    if lock is None and before is None:
+        raise BadInputError(
+            "GS-973", f"there is no offer of class {kind} yet, so it needs a lock", path="--lock",
+            hint="make one: gpusetup lock 'torch==2.6.*' --gpu h100 --os ubuntu22.04 --out gpu.lock.json",
+        )  # fmt: skip
+    now = datetime.now(timezone.utc)
+    kept = before.budget if before is not None else None
+    offer = Offer(
+        kind=kind,
+        serial=before.serial + 1 if before is not None else 1,
+        made=_stamp(now),
+        expires=_stamp(now + timedelta(days=days)) if days else "",
+        wave=wave,
+        budget=budget or kept or Budget(),
+        lock=lock if lock is not None else before.lock,  # type: ignore[union-attr]
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    put(path, offer, key)
+    return path, offer
+
+
+def put(path: Path, offer: Offer, key: Path) -> None:
+    """Sign an offer and write both, whole."""
+    text = msgspec.json.encode(offer)
+    with tempfile.TemporaryDirectory() as scratch:
+        content = Path(scratch) / "offer"
+        content.write_bytes(text)
+        signature = signatures.sign(content, key, use=NAMESPACE).read_text(encoding="ascii")
+    write_whole(path, msgspec.json.encode(SignedOffer(offer=text.decode(), signature=signature)) + b"\n")
+
+
+def opened(raw: bytes, source: str, signers: Path, kind: str) -> tuple[Offer, str]:
+    """Return an offer and who signed it; refuse what nobody trusted signed, and what is another class's."""
+    signed, offer = _content(raw, source)
+    with tempfile.TemporaryDirectory() as scratch:
+        content, signature = Path(scratch) / "offer", Path(scratch) / "offer.sig"
+        content.write_text(signed.offer, encoding="utf-8")
+        signature.write_text(signed.signature, encoding="utf-8")
+        who = signatures.check(content, signature, signers, use=NAMESPACE)
+    if offer.kind != kind:
+        raise BadInputError(
+            "GS-974", f"this is the offer of class {offer.kind}, not of {kind}", path=source,
+            hint="ask who runs the collector: it hands out one class's offer as another's",
+        )  # fmt: skip
+    read_lock(msgspec.json.encode(offer.lock), source)
+    return offer, who
+
+
+def expired(offer: Offer, now: datetime) -> bool:
+    """Whether no host may change by it any more."""
+    return bool(offer.expires) and offer.expires <= _stamp(now)
+
+
+def _content(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
+    try:
+        signed = msgspec.json.decode(raw, type=SignedOffer)
+        return signed, msgspec.json.decode(signed.offer.encode(), type=Offer)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        text, where = wrong_field(error)
+        raise BadInputError(
+            "GS-974", f"this is no offer of a lock: {text}", path=f"{source}:{where}",
+            hint="make it with: gpusetup collect offer",
+        ) from error  # fmt: skip
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,175 @@
+"""A fleet as its collector knows it: who is on what, how far waves are, who fails and why; as page and as metrics."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from gpusetup.drive.causes import common, in_short
+from gpusetup.report.page import page
+from gpusetup.report.prometheus import metric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gpusetup.model.pull import FleetState, Offer, PullReport
+
+__all__ = ["BAD", "SILENT", "metrics", "to_html"]
+
+BAD = ("failed", "verify-failed", "refused", "no-lock")
+GOOD = ("done", "unchanged", "nothing-to-do")
+SILENT = timedelta(hours=2)
+"""A host that said nothing for so long is told of; it may be off."""
+_LONGEST = 300
+
+
+class Stand(NamedTuple):
+    """Hosts of a class that have one lock."""
+
+    kind: str
+    lock: str
+    stack: str
+    hosts: int
+    newest: bool
+    """It is the lock that is on offer."""
+
+
+class Wave(NamedTuple):
+    """A wave of a class."""
+
+    kind: str
+    wave: int
+    hosts: int
+    there: int
+    waiting: int
+    bad: int
+    open: bool
+    """The offer in force lets it change."""
+
+
+class Cause(NamedTuple):
+    """Why hosts are not where they should be."""
+
+    state: str
+    reference: str
+    message: str
+    hint: str
+    hosts: tuple[str, ...]
+
+    @property
+    def named(self) -> str:
+        """Some of them by name."""
+        return in_short(self.hosts)
+
+
+def stands(reports: Iterable[PullReport], offers: dict[str, Offer]) -> list[Stand]:
+    """Return who is on what, the most hosts first in each class."""
+    found = Counter((one.kind, one.lock) for one in reports)
+    words = {(one.kind, one.lock): one.stack for one in reports if one.stack}
+    wanted = {kind: offer.lock.digest for kind, offer in offers.items()}
+    rows = [
+        Stand(kind, lock[:12], words.get((kind, lock), ""), hosts, bool(lock) and lock == wanted.get(kind))
+        for (kind, lock), hosts in found.items()
+    ]
+    return sorted(rows, key=lambda row: (row.kind, -row.hosts, row.lock))
+
+
+def waves(reports: Iterable[PullReport], offers: dict[str, Offer]) -> list[Wave]:
+    """Return how far each wave of each class that has an offer is."""
+    members: dict[tuple[str, int], list[PullReport]] = defaultdict(list)
+    for one in reports:
+        if one.kind in offers:
+            members[one.kind, one.wave].append(one)
+    return [
+        Wave(
+            kind,
+            wave,
+            len(hosts),
+            sum(one.lock == offers[kind].lock.digest and one.state in GOOD for one in hosts),
+            sum(one.state in ("waiting", "pending-reboot") for one in hosts),
+            sum(one.state in BAD for one in hosts),
+            not offers[kind].wave or wave <= offers[kind].wave,
+        )
+        for (kind, wave), hosts in sorted(members.items())
+    ]
+
+
+def causes(reports: Iterable[PullReport]) -> list[Cause]:
+    """Return what keeps hosts back, those that say the same together, failures first."""
+    together: dict[tuple[str, str, str], list[PullReport]] = defaultdict(list)
+    for one in reports:
+        if one.state in BAD or one.state in ("waiting", "pending-reboot"):
+            said = common(one.message, one.host)[:_LONGEST]
+            together[one.state, one.reference, said].append(one)
+    rows = [
+        Cause(state, reference, message, hosts[0].hint, tuple(one.host for one in hosts))
+        for (state, reference, message), hosts in together.items()
+    ]
+    return sorted(rows, key=lambda row: (row.state not in BAD, -len(row.hosts), row.message))
+
+
+def to_html(state: FleetState, offers: dict[str, Offer]) -> str:
+    """Return the page."""
+    reports = [host.report for host in state.hosts.values() if host.report is not None]
+    bad = sum(one.state in BAD for one in reports)
+    return page(
+        "fleet",
+        title=f"{len(state.hosts)} hosts that pull",
+        made=state.time,
+        told=[f"{bad} fail" if bad else "none fails"],
+        stands=stands(reports, offers),
+        waves=waves(reports, offers),
+        causes=causes(reports),
+        offers=[offers[kind] for kind in sorted(offers)],
+        silent=_silent(state),
+        bad=BAD,
+        states=Counter(one.state for one in reports).most_common(),
+        hosts=[(name, host) for name, host in state.hosts.items() if host.report is not None],
+    )
+
+
+def _silent(state: FleetState) -> list[tuple[str, str]]:
+    """Return the hosts that were not heard of for long, and since when."""
+    edge = (datetime.fromisoformat(state.time.replace("Z", "+00:00")) - SILENT).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return [(name, host.received or "never") for name, host in state.hosts.items() if host.received < edge]
+
+
+def metrics(state: FleetState, offers: dict[str, Offer], counted: dict[str, int]) -> str:
+    """Return what Prometheus reads; `counted` is what was answered since the collector started, by outcome."""
+    reports = [host.report for host in state.hosts.values() if host.report is not None]
+    states = Counter((one.kind, one.state) for one in reports)
+    heard = [
+        ({"host": name}, datetime.fromisoformat(host.received.replace("Z", "+00:00")).timestamp())
+        for name, host in state.hosts.items()
+        if host.received
+    ]
+    lines = [
+        *metric(
+            "gpusetup_fleet_hosts",
+            "Hosts by class and by the state of their newest report.",
+            (({"class": kind, "state": now}, float(number)) for (kind, now), number in sorted(states.items())),
+        ),
+        *metric(
+            "gpusetup_fleet_hosts_on_lock",
+            "Hosts by class and applied lock; offered says whether it is the one on offer.",
+            (
+                ({"class": row.kind, "lock": row.lock, "offered": str(row.newest).lower()}, float(row.hosts))
+                for row in stands(reports, offers)
+            ),
+        ),
+        *metric(
+            "gpusetup_fleet_offer_serial",
+            "Serial of the offer in force.",
+            (({"class": kind}, float(offer.serial)) for kind, offer in sorted(offers.items())),
+        ),
+        *metric("gpusetup_fleet_silent_hosts", "Hosts that said nothing for two hours.", [({}, len(_silent(state)))]),
+        *metric("gpusetup_fleet_last_report_timestamp_seconds", "When the newest report of a host came.", heard),
+        *metric(
+            "gpusetup_collector_answers_total",
+            "Requests since the collector started, by status of the answer.",
+            (({"status": status}, float(number)) for status, number in sorted(counted.items())),
+            kind="counter",
+        ),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,201 @@
+"""The collector over real HTTP: what it takes, what it refuses, what it keeps, what it shows."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from gpusetup.model.pull import Budget
+from gpusetup.pull.offers import publish
+from gpusetup.pull.store import FILE, Store, make_token, remove_token
+from gpusetup.pull.web import LIMIT, collector_of
+from tests.unit.pull.conftest import report
+
+
+def test_a_report_is_kept_and_said_to_be_so(collector):
+    assert collector.report(stack="driver 580") == (200, '{"ok": true}')
+    fleet = json.loads(collector.ask("GET", "/v1/fleet", "eve")[2])
+    assert fleet["hosts"]["gpu01"]["report"]["stack"] == "driver 580"
+    assert fleet["hosts"]["gpu02"] == {"received": "", "report": None}
+
+
+@pytest.mark.parametrize(
+    ("expected", "body", "headers"),
+    [
+        (400, "{", {}),
+        (400, "[]", {}),
+        (400, "\xff\xfe", {}),
+        (400, json.dumps(report("gpu01") | {"state": "splendid"}), {}),
+        (400, json.dumps(report("gpu01") | {"more": 1}), {}),
+        (400, json.dumps(report("gpu01") | {"number": -1}), {}),
+        (400, json.dumps(report("gpu01") | {"message": "x" * 5000}), {}),
+        (403, json.dumps(report("gpu02")), {}),
+        (413, "x" * (LIMIT + 1), {}),
+        (411, iter([b"x"]), {"Transfer_Encoding": "chunked"}),
+    ],
+    ids=["cut", "list", "bytes", "state", "field", "number", "long", "other", "huge", "length"],
+)
+def test_bad_input_is_refused_with_words_and_what_was_there_stays(collector, expected, body, headers):
+    collector.report(number=7)
+    status, _, text = collector.ask(
+        "POST", "/v1/reports", "gpu01", body.encode("latin-1") if isinstance(body, str) else body, **headers
+    )
+    error = json.loads(text)["error"]
+    assert (status, bool(error["message"]), bool(error["hint"])) == (expected, True, True)
+    assert [one.number for one in collector.store.reports("gpu01")] == [7]
+    assert collector.report(number=8)[0] == 200
+
+
+def test_who_asks_is_told_from_others(collector):
+    body = json.dumps(report("gpu01"))
+    assert collector.ask("POST", "/v1/reports", None, body)[0] == 401
+    assert collector.ask("POST", "/v1/reports", "stolen-guess", body)[0] == 401
+    assert collector.ask("POST", "/v1/reports", "eve", body)[0] == 403
+    for place in ("/", "/metrics", "/v1/fleet", "/v1/hosts/gpu01"):
+        assert (collector.ask("GET", place)[0], collector.ask("GET", place, "gpu01")[0]) == (401, 403), place
+    assert collector.ask("GET", "/nothing", "eve")[0] == 404
+    assert collector.ask("PUT", "/v1/reports", "gpu01", "x")[0] == 405
+    path = collector.folder / FILE
+    remove_token(path, "gpu01", "host")
+    assert collector.report()[0] == 401
+    collector.tokens["gpu01"] = make_token(path, "gpu01", "host")
+    assert collector.report()[0] == 200
+    assert collector.store.reports("gpu02") == []
+
+
+def test_a_token_is_in_no_file_of_the_collector(collector):
+    collector.report()
+    kept = b"".join(path.read_bytes() for path in collector.folder.glob("*"))
+    assert b"gpu01" in kept
+    assert not [name for name, token in collector.tokens.items() if token.encode() in kept]
+    assert (collector.folder / FILE).stat().st_mode & 0o077 == 0
+
+
+def test_a_replay_is_told_also_when_the_report_is_long_gone(collector):
+    for number in range(1, 40):
+        assert collector.report(number=number)[0] == 200
+    kept = [one.number for one in collector.store.reports("gpu01")]
+    assert (kept[:5], len(kept) < 30) == ([39, 38, 37, 36, 35], True)
+    for number in (39, 2):
+        status, text = collector.report(number=number, state="failed")
+        assert (status, "is here already" in text) == (409, True)
+    assert collector.store.state().hosts["gpu01"].report.state == "done"
+
+
+def test_a_report_that_was_late_does_not_hide_a_newer_one(collector):
+    collector.report(number=5)
+    assert collector.report(number=4, state="failed")[0] == 200
+    assert collector.store.state().hosts["gpu01"].report.state == "done"
+    assert [one.number for one in collector.store.reports("gpu01")] == [5, 4]
+
+
+def test_an_offer_that_did_not_change_is_not_sent_again(collector, locks, keys):
+    assert collector.ask("GET", "/v1/offers/h100", "gpu01")[0] == 404
+    publish(collector.folder, "h100", locks[0], keys / "ours", wave=0, budget=None, days=0)
+    status, headers, text = collector.ask("GET", "/v1/offers/h100", "gpu01")
+    assert (status, json.loads(text)["schema"]) == (200, "gpusetup/signed-offer/1")
+    assert collector.ask("GET", "/v1/offers/h100", "gpu01", If_None_Match=headers["ETag"])[::2] == (304, "")
+    publish(collector.folder, "h100", None, keys / "ours", wave=0, budget=None, days=0)
+    assert collector.ask("GET", "/v1/offers/h100", "gpu01", If_None_Match=headers["ETag"])[0] == 200
+    for path in ("../collector", "..%2f..", ".hidden", "a/b"):
+        assert collector.ask("GET", f"/v1/offers/{path}", "gpu01")[0] == 404
+
+
+def test_the_page_groups_hosts_by_lock_wave_and_cause(collector, locks, keys):
+    budget = Budget(leases="https://etcd.example:2379", at_a_time=50, of_a_domain=2)
+    publish(collector.folder, "h100", locks[0], keys / "ours", wave=1, budget=budget, days=1)
+    for name in ("gpu03", "gpu04", "<b>gpu05"):
+        collector.tokens[name] = make_token(collector.folder / FILE, name, "host")
+    collector.report(lock=locks[0].digest, stack="driver 580")
+    for host in ("gpu03", "gpu04"):
+        told = f"the module of {host} does not load"
+        collector.report(host, state="failed", lock="", reference="GS-448", message=told, hint="<i>look</i>", wave=2)
+    page = collector.ask("GET", "/", "eve")[2]
+    assert "gpu03, gpu04" in page
+    assert "the module of HOST does not load" in page
+    assert "&lt;i&gt;look" in page
+    assert "&lt;b&gt;gpu05" in page, "a host that never reported is told of"
+    assert "2, not yet released" in page
+    assert "50, of one domain 2" in page
+    assert "driver 580" in page
+    assert "<script" not in page
+    metrics = collector.ask("GET", "/metrics", "eve")[2]
+    assert 'gpusetup_fleet_hosts{class="h100",state="failed"} 2' in metrics
+    assert f'gpusetup_fleet_hosts_on_lock{{class="h100",lock="{locks[0].digest[:12]}",offered="true"}} 1' in metrics
+    assert "gpusetup_fleet_silent_hosts{} 2" in metrics
+
+
+def test_a_collector_without_tls_serves_this_machine_alone(tmp_path):
+    store = Store(tmp_path / FILE)
+    with pytest.raises(Exception, match="in the clear"):
+        collector_of(tmp_path, store, "0.0.0.0", 0, None)
+    store.close()
+
+
+def test_what_was_acknowledged_survives_being_killed_at_any_moment(tmp_path):
+    names = [f"gpu{number}" for number in range(4)]
+    tokens = {name: make_token(tmp_path / FILE, name, "host") for name in names}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    argv = [
+        sys.executable,
+        "-m",
+        "gpusetup",
+        "collect",
+        str(tmp_path),
+        "--listen",
+        f"127.0.0.1:{port}",
+        "--keep",
+        "100000",
+    ]
+    acknowledged = {name: set() for name in names}
+    ended = threading.Event()
+
+    def post(name):
+        import http.client
+
+        number = 0
+        while not ended.is_set():
+            number += 1
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            try:
+                headers = {"Authorization": f"Bearer {tokens[name]}"}
+                connection.request("POST", "/v1/reports", json.dumps(report(name, number)), headers)
+                if connection.getresponse().status == 200:
+                    acknowledged[name].add(number)
+            except (OSError, http.client.HTTPException):
+                time.sleep(0.01)
+            finally:
+                connection.close()
+
+    clients = [threading.Thread(target=post, args=(name,)) for name in names]
+    for client in clients:
+        client.start()
+    chance, lives = random.Random(), []
+    for _ in range(3):
+        before = sum(map(len, acknowledged.values()))
+        process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, env={**os.environ})
+        until = time.monotonic() + 30
+        while sum(map(len, acknowledged.values())) < before + 20 and time.monotonic() < until:
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        lives.append(sum(map(len, acknowledged.values())) - before)
+    ended.set()
+    for client in clients:
+        client.join()
+    assert min(lives) >= 20, lives
+    store = Store(tmp_path / FILE)
+    for name in names:
+        kept = {one.number for one in store.reports(name)}
+        assert acknowledged[name] <= kept, sorted(acknowledged[name] - kept)
+    store.close()
