@@ -20,13 +20,23 @@ if TYPE_CHECKING:
 
     from requests import Session
 
-__all__ = ["Pool", "Wanted", "sized"]
+__all__ = ["Pool", "Wanted", "enough_room", "sized"]
 
 _BLOCK = 1 << 20
 _TRIES = 5
 """Tries in a row that bring nothing."""
 _SILENCE = 60.0
 _AT_ONCE = 4
+
+
+def enough_room(folder: Path, size: int) -> None:
+    """Refuse before anything is written that does not fit."""
+    room = shutil.disk_usage(folder).free
+    if size > room:
+        raise HostFailedError(
+            "GS-765", f"{folder} has {room >> 20} MiB free, the files need {-(-size >> 20)} MiB",
+            hint="free some space, or give another --out; what is there already is kept",
+        )  # fmt: skip
 
 
 class Wanted(NamedTuple):
@@ -68,12 +78,7 @@ class Pool:
         """Fetch what is lacking; `tell` hears bytes done and in all. Return how many bytes came."""
         todo = self.lacking(files)
         whole = sum(item.size for item in todo)
-        room = shutil.disk_usage(self.folder).free
-        if whole > room:
-            raise HostFailedError(
-                "GS-765", f"{self.folder} has {room >> 20} MiB free, the files need {-(-whole >> 20)} MiB",
-                hint="free some space, or give another --out; what is there already is kept",
-            )  # fmt: skip
+        enough_room(self.folder, whole)
         done = 0
         import requests
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from gpusetup.bootstrap.bundle import MANIFEST, digest_of, read_manifest
 from gpusetup.drive.runner import filtering
 from gpusetup.errors import BadInputError, HostFailedError, PreflightError
+from gpusetup.supply.fetching import enough_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,12 +38,7 @@ def pack(folder: Path, out: Path, split: int, tell: Callable[[int, int], None]) 
     manifest, _digest = read_manifest(folder / MANIFEST)
     sizes = {MANIFEST: (folder / MANIFEST).stat().st_size, **{name: file.size for name, file in manifest.files.items()}}
     whole, done = sum(sizes.values()), 0
-    free = shutil.disk_usage(out.parent).free
-    if whole > free:
-        raise HostFailedError(
-            "GS-765", f"{out.parent} has {free >> 20} MiB free, the bundle needs {-(-whole >> 20)} MiB",
-            hint="free some space, or name another place",
-        )  # fmt: skip
+    enough_room(out.parent, whole)
     parts = _Parts(out, split)
     try:
         with (
