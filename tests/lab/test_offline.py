@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.lab import machine
 from tests.lab.applying import apply, gpusetup
-from tests.lab.lifecycle import drift, host_of
+from tests.lab.lifecycle import drift, host_of, rpms
 from tests.lab.places import CHECKOUT, STATE
 from tests.lab.plays import packages
 
@@ -23,16 +24,22 @@ if TYPE_CHECKING:
     from tests.lab.repository.build import Repositories
 
 OLDER, NEWER = "570.211.01", "580.142"
+RPM_SYSTEMS = {
+    "rocky9-like": ("rocky9", "/etc/yum.repos.d", OLDER, NEWER),
+    "leap15-like": ("opensuse-leap15", "/etc/zypp/repos.d", "580.142", "595.91.07"),
+}
 
 
-def bundle(out: Path, repositories: Repositories, version: str, kernel: str, home: Path) -> dict[str, str]:
+def bundle(
+    out: Path, repositories: Repositories, version: str, kernel: str, home: Path, *more: str, system: str = "debian12"
+) -> dict[str, str]:
     """Make a bundle as a person does; return what it says to put into the inventory."""
     wishes = {
         "gpusetup_source": repositories.base,
         "gpusetup_source_fingerprints": repositories.fingerprint,
         "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
     }
-    argv = [sys.executable, "-m", "gpusetup", "bundle", f"driver=={version}", "cupy", "--gpu", "t4", "--os", "debian12"]
+    argv = [sys.executable, "-m", "gpusetup", "bundle", f"driver=={version}", *more, "--gpu", "t4", "--os", system]
     argv += ["--kernel", kernel]
     for name, value in wishes.items():
         argv += ["--set", f"{name}={value}"]
@@ -73,7 +80,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     made = {}
     for version in (OLDER, NEWER):
         out = tmp_path / f"bundle-{version}"
-        made[version] = bundle(out, lab_repositories, version, kernel, tmp_path)
+        made[version] = bundle(out, lab_repositories, version, kernel, tmp_path, "cupy")
         carry(host, out)
     assert made[OLDER]["gpusetup_source_fingerprints"] == made[NEWER]["gpusetup_source_fingerprints"]
 
@@ -98,4 +105,67 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     assert gone.code in (0, 9), gone.out + gone.err
     left = set(json.loads(json.dumps(packages(host)))) - set(before)
     assert not {name for name in left if "nvidia" in str(name)}, left
+    assert (log.read_text().count(host.address) if log.exists() else 0) == asked, "the host asked somebody"
+
+
+def archive(path: Path, repositories: Repositories, flavour: str) -> Path:
+    """Write where the distribution's own packages are, as its hosts have it."""
+    places = {"leap15-like": [f"{repositories.leap}/oss"]}.get(
+        flavour, [f"{repositories.rocky}/{name}" for name in ("baseos", "appstream", "epel")]
+    )
+    key = f"{repositories.base}/lab-key.asc"
+    path.write_text(
+        "".join(f"[{url.rpartition('/')[2]}]\nbaseurl={url}\ngpgcheck=1\ngpgkey={key}\n\n" for url in places)
+    )
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavour", RPM_SYSTEMS)
+def test_a_host_with_rpm_lives_on_bundles_alone(
+    flavour: str,
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    """Both signatures are checked: that of the list by the bundle's key, those of the packages by their vendors'."""
+    machine.prepare({"dnf": "dnf", "zypper": "zypper", "rpmkeys": "rpm"})
+    system, definitions, older, newer = RPM_SYSTEMS[flavour]
+    (host,) = lab_hosts(flavour=flavour, machine="t4", network="none")
+    host.ssh("rm", "-rf", definitions)
+    host.ssh("mkdir", definitions)
+    kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
+    before = rpms(host)
+    log = STATE / "requests.log"
+    asked = log.read_text().count(host.address) if log.exists() else 0
+    archives = ("--archive", str(archive(tmp_path / "archive.repo", lab_repositories, flavour)))
+
+    made = {}
+    for version in (older, newer):
+        out = tmp_path / f"bundle-{version}"
+        made[version] = bundle(out, lab_repositories, version, kernel, tmp_path, *archives, system=system)
+        carry(host, out)
+
+    def wanted(version: str) -> Path:
+        more = {"gpusetup_components": '["driver"]', "gpusetup_driver": f"=={version}"}
+        return lab_inventory([host], {**made[version], **more})
+
+    for version in (older, newer):
+        done = apply(tmp_path, wanted(version), "--upgrade")
+        assert done.code == 0, done.out + done.err
+        assert version in host.ssh("nvidia-smi").stdout
+        (ours,) = (path for path in host.path(definitions).iterdir() if path.name.startswith("cuda-"))
+        checks = dict(line.split("=", 1) for line in ours.read_text().splitlines() if "gpgcheck=" in line)
+        assert set(checks.values()) == {"1"}, checks
+        again = apply(tmp_path, wanted(version))
+        assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
+        assert drift(tmp_path, wanted(version))[1] == {}
+
+    back = gpusetup(tmp_path, "rollback", wanted(newer), "--format", "json")
+    assert back.code == 0, back.out + back.err
+    assert older in host.ssh("nvidia-smi").stdout
+    gone = gpusetup(tmp_path, "remove", wanted(older), "--yes", "--format", "json")
+    assert gone.code in (0, 9), gone.out + gone.err
+    assert not {name for name in set(rpms(host)) - set(before) if "nvidia" in name}
     assert (log.read_text().count(host.address) if log.exists() else 0) == asked, "the host asked somebody"
