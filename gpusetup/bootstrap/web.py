@@ -26,13 +26,16 @@ class Unfetched(Exception):  # noqa: N818 - it says what there is not
 
 
 @contextmanager
-def session() -> Iterator[requests.Session]:
-    """Open a session that trusts whom the machine trusts, and where whatever goes wrong on the way is an Unfetched."""
+def session(ca: str | bool = True) -> Iterator[requests.Session]:
+    """Open a session where whatever goes wrong on the way is an Unfetched.
+
+    It trusts whom the machine trusts, or the list `ca`.
+    """
     import requests
     from urllib3.exceptions import HTTPError
 
     with requests.Session() as opened:
-        opened.verify = authorities()
+        opened.verify = authorities() if ca is True else ca
         try:
             yield opened
         except (requests.RequestException, HTTPError, OSError) as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.model.bundle import Manifest
     from gpusetup.model.lock import Lock
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "run", "variables_of"]
 
 _STARTS = {
     "#cloud-config": "text/cloud-config",
@@ -124,7 +124,7 @@ def _data(arguments: argparse.Namespace) -> UserData:
     lock, about = _lock(arguments)
     if lock is not None:
         _refuse_unserved(manifest, lock)
-    variables = _variables(arguments.variables)
+    variables = variables_of(arguments.variables)
     if arguments.proxy:
         variables.setdefault("gpusetup_proxy", checked_url(arguments.proxy, "--proxy"))
         if arguments.no_proxy:
@@ -251,7 +251,8 @@ def _lock(arguments: argparse.Namespace) -> tuple[Lock | None, tuple[str, ...]]:
     return lock, (stack_line(lock.stack),)
 
 
-def _variables(given: list[str]) -> dict[str, object]:
+def variables_of(given: list[str]) -> dict[str, object]:
+    """Return the variables of `--set`."""
     from gpusetup.plan.settings import PREFIX, read_level
 
     variables: dict[str, object] = {}

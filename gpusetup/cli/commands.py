@@ -55,6 +55,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bundle pack": ("bundle_pack", "a bundle as one file, or in parts"),
     "bundle unpack": ("bundle_unpack", "a packed bundle as a folder again, every file compared"),
     "bundle serve": ("bundle_serve", "a bundle for hosts that fetch, over HTTP or TLS"),
+    "pull": ("pull", "have this host ask for its lock, apply it within the fleet's budget and report"),
     "collect": ("collect", "take the reports of hosts that pull, and hand them their locks"),
     "collect token": ("collect_token", "the token with which a host reports, or a reader reads"),
     "collect offer": ("collect_offer", "sign a lock for the hosts of a class"),

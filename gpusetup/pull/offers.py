@@ -1,4 +1,4 @@
-"""Offers: made and signed on somebody's desk, put into the collector's folder, and told from false ones on hosts."""
+"""Offers: made and signed at a desk, put into the collector's folder, and told from false ones on hosts."""
 
 from __future__ import annotations
 

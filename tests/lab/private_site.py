@@ -48,7 +48,7 @@ class Site:
 @contextlib.contextmanager
 def private_site(folder: Path) -> Iterator[Site]:
     """Serve until the end of the block; the lab's bridge must be up, as it is while there is a host."""
-    ca, pair = _certificates(folder)
+    ca, pair = certificates(folder)
     site = Site(url=f"https://{NAME}", proxy="", ca=ca)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair)
@@ -131,7 +131,7 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
 
 
-def _certificates(folder: Path) -> tuple[Path, Path]:
+def certificates(folder: Path) -> tuple[Path, Path]:
     """Return the authority's certificate, and key and certificate of the site."""
     own, site = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gpusetup lab authority")])

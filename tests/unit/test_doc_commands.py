@@ -31,7 +31,7 @@ SHELL = ("console", "sh", "bash", "")
 INLINE = re.compile(r"`((?:sudo )?gpusetup [^`]+)`")
 NEEDS = {
     "apply": "a host to change", "bootstrap": "a new instance", "bundle": "the network", "cloud-init": "a bundle",
-    "collect": "a certificate", "collect token": "a place to write", "collect offer": "a key to sign with",
+    "pull": "a collector", "collect": "a certificate", "collect token": "a place to write", "collect offer": "a key to sign with",
     "compare": "several hosts", "drift": "a host with a record", "facts": "a host, but for --root",
     "handover": "hosts", "history": "verifications of before", "lock": "a place to write", "monitoring": "a place to write",
     "plan": "a host", "remove": "a host with a record", "rollback": "a host with a record", "status": "a new instance",

@@ -1,0 +1,145 @@
+"""Ask a collector what this host should have, change by itself within the fleet's budget, verify, report.
+
+The offer must be signed by one of the signers that are pinned here, for this host's class, and be no older than one
+that was seen before. While the collector is away the last offer counts and reports wait; while the lease store is away
+nothing changes. Nothing reboots: a driver that needs it is pending until people reboot the host.
+
+examples:
+  gpusetup pull https://collector.example:8443 --class h100
+  gpusetup pull https://collector.example:8443 --class h100 --domain rack7 --wave 2 --timer '*:0/10'
+  gpusetup pull https://collector.example:8443 --class h100 --timer never
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output, timers
+from gpusetup.cli.cloud_init import variables_of
+from gpusetup.errors import BadInputError, Exit, PreflightError, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.model.pull import PullReport
+    from gpusetup.pull.client import Settings
+
+__all__ = ["add_arguments", "run"]
+
+_EXITS = {
+    "failed": Exit.FAILED, "verify-failed": Exit.VERIFY_FAILED, "refused": Exit.REFUSED,
+    "waiting": Exit.PENDING, "pending-reboot": Exit.PENDING, "no-lock": Exit.UNREACHABLE,
+}  # fmt: skip
+_CODES = "# 6: the collector is away; 9: it waits for its wave, a lease or a reboot. Neither is a failed unit.\n"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("url", metavar="URL", help="the collector: https://collector.example:8443")
+    who = parser.add_argument_group("who this host is")
+    who.add_argument("--class", dest="kind", required=True, metavar="CLASS", help="whose offer it goes by")
+    who.add_argument("--domain", default="", metavar="NAME", help="what it shares with others: a rack, a switch")
+    who.add_argument("--wave", type=int, default=1, metavar="N", help="it changes when wave N is released; default: 1")
+    who.add_argument("--name", metavar="NAME", help="its name at the collector; default: its host name")
+    trust = parser.add_argument_group("whom it trusts")
+    trust.add_argument("--token-file", default="/etc/gpusetup/pull.token", metavar="FILE", help="default: %(default)s")
+    trust.add_argument(
+        "--signers", default="/etc/gpusetup/offer-signers", metavar="FILE",
+        help="keys that may sign its offers, as in ssh-keygen's ALLOWED SIGNERS; default: %(default)s",
+    )  # fmt: skip
+    trust.add_argument("--ca", metavar="FILE", help="certificate authority of collector and lease store")
+    parser.add_argument(
+        "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
+        help="a gpusetup_ variable, as in an inventory",
+    )  # fmt: skip
+    timers.add_argument(parser)
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Pull once, or have it done now and then."""
+    settings = _settings(arguments)
+    if os.geteuid() != 0:
+        raise PreflightError("GS-970", "a host is changed by root alone", hint="run the command with sudo")
+    if arguments.timer is not None:
+        return _timed(arguments)
+    from gpusetup.cli.apply import terminated_is_interrupted
+    from gpusetup.pull.client import pull
+
+    with terminated_is_interrupted():
+        report, told = pull(settings, output.say)
+    text = output.json_text(report) if arguments.format == "json" else _text(report, told)
+    output.write_answer(text, arguments.out)
+    return gravest([_EXITS.get(report.state, Exit.DONE), Exit.DONE if told else Exit.UNREACHABLE])
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    import socket
+
+    from gpusetup.pull.client import Settings
+    from gpusetup.pull.offers import checked_name
+
+    local = arguments.url.startswith(("http://127.0.0.1:", "http://localhost:"))
+    if (not arguments.url.startswith("https://") and not local) or "@" in arguments.url:
+        raise BadInputError(
+            "GS-970", f"{arguments.url} is no address of a collector", path="URL",
+            hint="https://collector.example:8443; a token goes into --token-file",
+        )  # fmt: skip
+    if arguments.wave < 1:
+        raise BadInputError("GS-970", "waves count from 1", path="--wave")
+    if arguments.ca and not Path(arguments.ca).is_file():
+        raise BadInputError("GS-970", f"there is no {arguments.ca}", path="--ca")
+    return Settings(
+        url=arguments.url.rstrip("/"),
+        host=checked_name(arguments.name or socket.gethostname(), "--name"),
+        kind=checked_name(arguments.kind, "--class"),
+        domain=checked_name(arguments.domain, "--domain") if arguments.domain else "",
+        wave=arguments.wave,
+        token=Path(arguments.token_file),
+        signers=Path(arguments.signers),
+        ca=arguments.ca or True,
+        variables=variables_of(arguments.variables),
+    )
+
+
+def _timed(arguments: argparse.Namespace) -> Exit:
+    words = [arguments.url, "--class", arguments.kind, "--wave", str(arguments.wave)]
+    for option, value in (("--domain", arguments.domain), ("--name", arguments.name)):
+        words += [option, value] if value else []
+    for option, value in (
+        ("--token-file", arguments.token_file),
+        ("--signers", arguments.signers),
+        ("--ca", arguments.ca),
+    ):
+        words += [option, str(Path(value).absolute())] if value else []
+    for text in arguments.variables:
+        words += ["--set", text]
+    task = timers.Task(
+        command="pull",
+        does="pull the stack of {what}",
+        words=tuple(words),
+        codes=f"{_CODES}SuccessExitStatus=6 9\n",
+        longest="5h",
+    )
+    for name in ("inventory", "limit", "forks", "user", "private_key", "vault_password_file"):
+        setattr(arguments, name, None)
+    arguments.ask_become_pass = arguments.ask_vault_pass = False
+    arguments.extra_vars = arguments.ansible_arguments = ()
+    text, code = timers.answer(arguments, task, os.environ)
+    output.write_answer(text, arguments.out)
+    return code
+
+
+def _text(report: PullReport, told: bool) -> str:
+    has = f"lock {report.lock[:12]} ({report.stack})" if report.lock else "no lock"
+    lines = [f"{report.host}: {report.state}, {has}"]
+    if report.message:
+        lines.append(f"  {report.message}" + (f" [{report.reference}]" if report.reference else ""))
+    if report.hint:
+        lines.append(f"  {report.hint}")
+    lines += [f"  {note}" for note in report.notes]
+    if not told:
+        lines.append("  the report waits on this host until the collector takes it")
+    return "\n".join(lines)

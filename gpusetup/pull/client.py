@@ -1,0 +1,298 @@
+"""One pull of this host: ask for the offer, decide, take a lease, apply, verify, report. Each part may be away."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from gpusetup import __version__
+from gpusetup.bootstrap.config import Config
+from gpusetup.bootstrap.effects import HOME as WORK
+from gpusetup.bootstrap.effects import Effects, boot_id, outcome_of_apply
+from gpusetup.bootstrap.record import alone, write_whole
+from gpusetup.bootstrap.web import Unfetched, passes, session
+from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
+from gpusetup.model.pull import PullReport
+from gpusetup.pull.leases import Refused, take
+from gpusetup.pull.offers import expired, opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpusetup.model.pull import Offer, PullState
+
+__all__ = ["HOME", "Kept", "Settings", "pull", "why_not"]
+
+HOME = Path("/var/lib/gpusetup/pull")
+_TIMEOUT = 30.0
+_LIMIT = 8 << 20
+_RETRY, _LONGEST = timedelta(minutes=10), timedelta(days=1)
+_QUIET = ("unchanged", "waiting", "no-lock", "pending-reboot")
+_STATES = ("done", "unchanged", "nothing-to-do", "pending-reboot", "refused", "failed", "verify-failed")
+
+
+class Settings(NamedTuple):
+    """What the host was told on its command line."""
+
+    url: str
+    host: str
+    kind: str
+    domain: str
+    wave: int
+    token: Path
+    signers: Path
+    ca: str | bool
+    variables: dict[str, Any]
+    home: Path = HOME
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host remembers from one pull to the next."""
+
+    tag: str = ""
+    """The collector's name for the newest offer, which lies beside this."""
+    applied: str = ""
+    state: str = ""
+    stack: str = ""
+    boot: str = ""
+    tried: str = ""
+    """Digest of the lock that failed last."""
+    failures: int = 0
+    again: str = ""
+    """From then on it may be tried again."""
+    reference: str = ""
+    message: str = ""
+    number: int = 0
+
+
+class _Outcome(NamedTuple):
+    state: PullState
+    reference: str = ""
+    message: str = ""
+    hint: str = ""
+
+
+def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bool]:
+    """Do it once; return the report, and whether the collector has it."""
+    home = settings.home
+    with alone(home / "lock"):
+        begun = datetime.now(timezone.utc)
+        kept, notes = _load(home), list[str]()
+        offer, kept, trouble = _offer(settings, kept, notes)
+        outcome = trouble or why_not(offer, kept, settings.wave, boot_id(), begun)
+        changed = 0
+        if outcome is None and offer is not None:
+            outcome, kept, changed = _change(settings, offer, kept, notes, log)
+        kept = replace(kept, number=max(kept.number + 1, int(begun.timestamp() * 1000)))
+        _save(home, kept)
+        serial, wanted = (offer.serial, offer.lock.digest) if offer is not None else (0, "")
+        told = outcome or _Outcome("unchanged")
+        report = PullReport(
+            host=settings.host, number=kept.number, time=begun.strftime("%Y-%m-%dT%H:%M:%SZ"), kind=settings.kind,
+            domain=settings.domain, wave=settings.wave, state=told.state, serial=serial, wanted=wanted,
+            lock=kept.applied, stack=kept.stack[:1000], reference=told.reference[:20], message=told.message[:4000],
+            hint=told.hint[:4000], notes=tuple(note[:4000] for note in notes), changed=changed,
+            seconds=round((datetime.now(timezone.utc) - begun).total_seconds(), 1), gpusetup=__version__,
+        )  # fmt: skip
+        _queue(home, report)
+        return report, _deliver(settings, log)
+
+
+def why_not(offer: Offer | None, kept: Kept, wave: int, boot: str, now: datetime) -> _Outcome | None:
+    """Return how a host stands that has nothing to change now; None when it is to change."""
+    if offer is None:
+        return _Outcome("no-lock", "GS-985", "the collector did not answer, and no lock is kept from before",
+                        "the next pull asks again")  # fmt: skip
+    wanted = offer.lock.digest
+    if wanted == kept.applied and kept.state in ("done", "nothing-to-do"):
+        return _Outcome("unchanged")
+    if wanted == kept.applied and kept.state == "pending-reboot" and kept.boot == boot:
+        return _Outcome("pending-reboot", "", kept.message, "reboot it when its work allows")
+    if expired(offer, now):
+        return _Outcome(
+            "waiting", "GS-986", f"the offer ended on {offer.expires}", "gpusetup collect offer makes a new one"
+        )
+    if offer.wave and wave > offer.wave:
+        return _Outcome("waiting", "", f"wave {wave} is not yet released", "gpusetup collect offer --wave releases it")
+    if wanted == kept.tried and now.strftime("%Y-%m-%dT%H:%M:%SZ") < kept.again:
+        state: PullState = "verify-failed" if kept.state == "verify-failed" else "failed"
+        return _Outcome(state, kept.reference, kept.message, f"tried again after {kept.again}, or with another lock")
+    return None
+
+
+def _offer(settings: Settings, kept: Kept, notes: list[str]) -> tuple[Offer | None, Kept, _Outcome | None]:
+    """Return the offer to go by: the collector's newest, or the one of before where it gives none that can be taken."""
+    place, before = settings.home / "offer.json", None
+    address = f"{settings.url}/v1/offers/{quote(settings.kind)}"
+    try:
+        if place.exists():
+            before = opened(place.read_bytes(), str(place), settings.signers, settings.kind)[0]
+        raw, tag = _fetched(settings, address, kept.tag if before is not None else "")
+        if raw is None:
+            return before, kept, None
+        offer, _ = opened(raw, address, settings.signers, settings.kind)
+        if before is not None and offer != before and offer.serial <= before.serial:
+            raise BadInputError(
+                "GS-987", f"the collector hands out offer {offer.serial}; this host has seen {before.serial}",
+                path=address, hint="an old offer was put back: make a new one with gpusetup collect offer",
+            )  # fmt: skip
+        write_whole(place, raw, 0o600)
+        return offer, replace(kept, tag=tag), None
+    except Unfetched as error:
+        notes.append(f"the collector gave no offer, the one of before counts: {error}")
+        return before, kept, None
+    except GpuSetupError as error:
+        return before, kept, _Outcome("refused", error.reference, error.message, error.hint)
+
+
+def _fetched(settings: Settings, address: str, tag: str) -> tuple[bytes | None, str]:
+    headers = _authorized(settings) | ({"If-None-Match": tag} if tag else {})
+    with (
+        session(settings.ca) as opened_,
+        opened_.get(address, headers=headers, timeout=_TIMEOUT, stream=True, allow_redirects=False) as answer,
+    ):
+        if answer.status_code == 304:
+            return None, tag
+        if answer.status_code != 200:
+            raise Unfetched(f"{answer.status_code} {answer.reason} for {address}")
+        content = b""
+        for block in answer.iter_content(1 << 16):
+            content += block
+            if len(content) > _LIMIT:
+                raise Unfetched(f"{address} has more than {_LIMIT} bytes")
+        return content, answer.headers.get("ETag", "")
+
+
+def _change(
+    settings: Settings, offer: Offer, kept: Kept, notes: list[str], log: Callable[[str], None]
+) -> tuple[_Outcome, Kept, int]:
+    """Apply the offer's lock under a lease; without one, where one is asked for, nothing is changed."""
+    lease = None
+    if offer.budget.leases:
+        got = take(offer.budget, settings.host, settings.domain, settings.ca)
+        if isinstance(got, Refused):
+            return _Outcome("waiting", "GS-988" if got.away else "", got.text, "the next pull asks again"), kept, 0
+        lease = got
+    else:
+        notes.append("no budget was asked for, so no lease was taken")
+    log(f"applying offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}")
+    try:
+        write_whole(settings.home / "lock.json", msgspec.json.encode(offer.lock))
+        effects = Effects(Config(source="", manifest_sha256="", variables=settings.variables), log)
+        with alone(WORK / "lock"):
+            words = ("--lock", str(settings.home / "lock.json"), "--verify", "always", "--reboot", "never")
+            done, text = effects.gpusetup("apply", *words)
+    except PreflightError as error:
+        return _Outcome("waiting", error.reference, error.message, error.hint), kept, 0
+    finally:
+        if lease is not None:
+            lease.give_back()
+            if lease.lost:
+                notes.append("the lease could not be kept alive to the end of the change")
+    outcome, changed = _told(done.code, text, timed_out=done.timed_out)
+    return outcome, _after(offer, kept, outcome), changed
+
+
+def _told(code: int, text: str, *, timed_out: bool) -> tuple[_Outcome, int]:
+    document: dict[str, Any] = {}
+    with suppress(msgspec.DecodeError, UnicodeError):
+        document = msgspec.json.decode(text)
+    host: dict[str, Any] = next(iter(document.get("hosts", {}).values()), {})
+    problem = outcome_of_apply(code, text, timed_out=timed_out).problem
+    state: Any = host.get("state") if host.get("state") in _STATES else "failed"
+    if problem is None:
+        pending = "; ".join(host.get("pending") or ())
+        return _Outcome("done" if state == "unchanged" else state, "", pending), int(host.get("changed") or 0)
+    state = state if state in ("refused", "verify-failed") else "failed"
+    return _Outcome(state, problem.reference, problem.message, problem.hint), int(host.get("changed") or 0)
+
+
+def _after(offer: Offer, kept: Kept, outcome: _Outcome) -> Kept:
+    kept = replace(kept, state=outcome.state, message=outcome.message, reference=outcome.reference, boot=boot_id())
+    if outcome.state in ("done", "nothing-to-do", "pending-reboot"):
+        words = _stack(offer)
+        return replace(kept, applied=offer.lock.digest, stack=words, tried="", failures=0, again="")
+    failures = kept.failures + 1 if kept.tried == offer.lock.digest else 1
+    pause = min(_RETRY * 2 ** min(failures - 1, 10), _LONGEST)
+    again = (datetime.now(timezone.utc) + pause).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return replace(kept, tried=offer.lock.digest, failures=failures, again=again)
+
+
+def _stack(offer: Offer) -> str:
+    parts: dict[str, Any] = msgspec.to_builtins(offer.lock.stack)
+    return ", ".join(
+        f"{name} {part['version']}" for name, part in parts.items() if isinstance(part, dict) and part.get("version")
+    )
+
+
+def _queue(home: Path, report: PullReport) -> None:
+    """Keep the report until it is taken; one that says what the last waiting one said takes its place."""
+    folder = home / "queue"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    waiting = sorted(folder.glob("*.json"))
+    write_whole(folder / f"{report.number:020}.json", msgspec.json.encode(report), 0o600)
+    if waiting and report.state in _QUIET:
+        with suppress(OSError, msgspec.DecodeError):
+            last = msgspec.json.decode(waiting[-1].read_bytes(), type=PullReport)
+            if (last.state, last.lock, last.message) == (report.state, report.lock, report.message):
+                waiting[-1].unlink()
+
+
+def _deliver(settings: Settings, log: Callable[[str], None]) -> bool:
+    """Send what waits, the oldest first; what the collector never takes is set aside, so that it keeps nothing back."""
+    home = settings.home
+    try:
+        for path in sorted((home / "queue").glob("*.json")):
+            with session(settings.ca) as opened_:
+                answer = opened_.post(
+                    f"{settings.url}/v1/reports", data=path.read_bytes(), timeout=_TIMEOUT, allow_redirects=False,
+                    headers=_authorized(settings) | {"Content-Type": "application/json"},
+                )  # fmt: skip
+            code = answer.status_code
+            if code in (200, 409):
+                path.unlink()
+            elif code in (400, 413):
+                log(f"the collector does not take a report ({code}): it is kept as {home / 'refused' / path.name}")
+                (home / "refused").mkdir(mode=0o700, exist_ok=True)
+                path.rename(home / "refused" / path.name)
+            else:
+                why = "it asks for patience" if passes(code) else "look at the token and the host's name"
+                log(f"the report waits: the collector answers {code} {answer.reason}; {why}")
+                return False
+    except Unfetched as error:
+        log(f"the report waits for the collector: {error}")
+        return False
+    return True
+
+
+def _authorized(settings: Settings) -> dict[str, str]:
+    """Return the header with the token; a file that others may read is refused."""
+    path = settings.token
+    try:
+        if path.stat().st_mode & 0o077:
+            raise BadInputError("GS-968", "others may read this host's token", path=str(path), hint=f"chmod 600 {path}")
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(
+            "GS-968",
+            f"this host's token cannot be read: {error}",
+            path=str(path),
+            hint="gpusetup collect token writes one",
+        ) from error
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _load(home: Path) -> Kept:
+    with suppress(OSError, msgspec.DecodeError, UnicodeError):
+        return msgspec.json.decode((home / "kept.json").read_bytes(), type=Kept)
+    return Kept()
+
+
+def _save(home: Path, kept: Kept) -> None:
+    write_whole(home / "kept.json", msgspec.json.encode(kept), 0o600)

@@ -1,0 +1,288 @@
+"""A pull against a real collector, with an apply that answers what a test says: what it takes, keeps and never does."""
+
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from gpusetup.bootstrap.effects import Effects
+from gpusetup.drive.runner import Finished
+from gpusetup.model.pull import Budget, SignedOffer
+from gpusetup.pull import client, leases
+from gpusetup.pull.client import Kept, Settings, pull, why_not
+from gpusetup.pull.offers import NAMESPACE, opened, path_of, publish, put
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def host(tmp_path, collector, keys, monkeypatch):
+    """A host, what its apply answers, and what it was told to apply."""
+    token = tmp_path / "host.token"
+    token.write_text(collector.tokens["gpu01"])
+    token.chmod(0o600)
+    settings = Settings(
+        f"http://127.0.0.1:{collector.server.server_port}",
+        "gpu01",
+        "h100",
+        "rack7",
+        1,
+        token,
+        keys / "signers",
+        True,
+        {},
+        tmp_path / "home",
+    )
+    told = {"code": 0, "host": {"state": "done", "changed": 3}, "applied": []}
+
+    def apply(_self, command, *words):
+        lock = json.loads(Path(words[words.index("--lock") + 1]).read_text())
+        told["applied"].append((command, lock["digest"]))
+        return Finished((), told["code"], "", "", 1.0), json.dumps({"hosts": {"localhost": told["host"]}})
+
+    monkeypatch.setattr(Effects, "gpusetup", apply)
+    monkeypatch.setattr(client, "WORK", tmp_path / "work")
+    return settings, told
+
+
+def went(settings):
+    report, told = pull(settings, lambda _line: None)
+    return report.state, told
+
+
+def offer(collector, keys, lock, **words):
+    return publish(
+        collector.folder,
+        "h100",
+        lock,
+        keys / words.pop("key", "ours"),
+        **{"wave": 0, "budget": None, "days": 0} | words,
+    )[1]
+
+
+def test_a_host_takes_its_lock_once_and_each_new_one(host, collector, keys, locks):
+    settings, told = host
+    assert went(settings) == ("no-lock", True)
+    offer(collector, keys, locks[0])
+    assert [went(settings), went(settings), went(settings)] == [
+        ("done", True),
+        ("unchanged", True),
+        ("unchanged", True),
+    ]
+    assert told["applied"] == [("apply", locks[0].digest)]
+    known = collector.store.state().hosts["gpu01"].report
+    assert (known.state, known.lock, known.domain) == ("unchanged", locks[0].digest, "rack7")
+    assert "no budget was asked for, so no lease was taken" in collector.store.reports("gpu01")[2].notes
+    assert (collector.server.RequestHandlerClass.counted["304"]) == 2
+    offer(collector, keys, locks[1])
+    assert went(settings) == ("done", True)
+    assert told["applied"][1:] == [("apply", locks[1].digest)]
+
+
+def test_while_the_collector_is_away_the_last_lock_counts_and_reports_wait(host, collector, keys, locks):
+    settings, told = host
+    offer(collector, keys, locks[0])
+    told["code"], told["host"] = (
+        7,
+        {"state": "failed", "failure": {"reference": "GS-448", "message": "no module", "hint": "look"}},
+    )
+    assert went(settings) == ("failed", True)
+    away = settings._replace(url="http://127.0.0.1:9")
+    assert went(away) == ("failed", False), "tried again later, and not at each pull"
+    kept = msgspec.json.decode((settings.home / "kept.json").read_bytes(), type=Kept)
+    (settings.home / "kept.json").write_bytes(msgspec.json.encode(replace(kept, again="2020-01-01T00:00:00Z")))
+    told["code"], told["host"] = 0, {"state": "done", "changed": 1}
+    assert went(away) == ("done", False), "it goes on by the lock of before"
+    assert [went(away), went(away), went(away)] == [("unchanged", False)] * 3
+    assert len(list((settings.home / "queue").iterdir())) == 3, (
+        "what says nothing new takes the place of the one before"
+    )
+    assert went(settings) == ("unchanged", True)
+    assert [one.state for one in collector.store.reports("gpu01")] == ["unchanged", "done", "failed", "failed"]
+    assert not list((settings.home / "queue").iterdir())
+
+
+@pytest.mark.parametrize("harm", ["signer", "text", "class", "matrix", "older", "same"])
+def test_an_offer_that_is_false_or_old_is_refused_and_the_lock_of_before_stays(host, collector, keys, locks, harm):
+    settings, told = host
+    first = offer(collector, keys, locks[0])
+    old = path_of(collector.folder, "h100").read_bytes()
+    offer(collector, keys, None)
+    assert went(settings) == ("done", True)
+    place = path_of(collector.folder, "h100")
+    if harm == "signer":
+        offer(collector, keys, locks[1], key="theirs")
+    elif harm == "text":
+        signed = msgspec.json.decode(place.read_bytes(), type=SignedOffer)
+        place.write_bytes(msgspec.json.encode(replace(signed, offer=signed.offer.replace('"serial":2', '"serial":3'))))
+    elif harm == "class":
+        publish(collector.folder, "v100", locks[1], keys / "ours", wave=0, budget=None, days=0)
+        shutil.copy(path_of(collector.folder, "v100"), place)
+    elif harm == "matrix":
+        text = msgspec.json.encode(replace(first, serial=9, lock=locks[1]))
+        (collector.folder / "text").write_bytes(text)
+        argv = [
+            "ssh-keygen",
+            "-Y",
+            "sign",
+            "-q",
+            "-f",
+            keys / "ours",
+            "-n",
+            "gpusetup-matrix",
+            collector.folder / "text",
+        ]
+        subprocess.run(argv, check=True)
+        signature = (collector.folder / "text.sig").read_text()
+        place.write_bytes(msgspec.json.encode(SignedOffer(offer=text.decode(), signature=signature)))
+    elif harm == "older":
+        place.write_bytes(old)
+    else:
+        put(place, replace(first, serial=2, lock=locks[1]), keys / "ours")
+    assert went(settings) == ("refused", True)
+    report = collector.store.state().hosts["gpu01"].report
+    assert (report.reference in ("GS-221", "GS-974", "GS-987"), report.lock) == (True, locks[0].digest)
+    assert len(told["applied"]) == 1
+
+
+def test_what_keeps_a_host_from_changing(collector, keys, locks):
+    made = offer(collector, keys, locks[0], wave=1, days=1)
+    digest = locks[0].digest
+    cases = {
+        "waiting": [(made, Kept(), 2), (replace(made, expires="2026-11-23T11:00:00Z"), Kept(), 1)],
+        "unchanged": [(made, Kept(applied=digest, state="done"), 2)],
+        "pending-reboot": [(made, Kept(applied=digest, state="pending-reboot", boot="b1"), 1)],
+        "failed": [(made, Kept(tried=digest, state="failed", again="2026-11-23T13:00:00Z"), 1)],
+        "verify-failed": [(made, Kept(tried=digest, state="verify-failed", again="2026-11-23T13:00:00Z"), 1)],
+    }
+    for state, given in cases.items():
+        for made_, kept, wave in given:
+            assert why_not(made_, kept, wave, "b1", NOW).state == state, (state, kept)
+    changes = [
+        Kept(),
+        Kept(applied=digest, state="pending-reboot", boot="b0"),
+        Kept(tried="other", again="2030"),
+        Kept(applied="x", state="done"),
+    ]
+    assert [why_not(made, kept, 1, "b1", NOW) for kept in changes] == [None] * len(changes)
+
+
+def test_without_an_answer_from_the_lease_store_nothing_changes(host, collector, keys, locks):
+    settings, told = host
+    offer(collector, keys, locks[0], budget=Budget(leases="http://127.0.0.1:9", at_a_time=1))
+    assert went(settings) == ("waiting", True)
+    report = collector.store.state().hosts["gpu01"].report
+    assert (report.reference, told["applied"]) == ("GS-988", [])
+    assert "does not answer" in report.message
+
+
+def test_a_token_that_others_may_read_is_not_sent(host, collector):
+    settings, _ = host
+    settings.token.chmod(0o644)
+    with pytest.raises(Exception, match="others may read"):
+        pull(settings, lambda _line: None)
+    assert collector.store.reports("gpu01") == []
+
+
+def test_a_lost_answer_is_no_second_report(host, collector, keys, locks):
+    settings, _ = host
+    offer(collector, keys, locks[0])
+    assert went(settings) == ("done", True)
+    sent = collector.store.reports("gpu01")[0]
+    (settings.home / "queue" / "1.json").write_bytes(msgspec.json.encode(sent))
+    assert went(settings) == ("unchanged", True)
+    assert len(collector.store.reports("gpu01")) == 2
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory):
+    """A real etcd of Debian's."""
+    program = shutil.which("etcd")
+    if program is None:
+        pytest.skip("etcd is not installed (Debian: apt-get install etcd-server)")
+    ports = []
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            ports.append(free.getsockname()[1])
+    client_, peer = (f"http://127.0.0.1:{port}" for port in ports)
+    argv = [
+        program,
+        "--data-dir",
+        tmp_path_factory.mktemp("etcd"),
+        "--listen-client-urls",
+        client_,
+        "--advertise-client-urls",
+        client_,
+    ]
+    argv += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}"]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 20
+    while isinstance(got := leases.take(Budget(leases=client_, at_a_time=1), "first", ""), leases.Refused):
+        assert time.monotonic() < until, got
+        time.sleep(0.1)
+    got.give_back()
+    yield client_
+    process.terminate()
+    process.wait()
+
+
+def test_a_budget_is_never_overdrawn_by_hosts_that_ask_together(etcd):
+    budget = Budget(leases=etcd, at_a_time=4, of_a_domain=2)
+    hosts = [(f"gpu{number}", f"rack{number % 4}") for number in range(16)]
+    got = {}
+    ask = [threading.Thread(target=lambda h=h, d=d: got.update({h: leases.take(budget, h, d)})) for h, d in hosts]
+    for one in ask:
+        one.start()
+    for one in ask:
+        one.join()
+    held = [host for host, lease in got.items() if isinstance(lease, leases.Lease)]
+    assert 1 <= len(held) <= 4
+    for lease in got.values():
+        if isinstance(lease, leases.Lease):
+            lease.give_back()
+    first, again = (
+        leases.take(replace(budget, at_a_time=1), "gpu1", "r"),
+        leases.take(replace(budget, at_a_time=1), "gpu1", "r"),
+    )
+    assert isinstance(again, leases.Lease), "a host that was cut off takes its own place again"
+    refused = leases.take(replace(budget, at_a_time=1), "gpu2", "r")
+    assert (refused.away, "as many as the budget allows" in refused.text) == (False, True)
+    again.give_back()
+    first.give_back()
+    last = leases.take(replace(budget, at_a_time=1), "gpu2", "r")
+    assert isinstance(last, leases.Lease)
+    last.give_back()
+    one = leases.take(replace(budget, of_a_domain=1), "gpu1", "r")
+    near = leases.take(replace(budget, of_a_domain=1), "gpu2", "r")
+    assert "hosts of r change now" in near.text
+    one.give_back()
+
+
+def test_a_host_changes_under_a_lease_and_gives_it_back(host, collector, keys, locks, etcd):
+    settings, _ = host
+    budget = Budget(leases=etcd, at_a_time=1)
+    offer(collector, keys, locks[0], budget=budget)
+    other = leases.take(budget, "gpu99", "")
+    assert went(settings) == ("waiting", True)
+    other.give_back()
+    assert went(settings) == ("done", True)
+    free = leases.take(budget, "gpu99", "")
+    assert isinstance(free, leases.Lease)
+    free.give_back()
+    assert not any("no budget" in note for one in collector.store.reports("gpu01") for note in one.notes)
+
+
+def test_the_signature_is_for_offers(keys, collector, locks):
+    assert NAMESPACE == "gpusetup-offer"
+    offer(collector, keys, locks[0])
+    path = path_of(collector.folder, "h100")
+    assert opened(path.read_bytes(), str(path), keys / "signers", "h100")[1] == "ops@site"
