@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible import constants, context
 
+from gpusetup.drive.handed import hand_over
 from gpusetup.drive.names import check_address, check_host_name
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import tell_secrets
@@ -61,6 +62,8 @@ class EventWriter:
     def v2_playbook_on_play_start(self, play: Any) -> None:
         manager = play.get_variable_manager()
         inventory = manager._inventory
+        if why := hand_over(inventory._inventory, os.environ):
+            self._write("inventory", read_again=why)
         all_hosts = inventory.get_hosts(play.hosts, order=play.order)
         own = own_hosts(all_hosts, os.environ)
         # Ansible would list all hosts again for each of them.

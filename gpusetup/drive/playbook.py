@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gpusetup.content import COLLECTION
 from gpusetup.drive.argv import Reach, ansible_environment, playbook_argv
 from gpusetup.drive.events import Event, EventReader, Failure, Track
+from gpusetup.drive.handed import Handed
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
 from gpusetup.drive.passwords import password_pipe
 from gpusetup.drive.runner import Finished, Process, stream_all
@@ -56,6 +57,7 @@ class Session:
     environment: Mapping[str, str]
     become_password: str | None = field(default=None, repr=False)
     vault_password: str | None = field(default=None, repr=False)
+    handed: Handed = field(default_factory=Handed, repr=False, compare=False)
 
     def inventories(self) -> list[Path | str]:
         """Return the inventory that was asked for, or one of this machine alone."""
@@ -163,9 +165,11 @@ def run_playbook(
                 events=run.events,
                 configured=configured,
             )
+            handed, descriptors = session.handed.to_processes(session.reach.inventory, session.reach.passthrough)
             return Process(
                 argv,
-                env={"GPUSETUP_PID": str(os.getpid()), SECRETS: str(pipe)} | environment | dict(own),
+                env={"GPUSETUP_PID": str(os.getpid()), SECRETS: str(pipe)} | environment | handed | dict(own),
+                descriptors=descriptors,
                 deadline=lambda: deadline * track.waves(shard),
                 on_line=line,
                 on_tick=tick,

@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 __all__ = ["Finished", "Process", "Running", "filtering", "run", "stream", "stream_all"]
 
@@ -171,6 +171,7 @@ class Process:
         on_tick: Callable[[], None] | None = None,
         on_interrupt: Callable[[], None] | None = None,
         grace: float = _GRACE,
+        descriptors: Collection[int] = (),
     ) -> None:
         self.argv = tuple(argv)
         self.started = time.monotonic()
@@ -189,6 +190,7 @@ class Process:
                 env=dict(env),
                 cwd=cwd,
                 start_new_session=True,
+                pass_fds=tuple(descriptors),
             )
         except OSError as error:
             raise BadInputError(

@@ -35,8 +35,8 @@ LAYERS = (
     ("cli", "api"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-OUTSIDE = {"__main__", "callback_plugins"}
-"""The program's door, and the adapter that Ansible loads inside its own process."""
+OUTSIDE = {"__main__", "callback_plugins", "inventory_plugins"}
+"""The program's door, and the adapters that Ansible loads inside its own processes."""
 INSIDE_ANSIBLE = ("gpusetup.drive.callback",)
 """What the adapter calls there: to leave that process with a code is its way to refuse a run."""
 IMPURE = {

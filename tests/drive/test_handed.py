@@ -1,0 +1,242 @@
+"""One run reads its inventory once, and every Ansible process of it sees what it would have read by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpusetup.drive.handed import Handed
+from tests.simulated_fleet import SimulatedFleet
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET, PASSWORD = "vault-word-7f3c", "in-the-vault-51ab"
+HOSTS = """
+all:
+  children:
+    racks:
+      vars: {{ansible_group_priority: 3, said_by: racks, clash: racks}}
+      children:
+        rack-a:
+          hosts:
+            gpu[01:04]:
+            gpu02: {{ansible_host: 10.0.0.2, ansible_port: 2222, nested: {{1: one, two: [2, {{deep: "{{{{ said_by }}}}"}}]}}}}
+        rack-b:
+          vars: {{clash: rack-b, since: 2024-02-29, at: 2024-02-29 10:00:00, ratio: 1.5, nothing: null, yes_no: true}}
+          hosts:
+            gpu03: {{raw: !unsafe "{{{{ not_a_template }}}}", templated: "{{{{ inventory_hostname }}}}-{{{{ groups['all'] | length }}}}"}}
+            gpu05:
+              ansible_become_password: !vault |
+{vaulted}
+    slow: {{children: {{rack-b: {{}}}}, vars: {{clash: slow}}}}
+  hosts: {{alone: {{}}, localhost: {{ansible_connection: local}}}}
+  vars: {{said_by: all, seen: "{{{{ group_names | join(',') }}}}"}}
+"""
+SCRIPT = """#!{python}
+import json, sys
+from pathlib import Path
+with Path(__file__).parents[1].joinpath("asked.log").open("a") as log:
+    log.write("x")
+hosts = {{f"dyn{{n}}": {{"gpusetup_domain": f"rack-{{n % 2}}", "ansible_password": "told-by-script"}} for n in range(5)}}
+print(json.dumps({{"dynamic": {{"hosts": list(hosts), "vars": {{"clash": "script"}}}}, "_meta": {{"hostvars": hosts}}}}))
+"""
+BUILT = """
+plugin: ansible.builtin.constructed
+strict: false
+groups: {even: "inventory_hostname[-1] in '02468'"}
+compose: {composed: "'x-' ~ inventory_hostname"}
+keyed_groups: [{key: gpusetup_domain | default('none'), prefix: domain}]
+"""
+LOOK = r"""
+import json, sys
+from pathlib import Path
+from ansible.parsing.dataloader import DataLoader
+from ansible.inventory.manager import InventoryManager
+from ansible.cli import CLI
+from ansible.plugins.loader import init_plugin_loader
+from ansible.template import Templar
+from ansible.vars.manager import VariableManager
+import os
+from gpusetup.drive.handed import hand_over
+
+init_plugin_loader([])
+loader = DataLoader()
+loader.set_vault_secrets(CLI.setup_vault_secrets(loader, vault_ids=[], vault_password_files=[sys.argv[1] + "/../key"]))
+inventory = InventoryManager(loader, sources=sys.argv[1:])
+def shown(value):
+    if isinstance(value, dict):
+        return ["dict", [[shown(key), shown(item)] for key, item in value.items()]]
+    if isinstance(value, (list, tuple)):
+        return ["list", [shown(item) for item in value]]
+    return [type(value).__name__, str(value)]
+print("why:", hand_over(inventory._inventory, os.environ), file=sys.stderr)
+manager = VariableManager(loader=loader, inventory=inventory)
+told = {"hosts": {}, "groups": {}, "patterns": {}}
+for name, host in inventory.hosts.items():
+    variables = manager.get_vars(host=host)
+    templar = Templar(loader=loader, variables=variables)
+    kept = {key: value for key, value in variables.items() if key not in {"hostvars", "omit", "vars", "playbook_dir"}}
+    rendered = {}
+    for key in ("seen", "templated", "nested", "raw", "composed", "ansible_become_password", "from_group_vars", "clash"):
+        if key in variables:
+            rendered[key] = shown(templar.template(variables[key]))
+    told["hosts"][name] = {"variables": shown(kept), "rendered": rendered, "groups": [g.name for g in host.groups],
+                           "address": host.address}
+for name, group in inventory.groups.items():
+    told["groups"][name] = {"hosts": [host.name for host in group.get_hosts()], "depth": group.depth,
+                            "priority": group.priority, "vars": shown(group.vars)}
+for pattern in ("all", "rack-b:&even", "all:!slow", "gpu*", "~dyn[0-3]", "ungrouped", "domain_rack_1", "rack-a[0:1]"):
+    told["patterns"][pattern] = [host.name for host in inventory.get_hosts(pattern)]
+inventory.subset("rack-a:!gpu02")
+told["limited"] = [host.name for host in inventory.get_hosts("all")]
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """A folder with everything that inventories are made of: YAML, INI, a program, a plugin, vaults."""
+    folder = tmp_path / "inventory"
+    (folder / "group_vars" / "all").mkdir(parents=True)
+    (folder / "host_vars").mkdir()
+    key = tmp_path / "key"
+    key.write_text(SECRET)
+    vault = [sys.executable, "-m", "ansible", "vault"]
+    told = subprocess.run(
+        [*vault, "encrypt_string", "--vault-password-file", key, PASSWORD], check=True, capture_output=True, text=True
+    ).stdout
+    vaulted = "\n".join(" " * 16 + line.strip() for line in told.splitlines()[1:])
+    (folder / "01-hosts.yml").write_text(HOSTS.format(vaulted=vaulted))
+    (folder / "02-more.ini").write_text(
+        "[rack-b]\ngpu06 ansible_port=2022 said_by='host six'\n[more:children]\nrack-a\n[more:vars]\nclash=more\nlist=[1, 2]\n"
+    )
+    script = folder / "03-script"
+    script.write_text(SCRIPT.format(python=sys.executable))
+    script.chmod(0o755)
+    (folder / "04-built.yml").write_text(BUILT)
+    whole = folder / "group_vars" / "all" / "vault.yml"
+    whole.write_text(f"from_group_vars: {PASSWORD}-whole\n")
+    subprocess.run([*vault, "encrypt", "--vault-password-file", key, whole], check=True, capture_output=True)
+    (folder / "group_vars" / "slow.yml").write_text("clash: slow-file\n")
+    (folder / "host_vars" / "gpu01.yml").write_text("clash: host-file\n")
+    return folder
+
+
+def look(source: Path, handed: Handed, *others: Path) -> tuple[dict[str, Any], str]:
+    told, descriptors = handed.to_processes(str(source), ())
+    environment = dict(os.environ) | {"GPUSETUP_EVENTS": str(source.parent / "run" / "events.jsonl")} | told
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK, str(source), *map(str, others)],
+        env=environment, pass_fds=descriptors, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def memory(handed: Handed) -> bytes:
+    assert handed._memory is not None
+    return os.pread(handed._memory.fileno(), 1 << 24, 0)
+
+
+def test_what_is_handed_on_is_what_ansible_would_read(inventory: Path) -> None:
+    handed = Handed()
+    first, said = look(inventory, handed)
+    assert "why: \n" in said
+    second, _ = look(inventory, handed)
+    assert (inventory.parent / "asked.log").read_text() == "x", "the program was asked once"
+    assert first["hosts"].keys() == second["hosts"].keys()
+    assert first == second
+    rendered = second["hosts"]["gpu05"]["rendered"]
+    assert rendered["ansible_become_password"][1] == PASSWORD
+    assert rendered["from_group_vars"][1] == f"{PASSWORD}-whole"
+    assert PASSWORD.encode() not in memory(handed), "what a vault holds stays encrypted"
+    assert SECRET.encode() not in memory(handed)
+
+
+def test_the_overlay_of_a_run_is_its_own_each_time(inventory: Path, tmp_path: Path) -> None:
+    def overlay(name: str, *hosts: str) -> Path:
+        folder = tmp_path / "run" / name
+        folder.mkdir(parents=True)
+        named = {host: {} for host in hosts}
+        document = {"all": {"children": {"gpusetup_selected": {"hosts": named, "vars": {"gpu_x": "{{ clash }}"}}}}}
+        (folder / "hosts.json").write_text(json.dumps(document))
+        return folder
+
+    one, other = overlay("overlay-only", "gpu01", "alone", "vanished"), overlay("overlay", "gpu03", "dyn1")
+    handed = Handed()
+    look(inventory, handed, one)
+    second, _ = look(inventory, handed, other)
+    alone, _ = look(inventory, Handed(), other)
+    assert second["groups"]["gpusetup_selected"]["hosts"] == ["gpu03", "dyn1"]
+    assert "vanished" not in second["hosts"]
+    # Below `all` the overlay's group comes last here, first there: the order is all that differs.
+    assert _without_order(second) == _without_order(alone)
+
+
+def _without_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_order(item) for key, item in value.items()}
+    return sorted(map(_without_order, value), key=repr) if isinstance(value, list) else value
+
+
+def test_what_cannot_be_handed_on_is_read_again(
+    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    (plugins / "odd.py").write_text(
+        "from ansible.plugins.inventory import BaseInventoryPlugin\n"
+        "DOCUMENTATION = 'name: odd\\nshort_description: odd\\noptions: {}'\n"
+        "class Odd:\n    pass\n"
+        "class InventoryModule(BaseInventoryPlugin):\n    NAME = 'odd'\n"
+        "    def verify_file(self, path):\n        return path.endswith('odd.yml')\n"
+        "    def parse(self, inventory, loader, path, cache=True):\n"
+        "        inventory.add_host('odd1')\n"
+        "        getattr(inventory, '__wrapped__', inventory).hosts['odd1'].vars['thing'] = Odd()\n"
+    )
+    (inventory / "05-odd.yml").write_text("")
+    monkeypatch.setenv("ANSIBLE_INVENTORY_PLUGINS", str(plugins))
+    monkeypatch.setenv("ANSIBLE_INVENTORY_ENABLED", "odd,script,auto,yaml,ini")
+    handed = Handed()
+    first, said = look(inventory, handed)
+    assert "Odd" in said
+    assert memory(handed) == b""
+    second, _ = look(inventory, handed)
+    assert first["hosts"].keys() == second["hosts"].keys()
+    assert (inventory.parent / "asked.log").read_text() == "xx"
+
+
+def test_an_inventory_that_is_named_past_us_is_ansibles_alone() -> None:
+    assert Handed().to_processes("fleet.ini", ("-i", "other.ini")) == ({}, ())
+    assert Handed().to_processes(None, ()) == ({}, ())
+
+
+@pytest.mark.parametrize("command", ["facts", "verify", "apply"])
+def test_a_run_asks_a_slow_inventory_once_however_many_processes_it_has(tmp_path: Path, command: str) -> None:
+    fleet = SimulatedFleet(tmp_path / "fleet", 12, kinds=("ubuntu24.04-h200-keep",))
+    shared = {"ansible_user": "root", "ansible_python_interpreter": "/usr/bin/python3", "gpusetup_become": False}
+    shared |= {"ansible_ssh_executable": str(fleet.folder / "ssh"), "site_token": "told-by-script"}
+    told = {"fleet": {"hosts": fleet.names, "vars": shared}, "_meta": {"hostvars": {}}}
+    script = tmp_path / "dynamic"
+    script.write_text(f"#!/bin/sh\nprintf x >> {tmp_path}/asked.log\ncat <<'END'\n{json.dumps(told)}\nEND\n")
+    script.chmod(0o755)
+    state = tmp_path / "state"
+    environment = dict(os.environ) | {"GPUSETUP_STATE": str(state), "GPUSETUP_SHARD_SIZE": "4"}
+    words = ["--format", "json", *(["--verify", "never"] if command == "apply" else [])]
+    done = subprocess.run(
+        [sys.executable, "-m", "gpusetup", command, str(script), *words],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert len(json.loads(done.stdout)["hosts"]) == 12, done.stderr
+    (run,) = (state / "runs").iterdir()
+    log = (run / "ansible.log").read_text()
+    assert log.count("==== ") >= 3, "several processes"
+    assert (tmp_path / "asked.log").read_text() == "x"
+    kept = [path for path in run.rglob("*") if path.is_file() and b"told-by-script" in path.read_bytes()]
+    assert not kept, "what the inventory said is on no disk"
