@@ -39,6 +39,7 @@ __all__ = ["add_arguments", "add_batches", "answer", "applying", "run", "termina
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
+    options.add_engine(parser)
     add_wishes(parser)
     group = parser.add_argument_group("apply")
     exact = group.add_mutually_exclusive_group()

@@ -24,6 +24,7 @@ __all__ = ["add_arguments", "collected", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
+    options.add_engine(parser)
     group = parser.add_argument_group("what to examine")
     group.add_argument("--root", metavar="DIR", help="a captured machine instead of a real one")
     group.add_argument(

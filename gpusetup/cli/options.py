@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["add_draining", "add_inventory", "add_output", "add_request", "add_requirements", "arch_name"]
+__all__ = ["add_draining", "add_engine", "add_inventory", "add_output", "add_request", "add_requirements", "arch_name"]
 
 ARCHES = ("x86_64", "aarch64")
 _ARCHES_SAID = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "sbsa": "aarch64"}
@@ -78,7 +78,18 @@ def add_inventory(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ask-vault-pass", action="store_true", help="ask for the vault password")
     group.add_argument("--vault-password-file", metavar="FILE", help="file that holds the vault password")
     group.add_argument("--extra-vars", "-e", action="append", default=[], metavar="VARS", help="as in Ansible")
-    parser.set_defaults(ansible_arguments=[])
+    parser.set_defaults(ansible_arguments=[], engine="ansible", engine_option=[])
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add what runs the playbooks."""
+    from gpusetup.drive.engines.choice import ENGINES
+
+    group = parser.add_argument_group("engine")
+    group.add_argument("--engine", choices=ENGINES, help="what runs the playbooks (default: %(default)s)")
+    group.add_argument(
+        "--engine-option", action="append", default=[], metavar="NAME=VALUE", help="a setting of that engine"
+    )
 
 
 def add_draining(parser: argparse.ArgumentParser) -> None:

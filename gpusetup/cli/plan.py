@@ -29,6 +29,7 @@ __all__ = ["add_arguments", "exit_of", "load_plan", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
+    options.add_engine(parser)
     add_wishes(parser)
     parser.add_argument("--exit-code", action="store_true", help="exit with 9 when something would change")
     parser.add_argument(

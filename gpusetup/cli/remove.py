@@ -38,6 +38,7 @@ _EXITS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
+    options.add_engine(parser)
     parser.add_argument(
         "--yes", "-y", action="store_true", help="do it; without a terminal and without this option, only show"
     )

@@ -20,10 +20,12 @@ def open_session(arguments: argparse.Namespace) -> Session:
     """Return the session that `options.add_inventory` describes; passwords are asked for here, before any work."""
     from gpusetup.content import collections_path
     from gpusetup.drive.argv import Reach
+    from gpusetup.drive.engines.choice import engine_of
     from gpusetup.drive.playbook import Session
     from gpusetup.drive.rundir import new_run, state_home
     from gpusetup.rollout.resume import unfinished
 
+    engine = engine_of(arguments.engine, arguments.engine_option)
     become = _ask("sudo password: ") if arguments.ask_become_pass else None
     vault = _ask("vault password: ") if arguments.ask_vault_pass else None
     reach = Reach(
@@ -41,6 +43,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
         collections=collections_path(),
         reach=reach,
         environment=dict(os.environ),
+        engine=engine,
         become_password=become,
         vault_password=vault,
     )

@@ -38,6 +38,7 @@ LEVELS = ("quick", "smoke", "full", "stress")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_inventory(parser)
+    options.add_engine(parser)
     group = parser.add_argument_group("checks")
     group.add_argument(
         "--level", choices=LEVELS, help="how thorough; default: smoke; quick with --timer, --quarantine or --on-bad"

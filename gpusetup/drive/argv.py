@@ -1,8 +1,7 @@
-"""What Ansible is called with, as pure functions: an argument list and an environment."""
+"""What Ansible is called with, as pure functions: its arguments and an environment."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Reach", "ansible_environment", "playbook_argv"]
+__all__ = ["Reach", "ansible_environment", "playbook_options"]
 
 
 @dataclass(frozen=True)
@@ -31,8 +30,7 @@ class Reach:
     passthrough: tuple[str, ...] = ()
 
 
-def playbook_argv(
-    playbook: str,
+def playbook_options(
     reach: Reach,
     *,
     inventories: Sequence[Path | str],
@@ -42,9 +40,9 @@ def playbook_argv(
     limit: str | None = None,
     check: bool = False,
     diff: bool = False,
-) -> list[str]:
-    """Return the command: our interpreter, the playbook, inventories in rising precedence, variables as a JSON file."""
-    argv = [sys.executable, "-m", "ansible", "playbook", *(f"--inventory={inventory}" for inventory in inventories)]
+) -> tuple[str, ...]:
+    """Return all but the playbook: inventories in rising precedence, variables as a JSON file, what was passed on."""
+    argv = [f"--inventory={inventory}" for inventory in inventories]
     options: tuple[tuple[str, str | Path | None], ...] = (
         ("--limit", limit or reach.limit),
         ("--forks", str(reach.forks) if reach.forks else None),
@@ -62,7 +60,7 @@ def playbook_argv(
     argv += ["--diff"] if diff else []
     argv += [f"--extra-vars={value}" for value in reach.extra_vars]
     argv += [f"--extra-vars=@{variables}"] if variables is not None else []
-    return [*argv, *reach.passthrough, playbook]
+    return (*argv, *reach.passthrough)
 
 
 def ansible_environment(

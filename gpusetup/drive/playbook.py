@@ -1,4 +1,4 @@
-"""Run a playbook: Ansible as a process, its events as they come, and what became of each host."""
+"""Run a playbook: by an engine, with its events as they come, and what became of each host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gpusetup.content import COLLECTION
-from gpusetup.drive.argv import Reach, ansible_environment, playbook_argv
+from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
+from gpusetup.drive.engines.base import Ansible, Engine, Play
 from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.handed import Handed
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
@@ -55,6 +56,7 @@ class Session:
     collections: Path
     reach: Reach
     environment: Mapping[str, str]
+    engine: Engine = field(default_factory=Ansible)
     become_password: str | None = field(default=None, repr=False)
     vault_password: str | None = field(default=None, repr=False)
     handed: Handed = field(default_factory=Handed, repr=False, compare=False)
@@ -146,8 +148,7 @@ def run_playbook(
                 secrets.listen()
                 follow()
 
-            argv = playbook_argv(
-                f"{COLLECTION}.{name}",
+            options = playbook_options(
                 session.reach,
                 inventories=[*session.inventories(), *([overlay] if overlay is not None else [])],
                 become_password=become,
@@ -166,10 +167,23 @@ def run_playbook(
                 configured=configured,
             )
             handed, descriptors = session.handed.to_processes(session.reach.inventory, session.reach.passthrough)
-            return Process(
-                argv,
-                env={"GPUSETUP_PID": str(os.getpid()), SECRETS: str(pipe)} | environment | handed | dict(own),
+            play = Play(
+                run=run,
+                name=name,
+                shard=shard,
+                playbook=f"{COLLECTION}.{name}",
+                options=options,
+                environment={"GPUSETUP_PID": str(os.getpid()), SECRETS: str(pipe)} | environment | dict(own),
+                handed=handed,
                 descriptors=descriptors,
+            )
+            command = session.engine.command(play, stack)
+            return Process(
+                command.argv,
+                env=command.environment,
+                cwd=command.folder,
+                stdin=command.stdin,
+                descriptors=command.descriptors,
                 deadline=lambda: deadline * track.waves(shard),
                 on_line=line,
                 on_tick=tick,

@@ -1,14 +1,13 @@
 """A stand-in for Ansible: a small program that writes events and misbehaves as told."""
 
-import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from gpusetup.drive import playbook as playbook_module
 from gpusetup.drive.argv import Reach
+from gpusetup.drive.engines.base import Command
 from gpusetup.drive.playbook import Session
 from gpusetup.drive.rundir import new_run
 
@@ -23,21 +22,26 @@ tell("task", task="1", name="Install", action="gpu_packages", role="gpu_packages
 """
 
 
+class Program:
+    """An engine that runs a program in Ansible's place."""
+
+    name = "program"
+
+    def __init__(self, script: Path) -> None:
+        self.script = script
+
+    def command(self, play, until_it_ends):
+        return Command(argv=(sys.executable, str(self.script)), environment=play.environment)
+
+
 @pytest.fixture
-def ansible(tmp_path, monkeypatch):
-    """ansible(program) → a session whose Ansible is this program; `session.said` is what it was called with."""
+def ansible(tmp_path):
+    """ansible(program) → a session whose engine runs this program."""
 
     def make(program: str) -> Session:
         script = tmp_path / "fake_ansible.py"
         script.write_text(HEAD + program)
-        called = tmp_path / "argv.json"
-
-        def argv(playbook, reach, **keywords):
-            called.write_text(json.dumps([str(playbook), *map(str, keywords["inventories"])]))
-            return [sys.executable, str(script)]
-
-        monkeypatch.setattr(playbook_module, "playbook_argv", argv)
         environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-        return Session(new_run(tmp_path / "state"), Path(tmp_path), Reach(), environment)
+        return Session(new_run(tmp_path / "state"), Path(tmp_path), Reach(), environment, Program(script))
 
     return make

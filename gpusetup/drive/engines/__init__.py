@@ -1,0 +1,1 @@
+"""What starts the process of a shard: Ansible itself, or an engine that people already run."""

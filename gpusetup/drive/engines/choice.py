@@ -1,0 +1,44 @@
+"""Which engine: a name, and its own settings as they are said on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpusetup.drive.engines.base import Engine
+
+__all__ = ["ENGINES", "engine_of"]
+
+ENGINES = ("ansible",)
+
+
+def engine_of(name: str, options: Sequence[str] = ()) -> Engine:
+    """Return the engine, made with its settings, each said as NAME=VALUE."""
+    kind = _kind(name)
+    known = {field.name.replace("_", "-"): field.name for field in fields(kind)}
+    told: dict[str, str] = {}
+    for option in options:
+        word, mark, value = option.partition("=")
+        if word not in known or not mark:
+            takes = ", ".join(f"{setting}=VALUE" for setting in known)
+            raise BadInputError(
+                "GS-416",
+                f"the engine {name} does not take {option!r}",
+                path="--engine-option",
+                hint=f"it takes {takes}" if takes else "leave it out: it has no settings",
+            )
+        told[known[word]] = value
+    engine: Engine = kind(**told)
+    return engine
+
+
+def _kind(name: str) -> Any:
+    """Return the class of an engine; only the one that is used is loaded."""
+    from gpusetup.drive.engines.base import Ansible
+
+    return {"ansible": Ansible}[name]
