@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpusetup.matrix.load import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from gpusetup.matrix.lints import Documents
 
 DATA = Path(__file__).parents[2] / "gpusetup" / "matrix" / "data"
 FIXTURES = Path(__file__).parent / "fixtures"
-
-Documents = dict[str, dict[str, Any]]
 
 
 def shipped() -> Documents:
@@ -38,21 +38,3 @@ def holds(lint: Callable[[Documents], list[str]], name: str) -> None:
     assert len(found) == len(expected), found
     for words, problem in zip(expected, found, strict=True):
         assert words in problem
-
-
-def records(documents: Documents) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Every record and rule: component, path, record."""
-    for name, document in documents.items():
-        for field, value in document.items():
-            if field in ("sources", "schema", "date"):
-                continue
-            if isinstance(value, dict) and "confidence" in value:
-                yield name, f"{name}.{field}", value
-            elif isinstance(value, list):
-                for index, item in enumerate(value):
-                    if isinstance(item, dict):
-                        yield name, f"{name}.{field}[{index}]", item
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))

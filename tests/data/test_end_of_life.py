@@ -2,7 +2,8 @@
 
 from datetime import date
 
-from tests.data.lint import Documents, holds, records, shipped
+from gpusetup.matrix.lints import Documents, records
+from tests.data.lint import holds, shipped
 
 
 def _day(text: str) -> date:

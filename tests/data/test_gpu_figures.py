@@ -1,6 +1,7 @@
 """Figures name products that the matrix has, no product twice, and say something that can be true."""
 
-from tests.data.lint import Documents, holds, shipped
+from gpusetup.matrix.lints import Documents
+from tests.data.lint import holds, shipped
 
 RATES = ("fp16", "bf16", "fp8")
 

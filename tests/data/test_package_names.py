@@ -1,6 +1,7 @@
 """For every driver branch there is one answer to what its packages are called, never two and never none."""
 
-from tests.data.lint import Documents, holds, shipped
+from gpusetup.matrix.lints import Documents
+from tests.data.lint import holds, shipped
 
 LISTS = {
     "drivers": ("family", "module"),

@@ -2,7 +2,8 @@
 
 import re
 
-from tests.data.lint import Documents, holds, shipped
+from gpusetup.matrix.lints import Documents
+from tests.data.lint import holds, shipped
 
 
 def lint(documents: Documents) -> list[str]:

@@ -1,6 +1,7 @@
 """A torch build says which GPU code it carries, or says that nobody knows: then it is never chosen."""
 
-from tests.data.lint import Documents, holds, shipped
+from gpusetup.matrix.lints import Documents
+from tests.data.lint import holds, shipped
 
 
 def lint(documents: Documents) -> list[str]:

@@ -8,19 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.property.laws import LAWS, breaches, question, spelled
+from gpusetup.refresh.questions import question, spelled
+from tests.property.laws import ALL, MATRIX
 
 SAMPLE = 150
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("law", ALL.all(), ids=lambda law: law.__name__)
 def test_no_question_breaks_a_law(law) -> None:
     chance = random.Random(20261120)
-    broken = [(spelled(asked), list(law(asked))) for asked in (question(chance) for _ in range(SAMPLE))]
+    broken = [(spelled(asked), list(law(asked))) for asked in (question(chance, MATRIX) for _ in range(SAMPLE))]
     assert not [(asked, texts) for asked, texts in broken if texts]
 
 
 @given(st.randoms(use_true_random=False))
 def test_no_question_that_hypothesis_finds_breaks_a_law(chance: random.Random) -> None:
-    asked = question(chance)
-    assert not breaches(asked), spelled(asked)
+    asked = question(chance, MATRIX)
+    assert not ALL.breaches(asked), spelled(asked)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.matrix.candidates import with_drivers
 from gpusetup.matrix.load import Matrix, matrix
+from gpusetup.refresh.drivers import with_drivers
 from tests.unit.cli.test_matrix_releases import asked, home
 
 __all__ = ["home"]  # a fixture

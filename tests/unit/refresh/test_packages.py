@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpusetup.refresh import asking
 from tests.replay import CAPTURED, JSON, Replay, metadata, sdist, serving, wheel
-from tools.collect import index
 from tools.collect.__main__ import DATA, main
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ VLLM = "vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl"
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Replay]:
-    monkeypatch.setattr(index.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(asking.time, "sleep", lambda _seconds: None)
     with serving() as one:
         yield one
 

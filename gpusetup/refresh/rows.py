@@ -1,47 +1,28 @@
 """Turn rows of package metadata into the matrix's data, one file for each package.
 
-A row is what an index said of a release; `tools.collect.reading` makes them, and YAML files of gathered rows hold them.
+A row is what an index said of a release; `gpusetup.refresh.reading` makes them.
 Nothing is made up: a field that no row has stays empty, and every release says how it was read.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import yaml
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tools.collect.index import Fault
-from tools.collect.packages import PACKAGES
+from gpusetup.refresh.known_packages import PACKAGES
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["assemble", "gathered", "pythons_of"]
+__all__ = ["assemble", "pythons_of"]
 
 _MINORS = range(6, 16)
 _NAMED_ALONE = re.compile(r"cp3([0-9]+)(t?)")
 _FROM = re.compile(r"(?:cp|py)3([0-9]*)(?:-abi3)?")
 _SONAME = re.compile(r"lib(?:cudart|cublas|cublasLt)\.so\.(1[0-9])")
 _PLACEHOLDER = re.compile(r"0\.0\.0.*|0\.0\.1\.?dev.*")
-_COMPILERS = ("cuda-bindings", "nvidia-cuda-nvcc", "nvidia-cuda-nvrtc", "nvidia-nvjitlink", "nvidia-nvvm")
 _ARCHES = ("x86_64", "aarch64")
 _UNWANTED = ("numpy", "setuptools")
-
-
-def gathered(name: str, folder: Path) -> dict[str, Any]:
-    """Return a package's file from YAML files of rows."""
-    about = PACKAGES[name]
-    if "table" not in about:
-        raise Fault("its rows are read from the index only")
-    table, seen = _table(folder, about["table"])
-    kernels = {kernel: _table(folder, where)[0]["rows"] for kernel, where in about.get("kernels", {}).items()}
-    found = assemble(name, table["rows"], kernels, title=table["source"], seen=seen)
-    for release, names in _compilers(name, folder).items():
-        next(item for item in found["releases"] if item["version"] == release)["compilers"] = names
-    return found
 
 
 def assemble(
@@ -66,30 +47,6 @@ def assemble(
     if "documented" in about:
         found["sources"]["documented"] = about["documented"] | {"seen": seen}
     return found | {field: about[field] for field in ("needs", "extras", "build") if field in about}
-
-
-def _compilers(name: str, folder: Path) -> dict[str, list[str]]:
-    """Return the compiler wheels above its toolkit that the resolver took for a release of it and nothing else."""
-    path = folder / "solves.yaml"
-    if not path.exists():
-        return {}
-    found: dict[str, list[str]] = {}
-    for solve in yaml.safe_load(path.read_text())["solves"]:
-        alone, _, version = solve["requirements"][0].partition("==")
-        if alone != name or len(solve["requirements"]) > 1 or solve["constraints"] != "none" or not version:
-            continue
-        chosen = solve.get("key_versions", {})
-        toolkit = Version(chosen.get("cuda-toolkit", "99")).release[:2]
-        above = [wheel for wheel in _COMPILERS if wheel in chosen and Version(chosen[wheel]).release[:2] > toolkit]
-        if above:
-            found[version] = above
-    return found
-
-
-def _table(folder: Path, where: str) -> tuple[dict[str, Any], str]:
-    file, _, key = where.partition(".")
-    facts = yaml.safe_load((folder / f"{file}.yaml").read_text())
-    return facts[key], str(facts["seen"])
 
 
 def _release(row: dict[str, Any], about: dict[str, Any], kernels: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from tools.collect import reading
-from tools.collect.index import Fault
-from tools.collect.rows import pythons_of
+from gpusetup.refresh import reading
+from gpusetup.refresh.asking import Fault
+from gpusetup.refresh.rows import pythons_of
 
 if TYPE_CHECKING:
-    from tools.collect.index import File, Index
+    from gpusetup.refresh.index import File, Index
 
 __all__ = ["COMPANIONS", "torch_differences"]
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from tools.collect import reading
-from tools.collect.index import Fault
-from tools.collect.packages import PACKAGES
-from tools.collect.rows import assemble
+from gpusetup.refresh import reading
+from gpusetup.refresh.asking import Fault
+from gpusetup.refresh.known_packages import PACKAGES
+from gpusetup.refresh.rows import assemble
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tools.collect.index import File, Index
+    from gpusetup.refresh.index import File, Index
 
 __all__ = ["Findings", "differences", "refreshed"]
 

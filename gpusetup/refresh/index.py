@@ -12,10 +12,8 @@ import html.parser
 import json
 import os
 import re
-import subprocess
 import sys
 import tarfile
-import time
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -33,33 +31,24 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from gpusetup.bootstrap.trust import authorities
-from gpusetup.bootstrap.web import passes
+from gpusetup.drive import runner
+from gpusetup.refresh.asking import TIMEOUT, Fault, Web, plain_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from packaging.tags import Tag
 
-__all__ = ["PYPI", "Fault", "File", "Index", "configured_index", "plain_url"]
+__all__ = ["PYPI", "File", "Index", "configured_index"]
 
 PYPI = "https://pypi.org/simple/"
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _JSON, _HTML = "application/vnd.pypi.simple.v1+json", ("application/vnd.pypi.simple.v1+html", "text/html")
-_TRIES, _TIMEOUT = 3, 60
 _PAGE, _METADATA, _MEMBER, _SDIST = 64 << 20, 8 << 20, 24 << 20, 128 << 20
 _TAIL = 1 << 18
 _LONG_GONE = (".egg", ".exe", ".msi", ".rpm", ".deb", ".dmg", ".tar.bz2", ".tar.Z", ".tgz")
 """Forms that PyPI took once, and that no installer takes."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-
-
-class Fault(Exception):  # noqa: N818 - it says what is wrong
-    """What an index did wrong, in words for a person; `missing`: it answered that there is no such thing."""
-
-    def __init__(self, text: str, *, missing: bool = False) -> None:
-        super().__init__(text)
-        self.missing = missing
 
 
 @dataclass(frozen=True)
@@ -80,32 +69,25 @@ class File:
     sidecar_sha256: str
 
 
-def plain_url(url: str) -> str:
-    """Return an address without the login in it."""
-    return re.sub(r"//[^/@\s]*@", "//", url)
-
-
 def configured_index() -> str:
     """Return the index that pip asks on this machine."""
     said = os.environ.get("PIP_INDEX_URL")
     if not said:
         argv = [sys.executable, "-m", "pip", "config", "list"]
-        lines = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout.splitlines()
+        lines = runner.run(argv, env=os.environ, deadline=60.0).out.splitlines()
         found = [line.partition("=")[2].strip("'\"") for line in lines if line.startswith("global.index-url=")]
         said = found[0] if found else PYPI
     return said.rstrip("/") + "/"
 
 
-class Index:
+class Index(Web):
     """One package index."""
 
     def __init__(self, url: str, *, pause: float = 2.0) -> None:
+        super().__init__(pause=pause)
         if urlsplit(url).scheme not in ("http", "https"):
             raise Fault(f"{plain_url(url)} is no address of an index: it begins with http:// or https://")
-        self.url, self.pause = url.rstrip("/") + "/", pause
-        self.session = requests.Session()
-        if not os.environ.get("REQUESTS_CA_BUNDLE"):
-            self.session.verify = os.environ.get("PIP_CERT") or authorities()
+        self.url = url.rstrip("/") + "/"
 
     def files(self, name: str) -> tuple[list[File], list[str]]:
         """Return the files of a package, and what was left out with the reason."""
@@ -160,8 +142,8 @@ class Index:
             raise Fault(f"{file.name} is no .tar.gz")
         try:
             with (
-                self.session.get(file.url, stream=True, timeout=_TIMEOUT) as answer,
-                tarfile.open(fileobj=_Limited(answer.raw, _SDIST), mode="r|gz") as archive,
+                self.session.get(file.url, stream=True, timeout=TIMEOUT) as answer,
+                tarfile.open(fileobj=cast("IO[bytes]", _Limited(answer.raw, _SDIST)), mode="r|gz") as archive,
             ):
                 answer.raise_for_status()
                 for item in archive:
@@ -170,35 +152,6 @@ class Index:
         except (requests.RequestException, tarfile.TarError, OSError, zlib.error, EOFError) as error:
             raise Fault(f"{file.name} cannot be read: {error}") from error
         raise Fault(f"{file.name} has no PKG-INFO")
-
-    def get(
-        self, url: str, most: int, *, accept: str = "*/*", headers: dict[str, str] | None = None
-    ) -> tuple[requests.Response, bytes]:
-        """Return an answer whole; what broke off is asked for again, and what is too long is refused."""
-        for attempt in range(1, _TRIES + 1):
-            try:
-                with self.session.get(
-                    url, timeout=_TIMEOUT, stream=True, headers={"Accept": accept, **(headers or {})}
-                ) as answer:
-                    if passes(answer.status_code) and attempt < _TRIES:
-                        time.sleep(self.pause * attempt)
-                        continue
-                    if answer.status_code >= 400:
-                        gone = answer.status_code in (404, 410)
-                        raise Fault(f"{plain_url(url)} answered {answer.status_code} {answer.reason}", missing=gone)
-                    if urlsplit(answer.url).scheme not in ("http", "https"):
-                        raise Fault(f"{plain_url(url)} leads to {plain_url(answer.url)}")
-                    body = b""
-                    for piece in answer.iter_content(1 << 16):
-                        body += piece
-                        if len(body) > most:
-                            raise Fault(f"{plain_url(url)} is longer than {most >> 20} MiB")
-                    return answer, body
-            except requests.RequestException as error:
-                if attempt == _TRIES:
-                    raise Fault(f"{plain_url(url)} cannot be read: {plain_url(str(error))}") from error
-                time.sleep(self.pause * attempt)
-        raise AssertionError
 
 
 class _Remote:
@@ -306,7 +259,8 @@ class _Anchors(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.found: list[dict[str, Any]] = []
-        self.whole, self._text = False, None
+        self.whole = False
+        self._text: dict[str, Any] | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag != "a":

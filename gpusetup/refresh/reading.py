@@ -17,7 +17,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gpusetup.bootstrap.wheels import target_environment
-from tools.collect.index import Fault, File, Index, member
+from gpusetup.refresh.asking import Fault
+from gpusetup.refresh.index import File, Index, member
 
 if TYPE_CHECKING:
     import zipfile
@@ -211,12 +212,15 @@ def _named_by_cuda(archive: zipfile.ZipFile) -> dict[str, Any]:
 def _linked(archive: zipfile.ZipFile) -> dict[str, Any]:
     """Read which CUDA libraries the wheel's smallest own libraries name; big ones are left alone."""
     libraries = [item for item in archive.infolist() if re.search(r"\.so(\.\d+)*$", item.filename) and item.file_size]
-    found, left = set[str](), _SMALL
+    found, left = set[bytes](), _SMALL
     for item in sorted(libraries, key=lambda item: item.file_size):
         left -= item.file_size
         if left < 0:
             break
-        found |= set(re.findall(rb"lib(?:cudart|cublas|cublasLt)\.so\.1[0-9]", member(archive, item.filename)))
+        found |= {
+            bytes(name)
+            for name in re.findall(rb"lib(?:cudart|cublas|cublasLt)\.so\.1[0-9]", member(archive, item.filename))
+        }
     return {"sonames": sorted(name.decode() for name in found)} if found else {}
 
 

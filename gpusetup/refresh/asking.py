@@ -1,0 +1,118 @@
+"""Ask a publisher's server, or a folder with copies of its documents: whole answers of a sane length, or a fault."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urljoin, urlsplit
+
+import requests
+
+from gpusetup.bootstrap.trust import authorities
+from gpusetup.bootstrap.web import passes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["TIMEOUT", "Fault", "Place", "Web", "plain_url"]
+
+TIMEOUT = 60
+_TRIES = 3
+_LISTING, _DOCUMENT = 4 << 20, 64 << 20
+_LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"'<>]{1,200})["']""", re.IGNORECASE)
+
+
+class Fault(Exception):  # noqa: N818 - it says what is wrong
+    """What an index did wrong, in words for a person; `missing`: it answered that there is no such thing."""
+
+    def __init__(self, text: str, *, missing: bool = False) -> None:
+        super().__init__(text)
+        self.missing = missing
+
+
+def plain_url(url: str) -> str:
+    """Return an address without the login in it."""
+    return re.sub(r"//[^/@\s]*@", "//", url)
+
+
+class Web:
+    """Asks; what broke off is asked for again."""
+
+    def __init__(self, *, pause: float = 2.0) -> None:
+        self.pause = pause
+        self.session = requests.Session()
+        if not os.environ.get("REQUESTS_CA_BUNDLE"):
+            self.session.verify = os.environ.get("PIP_CERT") or authorities()
+
+    def get(
+        self, url: str, most: int, *, accept: str = "*/*", headers: dict[str, str] | None = None
+    ) -> tuple[requests.Response, bytes]:
+        """Return an answer whole; what broke off is asked for again, and what is too long is refused."""
+        for attempt in range(1, _TRIES + 1):
+            try:
+                with self.session.get(
+                    url, timeout=TIMEOUT, stream=True, headers={"Accept": accept, **(headers or {})}
+                ) as answer:
+                    if passes(answer.status_code) and attempt < _TRIES:
+                        time.sleep(self.pause * attempt)
+                        continue
+                    if answer.status_code >= 400:
+                        gone = answer.status_code in (404, 410)
+                        raise Fault(f"{plain_url(url)} answered {answer.status_code} {answer.reason}", missing=gone)
+                    if urlsplit(answer.url).scheme not in ("http", "https"):
+                        raise Fault(f"{plain_url(url)} leads to {plain_url(answer.url)}")
+                    body = b""
+                    for piece in answer.iter_content(1 << 16):
+                        body += piece
+                        if len(body) > most:
+                            raise Fault(f"{plain_url(url)} is longer than {most >> 20} MiB")
+                    return answer, body
+            except requests.RequestException as error:
+                if attempt == _TRIES:
+                    raise Fault(f"{plain_url(url)} cannot be read: {plain_url(str(error))}") from error
+                time.sleep(self.pause * attempt)
+        raise AssertionError
+
+
+class Place:
+    """Where a publisher's documents are: below an address, or copies of them in a folder."""
+
+    def __init__(self, base: str, web: Web) -> None:
+        self.base, self.web = base, web
+
+    def __str__(self) -> str:
+        return plain_url(self.base)
+
+    def below(self, name: str) -> Place:
+        """Return a place below this one."""
+        return Place(f"{self.base.rstrip('/')}/{name}", self.web)
+
+    def read(self, name: str = "", most: int = _DOCUMENT) -> bytes:
+        """Return a document; `name` is relative to the place, which is the document itself without one."""
+        address = f"{self.base.rstrip('/')}/{name}" if name else self.base
+        if "://" in self.base:
+            return self.web.get(address, most)[1]
+        try:
+            path = Path(address)
+            if path.stat().st_size > most:
+                raise Fault(f"{address} is longer than {most >> 20} MiB")
+            return path.read_bytes()
+        except OSError as error:
+            raise Fault(f"{address}: {error.strerror}", missing=isinstance(error, FileNotFoundError)) from error
+
+    def names(self) -> Iterator[str]:
+        """Yield the names of what is listed there, each once."""
+        if "://" in self.base:
+            base = self.base.rstrip("/") + "/"
+            page = self.web.get(base, _LISTING)[1].decode("utf-8", "replace")
+            links = (urlsplit(urljoin(base, link)).path for link in _LINK.findall(page))
+            top = urlsplit(base).path
+            yield from dict.fromkeys(unquote(path[len(top) :]) for path in links if path.startswith(top))
+            return
+        try:
+            yield from sorted(path.name for path in Path(self.base).iterdir())
+        except OSError as error:
+            raise Fault(f"{self.base}: {error.strerror}", missing=True) from error
