@@ -131,8 +131,16 @@ class MatrixImported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     changes: tuple[str, ...]
 
 
+class SourceFailed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A source of newer versions that brought nothing, and why."""
+
+    source: str
+    reference: str
+    message: str
+
+
 class MatrixUpdated(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """New records from a publisher's list; `place` is empty where they were only shown."""
+    """New records from what publishers list; `place` is empty where they were only shown."""
 
     schema: Literal["gpusetup/matrix-updated/1"] = "gpusetup/matrix-updated/1"
     ok: Literal[True] = True
@@ -142,6 +150,7 @@ class MatrixUpdated(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     changes: tuple[Change, ...]
     answers: tuple[str, ...]
     left_out: tuple[str, ...]
+    failed: tuple[SourceFailed, ...] = ()
 
 
 class MatrixDiff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,6 +18,10 @@ PackageVersion = Annotated[str, Meta(pattern=r"^[0-9]+(\.[0-9]+)*((a|b|rc)[0-9]+
 Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$")]
 
 
+CANDIDATE = "read by a program on"
+"""How the note of a record begins that no person has looked at: `gpusetup matrix update` took it in."""
+
+
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A document somebody can look up."""
 
@@ -34,6 +38,11 @@ class Record(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     sources: tuple[str, ...]
     confidence: Confidence
     note: str = ""
+
+    @property
+    def candidate(self) -> bool:
+        """Whether a program alone has read it."""
+        return self.note.startswith(CANDIDATE)
 
 
 class Rule(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,28 +1,31 @@
-"""New releases out of documents that NVIDIA publishes for programs: they become records that say where they are from.
+"""New drivers, out of the list that NVIDIA publishes for programs.
 
-What a document does not tell is not made up: a branch that is new to us has no CUDA and no architectures there, so it
+What the list does not tell is not made up: a branch that is new to us has no CUDA and no architectures there, so it
 waits for a person. What looks wrong is left out and said.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from gpusetup.errors import BadInputError, wrong_field
+from gpusetup.refresh.gathering import Publication, day_that_was
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["RELEASES_JSON", "with_drivers"]
+    from gpusetup.refresh.asking import Place
+    from gpusetup.refresh.gathering import Gathering
+
+__all__ = ["RELEASES_JSON", "VERSION", "add_driver", "look", "with_drivers"]
 
 RELEASES_JSON = "https://docs.nvidia.com/datacenter/tesla/drivers/releases.json"
-_SOURCE = "releases_json"
-_VERSION = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,2})?")
+SOURCE = Publication("releases_json", "Data centre drivers by branch", "NVIDIA", RELEASES_JSON)
+VERSION = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,2})?")
 _ENDS = {"production branch": "PB", "lts branch": "LTSB", "new feature branch": "NFB"}
 
 
@@ -40,8 +43,13 @@ class _Branch(msgspec.Struct, frozen=True):
     type: str = ""
 
 
-def with_drivers(content: bytes, known: dict[str, Any], today: dt.date) -> tuple[dict[str, Any], list[str]]:
-    """Return driver.json with the releases that NVIDIA's list has beyond it, and what was left out and why."""
+def look(found: Gathering, places: Mapping[str, Place]) -> None:
+    """Add the drivers that NVIDIA's list has beyond those that are known."""
+    with_drivers(found, places["drivers"].read())
+
+
+def with_drivers(found: Gathering, content: bytes) -> None:
+    """Add what a list has beyond what is known; tell what is left out, and why."""
     try:
         listed = msgspec.json.decode(content, type=dict[str, _Branch])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -50,35 +58,42 @@ def with_drivers(content: bytes, known: dict[str, Any], today: dt.date) -> tuple
             "GS-224", f"this is not NVIDIA's list of drivers, or not all of it: {what}", path=field,
             hint="fetch it again; nothing was changed",
         ) from error  # fmt: skip
-    branches = {branch["branch"]: branch for branch in known["branches"]}
-    versions = {item["version"] for item in known["versions"]}
-    told = list(_stale(listed, branches))
-    added: list[dict[str, Any]] = []
+    branches = {branch["branch"]: branch for branch in found.rows("driver", "branches")}
+    for text in _stale(listed, branches):
+        found.leave_out(text)
     for name, branch in listed.items():
         for release in branch.driver_info:
-            if release.release_version in versions:
+            if release.release_version in found.versions("driver", "versions"):
                 continue
-            if why := _unfit(name, release, branches, today):
-                told.append(f"{release.release_version} is left out: {why}")
-                continue
-            versions.add(release.release_version)
-            added.append(_record(int(name), release, today))
-    return _joined(known, branches, added, today), told
+            why = _unfit(name, release, branches) or day_that_was(release.release_date, found.today)
+            if why:
+                found.leave_out(f"driver {release.release_version} is left out: {why}")
+            else:
+                add_driver(found, release.release_version, SOURCE, date=release.release_date)
 
 
-def _unfit(name: str, release: _Release, branches: dict[int, dict[str, Any]], today: dt.date) -> str:
+def add_driver(found: Gathering, version: str, source: Publication, **more: str) -> None:
+    """Add a driver of a branch that is known, and make it the branch's latest if it is."""
+    number = int(version.partition(".")[0])
+    found.add("driver", "versions", {"version": version, "branch": number, **more}, source)
+    branches = [
+        branch | {"latest": version}
+        if branch["branch"] == number and (not branch.get("latest") or nv(branch["latest"]) < nv(version))
+        else branch
+        for branch in found.rows("driver", "branches")
+    ]
+    found.documents["driver"]["branches"] = branches
+
+
+def _unfit(name: str, release: _Release, branches: dict[int, dict[str, Any]]) -> str:
     version = release.release_version
-    if not _VERSION.fullmatch(version):
+    if not VERSION.fullmatch(version):
         return "that is no version of a driver"
     if not name.isdigit() or version.partition(".")[0] != name:
         return f"it stands under R{name}"
     if int(name) not in branches:
         return f"R{name} is new: the list tells neither its CUDA nor its GPUs; a newer gpusetup will"
-    try:
-        day = dt.date.fromisoformat(release.release_date)
-    except ValueError:
-        return f"its day is {release.release_date or 'missing'}"
-    return f"it is of {day}, which is still to come" if day > today + dt.timedelta(days=2) else ""
+    return ""
 
 
 def _stale(listed: dict[str, _Branch], branches: dict[int, dict[str, Any]]) -> Iterator[str]:
@@ -86,40 +101,9 @@ def _stale(listed: dict[str, _Branch], branches: dict[int, dict[str, Any]]) -> I
     for number, branch in branches.items():
         found = listed.get(str(number))
         latest, versions = branch.get("latest"), [item.release_version for item in found.driver_info] if found else []
-        newest = max((nv(item) for item in versions if _VERSION.fullmatch(item)), default=None)
+        newest = max((nv(item) for item in versions if VERSION.fullmatch(item)), default=None)
         if latest and newest is not None and newest < nv(latest):
             yield f"R{number}: the list ends before {latest}, which is known: it may be an old copy"
         kind = _ENDS.get(found.type.strip().lower()) if found is not None else None
         if kind and branch.get("kind") not in (kind, None):
             yield f"R{number}: the list calls it {kind}, the matrix {branch['kind']}: the matrix is kept"
-
-
-def _record(branch: int, release: _Release, today: dt.date) -> dict[str, Any]:
-    return {
-        "sources": [_SOURCE],
-        "confidence": "vendor",
-        "note": f"read by a program on {today}; nobody of gpusetup has tried it",
-        "version": release.release_version,
-        "branch": branch,
-        "date": release.release_date,
-    }
-
-
-def _joined(
-    known: dict[str, Any], branches: dict[int, dict[str, Any]], added: list[dict[str, Any]], today: dt.date
-) -> dict[str, Any]:
-    if not added:
-        return known
-    newest = dict(branches)
-    for item in added:
-        branch = newest[item["branch"]]
-        if not branch.get("latest") or nv(branch["latest"]) < nv(item["version"]):
-            newest[item["branch"]] = {**branch, "latest": item["version"]}
-    source = {"title": "Data centre drivers by branch", "publisher": "NVIDIA", "url": RELEASES_JSON, "seen": str(today)}
-    return {
-        **known,
-        "date": str(today),
-        "sources": {**known["sources"], _SOURCE: source},
-        "branches": [newest[branch["branch"]] for branch in known["branches"]],
-        "versions": sorted([*known["versions"], *added], key=lambda item: nv(item["version"])),
-    }

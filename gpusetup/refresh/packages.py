@@ -37,8 +37,13 @@ class Findings:
         self.faults: list[str] = []
 
 
-def refreshed(name: str, stored: dict[str, Any], index: Index, relevant: Collection[str], *, again: bool) -> Findings:
-    """Return a package's file with what the index says today; `again`: measure what is known already, too."""
+def refreshed(
+    name: str, stored: dict[str, Any], index: Index, relevant: Collection[str], *, again: bool, known_too: bool = True
+) -> Findings:
+    """Return a package's file with what the index says today.
+
+    `again`: measure what is known already, too. Without `known_too` rows that are there stay as they are.
+    """
     today = dt.datetime.now(dt.timezone.utc).date().isoformat()
     files, left_out = index.files(name)
     known = {Version(item["version"]): item for item in stored["releases"]}
@@ -49,13 +54,16 @@ def refreshed(name: str, stored: dict[str, Any], index: Index, relevant: Collect
     findings = Findings(stored)
     findings.faults += [f"left out {text}" for text in left_out]
     fresh: dict[Version, dict[str, Any]] = {}
-    for version in sorted(_wanted(stored, by_version), reverse=True):
+    wanted = [version for version in _wanted(stored, by_version) if known_too or version not in known]
+    for version in sorted(wanted, reverse=True):
         before = known.get(version)
         try:
             fresh[version] = _read(name, by_version[version], index, relevant, before, again=again)
         except Fault as error:
             kept = "its row stays as it is" if before else "no row is made"
             findings.faults.append(f"{version}: {' '.join(str(error).split())}; {kept}")
+    if not (known_too or fresh):
+        return findings
     title = stored["sources"].get("index", {}).get("title") or f"package index METADATA of {name}"
     document = assemble(name, [], {}, title=title, seen=today)
     document["sources"] |= {key: source for key, source in stored["sources"].items() if key != "index"}
@@ -63,7 +71,7 @@ def refreshed(name: str, stored: dict[str, Any], index: Index, relevant: Collect
     for version, item in known.items():
         if version not in releases:
             releases[version] = _as_seen(item, document, stored)
-            if version not in by_version:
+            if known_too and version not in by_version:
                 findings.lines.append(f"? {item['version']}: not on this index any more; its row stays as it is")
     document["releases"] = [releases[version] for version in sorted(releases, reverse=True)]
     findings.document = document

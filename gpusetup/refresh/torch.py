@@ -1,7 +1,7 @@
-"""Hold what the index says of torch, torchvision and torchaudio against torch.json.
+"""What the index says of torch, torchvision and torchaudio, held against torch.json.
 
 Nothing is written here. A row of torch also says which GPUs each of its builds has code for, and most builds are on
-PyTorch's own index: a person makes it, from what this prints and from the wheels.
+PyTorch's own index: a person makes it, from what this tells and from the wheels.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from packaging.version import Version
 from gpusetup.refresh import reading
 from gpusetup.refresh.asking import Fault
 from gpusetup.refresh.rows import pythons_of
+from gpusetup.refresh.wheels import by_version
 
 if TYPE_CHECKING:
-    from gpusetup.refresh.index import File, Index
+    from gpusetup.refresh.index import Index
 
 __all__ = ["COMPANIONS", "torch_differences"]
 
@@ -27,7 +28,7 @@ def torch_differences(stored: dict[str, Any], index: Index) -> tuple[list[str], 
     lines, faults = list[str](), list[str]()
     known = {Version(item["version"]): item for item in stored["releases"]}
     relevant = {name for item in stored["releases"] for name in item["pins"]} | {"torch"}
-    there = _by_version(index, "torch")
+    there = by_version(index, "torch")
     newest = max(known)
     if max(there) < newest:
         raise Fault(f"the index knows torch up to {max(there)} only, and {newest} was seen before")
@@ -56,15 +57,6 @@ def torch_differences(stored: dict[str, Any], index: Index) -> tuple[list[str], 
     return lines, faults
 
 
-def _by_version(index: Index, name: str) -> dict[Version, list[File]]:
-    found: dict[Version, list[File]] = {}
-    for file in index.files(name)[0]:
-        found.setdefault(file.version, []).append(file)
-    if not found:
-        raise Fault(f"the index lists no release of {name}")
-    return found
-
-
 def _changed(row: dict[str, Any], now: dict[str, Any], *, yanked: bool) -> list[str]:
     lines = [
         f"~ {row['version']}: {field}: {_told(row[field])} → {_told(now[field])}"
@@ -86,7 +78,7 @@ def _told(value: Any) -> str:
 def _companions(name: str, known: dict[Version, dict[str, Any]], index: Index, faults: list[str]) -> list[str]:
     """Return where a release pins a torch that our row pairs with another release of it."""
     pinned: dict[str, list[Version]] = {}
-    for version, files in _by_version(index, name).items():
+    for version, files in by_version(index, name).items():
         if version.is_prerelease or all(file.yanked for file in files):
             continue
         try:

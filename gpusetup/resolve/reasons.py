@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from gpusetup.model.request import COMPONENTS
+from gpusetup.model.request import COMPONENTS, PACKAGES
 from gpusetup.model.stack import Reason
 from gpusetup.resolve.answer import relations, stays
 from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matches, parsed
@@ -21,6 +21,7 @@ from gpusetup.resolve.space import FRAMEWORKS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gpusetup.matrix.load import Matrix
     from gpusetup.model.record import Record
     from gpusetup.resolve.domains import Value
     from gpusetup.resolve.search import Constraint
@@ -54,7 +55,29 @@ def reasons(space: Space, solution: Mapping[str, Value]) -> tuple[Reason, ...]:
     for component in COMPONENTS:
         if component in solution and component not in ("driver", "python"):
             told += _chosen(space, solution, component)
-    return (*told, *python_reasons(space, solution))
+    return (*told, *_candidates(space, solution), *python_reasons(space, solution))
+
+
+def _candidates(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
+    """Say which releases nobody has looked at: `matrix update` took them in."""
+    if space.matrix.overlay is None:
+        return  # what is shipped, people have looked at
+    for component, value in solution.items():
+        matching = (item for item in _published(space.matrix, component) if item.version == value.version)
+        record = next((item for item in matching if item.candidate), None)
+        if record is not None:
+            text = f"{label(component, value)}: {record.note}"
+            yield Reason(component=component, rule="candidate", text=text, source=cite(space.matrix, component, record))
+
+
+def _published(matrix: Matrix, component: str) -> tuple[Any, ...]:
+    if component == "python":
+        return ()
+    if component in PACKAGES:
+        return cast("tuple[Any, ...]", matrix.package(component).releases)
+    file = getattr(matrix, component)
+    found: tuple[Any, ...] = file.versions if component == "driver" else file.releases
+    return (*found, *file.builds) if component == "torch" else found
 
 
 def _record(value: Value) -> Record:

@@ -10,6 +10,7 @@ import pytest
 
 from gpusetup.matrix.load import Matrix, matrix
 from gpusetup.refresh.drivers import with_drivers
+from gpusetup.refresh.gathering import Gathering
 from tests.unit.cli.test_matrix_releases import asked, home
 
 __all__ = ["home"]  # a fixture
@@ -33,21 +34,29 @@ def release(version, day="2026-11-21"):
     return {"release_version": version, "release_date": day, "architectures": ["x86_64"], "release_notes": "https://…"}
 
 
+def gathered(document):
+    found = Gathering({"driver": KNOWN}, TODAY)
+    with_drivers(found, json.dumps(document).encode())
+    return found
+
+
 def taken(document):
-    driver, told = with_drivers(json.dumps(document).encode(), KNOWN, TODAY)
+    found = gathered(document)
     before = {item["version"] for item in KNOWN["versions"]}
-    return {item["version"] for item in driver["versions"]} - before, told
+    return found.versions("driver", "versions") - before, found.told
 
 
 def test_what_is_known_already_is_nothing_new():
-    assert with_drivers(json.dumps(listed()).encode(), KNOWN, TODAY) == (KNOWN, [])
+    found = gathered(listed())
+    assert (found.documents["driver"], found.told) == (KNOWN, [])
 
 
 def test_a_new_release_says_where_it_is_from_and_that_nobody_tried_it():
-    driver, told = with_drivers(json.dumps(listed(release(NEW))).encode(), KNOWN, TODAY)
-    (found,) = [item for item in driver["versions"] if item["version"] == NEW]
-    assert found["sources"] == ["releases_json"]
-    assert "nobody of gpusetup has tried it" in found["note"]
+    found = gathered(listed(release(NEW)))
+    driver, told = found.documents["driver"], found.told
+    (row,) = [item for item in driver["versions"] if item["version"] == NEW]
+    assert row["sources"] == ["releases_json"]
+    assert "nobody of gpusetup has tried it" in row["note"]
     assert driver["sources"]["releases_json"]["url"].startswith("https://docs.nvidia.com/")
     assert next(branch for branch in driver["branches"] if branch["branch"] == 580)["latest"] == NEW
     assert driver["date"] == str(TODAY)
@@ -146,3 +155,70 @@ def test_a_server_that_says_no_is_unreachable(home, capsys, server):
     code, _out, err = asked(capsys, "update", "--from", f"{url}/releases.json")
     assert code == 6
     assert "404" in err
+
+
+def test_sources_that_fail_cost_only_themselves(home, capsys, server):
+    answers, url = server
+    answers["/releases.json"] = (200, json.dumps(listed(release(NEW))).encode())
+    answers |= dict.fromkeys(("/cuda/",), (404, b""))
+    places = ("--from", f"drivers={url}/releases.json", "--from", f"cuda={url}/cuda")
+    code, out, err = asked(capsys, "update", "drivers", "cuda", *places, "--format", "json")
+    document = json.loads(out)
+    assert code == 6
+    assert [item["source"] for item in document["failed"]] == ["cuda"]
+    assert "NVIDIA's archives of CUDA cannot be read" in " ".join(err.split())
+    assert NEW in {item.version for item in matrix().driver.versions}
+
+
+def test_an_answer_says_that_nobody_has_tried_what_it_takes(home, capsys, server):
+    answers, url = server
+    answers["/releases.json"] = (200, json.dumps(listed(release(NEW))).encode())
+    asked(capsys, "update", "--from", f"{url}/releases.json")
+    from gpusetup.model.request import Request, Requirement
+    from gpusetup.resolve.api import resolve
+
+    wish = Requirement(component="driver", specifier=f"=={NEW}")
+    told = resolve(Request(gpus=("h100",), gpu_count=1, requirements=(wish,)), matrix()).reasons
+    assert [item.text for item in told if item.rule == "candidate"] == [
+        f"driver {NEW}: read by a program on {TODAY}; nobody of gpusetup has tried it"
+    ]
+
+
+def manifest(folder, version):
+    document = {"version": version, "cuda_variant": ["13"]}
+    (folder / "redistrib_9.99.0.json").write_text(json.dumps({
+        "release_date": "2026-11-20", "release_label": "9.99.0", "release_product": "cudnn", "cudnn": document,
+    }))  # fmt: skip
+
+
+def test_copies_in_a_folder_do_as_well(home, capsys, tmp_path):
+    manifest(tmp_path, "9.99.0.7")
+    code, out, _err = asked(capsys, "update", "cudnn", "--from", f"cudnn={tmp_path}", "--check")
+    assert code == 9
+    assert "cudnn: 9.99.0.7" in out
+    assert "cudnn 9.28.0.42 -> 9.99.0.7: " in out
+
+
+def test_rows_that_break_a_law_of_answers_are_refused(home, capsys, tmp_path, monkeypatch):
+    manifest(tmp_path, "9.99.0.7")
+    monkeypatch.setattr("gpusetup.refresh.judging.new_breaches", lambda _before, _after: ["first_row: it is another"])
+    code, out, err = asked(capsys, "update", "cudnn", "--from", f"cudnn={tmp_path}")
+    assert (code, out) == (3, "")
+    assert "answers would contradict each other: first_row" in " ".join(err.split())
+    assert matrix().overlay is None
+
+
+def test_rows_that_break_a_lint_are_refused_with_their_source(home, capsys, tmp_path, monkeypatch):
+    manifest(tmp_path, "9.99.0.7")
+    lints = {"made up": lambda documents: ["9.99"] * ("9.99.0.7" in str(documents["cudnn"]["releases"][-1]))}
+    monkeypatch.setattr("gpusetup.refresh.sources.LINTS", lints)
+    code, out, err = asked(capsys, "update", "cudnn", "--from", f"cudnn={tmp_path}")
+    assert (code, out) == (3, "")
+    assert "NVIDIA's archives of cuDNN says cannot be: 9.99" in " ".join(err.split())
+    assert matrix().overlay is None
+
+
+def test_a_source_that_nobody_knows_is_told(home, capsys):
+    code, _out, err = asked(capsys, "update", "cudas")
+    assert code == 3
+    assert "drivers, cuda, cudnn, repositories, wheels, torch, packages" in " ".join(err.split())

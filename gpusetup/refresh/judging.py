@@ -1,0 +1,63 @@
+"""What newer rows do to answers: the laws must hold as before, and every answer that changes is said."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from gpusetup.refresh.laws import Laws
+from gpusetup.refresh.questions import question, spelled
+from gpusetup.resolve.changed import changed_answers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.refresh.laws import Answer
+
+__all__ = ["QUESTIONS", "changed", "new_breaches"]
+
+QUESTIONS = 200
+_TOLD = ("driver", "cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy")
+
+
+def changed(before: Matrix, after: Matrix) -> Iterator[str]:
+    """Yield the answers that change: of every GPU architecture, and of random questions that somebody could ask."""
+    yield from changed_answers(before, after)
+    chance = random.Random(after.date)  # noqa: S311 - another day asks other questions; it guards nothing
+    old, new = Laws(before), Laws(after)
+    found: dict[str, list[str]] = {}
+    for _ in range(QUESTIONS):
+        asked = question(chance, before)
+        was, now = _parts(old.answer(asked)), _parts(new.answer(asked))
+        if was != now:
+            found.setdefault(_told(was, now), []).append(spelled(asked))
+    for change, questions in found.items():
+        yield f"{change}: {len(questions)} of {QUESTIONS} questions, such as: {min(questions, key=len)}"
+
+
+def _told(was: dict[str, str], now: dict[str, str]) -> str:
+    if not was or not now:
+        return "no stack any more" if was else "a stack where there was none"
+    names = [name for name in _TOLD if was.get(name) != now.get(name)]
+    return ", ".join(f"{name} {was.get(name, 'none')} -> {now.get(name, 'none')}" for name in names)
+
+
+def new_breaches(before: Matrix, after: Matrix) -> list[str]:
+    """Return the laws that answers break now and did not break before."""
+    chance = random.Random(after.date)  # noqa: S311
+    old, new = Laws(before), Laws(after)
+    found = []
+    for _ in range(QUESTIONS):
+        asked = question(chance, before)
+        if broken := new.breaches(asked):
+            known = {law for law, _text in old.breaches(asked)}
+            found += [f"{law}: {text} ({spelled(asked)})" for law, text in broken if law not in known]
+    return found
+
+
+def _parts(answer: Answer | None) -> dict[str, str]:
+    if answer is None:
+        return {}
+    parts = {name: getattr(answer.stack, name) for name in _TOLD}
+    return {name: part.version for name, part in parts.items() if part is not None}

@@ -1,0 +1,124 @@
+"""Where newer rows come from, and how all are asked: one that fails, or brings what is wrong, costs only itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from gpusetup.errors import BadInputError, GpuSetupError, UnreachableError
+from gpusetup.matrix.lints import LINTS
+from gpusetup.matrix.load import NAMES, struct_of
+from gpusetup.refresh import archives, drivers, repositories, torch_patches, wheels
+from gpusetup.refresh.asking import Fault, Place, Web
+from gpusetup.refresh.gathering import Gathering
+from gpusetup.refresh.index import Index, configured_index
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Callable, Collection, Mapping
+
+__all__ = ["PLACES", "SOURCES", "gather"]
+
+PLACES = {
+    "drivers": drivers.RELEASES_JSON,
+    "cuda": archives.CUDA_ARCHIVES,
+    "pairing": archives.PAIRING,
+    "cudnn": archives.CUDNN_ARCHIVES,
+    "repositories": repositories.REPOSITORIES,
+    "lanes": torch_patches.LANES,
+    "index": "",
+}
+"""Where each source's documents are; the index is the one that pip asks."""
+
+
+class _Asked(NamedTuple):
+    """What every source may use."""
+
+    places: Mapping[str, Place]
+    package_index: Callable[[], Index]
+
+
+SOURCES: dict[str, tuple[str, Callable[[Gathering, _Asked], None]]] = {
+    "drivers": ("NVIDIA's list of drivers", lambda found, asked: drivers.look(found, asked.places)),
+    "cuda": ("NVIDIA's archives of CUDA", lambda found, asked: archives.cuda(found, asked.places)),
+    "cudnn": ("NVIDIA's archives of cuDNN", lambda found, asked: archives.cudnn(found, asked.places)),
+    "repositories": ("NVIDIA's package repositories", lambda found, asked: repositories.look(found, asked.places)),
+    "wheels": ("wheels of cuDNN and CuPy", lambda found, asked: _wheels(found, asked.package_index())),
+    "torch": (
+        "patches of torch",
+        lambda found, asked: torch_patches.look(found, asked.package_index(), asked.places["lanes"]),
+    ),
+    "packages": ("packages above the frameworks", lambda found, asked: wheels.packages(found, asked.package_index())),
+}
+"""What can be asked, in this order: what a later one names, an earlier one may have brought."""
+
+
+def gather(
+    documents: Mapping[str, dict[str, Any]],
+    today: dt.date,
+    *,
+    only: Collection[str],
+    elsewhere: Mapping[str, str],
+    tell: Callable[[str], None],
+    pause: float = 2.0,
+) -> tuple[Gathering, list[tuple[str, GpuSetupError]]]:
+    """Ask sources for what is newer than the documents, and return those that brought nothing, with the reason.
+
+    `elsewhere` names other places than the publishers' own.
+    """
+    found, failed = Gathering(documents, today), list[tuple[str, GpuSetupError]]()
+    web = Web(pause=pause)
+    asked = _Asked(
+        {name: Place(elsewhere.get(name, address), web) for name, address in PLACES.items()},
+        lambda: Index(elsewhere.get("index") or configured_index(), pause=pause),
+    )
+    before = _problems(found.documents)
+    for name in (name for name in SOURCES if name in only):
+        what, look = SOURCES[name]
+        tell(what)
+        kept = dict(found.documents)
+        try:
+            look(found, asked)
+            wrong = _problems(found.documents) - before
+            if wrong:
+                raise BadInputError(
+                    "GS-227", f"what {what} says cannot be: {'; '.join(sorted(wrong)[:3])}", path=name,
+                    note="nothing of it was taken in", hint="a newer gpusetup may know better",
+                )  # fmt: skip
+        except Fault as fault:
+            found.documents = kept
+            failed.append((name, _unread(name, fault)))
+        except GpuSetupError as error:
+            found.documents = kept
+            failed.append((name, error))
+    return found, failed
+
+
+def _unread(name: str, fault: Fault) -> UnreachableError:
+    return UnreachableError(
+        "GS-223", f"{SOURCES[name][0]} cannot be read: {fault}", note="nothing of it was taken in",
+        hint=f"try again, or give a copy: gpusetup matrix update {name} --from PLACE=FOLDER",
+    )  # fmt: skip
+
+
+def _wheels(found: Gathering, index: Index) -> None:
+    wheels.cudnn(found, index)
+    wheels.cupy(found, index)
+
+
+def _problems(documents: Mapping[str, dict[str, Any]]) -> set[str]:
+    """Return what is wrong with documents: by their types, else by the lints."""
+    wrong = {problem for name, document in documents.items() for problem in _mistyped(name, document)}
+    if wrong:
+        return wrong
+    plain = {name: documents[name] for name in NAMES}
+    return {problem for lint in LINTS.values() for problem in lint(plain)}
+
+
+def _mistyped(name: str, document: dict[str, Any]) -> list[str]:
+    try:
+        msgspec.convert(document, struct_of(name))
+    except msgspec.ValidationError as error:
+        return [f"{name}: {error}"]
+    return []
