@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["TIMEOUT", "Fault", "Place", "Web", "plain_url"]
 
 TIMEOUT = 60
-_TRIES = 3
+_TRIES, _PATIENCE = 3, 600
+_BLOCK = 1 << 10  # small: a server that drips is noticed between two of them
 _LISTING, _DOCUMENT = 4 << 20, 64 << 20
 _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"'<>]{1,200})["']""", re.IGNORECASE)
 
@@ -43,6 +44,8 @@ class Web:
 
     def __init__(self, *, pause: float = 2.0) -> None:
         self.pause = pause
+        self.away: dict[str, str] = {}
+        """Hosts that nothing reaches, each with what is said of it: they are not waited for again."""
         self.session = requests.Session()
         if not os.environ.get("REQUESTS_CA_BUNDLE"):
             self.session.verify = os.environ.get("PIP_CERT") or authorities()
@@ -51,6 +54,10 @@ class Web:
         self, url: str, most: int, *, accept: str = "*/*", headers: dict[str, str] | None = None
     ) -> tuple[requests.Response, bytes]:
         """Return an answer whole; what broke off is asked for again, and what is too long is refused."""
+        host = urlsplit(url).netloc
+        if host in self.away:
+            raise Fault(f"{plain_url(url)} was not asked: {self.away[host]}")
+        end = time.monotonic() + _PATIENCE
         for attempt in range(1, _TRIES + 1):
             try:
                 with self.session.get(
@@ -64,17 +71,29 @@ class Web:
                         raise Fault(f"{plain_url(url)} answered {answer.status_code} {answer.reason}", missing=gone)
                     if urlsplit(answer.url).scheme not in ("http", "https"):
                         raise Fault(f"{plain_url(url)} leads to {plain_url(answer.url)}")
-                    body = b""
-                    for piece in answer.iter_content(1 << 16):
+                    body = bytearray()
+                    for piece in answer.iter_content(_BLOCK):
                         body += piece
+                        if time.monotonic() > end:
+                            raise Fault(f"{plain_url(url)} is too slow: {len(body)} bytes came in {_PATIENCE} s")
                         if len(body) > most:
                             raise Fault(f"{plain_url(url)} is longer than {most >> 20} MiB")
-                    return answer, body
+                    return answer, bytes(body)
             except requests.RequestException as error:
                 if attempt == _TRIES:
-                    raise Fault(f"{plain_url(url)} cannot be read: {plain_url(str(error))}") from error
+                    why = _in_short(error)
+                    if isinstance(error, requests.ConnectionError):
+                        self.away[host] = f"{plain_url('//' + host).removeprefix('//')} did not answer"
+                    raise Fault(f"{plain_url(url)} cannot be read: {why}") from error
                 time.sleep(self.pause * attempt)
         raise AssertionError
+
+
+def _in_short(error: Exception) -> str:
+    """Return what went wrong on the way, without the names of the layers that passed it on."""
+    text = plain_url(str(error))
+    found = re.findall(r"\[Errno -?[0-9]+\] ([^'\")\]]+)", text)
+    return found[-1] if found else text
 
 
 class Place:

@@ -55,10 +55,10 @@ def look(found: Gathering, places: Mapping[str, Place]) -> None:
             faults.append(f"{directory}: {fault}")
             continue
         _add(found, kind, packages)
+    if len(faults) == len(_LOOKED_AT):
+        raise Fault("; ".join(faults))
     for text in faults:
         found.leave_out(text)
-    if len(faults) == len(_LOOKED_AT):
-        raise Fault("no repository could be read: " + "; ".join(faults))
 
 
 def _deb(place: Place) -> Iterator[tuple[str, str]]:

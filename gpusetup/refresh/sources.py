@@ -97,9 +97,13 @@ def gather(
 
 def _unread(name: str, fault: Fault) -> UnreachableError:
     return UnreachableError(
-        "GS-223", f"{SOURCES[name][0]} cannot be read: {fault}", note="nothing of it was taken in",
-        hint=f"try again, or give a copy: gpusetup matrix update {name} --from PLACE=FOLDER",
+        "GS-223", f"{SOURCES[name][0]}: {fault}", note="nothing of it was taken in",
+        hint=f"try again, or give a copy: gpusetup matrix update {name} --from {_place_of(name)}=FOLDER",
     )  # fmt: skip
+
+
+def _place_of(source: str) -> str:
+    return source if source in PLACES else "index"
 
 
 def _wheels(found: Gathering, index: Index) -> None:

@@ -80,7 +80,8 @@ def test_what_is_no_index_is_a_fault_with_a_name(site, ask, name, body):
 
 def test_no_repository_at_all_is_unreachable(ask):
     found, failed = ask("repositories")
-    assert "no repository could be read" in failed["repositories"].message
+    assert f"{DEB}: " in failed["repositories"].message
+    assert f"{RPM}: " in failed["repositories"].message
     assert found.documents == documents()
 
 
