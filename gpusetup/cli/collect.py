@@ -12,7 +12,7 @@ examples:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gpusetup.cli import output
 from gpusetup.errors import BadInputError, Exit
@@ -20,7 +20,7 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments", "database", "run"]
+__all__ = ["add_arguments", "database", "put_on_record", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,3 +67,10 @@ def database(folder: str) -> Path:
     except OSError as error:
         raise BadInputError("GS-971", f"cannot make {folder}: {error.strerror}", path="DIR") from error
     return place / FILE
+
+
+def put_on_record(folder: Path, event: Literal["offer", "token"], command: str, note: str) -> None:
+    """Have it in the collector's audit log, before it is done."""
+    from gpusetup.drive.audit import add, line_of
+
+    add(folder, line_of(event, command, note=note))

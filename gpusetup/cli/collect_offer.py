@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
+from gpusetup.cli.collect import put_on_record
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def run(arguments: argparse.Namespace) -> Exit:
         if getattr(arguments, option) < 0:
             raise BadInputError("GS-983", f"--{option} cannot be negative", path=f"--{option}")
     lock = load_lock(arguments.lock) if arguments.lock else None
+    put_on_record(
+        Path(arguments.folder), "offer", "collect offer",
+        f"class {arguments.kind}, lock {lock.digest[:12] if lock else 'as before'}, "
+        f"{f'waves up to {arguments.wave}' if arguments.wave else 'all waves'}",
+    )  # fmt: skip
     path, offer = publish(
         Path(arguments.folder), arguments.kind, lock, Path(arguments.sign),
         wave=arguments.wave, budget=_budget(arguments), days=arguments.days,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.cli import output
-from gpusetup.cli.collect import database
+from gpusetup.cli.collect import database, put_on_record
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     name = checked_name(arguments.name, "NAME")
     role: Literal["host", "reader"] = "reader" if arguments.reader else "host"
     path = database(arguments.folder)
+    put_on_record(path.parent, "token", "collect token", f"{role} {name}{': taken back' if arguments.remove else ''}")
     if arguments.remove:
         if not remove_token(path, name, role):
             raise BadInputError("GS-984", f"there is no {role} {name} here", path="NAME")

@@ -121,6 +121,7 @@ def _document(session: Session, hosts: dict[str, HostRemoval], *, done: bool) ->
 def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names: list[str]) -> dict[str, HostRemoval]:
     from msgspec.structs import replace
 
+    from gpusetup.drive.audit import on_record
     from gpusetup.drive.overlay import write_overlay
     from gpusetup.drive.playbook import run_playbook
     from gpusetup.drive.progress import watch
@@ -132,13 +133,22 @@ def _remove(session: Session, facts: Facts, hosts: dict[str, HostRemoval], names
     variables = {name: replace(for_manager(facts.hosts[name]), gpu_state_owner=owner) for name in names}
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
-    with occupy(state_home(session.environment), names, "remove"), watch(output.aside(), phase="remove") as observer:
+    found: dict[str, HostRemoval] = {}
+
+    def fared() -> dict[str, str]:
+        return {name: found[name].state if name in found else "not known" for name in names}
+
+    with (
+        on_record(session, "remove", dict.fromkeys(names, "all that gpusetup brought"), fared, output.warn),
+        occupy(state_home(session.environment), names, "remove"),
+        watch(output.aside(), phase="remove") as observer,
+    ):
         done = run_playbook(session, "remove", deadline=DEADLINE, overlay=overlay, observer=observer)
-    seconds = time.monotonic() - started
-    return {
-        name: _outcome(hosts[name], facts.hosts[name], done.track.host(name), seconds, interrupted=done.interrupted)
-        for name in names
-    }
+        seconds = time.monotonic() - started
+        for name in names:
+            host = done.track.host(name)
+            found[name] = _outcome(hosts[name], facts.hosts[name], host, seconds, interrupted=done.interrupted)
+    return found
 
 
 def _outcome(

@@ -46,6 +46,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
         engine=engine,
         become_password=become,
         vault_password=vault,
+        command=arguments.command,
     )
 
 

@@ -59,6 +59,8 @@ class Session:
     engine: Engine = field(default_factory=Ansible)
     become_password: str | None = field(default=None, repr=False)
     vault_password: str | None = field(default=None, repr=False)
+    command: str = ""
+    """What a person asked for, as the audit log names it."""
     handed: Handed = field(default_factory=Handed, repr=False, compare=False)
 
     def inventories(self) -> list[Path | str]:

@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gpusetup.model.answers import MatrixFiles, MatrixRows, NoRows, NoStack, StackClasses, Why, WhyNot
 from gpusetup.model.applied import Applied
+from gpusetup.model.audit import Audit
 from gpusetup.model.bundle import Manifest
 from gpusetup.model.compare import Comparison
 from gpusetup.model.examined import DoctorAlert, DoctorHosts, DoctorReference, DoctorText, VerifyReport
@@ -198,6 +199,7 @@ class DriverEnds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "apply": ("apply", (ApplyRun,)),
+    "audit": ("audit", (Audit,)),
     "bundle": ("a bundle's manifest.json", (Manifest,)),
     "bundle-made": ("bundle", (BundleMade,)),
     "compare": ("compare", (Comparison,)),

@@ -25,6 +25,7 @@ __all__ = [
     "planned_only",
     "postponed",
     "stopped",
+    "told",
 ]
 
 _EXITS = {
@@ -145,3 +146,18 @@ def _outcome(plan: HostPlan, state: State) -> HostOutcome:
         warnings=plan.warnings,
         refusals=plan.refusals,
     )
+
+
+def told(outcome: HostOutcome) -> str:
+    """Return in a few words how a host fared."""
+    packages = outcome.packages
+    moved = {name: " to ".join(versions) for name, versions in (packages.moved or {}).items()}
+    changed = {"installed": packages.installed or {}, "moved": moved, "removed": packages.removed or {}}
+    parts = [outcome.state + (f" at {outcome.failed_at}" if outcome.failed_at else "")]
+    parts += [
+        f"{word}: " + ", ".join(f"{name} {version}" for name, version in sorted(named.items()))
+        for word, named in changed.items()
+        if named
+    ]
+    parts += [refusal.reference for refusal in outcome.refusals]
+    return "; ".join(parts)

@@ -10,6 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gpusetup.doctor.diagnose import diagnose
+from gpusetup.drive.audit import on_record
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
@@ -99,17 +100,28 @@ def recover(hosts: Hosts, found: dict[str, Recovered]) -> dict[str, Recovered]:
     names = [name for name, told in found.items() if told.state == "planned"]
     if not names:
         return found
-    with occupy(state_home(hosts.rollout.session.environment), names, "recover"):
-        held, taken = _free(hosts, found, names)
-        found = found | held
-        free = {name: found[name].recovery for name in names if name not in held}
-        todo = {name: recovery for name, recovery in free.items() if recovery is not None and _changes(recovery)}
-        found |= _act(hosts, found, todo)
-        hosts.see(hosts.look_again(free))
-        found |= {name: _judged(hosts, name, found[name]) for name in free if found[name].state == "planned"}
-        well = [name for name in taken if found[name].state in ("done", "refused")]
-        troubles = hosts.draining.undrain(well)
-        return found | {name: _still_drained(hosts, found[name], name, troubles) for name in taken}
+    session, say = hosts.rollout.session, hosts.rollout.reporter.say
+    wanted = {name: ", ".join(told.recovery.steps) for name in names if (told := found[name]).recovery is not None}
+    known = dict(found)
+    with (
+        on_record(session, "recover", wanted, lambda: {name: known[name].state for name in wanted}, say),
+        occupy(state_home(session.environment), names, "recover"),
+    ):
+        known |= _recover(hosts, found, names)
+    return known
+
+
+def _recover(hosts: Hosts, found: dict[str, Recovered], names: list[str]) -> dict[str, Recovered]:
+    held, taken = _free(hosts, found, names)
+    found = found | held
+    free = {name: found[name].recovery for name in names if name not in held}
+    todo = {name: recovery for name, recovery in free.items() if recovery is not None and _changes(recovery)}
+    found |= _act(hosts, found, todo)
+    hosts.see(hosts.look_again(free))
+    found |= {name: _judged(hosts, name, found[name]) for name in free if found[name].state == "planned"}
+    well = [name for name in taken if found[name].state in ("done", "refused")]
+    troubles = hosts.draining.undrain(well)
+    return found | {name: _still_drained(hosts, found[name], name, troubles) for name in taken}
 
 
 def _first(hosts: Hosts, name: str) -> Recovered:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpusetup.drive.audit import on_record
 from gpusetup.drive.causes import counted
 from gpusetup.drive.overlay import write_overlay
 from gpusetup.drive.playbook import run_playbook
@@ -24,6 +25,7 @@ from gpusetup.rollout.outcome import (
     outcome_of,
     planned_only,
     stopped,
+    told,
 )
 from gpusetup.rollout.owner import owner_of
 from gpusetup.rollout.resume import keep_rollout
@@ -63,7 +65,22 @@ class _Waves:
         """What is being done to a wave that is not over."""
 
     def go(self) -> Applied:
-        """Do it all; a person who says stop gets what is known by then."""
+        """Do it all; what changes hosts is on record before."""
+        if not self.changes or self.how.check:
+            return self._go()
+        wanted = {
+            name: "; ".join(f"{action.kind}: {action.what}" for action in plan.actions)
+            for name, plan in self.changes.items()
+        }
+        with on_record(self.rollout.session, "apply", wanted, self._fared, self.rollout.reporter.say):
+            return self._go()
+
+    def _fared(self) -> dict[str, str]:
+        """Return in a few words what became of each host that was to change."""
+        return {name: told(self.outcomes[name]) if name in self.outcomes else "not begun" for name in self.changes}
+
+    def _go(self) -> Applied:
+        """Do it; a person who says stop gets what is known by then."""
         try:
             if self.changes:
                 self.rollout.reporter.begins(self.changes)

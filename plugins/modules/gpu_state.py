@@ -168,6 +168,18 @@ def act(state: lifecycle.Lifecycle, mode: str) -> Dict[str, Any]:
     return state.clean()
 
 
+def tell_the_log(module: AnsibleModule, result: Dict[str, Any]) -> None:
+    """Say in the host's own log who changes it, and when that is over; Ansible's line of the call names no person."""
+    mode = module.params["mode"]
+    if mode in ("begin", "removal") and (result.get("known") or not result.get("converged", True)):
+        who = module.params["owner"]
+        run, user, controller = (who.get(key) or "unknown" for key in ("run", "user", "controller"))
+        what = "apply" if mode == "begin" else "removal"
+        module.log(f"gpusetup {what} begins: run {run} by {user} from {controller}")
+    elif mode in ("finish", "clean"):
+        module.log(f"gpusetup {'apply' if mode == 'finish' else 'removal'} is over")
+
+
 def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
@@ -202,6 +214,8 @@ def main() -> None:
         result = act(state, module.params["mode"])
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)
+    if not module.check_mode:
+        tell_the_log(module, result)
     module.exit_json(diff=state.ledger.diffs, **result)
 
 

@@ -94,7 +94,10 @@ def fleet(tmp_path, monkeypatch):
             settings={name: SimpleNamespace(reboot=(policies or {}).get(name)) for name in names},
             nodes={}, seconds={}, local=lambda name: name in local,
             reporter=SimpleNamespace(say=lambda _text: None, watch=lambda _phase: nullcontext()),
-            session=SimpleNamespace(environment={"GPUSETUP_STATE": str(tmp_path)}, run=SimpleNamespace(path=tmp_path)),
+            session=SimpleNamespace(
+                environment={"GPUSETUP_STATE": str(tmp_path)}, run=SimpleNamespace(path=tmp_path, id="now"),
+                reach=SimpleNamespace(inventory="hosts.ini"), command="doctor",
+            ),
         )  # fmt: skip
 
         def again(which):

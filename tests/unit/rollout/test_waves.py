@@ -47,7 +47,9 @@ def roll(tmp_path, monkeypatch):
         monkeypatch.setattr(waves, "_change", change)
         monkeypatch.setattr(waves, "verify_hosts", verify)
         reach = SimpleNamespace(inventory="hosts.ini")
-        session = SimpleNamespace(environment={"GPUSETUP_STATE": str(tmp_path)}, run=new_run(tmp_path), reach=reach)
+        session = SimpleNamespace(
+            environment={"GPUSETUP_STATE": str(tmp_path)}, run=new_run(tmp_path), reach=reach, command=""
+        )
         plans = {"x": HostPlan(state="unchanged")} | {name: HostPlan(state="change") for name in NAMES}
         stamp = SimpleNamespace(matrix=MatrixStamp(date="2026-01-01", digest="0"))
         facts = dict.fromkeys(plans, SimpleNamespace(processes=()))

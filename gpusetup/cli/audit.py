@@ -1,0 +1,82 @@
+"""Show who changed what on which host, when and from where; --verify proves that nothing was changed or taken away.
+
+Every change of a host is written down before it begins, and again with what came of it. DIR is a collector's folder
+(who made tokens, who offered which lock) or another place of runs; without it: your own runs.
+
+examples:
+  gpusetup audit                            the newest first
+  gpusetup audit --host gpu07
+  gpusetup audit --verify                   exit 8 when a line was changed, taken out or cut off
+  gpusetup audit --verify --head 412:6f1d…  and when it is not the log whose head was kept elsewhere
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.drive.names import unfolded
+from gpusetup.errors import BadInputError, Exit
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.model.audit import Audit, AuditLine
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="a collector's folder; without it: your own runs")
+    parser.add_argument("--host", metavar="NAME", help="only what was done to this host")
+    parser.add_argument("--run", metavar="ID", default="", help="only this run; the start of its ID is enough")
+    parser.add_argument("--last", type=int, default=20, metavar="N", help="the newest N lines; default: %(default)s")
+    parser.add_argument("--verify", action="store_true", help="prove the log; exit 8 when it was tampered with")
+    parser.add_argument("--head", metavar="NUMBER:DIGEST", help="with --verify: a head that was kept elsewhere")
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Read, prove, tell."""
+    from gpusetup.drive.audit import FILE, read
+    from gpusetup.drive.rundir import state_home
+    from gpusetup.model.audit import Audit
+
+    home = Path(arguments.folder) if arguments.folder else state_home(os.environ)
+    if arguments.folder and not (home / FILE).exists():
+        raise BadInputError("GS-942", f"there is no audit log in {home}", path="DIR", hint="give a collector's folder")
+    found = read(home, arguments.head or "")
+    wanted = tuple(line for line in found.lines if _wanted(line, arguments))[-arguments.last :]
+    audit = Audit(
+        ok=not found.troubles, path=str(home / FILE), head=found.head, lines=wanted, troubles=found.troubles,
+        notes=found.notes,
+    )  # fmt: skip
+    text = output.json_text(audit) if arguments.format == "json" else _text(audit, proves=arguments.verify)
+    output.write_answer(text, arguments.out)
+    return Exit.VERIFY_FAILED if arguments.verify and not audit.ok else Exit.DONE
+
+
+def _wanted(line: AuditLine, arguments: argparse.Namespace) -> bool:
+    if not line.run.startswith(arguments.run):
+        return False
+    return not arguments.host or any(arguments.host in unfolded(group.hosts) for group in line.groups)
+
+
+def _text(audit: Audit, *, proves: bool) -> str:
+    lines = []
+    for line in reversed(audit.lines):
+        person = " as ".join(dict.fromkeys(filter(None, (line.who.login or line.who.sudo, line.who.user))))
+        place = line.who.machine + (f" from {line.who.came_from}" if line.who.came_from else "")
+        about = [text for text in (line.inventory, line.run, line.note) if text]
+        lines.append(
+            f"{line.number}  {line.time}  {line.command} {line.event}  {person} on {place}  {', '.join(about)}"
+        )
+        lines += [f"    {group.hosts}: {group.what}" for group in line.groups]
+    lines += [f"note: {text}" for text in audit.notes]
+    lines += [f"TAMPERED WITH: {text}" for text in audit.troubles]
+    if proves and audit.ok:
+        lines.append(f"whole; its head is {audit.head or 'nothing yet'}")
+    return "\n".join(lines) or "nothing was changed from here yet"

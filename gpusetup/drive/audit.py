@@ -1,0 +1,253 @@
+"""Who changed what on which host: one line before it begins and one when it is over, in a file that only grows.
+
+Each line holds the digest of the line before, so a line that was changed or taken out is seen; a small file beside it
+holds number and digest of the last one, so an end that was cut off is. Both are the user's own: whoever may write both
+can write another story, unless the log may only grow (`chattr +a`) or the last digest is kept elsewhere, where syslog
+brings it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import getpass
+import hashlib
+import os
+import platform
+import syslog
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from gpusetup.drive.names import folded
+from gpusetup.drive.rundir import state_home
+from gpusetup.errors import GpuSetupError, PreflightError
+from gpusetup.model.audit import AuditGroup, AuditLine, AuditWho, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from gpusetup.drive.playbook import Session
+
+__all__ = ["FILE", "Found", "add", "line_of", "on_record", "read", "who"]
+
+FILE = "audit.jsonl"
+_HEAD = "audit.head"
+_ROOM, _ROOM_OF_A_HOST = 1 << 20, 400
+"""Bytes that must be free before anything is changed: what it came to is to be written as well."""
+_TAIL = 1 << 16
+
+
+class _Head(msgspec.Struct, frozen=True):
+    number: int
+    digest: str
+
+
+class Found(NamedTuple):
+    """What a log holds, and what is wrong with it."""
+
+    lines: tuple[AuditLine, ...]
+    head: str
+    troubles: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def who() -> AuditWho:
+    """Return who this process works for."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())  # a user id without a name
+    login = ""
+    with suppress(OSError, ValueError, KeyError):
+        import pwd
+
+        login = pwd.getpwuid(int(Path("/proc/self/loginuid").read_text(encoding="ascii"))).pw_name
+    return AuditWho(
+        user=user,
+        login=login,
+        sudo=os.environ.get("SUDO_USER", ""),
+        machine=platform.node(),
+        came_from=os.environ.get("SSH_CONNECTION", "").partition(" ")[0],
+    )
+
+
+def line_of(event: Event, command: str, *, run: str = "", inventory: str = "", note: str = "") -> AuditLine:
+    """Return a line that is to be added: now, and by whom."""
+    return AuditLine(
+        number=0, time=_now(), event=event, command=command, run=run, who=who(), inventory=inventory, note=note
+    )
+
+
+def add(home: Path, line: AuditLine, *, hosts: int = 0) -> AuditLine:
+    """Write a line, its number and the digest of the one before filled in; it is on disk when this returns.
+
+    `hosts`: of how many a later line will tell. Where it has too little space, nothing is to begin.
+    """
+    path = home / FILE
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The log itself may be one that can only grow; its lock is what keeps two writers apart.
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(log, fcntl.LOCK_EX)
+            disk = os.fstatvfs(log)
+            if hosts and disk.f_bavail * disk.f_frsize < _ROOM + hosts * _ROOM_OF_A_HOST:
+                raise OSError(28, os.strerror(28))
+            number, digest, torn = _last(path)
+            line = replace(line, number=number + 1, before=digest)
+            text = msgspec.json.encode(line)
+            os.write(log, b"\n" * torn + text + b"\n")
+            os.fsync(log)
+            _keep_head(home, _Head(line.number, _digest(text)))
+        finally:
+            os.close(log)
+    except OSError as error:
+        raise PreflightError(
+            "GS-941",
+            f"cannot write the audit log {path}: {error.strerror}",
+            path=str(path),
+            note="nothing was changed: what is not on record is not done" if line.event == "begin" else "",
+            hint="free some space (df -h) or make the folder writable, then run the same command again",
+        ) from error
+    _tell_syslog(line, _digest(text))
+    return line
+
+
+@contextmanager
+def on_record(
+    session: Session,
+    command: str,
+    hosts: Mapping[str, str],
+    ends: Callable[[], Mapping[str, str]],
+    say: Callable[[str], None],
+) -> Iterator[None]:
+    """Have it on record before anything is changed, and again what became of each host, however the block ends."""
+    home = state_home(session.environment)
+    line = replace(
+        line_of("begin", session.command or command, run=session.run.id, inventory=session.reach.inventory or ""),
+        groups=_groups(hosts),
+    )
+    add(home, line, hosts=len(hosts))
+    note = "ended by an error of gpusetup"
+    try:
+        yield
+        note = ""
+    except GpuSetupError as error:
+        note = f"{error.reference}: {error.message}"
+        raise
+    except KeyboardInterrupt:
+        note = "stopped"
+        raise
+    finally:
+        try:
+            add(home, replace(line, time=_now(), event="end", groups=_groups(ends()), note=note))
+        except PreflightError as error:
+            say(f"{error.message}: what became of the hosts is in {session.run.path} alone")
+
+
+def read(home: Path, elsewhere: str = "") -> Found:
+    """Read a log and prove it, also by a head that was kept elsewhere."""
+    path = home / FILE
+    troubles: list[str] = []
+    notes: list[str] = []
+    lines: list[AuditLine] = []
+    digests: dict[int, str] = {}
+    number, before = 0, ""
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        for raw in file:
+            number, text = number + 1, raw.removesuffix(b"\n")
+            found = _line(text)
+            if found is None:
+                notes.append(f"line {number} was cut, as by a crash")
+            else:
+                if found.before != before:
+                    troubles.append(
+                        f"line {number} does not follow line {number - 1}: one of them was changed or taken out"
+                    )
+                elif found.number != number:
+                    troubles.append(f"line {number} calls itself {found.number}")
+                lines.append(found)
+            before = digests[number] = _digest(text)
+    head = _kept_head(home)
+    if head is not None and number < head.number:
+        troubles.append(f"the end was cut off: {head.number} lines were written, {number} are there")
+    elif head is not None and digests.get(head.number) != head.digest:
+        troubles.append(f"line {head.number} is not the one that was written")
+    elif head is None and number:
+        troubles.append(f"{home / _HEAD} is missing, which says how long the log is")
+    kept, _, digest = elsewhere.partition(":")
+    if elsewhere and (not digest or digests.get(int(kept) if kept.isdigit() else 0, "") != digest):
+        troubles.append(f"line {kept} is not the one whose digest was kept elsewhere")
+    return Found(tuple(lines), f"{number}:{before}" if number else "", tuple(troubles), tuple(notes))
+
+
+def _groups(hosts: Mapping[str, str]) -> tuple[AuditGroup, ...]:
+    alike: dict[str, list[str]] = {}
+    for name, what in hosts.items():
+        alike.setdefault(what, []).append(name)
+    return tuple(AuditGroup(hosts=folded(names), number=len(names), what=what) for what, names in alike.items())
+
+
+def _last(path: Path) -> tuple[int, str, bool]:
+    """Return number and digest of the last line, and whether it was cut."""
+    with path.open("rb") as file:
+        size, tail = file.seek(0, os.SEEK_END), b""
+        at = size
+        while at and tail.count(b"\n") < 3:
+            at = max(0, at - _TAIL)
+            file.seek(at)
+            tail = file.read(size - at)
+        if not size:
+            return 0, "", False
+        torn = not tail.endswith(b"\n")
+        text = tail.removesuffix(b"\n").rpartition(b"\n")[2]
+        line = _line(text)
+        if line is not None:
+            return line.number, _digest(text), torn
+        file.seek(0)
+        return sum(1 for _ in file), _digest(text), torn
+
+
+def _line(text: bytes) -> AuditLine | None:
+    try:
+        return msgspec.json.decode(text, type=AuditLine)
+    except (msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def _kept_head(home: Path) -> _Head | None:
+    try:
+        return msgspec.json.decode((home / _HEAD).read_bytes(), type=_Head)
+    except (OSError, msgspec.DecodeError, UnicodeError):
+        return None
+
+
+def _keep_head(home: Path, head: _Head) -> None:
+    partial = home / f".{_HEAD}.part"
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(descriptor, msgspec.json.encode(head))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    partial.replace(home / _HEAD)
+
+
+def _tell_syslog(line: AuditLine, digest: str) -> None:
+    hosts = sum(group.number for group in line.groups)
+    about = f"{line.command} {line.event}, {hosts} hosts, run {line.run}" if line.run else f"{line.command} {line.note}"
+    person = line.who.login or line.who.sudo or line.who.user
+    syslog.syslog(syslog.LOG_NOTICE | syslog.LOG_AUTHPRIV, f"gpusetup audit {line.number}:{digest} {person}: {about}")
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

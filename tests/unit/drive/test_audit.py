@@ -1,0 +1,212 @@
+"""The audit log: what was changed in it, taken out of it or cut off is seen, however many write it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.drive import audit
+from gpusetup.drive.argv import Reach
+from gpusetup.drive.audit import FILE, add, line_of, on_record, read
+from gpusetup.drive.names import folded, unfolded
+from gpusetup.drive.playbook import Session
+from gpusetup.drive.rundir import new_run
+from gpusetup.errors import PreflightError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of nine lines."""
+    for number in range(9):
+        add(tmp_path, line_of("token", "collect token", note=f"host gpu{number}"))
+    assert read(tmp_path).troubles == ()
+    return tmp_path
+
+
+def lines(home: Path) -> list[str]:
+    return (home / FILE).read_text().splitlines(keepends=True)
+
+
+def write(home: Path, told: list[str]) -> None:
+    (home / FILE).write_text("".join(told))
+
+
+def test_a_whole_log_is_whole_and_its_own_alone(log: Path) -> None:
+    found = read(log)
+    assert [line.number for line in found.lines] == list(range(1, 10))
+    assert found.head.startswith("9:")
+    assert (log / FILE).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_changed_line_is_seen(log: Path) -> None:
+    told = lines(log)
+    write(log, [line.replace("gpu3", "gpu8") for line in told])
+    assert read(log).troubles == ("line 5 does not follow line 4: one of them was changed or taken out",)
+
+
+def test_the_last_line_changed_is_seen(log: Path) -> None:
+    write(log, [line.replace("gpu8", "gpu0") for line in lines(log)])
+    assert read(log).troubles == ("line 9 is not the one that was written",)
+
+
+def test_a_line_taken_out_is_seen(log: Path) -> None:
+    told = lines(log)
+    write(log, told[:3] + told[4:])
+    assert "line 4 does not follow line 3" in read(log).troubles[0]
+
+
+def test_an_end_that_was_cut_off_is_seen_and_stays_so(log: Path) -> None:
+    write(log, lines(log)[:7])
+    assert read(log).troubles == ("the end was cut off: 9 lines were written, 7 are there",)
+
+
+def test_all_written_anew_is_seen_by_a_head_kept_elsewhere(log: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    head = read(log).head
+    add(log, line_of("token", "collect token", note="one more"))
+    assert read(log, head).troubles == ()
+    forged = tmp_path_factory.mktemp("forged")
+    for number in range(10):
+        add(forged, line_of("token", "collect token", note=f"other {number}"))
+    assert read(forged).troubles == ()
+    assert read(forged, head).troubles == ("line 9 is not the one whose digest was kept elsewhere",)
+
+
+def test_a_line_that_a_crash_cut_is_a_note_and_the_log_goes_on(log: Path) -> None:
+    with (log / FILE).open("a") as file:
+        file.write('{"number":10,"ti')
+    assert read(log).notes == ("line 10 was cut, as by a crash",)
+    add(log, line_of("token", "collect token", note="after the crash"))
+    found = read(log)
+    assert found.troubles == ()
+    assert [line.number for line in found.lines][-2:] == [9, 11]
+
+
+def test_many_at_once_make_one_chain(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from gpusetup.drive.audit import add, line_of\n"
+        "for number in range(25): add(Path(sys.argv[1]), line_of('token', 'collect token', note=f'{sys.argv[2]} {number}'))"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), str(one)]) for one in range(4)]
+    assert [process.wait() for process in running] == [0] * 4
+    found = read(tmp_path)
+    assert found.troubles == ()
+    assert len({line.note for line in found.lines}) == 100
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a full disk is mounted by root")
+def test_on_a_full_disk_nothing_begins(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", small], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"cannot mount here: {mounted.stderr.decode()}")
+    try:
+        session = _session(small)
+        begun = []
+        with on_record(session, "apply", {"a": "driver"}, lambda: {"a": "done"}, begun.append):
+            (small / "filler").write_bytes(b"x" * (1 << 20))
+        before = (small / FILE).read_bytes()
+        with (
+            pytest.raises(PreflightError) as refused,
+            on_record(session, "apply", {"a": "driver"}, lambda: {"a": "done"}, begun.append),
+        ):
+            begun.append("touched")
+        assert refused.value.reference == "GS-941"
+        assert "nothing was changed" in refused.value.note
+        assert begun == []
+        assert (small / FILE).read_bytes() == before
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_where_the_end_cannot_be_written_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, said = _session(tmp_path), []
+    with on_record(session, "apply", {"a": "driver"}, lambda: {"a": "done"}, said.append):
+        monkeypatch.setattr(audit, "FILE", "nowhere/audit.jsonl")
+    assert "what became of the hosts is in" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("raised", "note"), [(KeyboardInterrupt(), "stopped"), (None, ""), (ValueError("x"), "ended by")]
+)
+def test_what_became_of_each_is_written_however_it_ends(
+    tmp_path: Path, raised: BaseException | None, note: str
+) -> None:
+    session = _session(tmp_path)
+    fared = {"gpu1": "not begun", "gpu2": "not begun"}
+    try:
+        with on_record(session, "apply", dict.fromkeys(fared, "driver 580"), lambda: fared, lambda _text: None):
+            fared["gpu1"] = "done"
+            if raised is not None:
+                raise raised
+    except (KeyboardInterrupt, ValueError):
+        pass
+    begin, end = read(tmp_path).lines
+    assert (begin.event, begin.command, begin.run, begin.groups[0].hosts) == (
+        "begin", "rollback", session.run.id, "gpu[1-2]",
+    )  # fmt: skip
+    assert end.event == "end"
+    assert end.note.startswith(note)
+    assert {group.hosts: group.what for group in end.groups} == {"gpu1": "done", "gpu2": "not begun"}
+
+
+def test_ten_thousand_hosts_of_a_few_classes_are_a_short_line(tmp_path: Path) -> None:
+    hosts = {f"gpu-{number:05}": f"install the driver of class {number % 3 // 2}" for number in range(10_000)}
+    with on_record(_session(tmp_path), "apply", hosts, lambda: hosts, lambda _text: None):
+        pass
+    sizes = [len(line) for line in lines(tmp_path)]
+    assert max(sizes) < 70_000
+    told = msgspec.json.decode(lines(tmp_path)[0])
+    assert sorted(name for group in told["groups"] for name in unfolded(group["hosts"])) == sorted(hosts)
+    ordered = {name: f"class {number // 5000}" for number, name in enumerate(hosts)}
+    with on_record(_session(tmp_path), "apply", ordered, lambda: ordered, lambda _text: None):
+        pass
+    assert len(lines(tmp_path)[2]) < 1000
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["gpu1"], ["gpu-001", "gpu-002", "gpu-10"], ["login", "a1b", "a2b"], ["10.0.0.9", "10.0.0.10"], ["x" + "9" * 20]],
+)
+def test_names_in_short_are_these_names(names: list[str]) -> None:
+    assert sorted(unfolded(folded(names))) == sorted(names)
+
+
+def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(
+    log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", str(log), "--verify"]) == 0
+    said = capsys.readouterr().out
+    assert "9  " in said
+    assert f"whole; its head is {read(log).head}" in said
+    write(log, lines(log)[:-1])
+    assert main(["audit", str(log), "--verify", "--format", "json"]) == 8
+    assert json.loads(capsys.readouterr().out)["troubles"]
+    assert main(["audit", str(log / "nowhere")]) == 3
+
+
+def test_a_collectors_tokens_and_offers_are_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "collector"
+    assert main(["collect", "token", str(folder), "gpu07", "--out", str(tmp_path / "token")]) == 0
+    assert main(["collect", "token", str(folder), "gpu07", "--remove"]) == 0
+    notes = [line.note for line in read(folder).lines]
+    assert notes == ["host gpu07", "host gpu07: taken back"]
+    assert (tmp_path / "token").read_text().strip() not in (folder / FILE).read_text()
+    capsys.readouterr()
+
+
+def _session(home: Path) -> Session:
+    environment = {"GPUSETUP_STATE": str(home), "HOME": str(home)}
+    return Session(new_run(home.parent / "runs"), home, Reach(inventory="fleet.ini"), environment, command="rollback")
