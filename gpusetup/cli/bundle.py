@@ -123,17 +123,19 @@ def _hosts(arguments: argparse.Namespace) -> bool:
     from gpusetup.supply.site import add_system, choose
 
     matrix = load_matrix()
-    supply = choose(asked_for(arguments, matrix), matrix, output.say)
+    asked = asked_for(arguments, matrix)
+    # A key that cannot sign is told before anything is asked of the network.
+    key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
+    supply = choose(asked, matrix, output.say)
     files = {item.sha256: item.size for item in supply.files()}
     output.say(
         f"{supply.name}: {len(supply.packages)} packages, {len(supply.wheels)} wheels, {size_text(sum(files.values()))}"
     )
-    if arguments.dry_run:
+    if key is None:
         for item in sorted(supply.files(), key=lambda item: -item.size):
             output.say(f"  {size_text(item.size):>10}  {item.name}")
         return False
-    keep = Path(data_home(os.environ), "bundle-key")
-    add_system(Path(arguments.out), supply, signer(arguments.sign_with, keep), Progress())
+    add_system(Path(arguments.out), supply, key, Progress())
     return True
 
 

@@ -38,6 +38,11 @@ _DEADLINE = 600.0
 _ARCHES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
+_OTHER = "name other archives with --archive 'deb [signed-by=FILE] URL SUITE COMPONENTS'"
+_KEYRING = f"is the archive's keyring installed here (debian-archive-keyring, ubuntu-archive-keyring)? {_OTHER}"
+_EXPIRED = f"its signing key has expired: take the key's new version from whoever publishes the archive; {_OTHER}"
+
+
 class AptRoot(Root):
     """One release of Debian or Ubuntu."""
 
@@ -93,8 +98,7 @@ class AptRoot(Root):
             raise UnreachableError(
                 "GS-782", f"the package lists for {self.system} could not be fetched",
                 note=" | ".join((bad or lines)[:4]),
-                hint="is the archive's keyring installed here (debian-archive-keyring, ubuntu-archive-keyring)? "
-                "name other archives with --archive 'deb [signed-by=FILE] URL SUITE COMPONENTS'",
+                hint=_EXPIRED if "EXPKEYSIG" in done.out + done.err else _KEYRING,
             )  # fmt: skip
 
     def prefer(self, variables: RoleVariables, driver: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib3.exceptions import HTTPError
 
 from gpusetup.errors import HostFailedError, UnreachableError
+from gpusetup.supply.publishing import laid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,12 +97,7 @@ class Pool:
 
     def lay(self, sha256: str, target: Path) -> None:
         """Give a file of the pool a name elsewhere in the bundle: a hard link, a copy where there are none."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        try:
-            os.link(self.path(sha256), target)
-        except OSError:
-            shutil.copyfile(self.path(sha256), target)
+        laid(self.path(sha256), target)
 
     def _bring(self, item: Wanted, session: Session) -> int:
         part = self.folder / ".part" / item.sha256

@@ -1,7 +1,9 @@
-"""A repository takes its place as a whole: it is made beside the one that is in use."""
+"""A folder takes its place as a whole: it is made beside the one in use, and the two are swapped in one step."""
 
 from __future__ import annotations
 
+import ctypes
+import os
 import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -10,18 +12,46 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["anew"]
+__all__ = ["anew", "laid"]
+
+_HERE, _SWAP = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
 
 
 @contextmanager
 def anew(place: Path) -> Iterator[Path]:
-    """Give an empty folder, which is in place at the end; whoever reads sees the old one or the new one."""
+    """Give an empty folder, which is in place at the end; who reads, or is killed, has the old one or the new one."""
     new, old = place.with_name(f".{place.name}.new"), place.with_name(f".{place.name}.old")
+    if old.is_dir() and not place.exists():
+        old.rename(place)  # an earlier run was killed between two renames
     for folder in (new, old):
         shutil.rmtree(folder, ignore_errors=True)
     new.mkdir(parents=True)
     yield new
-    if place.exists():
+    if not place.exists():
+        new.rename(place)
+    elif _swapped(new, place):
+        shutil.rmtree(new, ignore_errors=True)
+    else:
         place.rename(old)
-    new.rename(place)
-    shutil.rmtree(old, ignore_errors=True)
+        new.rename(place)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def laid(source: Path, target: Path) -> None:
+    """Have a file at another place as well: the same one, where the file system can."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _swapped(one: Path, other: Path) -> bool:
+    """Swap two folders in one step; tell whether the kernel and the file system can."""
+    try:
+        swap = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    return bool(swap(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _SWAP) == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,8 @@ __all__ = ["Signer", "fingerprints_of", "signer"]
 
 _DEADLINE = 120.0
 _NAME = "gpusetup bundle"
+_ENDS = 6
+"""The field of gpg's list that has the end of a key."""
 
 
 class Signer(NamedTuple):
@@ -59,8 +62,7 @@ def fingerprints_of(keys: Iterable[bytes], but: str = "") -> tuple[str, ...]:
 def signer(key: str, keep: Path) -> Signer:
     """Return the key of this name or fingerprint; without one the bundles' own in the folder `keep`."""
     if key:
-        found = _fingerprint(_gpg("", "--with-colons", "--list-secret-keys", key, wrong=key).out)
-        return Signer(found, "")
+        return _usable(_gpg("", "--with-colons", "--list-secret-keys", key, wrong=key).out, "")
     keep.mkdir(parents=True, exist_ok=True)
     keep.chmod(0o700)
     home = str(keep)
@@ -68,12 +70,25 @@ def signer(key: str, keep: Path) -> Signer:
     if "sec:" not in listed:
         _gpg(home, "--passphrase", "", "--quick-generate-key", _NAME, "rsa3072", "sign", "never")
         listed = _gpg(home, "--with-colons", "--list-secret-keys").out
-    return Signer(_fingerprint(listed), home)
+    return _usable(listed, home)
 
 
-def _fingerprint(listed: str) -> str:
+def _usable(listed: str, home: str) -> Signer:
+    """Return the key; one that has expired signs nothing that a host would take."""
     found = re.search(r"^fpr:+([0-9A-F]{40}):", listed, re.MULTILINE)
-    return found[1] if found else ""
+    fingerprint = found[1] if found else ""
+    told = next((line.split(":") for line in listed.splitlines() if line.startswith("sec:")), [])
+    if len(told) > _ENDS and told[1] in ("e", "r"):
+        what = "expired" if told[1] == "e" else "was revoked"
+        day = dt.datetime.fromtimestamp(int(told[_ENDS]), tz=dt.timezone.utc).date() if told[_ENDS].isdigit() else ""
+        place = f"--homedir {home} " if home else ""
+        raise PreflightError(
+            "GS-767", f"the key {fingerprint} {what}" + (f" on {day}" if day else ""),
+            note="hosts take nothing that it signs; nothing was changed",
+            hint=f"gpg {place}--quick-set-expire {fingerprint} 2y, or another key: --sign-with NAME"
+            if told[1] == "e" else "use another key: --sign-with NAME",
+        )  # fmt: skip
+    return Signer(fingerprint, home)
 
 
 def _gpg(home: str, *words: str, wrong: str = "") -> Finished:

@@ -7,6 +7,7 @@ the same command resumes what was cut; manifest.json is written last, and names 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import tempfile
 from collections import Counter
@@ -38,6 +39,7 @@ from gpusetup.supply.bill import bill_of
 from gpusetup.supply.entry import Beside
 from gpusetup.supply.fetching import Pool, sized
 from gpusetup.supply.kinds import DEB, kind_for
+from gpusetup.supply.publishing import anew, laid
 from gpusetup.supply.signing import fingerprints_of
 from gpusetup.supply.wheels import lay_links, wheels_of
 
@@ -59,6 +61,8 @@ __all__ = ["Asked", "Supply", "add_system", "choose"]
 
 _BILL = "sbom.json"
 _LINKS = "python"
+_UNCHANGED = {".deb", ".rpm", ".whl"}
+"""Files whose name says what is in them: they are fetched, and never written to."""
 
 
 class Asked(NamedTuple):
@@ -181,7 +185,10 @@ def _target(request: Request, lock: Lock, matrix: Matrix) -> Target:
 
 
 def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, int], None]) -> Manifest:
-    """Fetch, publish and write down; other releases in the folder stay as they are."""
+    """Fetch, publish and write down; other releases in the folder stay as they are.
+
+    All of it is made beside the folder, which takes its place in one step: hosts use the old one or the new one.
+    """
     out.mkdir(parents=True, exist_ok=True)
     with _alone(out):
         before = read_manifest(out / MANIFEST)[0] if (out / MANIFEST).is_file() else None
@@ -190,34 +197,49 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
         pool.fetch(supply.files(), tell)
         repository = supply.kind.repository
         repository.prove(pool.new(entry.file for entry in supply.packages), supply.beside)
-        repository.publish(out / supply.repository, supply.packages, pool, signer, supply.beside)
-        lay_links(out / _LINKS, supply.wheels, pool)
-        lock = Path("systems", f"{supply.name}.lock.json")
-        (out / "systems").mkdir(exist_ok=True)
-        (out / lock).write_bytes(msgspec.json.format(msgspec.json.encode(supply.lock), indent=1) + b"\n")
-        system = BundledSystem(
-            gpus=supply.asked.request.gpus,
-            lock=str(lock),
-            repository=supply.repository,
-            fingerprint=signer.fingerprint,
-            vendors=fingerprints_of(supply.beside.keys, signer.fingerprint),
-            packages=supply.versions(),
-            python=supply.python,
-            wheels=tuple(f"{_LINKS}/{item.name}" for item in supply.wheels),
-        )
-        systems = {**(before.systems if before is not None else {}), supply.name: system}
-        pip, sets = _with_controller(out, before, supply)
-        _prune(out, systems)
-        digests = {name: file.sha256 for name, file in before.files.items()} if before is not None else {}
-        digests |= {
-            f"{supply.repository}/{repository.file_name(entry.file)}": entry.file.sha256 for entry in supply.packages
-        }
-        digests |= {f"{_LINKS}/{item.name}": item.sha256 for item in supply.wheels}
-        (out / _BILL).write_bytes(bill_of(out, systems, digests))
-        manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(out, digests))
-        write_manifest(out / MANIFEST, manifest)
-        shutil.rmtree(out / ".pool")
+        with anew(out) as new:
+            _carry(out, new, without=supply.repository)
+            repository.publish(new / supply.repository, supply.packages, pool, signer, supply.beside)
+            lay_links(new / _LINKS, supply.wheels, pool)
+            lock = Path("systems", f"{supply.name}.lock.json")
+            (new / "systems").mkdir(exist_ok=True)
+            (new / lock).write_bytes(msgspec.json.format(msgspec.json.encode(supply.lock), indent=1) + b"\n")
+            system = BundledSystem(
+                gpus=supply.asked.request.gpus,
+                lock=str(lock),
+                repository=supply.repository,
+                fingerprint=signer.fingerprint,
+                vendors=fingerprints_of(supply.beside.keys, signer.fingerprint),
+                packages=supply.versions(),
+                python=supply.python,
+                wheels=tuple(f"{_LINKS}/{item.name}" for item in supply.wheels),
+            )
+            systems = {**(before.systems if before is not None else {}), supply.name: system}
+            pip, sets = _with_controller(new, pool, before, supply)
+            _prune(new, systems, pool)
+            digests = {name: file.sha256 for name, file in before.files.items()} if before is not None else {}
+            digests |= {
+                f"{supply.repository}/{repository.file_name(entry.file)}": entry.file.sha256
+                for entry in supply.packages
+            }
+            digests |= {f"{_LINKS}/{item.name}": item.sha256 for item in supply.wheels}
+            (new / _BILL).write_bytes(bill_of(new, systems, digests))
+            manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(new, digests))
+            write_manifest(new / MANIFEST, manifest)
         return manifest
+
+
+def _carry(out: Path, new: Path, *, without: str) -> None:
+    """Take along what is there, but for what is made again; a text is copied, since a link would share changes."""
+    for path in out.rglob("*"):
+        name = path.relative_to(out)
+        if not path.is_file() or name.parts[0].startswith(".") or name.is_relative_to(without):
+            continue
+        if path.suffix in _UNCHANGED:
+            laid(path, new / name)
+        else:
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, new / name)
 
 
 @contextmanager
@@ -226,24 +248,32 @@ def _alone(out: Path) -> Iterator[None]:
         raise BadInputError(
             "GS-713", f"{out} contains other files", path=str(out), hint="give an empty folder with --out"
         )
-    (out / ".pool").mkdir(exist_ok=True)
-    with (out / ".lock").open("w") as lock:
+    if os.path.ismount(out):
+        raise BadInputError(
+            "GS-713", f"{out} is where a disk is mounted; a new bundle could not take the place of an old one",
+            path=str(out), hint=f"give a folder on it: --out {out}/site",
+        )  # fmt: skip
+    # Beside the folder, since the folder is another one afterwards.
+    with out.with_name(f".{out.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise PreflightError("GS-785", f"another gpusetup makes the bundle {out}", hint="wait for it") from error
+        (out / ".pool").mkdir(exist_ok=True)
         yield
-        (out / ".lock").unlink()
+        Path(lock.name).unlink(missing_ok=True)
 
 
-def _with_controller(out: Path, before: Manifest | None, supply: Supply) -> tuple[str, dict[str, tuple[str, ...]]]:
+def _with_controller(
+    out: Path, pool: Pool, before: Manifest | None, supply: Supply
+) -> tuple[str, dict[str, tuple[str, ...]]]:
     """Put gpusetup's own wheels beside, for the Python of this release; those that are there by this version stay."""
     python, arch = supply.python or "3.12", supply.asked.request.arch or "x86_64"
     python = python if python in PYTHONS else "3.12"
     sets = dict(before.sets) if before is not None and before.gpusetup == __version__ else {}
     if f"{python}-{arch}" in sets and before is not None:
         return before.pip, sets
-    scratch = out / ".pool" / "wheels"
+    scratch = pool.folder / "wheels"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     pip, made = controller_wheels(scratch, pythons=(python,), archs=(arch,))
@@ -253,13 +283,13 @@ def _with_controller(out: Path, before: Manifest | None, supply: Supply) -> tupl
     return pip, {**sets, **made}
 
 
-def _prune(out: Path, systems: dict[str, BundledSystem]) -> None:
+def _prune(out: Path, systems: dict[str, BundledSystem], pool: Pool) -> None:
     """Delete the wheels that no release needs any more."""
     wanted = {name.rpartition("/")[2] for system in systems.values() for name in system.wheels}
     for path in (out / _LINKS).glob("*.whl"):
         if path.name not in wanted:
             path.unlink()
-    lay_links(out / _LINKS, (), Pool(out / ".pool"))
+    lay_links(out / _LINKS, (), pool)
 
 
 def _files(out: Path, digests: dict[str, str]) -> dict[str, BundledFile]:
@@ -268,6 +298,6 @@ def _files(out: Path, digests: dict[str, str]) -> dict[str, BundledFile]:
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
         if path.is_file() and not name.startswith(".") and name != MANIFEST:
-            fixed = path.suffix in {".deb", ".rpm", ".whl"} and name in digests
+            fixed = path.suffix in _UNCHANGED and name in digests
             found[name] = BundledFile(sha256=digests[name] if fixed else digest_of(path), size=path.stat().st_size)
     return found

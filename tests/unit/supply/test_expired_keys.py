@@ -1,0 +1,83 @@
+"""Keys that have expired, made by gpg at a time of before: nothing is signed with one, and what one signed is not taken."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.errors import PreflightError, UnreachableError
+from gpusetup.supply import apt_repository
+from gpusetup.supply.apt_root import AptRoot
+from gpusetup.supply.fetching import Pool
+from gpusetup.supply.signing import Signer, signer
+from tests.unit.supply.test_site import deb, described, nothing
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+THEN = "20240101T120000!"
+
+
+def gpg(home: Path, *words: str) -> str:
+    argv = ["gpg", "--batch", "--yes", "--homedir", str(home), *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def expired(tmp_path: Path) -> Path:
+    home = tmp_path / "keyring"
+    home.mkdir(mode=0o700)
+    gpg(home, "--faked-system-time", THEN, "--passphrase", "", "--quick-generate-key", "site", "rsa3072", "sign", "1d")
+    return home
+
+
+def test_an_expired_key_of_our_own_is_refused_with_the_way_out(expired: Path) -> None:
+    with pytest.raises(PreflightError, match="expired on 2024-01-02") as told:
+        signer("", expired)
+    assert f"--homedir {expired} --quick-set-expire" in (told.value.hint or "")
+    fingerprint = (told.value.hint or "").split("--quick-set-expire ")[1].split()[0]
+    gpg(expired, "--quick-set-expire", fingerprint, "2y")
+    assert signer("", expired).fingerprint == fingerprint
+
+
+def test_the_command_says_so_and_makes_nothing(
+    expired: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GNUPGHOME", str(expired))
+    code = main(["mirror", "--os", "ubuntu24.04", "--sign-with", "site", "--out", str(tmp_path / "out")])
+    assert code == 5
+    assert "expired on 2024-01-02" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_repository_of_an_expired_key_is_not_taken(expired: Path, tmp_path: Path) -> None:
+    fingerprint = gpg(expired, "--with-colons", "--list-keys").split("fpr:::::::::")[1][:40]
+    then = _Then(fingerprint, str(expired))
+    pool = Pool(tmp_path / "pool")
+    entry = described(deb(tmp_path, "driver"))
+    pool.fetch([entry.file], nothing)
+    apt_repository.publish(tmp_path / "site", [entry], pool, then)
+    line = f"deb [signed-by={tmp_path / 'site' / then.key_file}] file:{tmp_path / 'site'} /"
+    root = AptRoot(tmp_path / "root", "debian12", "x86_64", (line,))
+    with pytest.raises(UnreachableError, match="could not be fetched") as told:
+        root.refresh()
+    assert "has expired" in (told.value.hint or "")
+
+
+class _Then(Signer):
+    """Signs as somebody did while the key was good."""
+
+    def clear(self, path: Path, target: Path) -> None:
+        words = ("--local-user", self.fingerprint, "--armor", "--output", str(target), "--clearsign", str(path))
+        gpg(_path(self.home), "--faked-system-time", THEN, *words)
+
+
+def _path(text: str) -> Path:
+    from pathlib import Path
+
+    return Path(text)
