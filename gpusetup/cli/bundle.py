@@ -2,12 +2,14 @@
 
 With a request it holds everything for hosts of one release and CPU: the driver, CUDA and its libraries, what builds
 modules, as a signed repository with NVIDIA's layout, and the wheels of the environment. Repeat with another --os or
---arch to add it; what is there is not fetched again. With --controller-only it holds gpusetup itself, ansible-core
-and all they need as wheels. Serve it from any static web server, `gpusetup bundle serve`, or copy it to the hosts.
+--arch to add it, or give an inventory; what is there is not fetched again. With --controller-only it holds gpusetup
+itself, ansible-core and all they need as wheels. Serve it from any static web server, `gpusetup bundle serve`, or copy
+it to the hosts.
 
 examples:
   gpusetup bundle 'torch==2.9.*' --gpu h100 --os ubuntu24.04 --kernel 6.8.0-90-generic --out site
   gpusetup bundle --lock gpu.lock.json --os rocky9 --kernel 5.14.0-570.12.1.el9_6.x86_64 --out site
+  gpusetup bundle torch --inventory inventory.ini --out site    every release and GPU of a fleet
   gpusetup bundle --controller-only --out gpusetup-bundle
   gpusetup bundle --verify site                  every file against the manifest
   gpusetup bundle --diff old/manifest.json --verify site   what has to be carried over
@@ -20,13 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.drive.causes import counted
+from gpusetup.errors import BadInputError, Exit, HostFailedError
 
 if TYPE_CHECKING:
     import argparse
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.supply.site import Asked
+    from gpusetup.model.facts import Facts, HostFacts
+    from gpusetup.supply.signing import Signer
+    from gpusetup.supply.site import Asked, Supply
 
 __all__ = ["Progress", "add_arguments", "asked_for", "run"]
 
@@ -47,9 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what goes in")
     what.add_argument("--controller-only", action="store_true", help="gpusetup and what it runs on, nothing for hosts")
     what.add_argument(
-        "--from", dest="facts", metavar="FILE",
-        help="for the hosts in this file, as written by `gpusetup facts`: their release, CPU, GPUs and kernels",
-    )  # fmt: skip
+        "--inventory",
+        metavar="INVENTORY",
+        help="for these hosts, which are looked at first: their releases, CPUs, GPUs and kernels",
+    )
+    what.add_argument(
+        "--from", dest="facts", metavar="FILE", help="the same for the hosts in what `gpusetup facts` wrote"
+    )
     what.add_argument("--lock", metavar="FILE", help="exactly this lock instead of a request")
     what.add_argument(
         "--kernel", action="append", default=[], metavar="RELEASE",
@@ -115,28 +124,35 @@ def _controller(arguments: argparse.Namespace) -> None:
 
 
 def _hosts(arguments: argparse.Namespace) -> bool:
-    """Add one release to the folder; return whether there is a bundle to tell of."""
-    from gpusetup.cli.plan_text import size_text
+    """Add the releases that are asked for to the folder; return whether there is a bundle to tell of."""
     from gpusetup.matrix.load import data_home
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.supply.signing import signer
-    from gpusetup.supply.site import add_system, choose
+    from gpusetup.supply.site import choose
 
     matrix = load_matrix()
-    asked = asked_for(arguments, matrix)
+    all_asked = [asked_for(each, matrix) for each in _each_kind(arguments)]
     # A key that cannot sign is told before anything is asked of the network.
     key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
-    supply = choose(asked, matrix, output.say)
+    for asked in all_asked:
+        _one(choose(asked, matrix, output.say), key, arguments.out)
+    return key is not None
+
+
+def _one(supply: Supply, key: Signer | None, out: str | None) -> None:
+    """Say what a release needs, and fetch it when there is a key to sign it with."""
+    from gpusetup.cli.plan_text import size_text
+    from gpusetup.supply.site import add_system
+
     files = {item.sha256: item.size for item in supply.files()}
     output.say(
         f"{supply.name}: {len(supply.packages)} packages, {len(supply.wheels)} wheels, {size_text(sum(files.values()))}"
     )
-    if key is None:
-        for item in sorted(supply.files(), key=lambda item: -item.size):
-            output.say(f"  {size_text(item.size):>10}  {item.name}")
-        return False
-    add_system(Path(arguments.out), supply, key, Progress())
-    return True
+    if key is not None and out is not None:
+        add_system(Path(out), supply, key, Progress())
+        return
+    for item in sorted(supply.files(), key=lambda item: -item.size):
+        output.say(f"  {size_text(item.size):>10}  {item.name}")
 
 
 def asked_for(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
@@ -157,9 +173,6 @@ def asked_for(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
                 "GS-787", f"{text} is not a variable", path="--set", hint="--set gpusetup_source=https://mirror.example"
             )
         level[name] = value
-    kernels = tuple(arguments.kernel)
-    if arguments.facts:
-        kernels += _like_hosts(arguments)
     plain = {"driver": None, "native": False, "forward": False, "allow_builds": False}
     single = {"arch": (arguments.arch or ["x86_64"])[-1], "python": (arguments.python or [None])[-1]}
     namespace = type(arguments)(**{**vars(arguments), **plain, **single})
@@ -178,26 +191,51 @@ def asked_for(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
         )  # fmt: skip
     settings = settings_for({}, {}, read_level(level, "--set", prefix=PREFIX), request.requirements)
     request = msgspec.structs.replace(request, requirements=settings.requirements)
-    return Asked(request, settings, tuple(dict.fromkeys(kernels)), tuple(arguments.archive))
+    return Asked(request, settings, tuple(dict.fromkeys(arguments.kernel)), tuple(arguments.archive))
 
 
-def _like_hosts(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Take release, CPU and GPUs from hosts that were looked at; return their kernels."""
+def _each_kind(arguments: argparse.Namespace) -> list[argparse.Namespace]:
+    """Return the command line for each release and CPU among hosts, with their GPUs and kernels."""
+    if not (arguments.facts or arguments.inventory):
+        return [arguments]
+    where = arguments.facts or arguments.inventory
+    kinds: dict[tuple[str, str], list[HostFacts]] = {}
+    for host in _looked_at(arguments).hosts.values():
+        fits = arguments.os in {None, host.os.label} and (not arguments.arch or host.arch in arguments.arch)
+        if host.gpus and fits:
+            kinds.setdefault((host.os.label, host.arch), []).append(host)
+    if not kinds:
+        raise BadInputError(
+            "GS-776", f"{where} has no host with a GPU that was asked for", path=where,
+            hint=f"look at them: gpusetup facts {arguments.inventory or 'inventory.ini'}",
+        )  # fmt: skip
+    made = []
+    for (system, arch), hosts in sorted(kinds.items()):
+        gpus = arguments.gpu or sorted({gpu.pci_id for host in hosts for gpu in host.gpus})
+        kernels = [*arguments.kernel, *sorted({host.kernel.next for host in hosts if host.kernel.next})]
+        own = {"os": system, "arch": [arch], "gpu": gpus, "kernel": kernels}
+        made.append(type(arguments)(**{**vars(arguments), **own}))
+    return made
+
+
+def _looked_at(arguments: argparse.Namespace) -> Facts:
+    """Return the facts of hosts: those in a file, or what a look at an inventory shows; a host that fails is missed."""
+    from gpusetup.cli.facts import collected
+    from gpusetup.cli.main import command_parser
     from gpusetup.facts.collect import read_facts
 
-    hosts = [host for host in read_facts(Path(arguments.facts)).hosts.values() if host.gpus]
-    hosts = [host for host in hosts if arguments.os in {None, host.os.label}]
-    hosts = [host for host in hosts if not arguments.arch or host.arch in arguments.arch]
-    kinds = sorted({f"{host.os.label} on {host.arch}" for host in hosts})
-    if len(kinds) != 1:
-        raise BadInputError(
-            "GS-776", f"{arguments.facts} has hosts with GPUs of {len(kinds)} kinds; a run is for one of them",
-            path=arguments.facts, context=", ".join(kinds),
-            hint="choose with --os and --arch, then repeat for the others",
+    if arguments.facts:
+        return read_facts(Path(arguments.facts))
+    facts = collected(command_parser("facts").parse_args([arguments.inventory, "--no-candidates"]))
+    if facts.failures:
+        name, failure = next(iter(facts.failures.items()))
+        raise HostFailedError(
+            "GS-776", f"{counted(len(facts.failures), 'host')} could not be looked at: {name}: {failure.message}",
+            note="a bundle without their releases would lack what they need", path=arguments.inventory,
+            hint="leave them out of the inventory, or write the facts of the others down: gpusetup facts … "
+            "--limit NAMES --format json --out facts.json, then --from facts.json",
         )  # fmt: skip
-    arguments.os, arguments.arch = hosts[0].os.label, [hosts[0].arch]
-    arguments.gpu = arguments.gpu or sorted({gpu.pci_id for host in hosts for gpu in host.gpus})
-    return tuple(sorted({host.kernel.next for host in hosts if host.kernel.next}))
+    return facts
 
 
 class Progress:

@@ -193,11 +193,17 @@ def test_hosts_that_were_looked_at_say_what_they_are(tmp_path: Path, capsys: pyt
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts=hosts)))
     arguments = command_parser("bundle").parse_args(["driver", "--from", str(facts), "--os", "debian12"])
-    asked = bundle.asked_for(arguments, matrix())
+    (kind,) = bundle._each_kind(arguments)
+    asked = bundle.asked_for(kind, matrix())
     assert (asked.request.os, asked.request.arch, asked.request.gpus) == ("debian12", "x86_64", ("10de:1eb8",))
     assert asked.kernels == (hosts["debian12-t4-open"].kernel.next,)
-    assert main(["bundle", "driver", "--from", str(facts), "--out", str(tmp_path / "x")]) == 3
-    assert "debian12 on x86_64, ubuntu24.04 on x86_64" in capsys.readouterr().err
+    every = command_parser("bundle").parse_args(["driver", "--from", str(facts)])
+    assert [(each.os, each.arch) for each in bundle._each_kind(every)] == [
+        ("debian12", ["x86_64"]),
+        ("ubuntu24.04", ["x86_64"]),
+    ]
+    assert main(["bundle", "driver", "--from", str(facts), "--os", "rocky9", "--out", str(tmp_path / "x")]) == 3
+    assert "no host with a GPU that was asked for" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_best_wheel_of_each_package_is_taken() -> None:
