@@ -1,0 +1,71 @@
+"""Any static web server does: apt reads a bundle through the real nginx."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.model.package import Package
+from gpusetup.supply.apt_root import AptRoot
+from gpusetup.supply.fetching import Pool
+from gpusetup.supply.site import add_system
+from tests.unit.supply.test_site import REPOSITORY, key, nothing, supply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gpusetup.supply.signing import Signer
+    from gpusetup.supply.site import Supply
+
+__all__ = ["key", "supply"]  # fixtures
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("apt-get", "gpg", "nginx"))), reason="needs: apt-get install gnupg nginx-light"
+)
+CONFIGURATION = """
+pid {folder}/pid; error_log {folder}/error.log; daemon off; worker_processes 1;
+events {{ }}
+http {{
+  access_log {folder}/access.log;
+  client_body_temp_path {folder}/t1; proxy_temp_path {folder}/t2; fastcgi_temp_path {folder}/t3;
+  uwsgi_temp_path {folder}/t4; scgi_temp_path {folder}/t5;
+  server {{ listen 127.0.0.1:{port}; root {folder}/site; }}
+}}
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    tmp_path.chmod(0o755)
+    (tmp_path / "nginx.conf").write_text(f"user root;{CONFIGURATION.format(folder=tmp_path, port=port)}")
+    process = subprocess.Popen(["nginx", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
+    for _ in range(50):
+        with socket.socket() as asked:
+            if asked.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.wait()
+
+
+def test_apt_installs_from_a_bundle_behind_nginx(tmp_path: Path, supply: Supply, key: Signer, served: str) -> None:
+    out = tmp_path / "site"
+    add_system(out, supply, key, nothing)
+    url = f"{served}/{REPOSITORY}"
+    root = AptRoot(
+        tmp_path / "root", "debian12", "x86_64", (f"deb [signed-by={out / REPOSITORY / key.key_file}] {url} /",)
+    )
+    root.refresh()
+    found = root.closure([Package(name="driver", version="1:2.0-*")])
+    assert {entry.name for entry in found} == {"driver", "dkms"}
+    pool = Pool(tmp_path / "pool")
+    assert pool.fetch([entry.file for entry in found], nothing) == sum(entry.file.size for entry in found)
