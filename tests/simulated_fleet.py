@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from gpusetup.facts.collect import open_captured
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["FAULTS", "SimulatedFleet"]
+__all__ = ["FAULTS", "SimulatedFleet", "working"]
 
 _ROOTS = Path(__file__).resolve().parent / "hosts"
 _SSH = r"""#!/bin/sh
@@ -43,6 +44,17 @@ echo '{{"changed": false}}'
 """
 FAULTS = ("refused", "key", "python", "garbage", "sudo")
 """Ways in which a host fails at once; `hangs` fails when the deadline of its task has passed."""
+
+
+def working(home: Path) -> list[str]:
+    """Return the processes that work for a run below this home."""
+    return [place.parent.name for place in Path("/proc").glob("[0-9]*/environ") if _of(place, home)]
+
+
+def _of(place: Path, home: Path) -> bool:
+    with suppress(OSError):
+        return f"GPUSETUP_EVENTS={home}/".encode() in place.read_bytes()
+    return False
 
 
 class SimulatedFleet:

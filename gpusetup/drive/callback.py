@@ -16,6 +16,7 @@ from ansible import constants, context
 
 from gpusetup.drive.handed import hand_over
 from gpusetup.drive.names import check_address, check_host_name
+from gpusetup.drive.parent import die_with_parent
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import tell_secrets
 from gpusetup.drive.shards import NUMBER, WHICH, own_hosts
@@ -44,8 +45,8 @@ class EventWriter:
         super().__init__(*arguments, **keywords)
         path = os.environ.get("GPUSETUP_EVENTS")
         self.disabled = not path
-        if path:
-            _die_with_parent()
+        if path and not die_with_parent():
+            raise SystemExit(130)
         self._may_ask_less = getattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", None) == _ANSIBLES_OWN
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else -1
         self._started: dict[tuple[str, str], float] = {}
@@ -161,19 +162,6 @@ class EventWriter:
     def _learn(self, secrets: set[str]) -> None:
         tell_secrets(os.environ.get(SECRETS), secrets - self._secrets)
         self._secrets |= secrets
-
-
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    """Stop, as by Ctrl-C, when gpusetup is killed: an orphan would meet the next run on the hosts."""
-    import ctypes
-    import signal
-
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-    if os.getppid() != int(os.environ.get("GPUSETUP_PID", os.getppid())):
-        raise SystemExit(130)
 
 
 _NOISE = frozenset({"invocation", "exception", "warnings", "deprecations", "stdout_lines", "stderr_lines"})

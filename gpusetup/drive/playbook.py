@@ -15,6 +15,7 @@ from gpusetup.drive.engines.base import Ansible, Engine, Play
 from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.handed import Handed
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
+from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.passwords import password_pipe
 from gpusetup.drive.runner import Finished, Process, stream_all
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
@@ -175,9 +176,10 @@ def run_playbook(
                 shard=shard,
                 playbook=f"{COLLECTION}.{name}",
                 options=options,
-                environment={"GPUSETUP_PID": str(os.getpid()), SECRETS: str(pipe)} | environment | dict(own),
+                environment={PARENT: str(os.getpid()), SECRETS: str(pipe)} | environment | dict(own),
                 handed=handed,
                 descriptors=descriptors,
+                passwords=tuple(filter(None, passwords)),
             )
             command = session.engine.command(play, stack)
             return Process(
@@ -220,13 +222,17 @@ class _Errors:
 
     def take(self, channel: Channel, text: str) -> None:
         self.tail = [*self.tail[-19:], text]
-        if channel == "err" and text.strip():
+        if (channel == "err" and text.strip()) or _is_error(text):  # at a terminal both channels are one
             self.lines = [*self.lines[-19:], text]
 
     def text(self) -> str:
         """Return its error lines, or the last lines of all."""
-        marked = [line for line in self.lines if "ERROR" in line]
+        marked = [line for line in self.lines if _is_error(line)]
         return "\n".join(marked or self.lines[-6:] or self.tail[-6:]).strip()
+
+
+def _is_error(line: str) -> bool:
+    return "ERROR" in line or ": error: " in line
 
 
 def _nothing_happened(session: Session, finished: Finished, errors: _Errors) -> BadInputError:

@@ -33,12 +33,15 @@ class Secrets:
         self.listen()
         return without_secrets(text, self._known)
 
-    def listen(self) -> None:
-        """Take what was told since the last time."""
+    def listen(self) -> list[str]:
+        """Take what was told since the last time, and return it."""
+        told: list[str] = []
         with suppress(BlockingIOError):
             while data := os.read(self._descriptor, 65536):
                 *lines, self._rest = (self._rest + data).split(b"\n")
-                self._learn(json.loads(line) for line in lines)
+                told += [json.loads(line) for line in lines]
+        self._learn(told)
+        return told
 
     def _learn(self, secrets: Iterable[str]) -> None:
         for secret in secrets:

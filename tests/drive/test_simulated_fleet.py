@@ -6,8 +6,10 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from gpusetup.drive.shards import SIZE
-from tests.simulated_fleet import FAULTS, SimulatedFleet
+from tests.simulated_fleet import FAULTS, SimulatedFleet, working
 
 
 def test_facts_of_a_fleet_in_shards_of_which_some_fail_in_every_way(tmp_path):
@@ -31,17 +33,34 @@ def test_facts_of_a_fleet_in_shards_of_which_some_fail_in_every_way(tmp_path):
     assert set(counts) == {1}
 
 
-def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_twice(tmp_path):
+@pytest.mark.parametrize("engine", ["ansible", "runner"])
+def test_a_rollout_goes_on_after_its_controller_was_killed_and_nobody_is_done_twice(tmp_path, engine):
     fleet = SimulatedFleet(tmp_path / "fleet", 6, kinds=("ubuntu24.04-h200-keep",))
     fleet.answer("gpu_state", {"converged": True})
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), SIZE: "4"}
-    argv = [sys.executable, "-m", "gpusetup", "apply", str(fleet.inventory), "--verify", "never", "--format", "json"]
+    argv = [
+        sys.executable,
+        "-m",
+        "gpusetup",
+        "apply",
+        str(fleet.inventory),
+        "--verify",
+        "never",
+        "--format",
+        "json",
+        "--engine",
+        engine,
+    ]
     runs = tmp_path / ".local/state/gpusetup/runs"
     with subprocess.Popen([*argv, "--batch", "2"], env=environment, stdout=subprocess.DEVNULL) as process:
         until = time.monotonic() + 120
         while len(left(runs)) > 4 and time.monotonic() < until and process.poll() is None:
             time.sleep(0.05)
         process.kill()
+    until = time.monotonic() + 20
+    while working(tmp_path) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not working(tmp_path)
     rest = left(runs)
     assert rest in (fleet.names[2:], fleet.names[4:])
     before = {name: asked(fleet, name).count("gpu_state") for name in fleet.names}

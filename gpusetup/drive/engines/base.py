@@ -8,7 +8,7 @@ behind when it is killed together with its children.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ class Play:
     """To be added for a direct child of ours: where the inventory is that another process has read already."""
     descriptors: tuple[int, ...]
     """What such a child needs for that; an engine with a process in between leaves both out."""
+
+    passwords: tuple[str, ...] = field(default=(), repr=False)
+    """Those of the command line, to be left out of whatever an engine writes down."""
 
     @property
     def label(self) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ENGINES", "engine_of"]
 
-ENGINES = ("ansible",)
+ENGINES = ("ansible", "runner")
 
 
 def engine_of(name: str, options: Sequence[str] = ()) -> Engine:
@@ -39,6 +39,10 @@ def engine_of(name: str, options: Sequence[str] = ()) -> Engine:
 
 def _kind(name: str) -> Any:
     """Return the class of an engine; only the one that is used is loaded."""
+    if name == "runner":
+        from gpusetup.drive.engines.runner import Runner
+
+        return Runner
     from gpusetup.drive.engines.base import Ansible
 
-    return {"ansible": Ansible}[name]
+    return Ansible

@@ -38,7 +38,7 @@ def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def make(of_the_site: float) -> callback.EventWriter:
         monkeypatch.setattr(constants, "DEFAULT_INTERNAL_POLL_INTERVAL", of_the_site, raising=False)
         monkeypatch.setenv("GPUSETUP_EVENTS", str(tmp_path / "events.jsonl"))
-        monkeypatch.setattr(callback, "_die_with_parent", lambda: None)  # the parent here is who runs the tests
+        monkeypatch.setattr(callback, "die_with_parent", lambda: True)  # the parent here is who runs the tests
         return callback.EventWriter()
 
     return make
