@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rollback": ("rollback", "go back to the last verified state"),
     "remove": ("remove", "restore hosts to the state before the first apply"),
     "history": ("history", "what the verifications of a host found over time"),
+    "known-hosts": ("known_hosts", "gather and prove the SSH host keys of an inventory"),
     "audit": ("audit", "who changed what on which host, in a log that proves itself"),
     "drift": ("drift", "what changed since the last apply, and how to fix it"),
     "lock": ("lock", "the resolved stack as a lock, Ansible variables or pip requirements"),

@@ -70,15 +70,22 @@ def ansible_environment(
     package: Path,
     events: Path,
     configured: frozenset[tuple[str, str]] = frozenset(),
+    known_hosts: Path | None = None,
 ) -> dict[str, str]:
     """Return the environment: the person's own, ours where it must be, and better defaults where nobody said a word.
 
     `configured` are the (section, key) pairs of the ansible.cfg in force: an environment variable would silence them.
+    `known_hosts`: keys of hosts that were gathered beforehand.
     """
     environment = {name: value for name, value in outside.items() if name not in _DROPPED}
     for (section, key), (name, value) in (_PREFERRED | _sockets(outside, configured)).items():
         if (section, key) not in configured:
             environment.setdefault(name, value)
+    if known_hosts is not None and ("ssh_connection", "ssh_extra_args") not in configured:
+        # Beside the site's own files and the person's, not in their place.
+        files = f"/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2 {known_hosts}"
+        given = f"{outside.get('ANSIBLE_SSH_EXTRA_ARGS', '')} -o GlobalKnownHostsFile='{files}'"
+        environment["ANSIBLE_SSH_EXTRA_ARGS"] = given.strip()
     environment |= {
         "ANSIBLE_COLLECTIONS_PATH": _path(collections, outside.get("ANSIBLE_COLLECTIONS_PATH")),
         "ANSIBLE_CALLBACK_PLUGINS": _path(package / "callback_plugins", outside.get("ANSIBLE_CALLBACK_PLUGINS")),

@@ -14,9 +14,11 @@ from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
 from gpusetup.drive.engines.base import Ansible, Engine, Play
 from gpusetup.drive.events import Event, EventReader, Failure, Track
 from gpusetup.drive.handed import Handed
+from gpusetup.drive.host_keys import FILE as KNOWN_HOSTS
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.passwords import password_pipe
+from gpusetup.drive.rundir import state_home
 from gpusetup.drive.runner import Finished, Process, stream_all
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import secrets_pipe
@@ -168,6 +170,7 @@ def run_playbook(
                 package=_PACKAGE,
                 events=run.events,
                 configured=configured,
+                known_hosts=_known_hosts(session.environment),
             )
             handed, descriptors = session.handed.to_processes(session.reach.inventory, session.reach.passthrough)
             play = Play(
@@ -259,6 +262,12 @@ def _cut_short(hosts: Iterable[HostProgress], finished: Finished, errors: _Error
     for host in hosts:
         if host.failure is None:
             host.failure = Failure(host.task or "between tasks", f"Ansible {why}: {errors.text()}".rstrip(": "))
+
+
+def _known_hosts(environment: Mapping[str, str]) -> Path | None:
+    """Return the file of `gpusetup known-hosts`; its path is a word of a list, so it has no spaces or quotes."""
+    path = state_home(environment) / KNOWN_HOSTS
+    return path if path.is_file() and not set(str(path)) & set(" \t'\"\\%") else None
 
 
 def _configured(environment: Mapping[str, str]) -> frozenset[tuple[str, str]]:

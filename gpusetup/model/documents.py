@@ -14,6 +14,7 @@ from gpusetup.model.compare import Comparison
 from gpusetup.model.examined import DoctorAlert, DoctorHosts, DoctorReference, DoctorText, VerifyReport
 from gpusetup.model.facts import Facts
 from gpusetup.model.health import Verifications
+from gpusetup.model.known_hosts import KnownHosts
 from gpusetup.model.lifecycle import Drift, History, Removed
 from gpusetup.model.lock import Lock
 from gpusetup.model.matrix_release import Change, MatrixRelease
@@ -213,6 +214,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "handover": ("handover", (HandoverFiles,)),
     "history": ("rollback --list", (History,)),
     "host-lock": ("what a host keeps of its last apply", (Applied,)),
+    "known-hosts": ("known-hosts", (KnownHosts,)),
     "lock": ("lock", (Lock,)),
     "matrix": ("matrix", (MatrixRows, NoRows)),
     "matrix-diff": ("matrix diff", (MatrixDiff,)),

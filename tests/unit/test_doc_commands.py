@@ -30,7 +30,7 @@ FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 SHELL = ("console", "sh", "bash", "")
 INLINE = re.compile(r"`((?:sudo )?gpusetup [^`]+)`")
 NEEDS = {
-    "apply": "a host to change", "audit": "changes of before", "bootstrap": "a new instance", "bundle": "the network", "cloud-init": "a bundle",
+    "apply": "a host to change", "audit": "changes of before", "known-hosts": "hosts", "bootstrap": "a new instance", "bundle": "the network", "cloud-init": "a bundle",
     "pull": "a collector", "collect": "a certificate", "collect token": "a place to write", "collect offer": "a key to sign with",
     "compare": "several hosts", "drift": "a host with a record", "facts": "a host, but for --root",
     "handover": "hosts", "history": "verifications of before", "lock": "a place to write", "monitoring": "a place to write",

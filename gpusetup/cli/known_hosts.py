@@ -1,0 +1,159 @@
+"""Gather the SSH host keys of an inventory before the first connection, and keep those that are proven.
+
+Every host is asked for its keys, a hundred at a time; a key is kept when a list that came another way has it. Without
+such a list the fingerprints are shown and nothing is kept. A key that changed is never kept without that proof.
+gpusetup reads the file beside ~/.ssh/known_hosts; host-key checking stays on.
+
+examples:
+  gpusetup known-hosts inventory.ini                       what they show; nothing is kept
+  gpusetup known-hosts inventory.ini --trusted known.txt   hosts with fingerprints, known_hosts lines or SSHFP records
+  gpusetup known-hosts inventory.ini --trusted consoles/   a file for each host: what its console printed
+  gpusetup known-hosts --ca hosts-ca.pub --for '*.gpu.example'   whatever this CA signed
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpusetup.cli import options, output
+from gpusetup.errors import BadInputError, Exit, gravest
+
+if TYPE_CHECKING:
+    import argparse
+
+    from gpusetup.drive.host_keys import Key, Place
+    from gpusetup.model.known_hosts import HostKeys, KnownHosts
+
+__all__ = ["add_arguments", "run"]
+
+_EXITS = {
+    "unconfirmed": Exit.PENDING, "changed": Exit.REFUSED, "another-key": Exit.REFUSED, "unreachable": Exit.UNREACHABLE,
+}  # fmt: skip
+_WORDS = {
+    "known": "known",
+    "confirmed": "confirmed and kept",
+    "replaced": "another key than before, confirmed by the list; kept",
+    "accepted": "kept unproven, as you asked",
+    "unconfirmed": "not kept: no list confirms it",
+    "changed": "REFUSED: it shows another key than the one that is kept",
+    "another-key": "REFUSED: it shows a key that the list does not have for it",
+    "unreachable": "could not be asked",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    group = parser.add_argument_group("keys")
+    group.add_argument("--trusted", metavar="PLACE", help="file or folder of fingerprints that came another way")
+    group.add_argument(
+        "--accept", action="store_true", help="keep what unknown hosts show, unproven; never a changed key"
+    )
+    group.add_argument("--ca", metavar="FILE", help="public key of a CA that signs host keys")
+    group.add_argument("--for", dest="patterns", metavar="PATTERNS", help="with --ca: the hosts that it signs for")
+    group.add_argument("--file", metavar="FILE", help="keep them there; default: known_hosts beside the runs")
+    options.add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> Exit:
+    """Ask, compare, keep, tell."""
+    from gpusetup.drive.host_keys import FILE, authority, write
+    from gpusetup.drive.rundir import state_home
+    from gpusetup.model.known_hosts import KnownHosts
+
+    path = Path(arguments.file) if arguments.file else state_home(os.environ) / FILE
+    if bool(arguments.ca) != bool(arguments.patterns):
+        raise BadInputError("GS-946", "--ca and --for belong to each other", path="--ca", hint="--for '*.gpu.example'")
+    if not arguments.ca and not arguments.inventory:
+        raise BadInputError("GS-946", "no inventory was given", path="INVENTORY", hint="or --ca with --for")
+    hosts: dict[str, HostKeys] = {}
+    if arguments.ca:
+        write(path, {}, [authority(Path(arguments.ca), arguments.patterns)])
+    if arguments.inventory:
+        hosts = _hosts(arguments, path)
+    codes = [_EXITS.get(host.state, Exit.DONE) for host in hosts.values()]
+    told = KnownHosts(ok=not any(codes), path=str(path), hosts=hosts)
+    output.write_answer(output.json_text(told) if arguments.format == "json" else _text(told), arguments.out)
+    return gravest(codes)
+
+
+def _hosts(arguments: argparse.Namespace, path: Path) -> dict[str, HostKeys]:
+    from gpusetup.drive.host_keys import judge, kept, scan, trusted, write
+    from gpusetup.model.known_hosts import HostKeys
+
+    places = _places(arguments)
+    names = {word: name for name, place in places.items() for word in (name, place.alias, place.address) if word}
+    may = trusted(Path(arguments.trusted), names) if arguments.trusted else {}
+    shown = scan([place for place in places.values() if not place.problem], os.environ)
+    others = [place for name, place in places.items() if not place.problem and not _enough(shown, place, may.get(name))]
+    for where, keys in scan(others, os.environ, "ecdsa,rsa").items():
+        shown.setdefault(where, []).extend(keys)
+    before = kept(path)
+    keep: dict[str, list[Key]] = {}
+    hosts = {}
+    for name, place in places.items():
+        keys = shown.get((place.address, place.port), [])
+        if not keys:
+            problem = place.problem or "it showed no key within 10 seconds"
+            hosts[name] = HostKeys(state="unreachable", address=place.alias, message=problem)
+            continue
+        state, good = judge(keys, before.get(place.alias, []), may.get(name), accept=arguments.accept)
+        if state in {"confirmed", "replaced", "accepted"}:
+            keep[place.alias] = good
+        prints = tuple(f"{key.fingerprint} {key.kind}" for key in (good if good and state != "changed" else keys))
+        hosts[name] = HostKeys(state=state, address=place.alias, fingerprints=prints)
+    if keep:
+        write(path, keep)
+    return hosts
+
+
+def _enough(shown: dict[tuple[str, int], list[Key]], place: Place, may: set[str] | None) -> bool:
+    """Tell whether a host has shown a key that the list can say something of."""
+    keys = shown.get((place.address, place.port), [])
+    return bool(keys) and (may is None or any(key.fingerprint in may for key in keys))
+
+
+def _places(arguments: argparse.Namespace) -> dict[str, Place]:
+    """Ask Ansible and ssh where each host is; no host is spoken to."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from gpusetup.cli.session import open_session
+    from gpusetup.drive.host_keys import Place, place_of
+    from gpusetup.drive.playbook import run_playbook
+
+    session = open_session(arguments)
+    found = run_playbook(session, "reach", deadline=300)
+
+    def place(name: str) -> Place:
+        told = found.data(name, "gpu_reach")
+        failure = found.track.host(name).failure
+        if told is None:
+            return Place(name, "", 0, failure.message if failure is not None else "Ansible left it out")
+        return place_of(name, told, session.environment)
+
+    with ThreadPoolExecutor(4) as workers:
+        return dict(zip(found.track.hosts, workers.map(place, found.track.hosts), strict=True))
+
+
+def _text(told: KnownHosts) -> str:
+    from gpusetup.drive.causes import counted, in_short
+
+    lines = []
+    alike: dict[str, list[str]] = {}
+    for name, host in told.hosts.items():
+        if host.state in {"known", "confirmed"}:
+            alike.setdefault(_WORDS[host.state], []).append(name)
+            continue
+        lines.append(f"{name} ({host.address}): {_WORDS[host.state]}{f': {host.message}' if host.message else ''}")
+        lines += [f"  {text}" for text in host.fingerprints]
+    lines += [f"{in_short(names)} ({counted(len(names), 'host')}): {words}" for words, names in alike.items()]
+    if any(host.state == "changed" for host in told.hosts.values()):
+        lines.append(
+            f"a host that was set up again: prove its new key with --trusted, or ssh-keygen -R HOST -f {told.path}"
+        )
+    if any(host.state == "unconfirmed" for host in told.hosts.values()):
+        lines.append("next: --trusted PLACE with fingerprints that came another way, or --accept to keep them unproven")
+    lines.append(f"kept in {told.path}")
+    return "\n".join(lines)

@@ -1,0 +1,220 @@
+"""Host keys gathered beforehand: asked of many hosts at once, compared with a trusted list, kept in a file of ours.
+
+What ssh-keyscan brings is what anybody who answers says. It is worth something beside a list that came another way.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpusetup.drive.route import route_of
+from gpusetup.drive.runner import run
+from gpusetup.errors import BadInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from gpusetup.model.known_hosts import KeyState
+
+__all__ = ["FILE", "Key", "Place", "authority", "judge", "kept", "place_of", "scan", "trusted", "write"]
+
+FILE = "known_hosts"
+_CHUNK, _BESIDE, _PATIENCE = 25, 4, 10
+"""A hundred hosts at a time: each key costs a processor tens of milliseconds, and its host has no more patience."""
+_SHA256 = re.compile(r"SHA256:([A-Za-z0-9+/]{43})=?(?![A-Za-z0-9+/])")
+_KEY = re.compile(r"\b(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp\d+) (AAAA[A-Za-z0-9+/=]+)")
+_SSHFP = re.compile(r"\bSSHFP\s+\d+\s+2\s+([0-9A-Fa-f ]{64,})")
+_PATTERNS = re.compile(r"[A-Za-z0-9.*?:\[\]!_-]+(?:,[A-Za-z0-9.*?:\[\]!_-]+)*")
+
+
+class Place(NamedTuple):
+    """Where a host's sshd is: as ssh names it in its files, and where it listens."""
+
+    alias: str
+    address: str
+    port: int
+    problem: str = ""
+
+
+class Key(NamedTuple):
+    """A public key of a host."""
+
+    kind: str
+    text: str
+
+    @property
+    def fingerprint(self) -> str:
+        """Return it as ssh shows it."""
+        digest = hashlib.sha256(base64.b64decode(self.text)).digest()
+        return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def place_of(name: str, told: Mapping[str, Any], environment: Mapping[str, str]) -> Place:
+    """Return where ssh would go for a host, by what Ansible says and the person's own ssh configuration."""
+    route = route_of(name, {**told, "password": False, "interpreter": ""})
+    if route.problem or told.get("connection") != "ssh":
+        return Place(name, "", 0, route.problem or f"it is reached by {told.get('connection')}, not by ssh")
+    passed = {key: environment[key] for key in ("PATH", "HOME", "USER") if key in environment}
+    done = run((route.argv[0], "-G", *route.argv[1:-1]), env=passed, deadline=30)
+    said = dict(line.partition(" ")[::2] for line in done.out.splitlines())
+    if done.code or "hostname" not in said:
+        return Place(name, "", 0, f"ssh cannot be asked for its address: {done.err.strip()[-200:]}")
+    through = said.get("proxyjump") or said.get("proxycommand", "")
+    if through and through != "none":
+        return Place(name, "", 0, f"it is reached through {through}: gather its key there, or use a CA")
+    port = int(said.get("port", "22"))
+    named = said.get("hostkeyalias") or said["hostname"]
+    return Place(named if port == 22 or said.get("hostkeyalias") else f"[{named}]:{port}", said["hostname"], port)
+
+
+def scan(
+    places: Iterable[Place], environment: Mapping[str, str], types: str = "ed25519"
+) -> dict[tuple[str, int], list[Key]]:
+    """Ask all of these for their keys of these types."""
+    ports: dict[int, set[str]] = {}
+    for place in places:
+        ports.setdefault(place.port, set()).add(place.address)
+    chunks = [
+        (port, sorted(addresses)[start : start + _CHUNK])
+        for port, addresses in ports.items()
+        for start in range(0, len(addresses), _CHUNK)
+    ]
+    passed = {"PATH": environment.get("PATH", os.defpath)}
+
+    def ask(chunk: tuple[int, list[str]]) -> dict[tuple[str, int], list[Key]]:
+        port, addresses = chunk
+        argv = ("ssh-keyscan", "-T", str(_PATIENCE), "-t", types, "-p", str(port), "-f", "-")
+        done = run(argv, env=passed, deadline=60 + len(addresses) * _PATIENCE, stdin="\n".join(addresses).encode())
+        found: dict[tuple[str, int], list[Key]] = {}
+        for line in done.out.splitlines():
+            words = line.split()
+            if len(words) == 3 and not line.startswith("#") and (key := _key(words[1], words[2])):
+                found.setdefault((words[0].strip("[").partition("]")[0], port), []).append(key)
+        return found
+
+    together: dict[tuple[str, int], list[Key]] = {}
+    with ThreadPoolExecutor(_BESIDE) as workers:
+        for found in workers.map(ask, chunks):
+            together |= found
+    return together
+
+
+def trusted(path: Path, names: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return the fingerprints that each host may have, from a file or a folder with a file for each host.
+
+    A folder's file is its host's alone: the console of an instance, `ssh-keygen -l`. A file has the host in each line,
+    by name or address (`names`: those to the host): known_hosts, SSHFP records, or a name and a fingerprint.
+    """
+    found: dict[str, set[str]] = {}
+    if path.is_dir():
+        for file in sorted(path.iterdir()):
+            host = names.get(file.name) or names.get(file.stem)
+            if host and file.is_file():
+                found.setdefault(host, set()).update(_prints(file.read_text(encoding="utf-8", errors="replace")))
+        return found
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise BadInputError(
+            "GS-946", f"the list of trusted keys cannot be read: {error}", path=str(path),
+            hint="a known_hosts file, SSHFP records, or lines of a host and a SHA256: fingerprint",
+        ) from error  # fmt: skip
+    for line in lines:
+        hosts = {names[word] for word in re.split(r"[\s,]+", line) if word in names}
+        hosts |= {names[word.rstrip(".")] for word in line.split()[:1] if word.rstrip(".") in names}
+        for host in hosts:
+            found.setdefault(host, set()).update(_prints(line))
+    return found
+
+
+def kept(path: Path) -> dict[str, list[Key]]:
+    """Return the keys in a known_hosts file by the name that ssh looks for."""
+    found: dict[str, list[Key]] = {}
+    for line in _lines(path):
+        words = line.split()
+        if len(words) >= 3 and not words[0].startswith(("#", "@", "|")) and (key := _key(words[1], words[2])):
+            for alias in words[0].split(","):
+                found.setdefault(alias, []).append(key)
+    return found
+
+
+def judge(shown: list[Key], known: list[Key], may: set[str] | None, *, accept: bool) -> tuple[KeyState, list[Key]]:
+    """Tell what to think of the keys that a host shows, and which of them to keep for it."""
+    good = [key for key in shown if may and key.fingerprint in may]
+    before = {key.kind: key for key in known}
+    changed = [key for key in shown if key.kind in before and before[key.kind] != key]
+    if may and not good:
+        return "another-key", known
+    if good:
+        if all(before.get(key.kind) == key for key in good):
+            return "known", known
+        return ("replaced" if changed else "confirmed"), good
+    if changed:
+        return "changed", known
+    if known and shown:
+        return "known", known
+    return ("accepted", shown) if accept else ("unconfirmed", known)
+
+
+def authority(path: Path, patterns: str) -> str:
+    """Return the line that trusts a CA's public key for hosts of these patterns."""
+    found = _KEY.search(path.read_text(encoding="utf-8")) if path.is_file() else None
+    if found is None or not _key(found[1], found[2]):
+        raise BadInputError(
+            "GS-946", f"{path} holds no public key of a CA", path="--ca",
+            hint="the .pub file of the key that signs host keys: ssh-keygen -s CA -h -I NAME -n NAME HOST.pub",
+        )  # fmt: skip
+    if not _PATTERNS.fullmatch(patterns):
+        raise BadInputError(
+            "GS-946", f"{patterns!r} is no list of host patterns", path="--for", hint="--for '*.gpu.example,10.1.*'"
+        )
+    return f"@cert-authority {patterns} {found[1]} {found[2]}"
+
+
+def write(path: Path, keys: Mapping[str, list[Key]], authorities: Iterable[str] = ()) -> None:
+    """Give these hosts these keys in our file, whole or not at all; all other lines stay."""
+    lines = []
+    for line in _lines(path):
+        names = line.split(maxsplit=1)[0] if line.split() else ""
+        if not line.startswith(("#", "@")) and names in keys:
+            continue
+        if line not in authorities:
+            lines.append(line)
+    lines += authorities
+    lines += [f"{alias} {key.kind} {key.text}" for alias, found in keys.items() for key in found]
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    partial.chmod(0o600)
+    partial.replace(path)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _prints(text: str) -> set[str]:
+    found = {f"SHA256:{match[1]}" for match in _SHA256.finditer(text)}
+    found |= {key.fingerprint for match in _KEY.finditer(text) if (key := _key(match[1], match[2]))}
+    for match in _SSHFP.finditer(text):
+        digest = bytes.fromhex(match[1].replace(" ", "")[:64])
+        found.add("SHA256:" + base64.b64encode(digest).decode().rstrip("="))
+    return found
+
+
+def _key(kind: str, text: str) -> Key | None:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return Key(kind, text)
