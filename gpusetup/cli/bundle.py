@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--inventory",
         metavar="INVENTORY",
-        help="for these hosts, which are looked at first: their releases, CPUs, GPUs and kernels",
+        help="for these hosts, whose facts are collected first: their releases, CPUs, GPUs and kernels",
     )
     what.add_argument(
         "--from", dest="facts", metavar="FILE", help="the same for the hosts in what `gpusetup facts` wrote"
@@ -230,7 +230,7 @@ def _looked_at(arguments: argparse.Namespace) -> Facts:
     if facts.failures:
         name, failure = next(iter(facts.failures.items()))
         raise HostFailedError(
-            "GS-776", f"{counted(len(facts.failures), 'host')} could not be looked at: {name}: {failure.message}",
+            "GS-776", f"{counted(len(facts.failures), 'host')} gave no facts: {name}: {failure.message}",
             note="a bundle without their releases would lack what they need", path=arguments.inventory,
             hint="leave them out of the inventory, or write the facts of the others down: gpusetup facts … "
             "--limit NAMES --format json --out facts.json, then --from facts.json",

@@ -15,13 +15,14 @@ import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
+from gpusetup.drive.family import descendants, end_all
 from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
 __all__ = ["Finished", "Process", "Running", "filtering", "run", "stream", "stream_all"]
 
@@ -282,7 +283,7 @@ class Process:
             return
         self.interrupted = True
         self.patience = time.monotonic() + self.grace
-        self.family |= _descendants(self.process.pid)
+        self.family |= descendants([self.process.pid])
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGINT)
         if tell and self.on_interrupt is not None:
@@ -290,13 +291,9 @@ class Process:
 
     def kill(self) -> None:
         """End it and all that it started, at once."""
-        for pid in self.family | _descendants(self.process.pid):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        end_all(self.family if self.process.poll() is not None else {self.process.pid, *self.family})
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            self.process.kill()
         self.process.wait()
 
 
@@ -378,22 +375,3 @@ def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
             pipe.close()
 
     threading.Thread(target=write, daemon=True).start()
-
-
-def _descendants(root: int) -> set[int]:
-    """Every process below `root`, by the parents that /proc names."""
-    children: dict[int, list[int]] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with suppress(OSError, ValueError, IndexError):
-                stat = Path(entry.path, "stat").read_text(encoding="utf-8", errors="replace")
-                parent = int(stat.rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        for child in children.get(waiting.pop(), []):
-            if child not in found:
-                found.add(child)
-                waiting.append(child)
-    return found
