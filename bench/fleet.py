@@ -24,6 +24,7 @@ from tests.simulated_fleet import SimulatedFleet
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 HOSTS = (100, 300, 1000)
+"""Others by GPUSETUP_BENCH_HOSTS=100,3000; only some of the runs by GPUSETUP_BENCH_RUNS=facts,second."""
 KINDS = ("ubuntu24.04-h200-keep",)
 BOUNDS = {"facts": 1.5, "second": 1.5}
 """Times the processor time of a bare ping: each is one operation per host, as the ping is."""
@@ -67,8 +68,8 @@ def _share(pid: int) -> int:
 def _family(root: int) -> list[int]:
     found = [root]
     for pid in found:
-        for task in Path("/proc").glob(f"{pid}/task/*/children"):
-            with suppress(OSError):
+        with suppress(OSError):
+            for task in Path("/proc").glob(f"{pid}/task/*/children"):
                 found += [int(child) for child in task.read_text().split()]
     return found
 
@@ -100,7 +101,10 @@ def measure(folder: Path, number: int) -> dict[str, Measured]:
         environment, collections=collections_path(), package=REPOSITORY / "gpusetup", events=folder / "ping.jsonl"
     ) | {"ANSIBLE_CALLBACKS_ENABLED": "default"}
     found = {}
+    chosen = os.environ.get("GPUSETUP_BENCH_RUNS", "").split(",")
     for name, argv in commands(fleet).items():
+        if name not in ("ping", *BOUNDS) and any(chosen) and name not in chosen:
+            continue
         fleet.answer("gpu_state", {"converged": name != "first"})
         if name.startswith("one in"):
             fleet.break_every(50)
