@@ -1,11 +1,13 @@
 """Hand hosts over to another engine: what it needs, so that nothing is done twice.
 
 `kubernetes` writes values for NVIDIA's GPU Operator, labels for the nodes and a RuntimeClass, from what the hosts are:
-the driver, the container toolkit and the MIG manager are off exactly where the host has them. Changes nothing.
+the driver, the container toolkit and the MIG manager are off exactly where the host has them. `awx` writes an
+execution environment, a project, job templates and a workflow; AWX has its own inventory. Changes nothing.
 
 examples:
   gpusetup handover kubernetes inventory.ini --out handover/
   gpusetup handover kubernetes --from facts.json --out handover/
+  gpusetup handover awx --out awx-handover/
 """
 
 from __future__ import annotations
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
+ENGINES = ("awx", "kubernetes")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("engine", choices=("kubernetes",), metavar="ENGINE", help="kubernetes")
+    parser.add_argument("engine", choices=ENGINES, metavar="ENGINE", help=" or ".join(ENGINES))
     options.add_inventory(parser)
     parser.add_argument(
         "--from",
@@ -40,28 +44,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Look or read, write the files."""
-    from gpusetup.handover.files import kubernetes_files
-    from gpusetup.handover.kubernetes import handover
     from gpusetup.model.documents import HandoverFiles
 
-    facts = _facts(arguments)
-    found = handover(facts.hosts)
-    folder, texts = Path(arguments.out), kubernetes_files(found)
+    folder = Path(arguments.out)
+    texts, twice, warnings, code = (_awx if arguments.engine == "awx" else _kubernetes)(arguments)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInputError(
             "GS-961",
             f"cannot write the hand-over: {error.strerror}",
             path=str(error.filename or folder),
-            hint="name a folder that you may write: gpusetup handover kubernetes --out handover",
+            hint=f"name a folder that you may write: gpusetup handover {arguments.engine} --out handover",
         ) from error
-    warnings = (*found.warnings, *(f"{name}: {failure.message}" for name, failure in facts.failures.items()))
-    document = HandoverFiles(folder=str(folder), files=tuple(sorted(texts)), twice=found.twice, warnings=warnings)
+    document = HandoverFiles(folder=str(folder), files=tuple(sorted(texts)), twice=twice, warnings=warnings)
     output.write_answer(output.json_text(document) if arguments.format == "json" else _text(document), None)
-    return gravest([Exit(failure.exit) for failure in facts.failures.values()])
+    return code
+
+
+_Written = tuple[dict[str, str], tuple[str, ...], tuple[str, ...], Exit]
+"""Texts by file name, what would be done twice, warnings, and the exit code."""
+
+
+def _awx(arguments: argparse.Namespace) -> _Written:
+    from gpusetup.cli.handover_awx import files
+
+    if arguments.inventory or arguments.facts:
+        raise BadInputError(
+            "GS-963", "handover awx looks at no hosts: AWX has an inventory of its own", path="INVENTORY",
+            hint="gpusetup handover awx --out handover",
+        )  # fmt: skip
+    return files(), (), (), Exit.DONE
+
+
+def _kubernetes(arguments: argparse.Namespace) -> _Written:
+    from gpusetup.handover.files import kubernetes_files
+    from gpusetup.handover.kubernetes import handover
+
+    facts = _facts(arguments)
+    found = handover(facts.hosts)
+    warnings = (*found.warnings, *(f"{name}: {failure.message}" for name, failure in facts.failures.items()))
+    return (
+        kubernetes_files(found),
+        found.twice,
+        warnings,
+        gravest([Exit(item.exit) for item in facts.failures.values()]),
+    )
 
 
 def _facts(arguments: argparse.Namespace) -> Facts:

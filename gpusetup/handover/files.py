@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.handover.kubernetes import label_script
+from gpusetup.handover.text import yaml_text
 
 if TYPE_CHECKING:
     from gpusetup.handover.kubernetes import Handover
@@ -16,19 +17,12 @@ _MADE = "# Written by gpusetup from what the hosts are.\n"
 
 def kubernetes_files(found: Handover) -> dict[str, str]:
     """Return what is written, by name."""
-    files = {"gpu-operator-values.yaml": _yaml(found.values), "README.md": _page(found)}
+    files = {"gpu-operator-values.yaml": yaml_text(found.values, made=_MADE), "README.md": _page(found)}
     if found.labels:
         files["label-nodes.sh"] = label_script(found.labels)
     if found.runtime_class is not None:
-        files["runtimeclass.yaml"] = _yaml(found.runtime_class)
+        files["runtimeclass.yaml"] = yaml_text(found.runtime_class, made=_MADE)
     return files
-
-
-def _yaml(value: object) -> str:
-    import yaml
-
-    text: str = yaml.safe_dump(value, sort_keys=False, width=110, allow_unicode=True)
-    return _MADE + text
 
 
 def _page(found: Handover) -> str:

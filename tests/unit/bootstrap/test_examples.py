@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 EXAMPLES = Path(__file__).parents[3] / "docs/examples"
 AWS = {
@@ -42,15 +41,3 @@ def test_instances_are_an_inventory(tmp_path: Path, document: object, name: str,
     listed = json.loads(done.stdout)
     assert listed["_meta"]["hostvars"] == {name: {"ansible_host": "10.0.0.1"}}
     assert listed[group]["hosts"] == [name]
-
-
-def test_the_execution_environment_is_one_and_takes_what_a_bundle_has() -> None:
-    document = yaml.safe_load((EXAMPLES / "execution-environment.yml").read_text())
-    assert document["version"] == 3
-    assert document["additional_build_files"][0]["src"] == "gpusetup-bundle/wheels"
-    needs = document["dependencies"]
-    assert needs["python_interpreter"]["python_path"] == f"/usr/bin/{needs['python_interpreter']['package_system']}"
-    # A line of its own would be taken for the name of a file.
-    assert isinstance(needs["system"], list)
-    steps = document["additional_build_steps"]["append_final"]
-    assert f"COPY _build/{document['additional_build_files'][0]['dest']} /tmp/wheels" in steps

@@ -1,0 +1,24 @@
+"""How a hand-over's documents are printed, so that linters and people read them alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["yaml_text"]
+
+MADE = "# Written by gpusetup; write it anew rather than editing it.\n"
+
+
+def yaml_text(value: object, *, made: str = MADE) -> str:
+    """Return a document as YAML, in block style, with its list items indented."""
+    import yaml
+
+    class Indented(yaml.SafeDumper):
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> Any:  # noqa: ARG002
+            return super().increase_indent(flow, indentless=False)
+
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+            return True
+
+    text: str = yaml.dump(value, Dumper=Indented, sort_keys=False, width=110, allow_unicode=True)
+    return f"---\n{made}{text}"

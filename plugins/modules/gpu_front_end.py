@@ -1,0 +1,69 @@
+#!/usr/bin/python
+"""Ansible module: run a command of gpusetup where this job runs. All of it is done by the action plugin."""
+
+DOCUMENTATION = r"""
+module: gpu_front_end
+short_description: Run a command of gpusetup where this job runs, and tell what became of each host
+description:
+  - For AWX and Automation Controller, whose jobs are playbooks. Runs once, where Ansible runs, with gpusetup beside it.
+  - Hosts are reached as this ansible-playbook was told (inventory, limit, user, key, passwords).
+  - Host keys are checked, by a file C(known_hosts) in the folder in which Ansible was started.
+  - A host that is not well is data in C(hosts), and no failure of this task.
+options:
+  command:
+    description: What to run. C(verdict) runs nothing; it tells how the earlier jobs of a workflow ended for each host.
+    type: str
+    required: true
+    choices: [facts, plan, apply, verify, rollback, verdict]
+  options:
+    description: Options of gpusetup's commands, by name; each command takes its own, and empty values are left out.
+    type: dict
+    default: {}
+  planned:
+    description: Of C(apply), that the plan of an earlier job is carried out, and nothing where there is none.
+    type: bool
+    default: false
+author: The gpusetup authors (!UNKNOWN)
+"""
+
+EXAMPLES = r"""
+- name: Look at all hosts
+  gpusetup.stack.gpu_front_end:
+    command: facts
+  run_once: true
+  register: __gpu_front_end
+"""
+
+RETURN = r"""
+hosts:
+  description: Of each host its state, whether it is well, whether it was changed, and a line for people.
+  returned: always
+  type: dict
+artifacts:
+  description: The same, and a plan, under names that no other job of a workflow uses.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    """Say who does it: this part is never sent to a host."""
+    module = AnsibleModule(
+        argument_spec={
+            "command": {
+                "type": "str",
+                "required": True,
+                "choices": ["facts", "plan", "apply", "verify", "rollback", "verdict"],
+            },
+            "options": {"type": "dict", "default": {}},
+            "planned": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    module.fail_json(msg="gpu_front_end runs on the controller alone: its action plugin is missing")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A job as AWX runs it: ansible-runner's private data folder, an inventory script, extra variables, a project."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.content import collections_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Job", "inventory_script", "run_job"]
+
+
+class Job:
+    """What a job left behind."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "artifacts/1"
+        self.events = [json.loads(path.read_text()) for path in sorted((self.folder / "job_events").glob("*.json"))]
+        self.stdout = (self.folder / "stdout").read_text()
+        self.status = (self.folder / "status").read_text()
+        ends = [event["event_data"] for event in self.events if event["event"] == "playbook_on_stats"]
+        self.stats = ends[-1] if ends else {}
+        self.artifacts: dict[str, Any] = self.stats.get("artifact_data", {})
+
+    def hosts(self) -> dict[str, str]:
+        """Return what AWX's summary of hosts says: failed, changed or ok."""
+        return {
+            name: "failed" if name in self.stats["failures"] else "changed" if name in self.stats["changed"] else "ok"
+            for name in self.stats["processed"]
+        }
+
+    def told(self) -> dict[str, str]:
+        """Return the line that each host's own task says."""
+        return {
+            event["event_data"]["host"]: event["event_data"]["res"]["msg"]
+            for event in self.events
+            if event["event"] in {"runner_on_ok", "runner_on_failed"} and event["event_data"]["task"] == "Verdict"
+        }
+
+
+def inventory_script(path: Path, names: list[str], variables: Mapping[str, Any]) -> None:
+    """Write the program that AWX makes of its inventory."""
+    document = {
+        "all": {"hosts": names, "vars": dict(variables)},
+        "_meta": {"hostvars": {name: {"remote_tower_enabled": "true"} for name in names}},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/usr/bin/env python3\nprint({json.dumps(document)!r})\n")
+    path.chmod(0o700)
+
+
+def run_job(
+    folder: Path,
+    project: Path,
+    playbook: str,
+    *,
+    number: int,
+    answers: Mapping[str, Any] = {},
+    cmdline: str = "-u root --forks 10",
+    environment: Mapping[str, str] = {},
+    passwords: Mapping[str, str] = {},
+) -> Job:
+    """Run a playbook of the project by the program `ansible-runner`; `folder` has its inventory already."""
+    shutil.rmtree(folder / "artifacts", ignore_errors=True)
+    shutil.rmtree(folder / "project", ignore_errors=True)
+    shutil.copytree(project, folder / "project")
+    (folder / "env").mkdir(exist_ok=True)
+    settings = {"ANSIBLE_COLLECTIONS_PATH": str(collections_path()), "JOB_ID": str(number)}
+    for name, document in (
+        ("extravars", {"awx_job_id": number, "tower_job_id": number, **answers}),
+        ("envvars", settings),
+        ("passwords", passwords),
+    ):
+        (folder / "env" / name).write_text(json.dumps(document))
+    (folder / "env/cmdline").write_text(cmdline)
+    argv = [sys.executable, "-m", "ansible_runner", "run", str(folder), "-p", playbook, "--ident", "1", "--quiet"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        argv, env={"PATH": path, "HOME": str(folder), **environment}, check=False, capture_output=True, timeout=500
+    )
+    return Job(folder)

@@ -1,0 +1,165 @@
+"""The hand-over to AWX: from our own truth, with no secret, and an image's definition that ansible-builder takes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import pytest
+import yaml
+
+from gpusetup.cli.handover_awx import files
+from gpusetup.cli.main import main
+from gpusetup.content import content_path
+from gpusetup.handover.awx import TEMPLATES
+from gpusetup.handover.awx_image import execution_environment
+from gpusetup.handover.awx_survey import ASKED, survey
+from gpusetup.model.request import COMPONENTS
+from gpusetup.model.settings import RebootPolicy
+from gpusetup.plan.settings import PREFIX, read_level
+from tests.awx_api import survey_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def tasks() -> dict[str, dict[str, Any]]:
+    (play,) = yaml.safe_load(files()["awx/configure.yml"])
+    return {task["name"]: next(value for key, value in task.items() if key != "name") for task in play["tasks"]}
+
+
+def questions() -> dict[str, dict[str, Any]]:
+    found = tasks()["The workflow"]["survey_spec"]["spec"]
+    return {question["variable"]: question for question in found}
+
+
+def test_every_survey_keeps_awxs_rules() -> None:
+    surveys = [task["survey_spec"] for task in tasks().values() if "survey_spec" in task]
+    assert len(surveys) == 5
+    assert [survey_problem(spec) for spec in surveys] == [""] * 5
+
+
+def test_what_is_asked_is_what_gpusetup_reads() -> None:
+    wishes = {name: question for name, question in questions().items() if name.startswith(PREFIX)}
+    assert len(wishes) == len(ASKED)
+    answers = {name: (question.get("choices") or ["12.8" if name[9:] in COMPONENTS else "nvidia"])[-1] for name, question in wishes.items()}  # fmt: skip
+    answers |= {"gpusetup_components": "driver, cuda, torch, tensorflow, jax, vllm", "gpusetup_containers": "docker, podman"}  # fmt: skip
+    level = read_level(answers, "survey", prefix=PREFIX)
+    assert (level["containers"], level["source"]) == (("docker", "podman"), "nvidia")
+    assert questions()["gpusetup_reboot"]["choices"] == list(get_args(RebootPolicy))
+    with pytest.raises(KeyError):
+        survey((), ["no_such_setting"])
+
+
+def test_options_of_the_command_line_are_asked_for_as_they_are_declared() -> None:
+    found = questions()
+    assert found["gpu_level"]["choices"] == ["quick", "smoke", "full", "stress"]
+    assert (found["gpu_max_fail"]["type"], found["gpu_batch"]["type"]) == ("integer", "text")
+    assert "1,10%,50%" in found["gpu_batch"]["question_description"]
+
+
+def test_every_answer_is_a_variable_that_the_playbook_reads() -> None:
+    read = (content_path() / "playbooks/front_end.yml").read_text(encoding="utf-8")
+    assert {name for name in questions() if name.startswith("gpu_") and f"{name} |" not in read} == set()
+
+
+def test_the_playbook_names_every_option_that_its_plugin_takes() -> None:
+    from ansible_collections.gpusetup.stack.plugins.action.gpu_front_end import OPTIONS
+
+    (play,) = yaml.safe_load((content_path() / "playbooks/front_end.yml").read_text(encoding="utf-8"))
+    told = play["tasks"][0]["gpusetup.stack.gpu_front_end"]["options"]
+    assert set(told) == {name for names in OPTIONS.values() for name in names}
+    assert {template.command for template in TEMPLATES.values()} == set(OPTIONS)
+
+
+def test_each_option_exists_on_its_command() -> None:
+    import argparse
+    from importlib import import_module
+
+    from ansible_collections.gpusetup.stack.plugins.action.gpu_front_end import OPTIONS
+
+    for command, names in OPTIONS.items():
+        if command != "verdict":
+            parser = argparse.ArgumentParser()
+            import_module(f"gpusetup.cli.{command}").add_arguments(parser)
+            known = {word for action in parser._actions for word in action.option_strings}
+            assert {f"--{name.replace('_', '-')}" for name in names} <= known, command
+
+
+def test_only_approved_plans_are_carried_out_in_the_workflow() -> None:
+    for name, template in TEMPLATES.items():
+        (play,) = yaml.safe_load(files()[f"project/{name}.yml"])
+        assert play["vars"].get("gpu_front_end_planned", False) is template.planned
+    nodes = {node["identifier"]: node for node in tasks()["The workflow"]["workflow_nodes"]}
+    assert "gpusetup: apply" not in {node["unified_job_template"]["name"] for node in nodes.values()}
+    assert nodes["approval"]["unified_job_template"]["type"] == "workflow_approval"
+
+
+def words(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (str(key) for key in value)
+        for item in value.values():
+            yield from words(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from words(item)
+
+
+def test_no_file_has_a_place_for_a_secret() -> None:
+    for name, text in files().items():
+        if name.endswith(".yml"):
+            assert [
+                word for word in words(yaml.safe_load(text)) if re.search(r"password|token|secret|private", word)
+            ] == []
+
+
+def test_the_command_writes_them_and_takes_no_hosts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["handover", "awx", "--out", str(tmp_path / "out"), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    there = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert set(document["files"]) == there == set(files())
+    assert main(["handover", "awx", "hosts.ini", "--out", str(tmp_path / "out")]) == 3
+
+
+def test_the_image_has_the_versions_of_our_own_metadata_and_takes_what_a_bundle_has() -> None:
+    document = execution_environment()
+    needs = document["dependencies"]
+    assert "<2.22" in needs["ansible_core"]["package_pip"]
+    assert needs["python_interpreter"]["python_path"] == f"/usr/bin/{needs['python_interpreter']['package_system']}"
+    assert document["additional_build_files"][0]["src"] == "gpusetup-bundle/wheels"
+
+
+@pytest.mark.skipif(find_spec("ansible_builder") is None, reason="ansible-builder is not installed")
+def test_ansible_builder_takes_the_definition(tmp_path: Path) -> None:
+    assert main(["handover", "awx", "--out", str(tmp_path)]) == 0
+    folder = tmp_path / "execution-environment"
+    (folder / "gpusetup-bundle/wheels").mkdir(parents=True)
+    (folder / "gpusetup-bundle/wheels/gpusetup-0-py3-none-any.whl").touch()
+    argv = [sys.executable, "-m", "ansible_builder", "create"]
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (folder / "context/Containerfile").read_text()
+    assert "-m pip install --no-index --find-links /tmp/wheels gpusetup" in text
+    assert (folder / "context/_build/wheels/gpusetup-0-py3-none-any.whl").exists()
+    broken = execution_environment() | {"additional_build_file": []}
+    (folder / "execution-environment.yml").write_text(yaml.safe_dump(broken))
+    refused = subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0, "it judges"
+
+
+@pytest.mark.skipif(find_spec("ansiblelint") is None, reason="ansible-lint is not installed")
+def test_ansible_lint_finds_nothing(tmp_path: Path) -> None:
+    assert main(["handover", "awx", "--out", str(tmp_path)]) == 0
+    shutil.rmtree(tmp_path / "awx")  # its modules are another collection's: tests/drive runs them
+    argv = [sys.executable, "-m", "ansiblelint", "--offline", "-q", "--profile", "production", *map(str, sorted((tmp_path / "project").glob("*.yml")))]  # fmt: skip
+    environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections")}  # fmt: skip
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
