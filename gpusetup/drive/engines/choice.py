@@ -12,13 +12,19 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.engines.base import Engine
 
-__all__ = ["ENGINES", "engine_of"]
+__all__ = ["ELSEWHERE", "ENGINES", "engine_of"]
 
 ENGINES = ("ansible", "runner")
+
+ELSEWHERE = {"awx": ("AWX runs gpusetup, not gpusetup AWX", "gpusetup handover awx --out awx-handover")}
+"""What people may look for here and find elsewhere: why, and the command."""
 
 
 def engine_of(name: str, options: Sequence[str] = ()) -> Engine:
     """Return the engine, made with its settings, each said as NAME=VALUE."""
+    if name in ELSEWHERE:
+        why, command = ELSEWHERE[name]
+        raise BadInputError("GS-964", f"{name} is no engine: {why}", path="--engine", hint=command)
     kind = _kind(name)
     known = {field.name.replace("_", "-"): field.name for field in fields(kind)}
     told: dict[str, str] = {}
