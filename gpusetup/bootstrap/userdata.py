@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gpusetup.bootstrap.config import Config
 
-__all__ = ["UserData", "checked_url", "render"]
+__all__ = ["UserData", "checked_url", "first_stage", "render"]
 
 _INSTANCE = Path(__file__).parent / "instance"
 _PER_BOOT = "/var/lib/cloud/scripts/per-boot/50-gpusetup"
@@ -45,7 +45,7 @@ class UserData:
     def files(self) -> list[tuple[str, str, str]]:
         """Return path, mode and content of every file."""
         files = [
-            ("/usr/local/lib/gpusetup/first-stage", "0755", _text("first-stage")),
+            ("/usr/local/lib/gpusetup/first-stage", "0755", first_stage()),
             (_LAUNCHER, "0755", _text("launcher")),
             ("/etc/systemd/system/gpusetup-bootstrap.service", "0644", _text("gpusetup-bootstrap.service")),
             ("/etc/gpusetup/bootstrap.json", "0600", msgspec.json.encode(_told(self.config)).decode() + "\n"),
@@ -167,6 +167,11 @@ def _mime(data: UserData) -> str:
             text.append(f"{head}Content-Transfer-Encoding: base64\n\n{coded}\n")
     text.append(f"--{boundary}--\n")
     return "".join(text)
+
+
+def first_stage() -> str:
+    """Return the program that installs gpusetup on a machine which has nothing but Python."""
+    return _text("first-stage")
 
 
 def _text(name: str) -> str:

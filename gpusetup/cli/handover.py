@@ -1,12 +1,14 @@
 """Hand hosts over to another engine: what it needs, so that nothing is done twice.
 
 `kubernetes` writes values for NVIDIA's GPU Operator, labels for the nodes and a RuntimeClass, from what the hosts are:
-the driver, the container toolkit and the MIG manager are off exactly where the host has them. `awx` writes an
-execution environment, a project, job templates and a workflow; AWX has its own inventory. Changes nothing.
+the driver, the container toolkit and the MIG manager are off exactly where the host has them. With --lock it also
+writes a NodeWright package and a DaemonSet that bring nodes to the lock. `awx` writes an execution environment, a
+project, job templates and a workflow; AWX has its own inventory. Changes nothing.
 
 examples:
   gpusetup handover kubernetes inventory.ini --out handover/
   gpusetup handover kubernetes --from facts.json --out handover/
+  gpusetup handover kubernetes --lock gpu.lock.json --out handover/
   gpusetup handover awx --out awx-handover/
 """
 
@@ -38,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="facts of hosts instead, as `gpusetup facts --format json` wrote them",
     )
+    parser.add_argument(
+        "--lock", metavar="FILE", help="for kubernetes: also what brings nodes to this lock (NodeWright, DaemonSet)"
+    )
     parser.add_argument("--out", metavar="DIR", required=True, help="folder to write to; created if it does not exist")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
@@ -52,6 +57,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
+            if text.startswith("#!"):
+                (folder / name).chmod(0o755)
     except OSError as error:
         raise BadInputError(
             "GS-961",
@@ -71,9 +78,9 @@ _Written = tuple[dict[str, str], tuple[str, ...], tuple[str, ...], Exit]
 def _awx(arguments: argparse.Namespace) -> _Written:
     from gpusetup.cli.handover_awx import files
 
-    if arguments.inventory or arguments.facts:
+    if arguments.inventory or arguments.facts or arguments.lock:
         raise BadInputError(
-            "GS-963", "handover awx looks at no hosts: AWX has an inventory of its own", path="INVENTORY",
+            "GS-963", "handover awx takes neither hosts nor a lock: AWX has an inventory of its own", path="INVENTORY",
             hint="gpusetup handover awx --out handover",
         )  # fmt: skip
     return files(), (), (), Exit.DONE
@@ -83,15 +90,26 @@ def _kubernetes(arguments: argparse.Namespace) -> _Written:
     from gpusetup.handover.files import kubernetes_files
     from gpusetup.handover.kubernetes import handover
 
+    nodes = _nodes(arguments.lock) if arguments.lock else {}
+    if nodes and not (arguments.inventory or arguments.facts):
+        return nodes, (), (), Exit.DONE
     facts = _facts(arguments)
     found = handover(facts.hosts)
     warnings = (*found.warnings, *(f"{name}: {failure.message}" for name, failure in facts.failures.items()))
     return (
-        kubernetes_files(found),
+        kubernetes_files(found) | nodes,
         found.twice,
         warnings,
         gravest([Exit(item.exit) for item in facts.failures.values()]),
     )
+
+
+def _nodes(path: str) -> dict[str, str]:
+    from gpusetup.bootstrap.userdata import first_stage
+    from gpusetup.cli.lock import load_lock
+    from gpusetup.handover.node_page import node_files
+
+    return node_files(load_lock(path), Path(path).read_text(encoding="utf-8"), first_stage())
 
 
 def _facts(arguments: argparse.Namespace) -> Facts:

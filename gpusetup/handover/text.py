@@ -20,5 +20,10 @@ def yaml_text(value: object, *, made: str = MADE) -> str:
         def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
             return True
 
+    def shown(dumper: yaml.SafeDumper, text: str) -> Any:
+        style = "|" if "\n" in text else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Indented.add_representer(str, shown)
     text: str = yaml.dump(value, Dumper=Indented, sort_keys=False, width=110, allow_unicode=True)
     return f"---\n{made}{text}"

@@ -1,0 +1,109 @@
+"""A package for NodeWright (once NVIDIA Skyhook), which drains, runs steps, reboots and goes on: nodes come to a lock.
+
+The package is a container image: `config.json`, the steps and a bundle of gpusetup. The steps run on the node.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup import __version__
+from gpusetup.handover.text import yaml_text
+
+if TYPE_CHECKING:
+    from gpusetup.model.lock import Lock
+
+__all__ = ["IMAGE", "LABEL", "configuration", "label_value", "nodewright_files"]
+
+LABEL = "gpusetup/lock"
+"""A node is changed only when it has this label, with the lock's digest: nobody changes a whole cluster by mistake."""
+_LOCK, _VARIABLES = "gpu.lock.json", "variables.json"
+"""Files that the steps read."""
+IMAGE = "registry.example.com/gpusetup-node"
+_STEPS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "apply": ("install", (0,)),
+    "apply-check": ("installed.sh", (0,)),
+    "config": ("apply.sh", (0, 9)),
+    "config-check": ("applied", (0,)),
+    "post-interrupt-check": ("verify.sh", (0,)),
+    "uninstall": ("remove.sh", (0, 9)),
+    "uninstall-check": ("removed.sh", (0,)),
+}
+"""NodeWright's stage → our step, and its exit codes that are good; 9 is a reboot that is still to come."""
+_SCRIPTS = Path(__file__).parent / "node"
+_DOCKERFILE = """\
+# NodeWright reads /skyhook-package; the DaemonSet too, with busybox's nsenter.
+FROM busybox:1.37
+COPY . /skyhook-package
+"""
+
+
+def label_value(lock: Lock) -> str:
+    """Return what the label of a node says."""
+    return lock.digest[:12]
+
+
+def nodewright_files(lock: Lock, text: str, first_stage: str) -> dict[str, str]:
+    """Return the package and the resource, by name; `text` is the lock's file."""
+    files = {f"node/skyhook_dir/{path.name}": path.read_text(encoding="utf-8") for path in sorted(_SCRIPTS.iterdir())}
+    return files | {
+        "node/skyhook_dir/first-stage": first_stage,
+        "node/config.json": json.dumps(_config(), indent=2) + "\n",
+        "node/Dockerfile": _DOCKERFILE,
+        "nodewright.yaml": yaml_text(_resource(lock, text)),
+    }
+
+
+def configuration(text: str) -> dict[str, str]:
+    """Return the files that the steps read: the lock, and a site's variables, of which there are none yet."""
+    return {_LOCK: text, _VARIABLES: "{}\n"}
+
+
+def _config() -> dict[str, Any]:
+    return {
+        "schema_version": "v1",
+        "package_name": "gpusetup",
+        "package_version": __version__,
+        "expected_config_files": [_LOCK, _VARIABLES],
+        "modes": {stage: [_step(stage, *step)] for stage, step in _STEPS.items()},
+    }
+
+
+def _step(stage: str, path: str, good: tuple[int, ...]) -> dict[str, Any]:
+    return {
+        "name": stage,
+        "path": path,
+        "arguments": [],
+        "returncodes": list(good),
+        "on_host": True,
+        "env": {},
+        "idempotence": True,
+        "upgrade_step": False,
+    }
+
+
+def _resource(lock: Lock, text: str) -> dict[str, Any]:
+    package = {
+        "version": __version__,
+        "image": IMAGE,
+        "configMap": configuration(text),
+        "interrupt": {"type": "reboot"},
+        "configInterrupts": {_LOCK: {"type": "reboot"}},
+        "gracefulShutdown": "30m",
+        "stageTimeout": "2h",
+        "uninstall": {"enabled": True, "apply": False},
+    }
+    return {
+        "apiVersion": "nodewright.nvidia.com/v1alpha1",
+        "kind": "NodeWright",
+        "metadata": {"name": f"gpusetup-{label_value(lock)}"},
+        "spec": {
+            "nodeSelectors": {"matchLabels": {LABEL: label_value(lock)}},
+            "interruptionBudget": {"count": 1},
+            "drainConfig": {"timeout": "1h"},
+            "additionalTolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "packages": {"gpusetup": package},
+        },
+    }
