@@ -223,6 +223,23 @@ def index() -> Outcome:
     return _pytest("index", "-n", "2", "tests/index", *by_uv)
 
 
+def inventories() -> Outcome:
+    """The inventory plugins of clouds and NetBox, real, in an environment of their own (2 GB); needs the network."""
+    home = Path(sys.prefix) / "inventories"
+    python, lists = str(home / "bin/python"), "ansible_collections/azure/azcollection/requirements.txt"
+    pip = (python, "-m", "pip", "install", "-qq", "--disable-pip-version-check")
+    began = time.monotonic()
+    codes = [_run(sys.executable, "-m", "venv", str(home))]
+    codes.append(_run(*pip, "pip>=25.1"))  # knows groups
+    codes.append(_run(*pip, "-e", str(ROOT), "--group", "test", "--group", "inventories"))
+    codes += [_run(*pip, "-r", str(path)) for path in home.glob(f"lib/*/site-packages/{lists}")]
+    if any(codes):
+        return Outcome("inventories", "failed", time.monotonic() - began, failed=1, note="could not be installed")
+    failed = _run(python, "-m", "pytest", "-q", "tests/inventories") != 0
+    state = "failed" if failed else "passed"
+    return Outcome("inventories", state, time.monotonic() - began, int(not failed), int(failed))
+
+
 def gpu() -> Outcome:
     if shutil.which("nvidia-smi") is None:
         return Outcome("gpu", "skipped", 0, note="no NVIDIA GPU here")
@@ -243,6 +260,7 @@ STAGES = {
     "molecule": molecule,
     "audit": audit,
     "index": index,
+    "inventories": inventories,
     "gpu": gpu,
 }
 DEFAULT = ("lint", "unit", "package", "site", "lab", "gpu")

@@ -13,6 +13,7 @@ import io
 import os
 import pickle
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -158,7 +159,21 @@ class _Writer(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if type(obj).__name__ in {"EncryptedString", "AnsibleVaultEncryptedUnicode"}:
             return _encrypted, (obj._ciphertext,)  # noqa: SLF001 - Ansible has no other way to it in all its versions
+        if isinstance(obj, datetime) and not isinstance(obj.tzinfo, (timezone, type(None))):
+            return _with_offset(obj)
         return NotImplemented
+
+
+def _with_offset(moment: datetime) -> Any:
+    """Return how a moment is made again, with its offset in place of a zone of somebody's library (AWS's has such)."""
+    zone = timezone(moment.utcoffset() or timedelta(), moment.tzname() or "")
+
+    def exchanged(part: Any) -> Any:
+        if type(part) is tuple:
+            return tuple(map(exchanged, part))
+        return zone if part is moment.tzinfo else part
+
+    return exchanged(moment.__reduce_ex__(pickle.HIGHEST_PROTOCOL))
 
 
 class _Reader(pickle.Unpickler):

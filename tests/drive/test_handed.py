@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpusetup.drive.handed import Handed
+from gpusetup.drive.handed import Handed, _Reader, _Writer
 from tests.simulated_fleet import SimulatedFleet
 
 if TYPE_CHECKING:
@@ -183,6 +185,26 @@ def _without_order(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_order(item) for key, item in value.items()}
     return sorted(map(_without_order, value), key=repr) if isinstance(value, list) else value
+
+
+def test_a_moment_in_a_zone_of_some_library_keeps_moment_offset_and_name() -> None:
+    class Away(tzinfo):
+        def utcoffset(self, moment: datetime | None) -> timedelta:
+            return timedelta(hours=2 if moment is not None and moment.month == 7 else 1)
+
+        def dst(self, _moment: datetime | None) -> timedelta:
+            return timedelta(0)
+
+        def tzname(self, _moment: datetime | None) -> str:
+            return "AWAY"
+
+    for month, hours in ((1, 1), (7, 2)):
+        moment = datetime(2026, month, 3, 4, 5, 6, 7, tzinfo=Away())
+        out = io.BytesIO()
+        _Writer(out, 5).dump([moment])
+        (again,) = _Reader(out.getvalue(), None).load()
+        assert (again, again.utcoffset(), again.tzname()) == (moment, timedelta(hours=hours), "AWAY")
+        assert str(again) == str(moment)
 
 
 def test_what_cannot_be_handed_on_is_read_again(

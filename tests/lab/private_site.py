@@ -6,7 +6,6 @@ Its name resolves nowhere: whoever gets an answer asked the proxy, and whoever t
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import json
 import socket
 import socketserver
@@ -15,11 +14,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
+from tests.certificates import Authority
 from tests.lab import network
 from tests.lab.repository.serve import Handler
 
@@ -133,21 +128,5 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 
 def certificates(folder: Path) -> tuple[Path, Path]:
     """Return the authority's certificate, and key and certificate of the site."""
-    own, site = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gpusetup lab authority")])
-    now = dt.datetime.now(dt.timezone.utc)
-
-    def signed(subject: x509.Name, key: Any, extension: x509.ExtensionType, critical: bool) -> bytes:
-        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(name).public_key(key.public_key())
-        builder = builder.serial_number(x509.random_serial_number()).add_extension(extension, critical)
-        builder = builder.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=2))
-        return builder.sign(own, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
-
-    ca, pair = folder / "site-ca.pem", folder / "site.pem"
-    ca.write_bytes(signed(name, own, x509.BasicConstraints(ca=True, path_length=None), True))
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
-    key = site.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    pair.write_bytes(key + signed(subject, site, x509.SubjectAlternativeName([x509.DNSName(NAME)]), False))
-    return ca, pair
+    authority = Authority(folder, "gpusetup lab authority")
+    return authority.certificate, authority.pair(NAME)

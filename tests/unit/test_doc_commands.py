@@ -44,7 +44,7 @@ NEEDS = {
 """Commands that are parsed and not run, and why."""
 OTHERS = {
     "./dev", "ansible-galaxy", "ansible-playbook", "ansible-pull", "cat", "docker", "echo", "export", "git", "kubectl", "mkdir", "podman",
-    "printf", "python", "python3", "sed", "ssh", "vglrun", "uv",
+    "pip", "printf", "python", "python3", "sed", "ssh", "vglrun", "uv",
     "dmesg", "grep", "ls", "sh", "chattr", "ssh-keygen", "ssh-keyscan",
 }  # fmt: skip
 """Programs that need a host, a GPU, a cluster or minutes of their own; nothing of them is checked here."""
