@@ -6,6 +6,7 @@ examples:
   gpusetup plan inventory.ini
   gpusetup plan inventory.ini -w 'torch==2.6.*' --limit training --format json --out plan.json
   gpusetup plan inventory.ini --format html --out plan.html      a page for those who have to agree
+  gpusetup plan inventory.ini --batch 1,10%,50%     also who would change together, batch by batch
   gpusetup plan --exit-code            this machine; 9 when something would change
 """
 
@@ -33,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_wishes(parser)
     parser.add_argument("--exit-code", action="store_true", help="exit with 9 when something would change")
     parser.add_argument(
+        "--batch", metavar="SIZES", default="", help="show the batches that `apply --batch SIZES` would make"
+    )
+    parser.add_argument(
         "--verbose", "-v", action="store_true", help="list every host, and the reasons for each component"
     )
     options.add_output(parser, formats=("text", "json", "html"))
@@ -40,16 +44,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Plan and print."""
+    from msgspec.structs import replace
+
+    from gpusetup.cli.plan_batches import rows_of
     from gpusetup.cli.plan_text import plan_text
     from gpusetup.cli.session import open_session
     from gpusetup.cli.telling import Telling
     from gpusetup.matrix.load import matrix
+    from gpusetup.plan.batches import batches, batches_of
     from gpusetup.rollout.looks import plan_hosts
     from gpusetup.rollout.options import Planning
 
+    batches((), arguments.batch)  # a wrong size is told before anybody looks at the hosts
     how = Planning(wishes=wishes_of(arguments), to_apply=False)
     rollout = plan_hosts(how, open_session(arguments), matrix(), Telling())
     plan = rollout.document()
+    if arguments.batch:
+        plan = replace(plan, batches=tuple(batches_of(plan.hosts, arguments.batch)))
+    rows = rows_of(plan, rollout.domains)
     if arguments.format == "json":
         text = output.json_text(plan)
     elif arguments.format == "html":
@@ -57,9 +69,9 @@ def run(arguments: argparse.Namespace) -> Exit:
 
         from gpusetup.cli.plan_html import plan_html
 
-        text = plan_html(plan, datetime.now(timezone.utc), rollout.facts)
+        text = plan_html(plan, datetime.now(timezone.utc), rollout.facts, rows)
     else:
-        text = output.painted(plan_text(plan, verbose=arguments.verbose), arguments.out)
+        text = output.painted(plan_text(plan, rows, verbose=arguments.verbose), arguments.out)
     output.write_answer(text, arguments.out)
     return gravest([exit_of(host, changes=arguments.exit_code) for host in plan.hosts.values()])
 

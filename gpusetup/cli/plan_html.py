@@ -11,9 +11,10 @@ from gpusetup.report.page import page, stamp
 from gpusetup.report.topology import picture, topology_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from gpusetup.cli.plan_batches import Row
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.plan import HostPlan, Plan
 
@@ -26,7 +27,7 @@ _WORDS = {
 }  # fmt: skip
 
 
-def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts]) -> str:
+def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts], batches: Sequence[Row] = ()) -> str:
     """Return the page."""
     return page(
         "plan",
@@ -34,6 +35,7 @@ def plan_html(plan: Plan, made: datetime, facts: Mapping[str, HostFacts]) -> str
         made=stamp(made),
         told=["nothing was changed"],
         summary=summary(plan),
+        batches=batches,
         groups=[(names, told_of(names, plan)) for names, _ in groups_of(plan)],
         words=_WORDS,
         colours={state: _COLOURS.get(state, "fail") for state in _WORDS},

@@ -10,6 +10,9 @@ import msgspec
 from gpusetup.drive.causes import common, counted, grouped, in_short
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpusetup.cli.plan_batches import Row
     from gpusetup.model.applied import Applied
     from gpusetup.model.plan import HostPlan, Plan, Refusal
     from gpusetup.model.stack import Stack
@@ -30,12 +33,21 @@ __all__ = [
 _WIDTH = 80
 
 
-def plan_text(plan: Plan, *, verbose: bool = False) -> str:
+def plan_text(plan: Plan, batches: Sequence[Row] = (), *, verbose: bool = False) -> str:
     """Return the whole plan."""
     each = [([name], _host(host, verbose=True)) for name, host in plan.hosts.items()] if verbose else None
     groups = groups_of(plan) if each is None else each
     blocks = [_block(names, text) for names, text in groups]
-    return "\n\n".join([*blocks, summary(plan)]) + "\n"
+    return "\n\n".join([*blocks, *([_batches(batches)] if batches else []), summary(plan)]) + "\n"
+
+
+def _batches(batches: Sequence[Row]) -> str:
+    lines = ["In this order, each batch verified before the next begins:"]
+    for row in batches:
+        told = [row.size, counted(row.reboots, "reboot")]
+        told += [f"in {in_short(row.domains)}"] if row.domains else []
+        lines += _wrap(f"{row.which:<16} {in_short(row.names)} ({', '.join(told)})", "  ", " " * 19)
+    return "\n".join(lines)
 
 
 def groups_of(plan: Plan) -> list[tuple[list[str], str]]:

@@ -76,3 +76,5 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ok: bool = True
     matrix: MatrixStamp
     hosts: dict[str, HostPlan]
+    batches: tuple[tuple[str, ...], ...] = ()
+    """Who would change together, one batch after the other; empty where nobody asked."""

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from gpusetup.errors import BadInputError
 
-__all__ = ["batches", "sizes_after"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpusetup.model.plan import HostPlan
+
+__all__ = ["batches", "batches_of", "sizes_after"]
+
+
+def batches_of(plans: Mapping[str, HostPlan], sizes: str) -> list[tuple[str, ...]]:
+    """Return the hosts that change, in their batches."""
+    return batches(tuple(name for name, plan in plans.items() if plan.state == "change"), sizes)
 
 
 def batches(names: tuple[str, ...], sizes: str) -> list[tuple[str, ...]]:

@@ -14,7 +14,7 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.drive.rundir import occupy, state_home
 from gpusetup.errors import Exit
 from gpusetup.model.run import Applied
-from gpusetup.plan.batches import batches, sizes_after
+from gpusetup.plan.batches import batches_of, sizes_after
 from gpusetup.rollout.draining import draining
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import (
@@ -55,7 +55,7 @@ class _Waves:
         self.how, self.rollout = how, rollout
         self.changes = {name: plan for name, plan in rollout.plans.items() if plan.state == "change"}
         self.outcomes = {name: planned_only(plan) for name, plan in rollout.plans.items()}
-        self.waves = batches(tuple(self.changes), how.batch)
+        self.waves = batches_of(self.changes, how.batch)
         self.work = draining(how.freeing, rollout)
         self.verifies = how.verify != "never" and not how.check
         self.by_wave = len(self.waves) > 1 or self.work.scheduler is not None

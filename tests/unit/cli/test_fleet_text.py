@@ -5,6 +5,7 @@ from datetime import datetime, timezone
 
 from gpusetup.cli.apply_html import applied_html
 from gpusetup.cli.apply_text import applied_text
+from gpusetup.cli.plan_batches import rows_of
 from gpusetup.cli.plan_html import plan_html
 from gpusetup.cli.plan_text import plan_text
 from gpusetup.drive.causes import common
@@ -14,6 +15,7 @@ from gpusetup.model.plan import Action, HostPlan, Plan, Refusal
 from gpusetup.model.run import Applied, HostOutcome, Trouble
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.model.verdict import Result
+from gpusetup.plan.batches import batches_of
 from gpusetup.rollout.outcome import outcome_of
 
 STAMP = MatrixStamp(date="2026-01-01", digest="0")
@@ -149,3 +151,24 @@ def test_a_runtime_that_waits_for_its_restart_is_told():
     assert "restart pending: docker" in text
     assert "`systemctl restart docker`" in " ".join(text.split())
     assert outcome_of(HostPlan(state="change", reboot=True), host, 1.0).restarts == ()
+
+
+def test_a_plan_tells_its_batches_equal_ones_together():
+    change = HostPlan(state="change", reboot=True, reboot_why="the driver changes")
+    hosts = {name: HostPlan(state="unchanged") if name == "gpu5" else change for name in NAMES}
+    plan = Plan(matrix=STAMP, hosts=hosts, batches=tuple(batches_of(hosts, "1,10%,50")))
+    rows = rows_of(plan, {name: f"rack{int(name[3:]) // 50}" for name in NAMES})
+    assert [(row.which, row.size, row.reboots, row.domains) for row in rows] == [
+        ("batch 1", "1 host", 1, ["rack0"]),
+        ("batch 2", "19 hosts", 19, ["rack0"]),
+        ("batches 3 to 5", "50 hosts each", 150, ["rack0", "rack1", "rack2", "rack3"]),
+        ("batch 6", "29 hosts", 29, ["rack3"]),
+    ]
+    assert [name for row in rows for name in row.names] == [name for name in NAMES if name != "gpu5"]
+    text = " ".join(plan_text(plan, rows).split())
+    assert "batch 1 gpu0 (1 host, 1 reboot, in rack0)" in text
+    assert "batches 3 to 5 gpu21, gpu22, gpu23, gpu24 and 146 more (50 hosts each, 150 reboots" in text
+    page = plan_html(plan, datetime(2026, 1, 2, tzinfo=timezone.utc), {}, rows)
+    assert '<td data-label="batch">batches 3 to 5</td>' in page
+    assert "rack0, rack1, rack2, rack3" in page
+    assert "In this order" not in plan_html(plan, datetime(2026, 1, 2, tzinfo=timezone.utc), {})
