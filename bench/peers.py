@@ -3,8 +3,8 @@
 Others' work is fetched by whoever runs this; nothing of it is shipped. Say where it is in GPUSETUP_PEERS, a folder with
   nvidia.nvidia_driver/   NVIDIA's role
   deepops/                DeepOps, with that role in roles/galaxy
-  collections/            community.general, which the role needs
-A part that is not there is left out, and the table says so.
+  venv/                   the Ansible that DeepOps asks for, which has the community.general that the role asks for
+A part that is not there is left out, and the table says so. VERSION in a part says which one it is where git does not.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import yaml
 
 from bench.apply_second_run import inventory
-from gpusetup.report.svg import element, text_at
+from bench.peers_told import RUNS, Contender, Record, Run, picture, table
+from gpusetup import __version__
 from tests.lab import fleet, machine
 from tests.lab.applying import apply
 from tests.lab.places import SSH_KEY
@@ -29,7 +31,7 @@ from tests.lab.repository import build
 from tests.lab.spec import HostSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.lab.host import Host
     from tests.lab.repository.build import Repositories
@@ -37,52 +39,38 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 FETCH = """  ansible-galaxy role install -p PEERS nvidia.nvidia_driver,v2.3.1
   git clone https://github.com/NVIDIA/deepops PEERS/deepops && git -C PEERS/deepops checkout 3957a42f
-  ansible-galaxy collection install -p PEERS/collections community.general:13.4.0
   mkdir -p PEERS/deepops/roles/galaxy && ln -s ../../../nvidia.nvidia_driver PEERS/deepops/roles/galaxy/
+  python3 -m venv PEERS/venv && PEERS/venv/bin/pip install ansible==10.7.0
 then: GPUSETUP_PEERS=PEERS ./dev bench peers"""
 BRANCH = "580"
-RUNS = ("first run, reboot switched off", "then with reboots on", "once more")
-
-
-@dataclass(frozen=True)
-class Run:
-    """One run over one host."""
-
-    seconds: float
-    operations: int
-    code: int
-    rebooted: bool
-    last: str = ""
-    """The last words of a run that failed."""
-
-    def told(self) -> str:
-        failed = f"; FAILED ({self.code})" if self.code else ""
-        return f"{self.seconds:.1f} s, {self.operations} operations{', rebooted' if self.rebooted else ''}{failed}"
 
 
 def _watched(host: Host, work: Callable[[], tuple[int, int, str]]) -> Run:
     before, started = host.boot_id(), time.monotonic()
     code, operations, said = work()
     seconds = time.monotonic() - started
-    run = Run(seconds, operations, code, host.boot_id() != before, said if code else "")
+    rebooted = host.boot_id() != before
+    run = Run(seconds=round(seconds, 1), operations=operations, code=code, rebooted=rebooted, last=said if code else "")
     print(f"{host.name}: {run.told()}", flush=True)
     return run
 
 
-def ours(folder: Path, host: Host, repositories: Repositories) -> list[Run]:
-    """Bring the driver with gpusetup."""
+def ours(folder: Path, host: Host, repositories: Repositories, reboots: Sequence[bool]) -> list[Run]:
+    """Bring the driver with gpusetup, once for each of these."""
     path = inventory(folder, [host], repositories)
     path.write_text(f"{path.read_text()}gpusetup_driver='=={BRANCH}.*'\n")
 
-    def once(reboot: str) -> tuple[int, int, str]:
-        answer = apply(folder, path, "--verify", "never", "--reboot", reboot)
-        pending = answer.code == 9 and reboot == "never"
+    def once(*, reboot: bool) -> tuple[int, int, str]:
+        answer = apply(folder, path, "--verify", "never", "--reboot", "when-needed" if reboot else "never")
+        pending = answer.code == 9 and not reboot
         return 0 if pending else answer.code, answer.operations, answer.err[-400:]
 
-    return [_watched(host, lambda reboot=reboot: once(reboot)) for reboot in ("never", "when-needed", "when-needed")]  # type: ignore[misc]
+    return [_watched(host, lambda reboot=reboot: once(reboot=reboot)) for reboot in reboots]  # type: ignore[misc]
 
 
-def theirs(folder: Path, host: Host, repositories: Repositories, peers: Path, play: Path) -> list[Run]:
+def theirs(  # noqa: PLR0917 - one call, and the line says who is who
+    folder: Path, host: Host, repositories: Repositories, peers: Path, play: Path, reboots: Sequence[bool]
+) -> list[Run]:
     """Bring it with a playbook of others; the package source is set up before, which gpusetup does itself."""
     _source(host, repositories)
     counted = {}
@@ -96,24 +84,46 @@ def theirs(folder: Path, host: Host, repositories: Repositories, peers: Path, pl
         "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
         "ANSIBLE_PIPELINING": "1", "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_ROLES_PATH": f"{peers}/deepops/roles:{peers}/deepops/roles/galaxy:{peers}",
-        "ANSIBLE_COLLECTIONS_PATH": str(peers / "collections"), "ANSIBLE_HOST_KEY_CHECKING": "0", **counted,
+        "ANSIBLE_HOST_KEY_CHECKING": "0", **counted,
     }  # fmt: skip
     (folder / "ansible.cfg").write_text("")  # not the one of this checkout
     connection = f"ansible_user=root ansible_python_interpreter=/usr/bin/python3 ansible_ssh_private_key_file={SSH_KEY}"
     (folder / "hosts").write_text(f"peer ansible_host={host.address} {connection}\n")
 
-    def once(*, reboots: bool) -> tuple[int, int, str]:
+    def once(*, reboot: bool) -> tuple[int, int, str]:
         (folder / "operations").write_text("")
         variables = {
             "nvidia_driver_branch": BRANCH, "nvidia_driver_add_repos": False, "nvidia_driver_force_install": True,
-            "nvidia_driver_ubuntu_install_from_cuda_repo": True, "nvidia_driver_skip_reboot": not reboots,
+            "nvidia_driver_ubuntu_install_from_cuda_repo": True, "nvidia_driver_skip_reboot": not reboot,
         }  # fmt: skip
         (folder / "vars.yml").write_text(yaml.safe_dump(variables))
-        words = [sys.executable, "-m", "ansible", "playbook", "-i", folder / "hosts", "-e", f"@{folder}/vars.yml", play]
+        words = [_python(peers), "-m", "ansible", "playbook", "-i", folder / "hosts", "-e", f"@{folder}/vars.yml", play]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=900, check=False)  # type: ignore[arg-type]
         return done.returncode, (folder / "operations").read_text().count("\n"), (done.stdout + done.stderr)[-1200:]
 
-    return [_watched(host, lambda reboots=reboots: once(reboots=reboots)) for reboots in (False, True, True)]  # type: ignore[misc]
+    return [_watched(host, lambda reboot=reboot: once(reboot=reboot)) for reboot in reboots]  # type: ignore[misc]
+
+
+def _python(peers: Path) -> str:
+    """Return the Python whose Ansible runs the work of others: what they ask for, else that of this checkout."""
+    told = peers / "venv/bin/python"
+    return str(told) if told.exists() else sys.executable
+
+
+def _ansible(python: str) -> str:
+    script = "from importlib.metadata import version; print('ansible-core', version('ansible-core'))"
+    return subprocess.run([python, "-c", script], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _version(part: Path) -> str:
+    """Return which one it is: what ansible-galaxy or git wrote down, or whoever put it there."""
+    if (part / "VERSION").exists():
+        return (part / "VERSION").read_text().strip()
+    if (installed := part / "meta/.galaxy_install_info").exists():
+        return str(yaml.safe_load(installed.read_text()).get("version", "unknown"))
+    argv = ["git", "-C", str(part), "describe", "--always", "--tags"]
+    told = subprocess.run(argv, check=False, capture_output=True, text=True).stdout.strip()
+    return told if (part / ".git").exists() and told else "unknown"
 
 
 def _source(host: Host, repositories: Repositories) -> None:
@@ -129,48 +139,10 @@ def _source(host: Host, repositories: Repositories) -> None:
     )
     (package / "DEBIAN/control").write_text(control)
     (package / "usr/bin").mkdir(parents=True)
-    (package / "usr/bin/lspci").write_text("#!/bin/sh\n")
+    (package / "usr/bin/lspci").write_text("#!/bin/sh\n")  # no GPU: so no nvidia-smi, as ours has no verify
     (package / "usr/bin/lspci").chmod(0o755)
     host.ssh("dpkg-deb", "--build", "/root/pciutils")
     host.ssh("dpkg", "-i", "/root/pciutils.deb")
-
-
-def table(found: dict[str, list[Run]], left_out: list[str]) -> str:
-    """Return it as Markdown."""
-    lines = ["| who | " + " | ".join(RUNS) + " | the lost reboot |", "|---|" + "---|" * (len(RUNS) + 1)]
-    for name, runs in found.items():
-        worked = all(run.code == 0 for run in runs)
-        made_up = (
-            "made up for"
-            if any(run.rebooted for run in runs[1:])
-            else "stays lost"
-            if worked
-            else "not seen: it failed"
-        )
-        lines.append(f"| {name} | " + " | ".join(run.told() for run in runs) + f" | {made_up} |")
-    lines += [f"| {name} | not here | | | |" for name in left_out]
-    return "\n".join(lines) + "\n"
-
-
-def picture(found: dict[str, list[Run]]) -> str:
-    """Return seconds as bars; what failed is pale."""
-    longest = max((run.seconds for runs in found.values() for run in runs), default=1.0) or 1.0
-    parts = [element("style", "text { font: 13px system-ui, sans-serif; fill: #6b7280; } .name { font-weight: 600; }")]
-    y = 8
-    for name, runs in found.items():
-        parts.append(text_at(8, y + 16, name, "name", "start"))
-        for run, title in zip(runs, RUNS, strict=True):
-            y += 24
-            width = 380 * run.seconds / longest
-            pale = 0.35 if run.code else 1
-            parts.append(text_at(8, y + 15, title, "axis", "start"))
-            parts.append(element("rect", x=220, y=y + 2, width=f"{width:.0f}", height=17, fill="#2563eb", opacity=pale))
-            parts.append(text_at(228 + width, y + 15, run.told(), "axis", "start"))
-        y += 40
-    return element(
-        "svg", "".join(parts), xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 900 {y}", width=900, role="img",
-        aria_label="; ".join(f"{name}: {runs[-1].seconds:.1f} seconds once more" for name, runs in found.items()),
-    )  # fmt: skip
 
 
 def main() -> int:
@@ -183,41 +155,47 @@ def main() -> int:
     peers = Path(given).resolve()
     machine.prepare()
     repositories = build.ready()
-    role, deepops = peers / "nvidia.nvidia_driver", peers / "deepops/playbooks/nvidia-software/nvidia-driver.yml"
-    found: dict[str, list[Run]] = {}
-    left_out = [str(part) for part in (role, deepops) if not part.exists()]
+    role, deepops = peers / "nvidia.nvidia_driver", peers / "deepops"
     with tempfile.TemporaryDirectory(prefix="gb-") as scratch:
         play = Path(scratch) / "role.yml"
         play.write_text("- hosts: all\n  become: true\n  roles: [nvidia.nvidia_driver]\n")
-        found["gpusetup"] = _on_a_host(scratch, "o", lambda folder, host: ours(folder, host, repositories))
-        for name, there, book in (("NVIDIA's role", role, play), ("DeepOps' driver playbook", deepops, deepops)):
-            if there.exists():
-                work = lambda folder, host, book=book: theirs(folder, host, repositories, peers, book)  # noqa: E731
-                found[name] = _on_a_host(scratch, name[0].lower(), work)
+        runs = _on_hosts(scratch, "o", lambda *told: ours(told[0], told[1], repositories, told[2]))
+        found = [Contender(name="gpusetup", version=__version__, ansible=_ansible(sys.executable), runs=runs)]
+        for name, part, book in (
+            ("NVIDIA's role", role, play),
+            ("DeepOps' driver playbook", deepops, deepops / "playbooks/nvidia-software/nvidia-driver.yml"),
+        ):
+            work = lambda folder, host, reboots, book=book: theirs(folder, host, repositories, peers, book, reboots)  # noqa: E731
+            runs = _on_hosts(scratch, name[0].lower(), work) if part.exists() else ()
+            version = _version(part) if part.exists() else f"{part} is not there"
+            found.append(Contender(name=name, version=version, ansible=_ansible(_python(peers)), runs=runs))
+    record = Record(date=date.today().isoformat(), driver=BRANCH, contenders=tuple(found))  # noqa: DTZ011 - a day
     out = ROOT / "build/bench"
     out.mkdir(parents=True, exist_ok=True)
-    (out / "peers.md").write_text(table(found, left_out))
-    (out / "peers.svg").write_text(picture(found))
-    print(table(found, left_out))
-    for name, runs in found.items():
-        print(
-            "".join(f"{name}, {title}: …{run.last}\n" for run, title in zip(runs, RUNS, strict=True) if run.code),
-            end="",
-        )
+    (out / "peers.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    (out / "peers.md").write_text(table(record))
+    (out / "peers.svg").write_text(picture(record))
+    print(table(record))
+    for who in found:
+        for run, title in zip(who.runs, RUNS, strict=False):
+            print(f"{who.name}, {title}: …{run.last}\n" if run.code else "", end="")
     print(
-        f"written to {out}/peers.md and peers.svg. The packages are stand-ins: these are Ansible's times, not those of "
-        "downloads and builds."
+        f"written to {out}/peers.json, peers.md and peers.svg. The packages are stand-ins: these are Ansible's times, "
+        "not those of downloads and builds."
     )
-    return int(any(run.code for run in found["gpusetup"]))
+    return int(any(run.code for run in found[0].runs))
 
 
-def _on_a_host(scratch: str, letter: str, work: Callable[[Path, Host], list[Run]]) -> list[Run]:
-    """Do it on a host of its own, all of one kind; the host is gone afterwards."""
-    name = f"peer{os.getpid()}-{letter}"
-    folder = Path(scratch) / letter
-    folder.mkdir()
-    try:
-        (host,) = fleet.up([HostSpec(name=name, flavour="ubuntu2404-like", machine="t4")])
-        return work(folder, host)
-    finally:
-        fleet.down([name])
+def _on_hosts(scratch: str, letter: str, work: Callable[[Path, Host, Sequence[bool]], list[Run]]) -> tuple[Run, ...]:
+    """Do it on two hosts of one kind: twice with reboots on one, and on the other first without the reboot."""
+    runs: list[Run] = []
+    for number, reboots in enumerate(((True, True), (False, True))):
+        name = f"peer{os.getpid()}-{letter}{number}"
+        folder = Path(scratch) / f"{letter}{number}"
+        folder.mkdir()
+        try:
+            (host,) = fleet.up([HostSpec(name=name, flavour="ubuntu2404-like", machine="t4")])
+            runs += work(folder, host, reboots)
+        finally:
+            fleet.down([name])
+    return tuple(runs)

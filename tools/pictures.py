@@ -1,6 +1,7 @@
-"""The pictures of README and CONTRIBUTING, from what is there: `python -m tools.pictures` draws them anew.
+"""The pictures of README and CONTRIBUTING, and the comparison with others: `python -m tools.pictures` draws them anew.
 
-`docs/session.svg` is what the commands in it print; `docs/house.svg` is the packages in the order of their imports.
+`docs/session.svg` is what the commands in it print; `docs/house.svg` is the packages in the order of their imports,
+`docs/peers.svg` and its page are what `./dev bench peers` recorded.
 A test says when one is stale.
 """
 
@@ -13,6 +14,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
+from bench import peers_told
 from gpusetup.report.svg import element, text_at
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -109,11 +111,22 @@ def _svg(parts: list[str], width: int, height: int, label: str) -> str:
     ) + "\n"  # fmt: skip
 
 
-PICTURES = {ROOT / "docs/session.svg": session, ROOT / "docs/house.svg": house}
+def peers() -> str:
+    """Return the bars of the recorded comparison."""
+    return peers_told.picture(peers_told.recorded()) + "\n"
+
+
+def peers_page() -> str:
+    """Return the page around them."""
+    return peers_told.page(peers_told.recorded())
+
+
+PICTURES = {ROOT / "docs/session.svg": session, ROOT / "docs/house.svg": house, ROOT / "docs/peers.svg": peers}
+PAGES = {ROOT / "docs/reference/peers.md": peers_page}
 
 
 def main() -> int:
-    for path, drawn in PICTURES.items():
+    for path, drawn in {**PICTURES, **PAGES}.items():
         path.write_text(drawn(), encoding="utf-8")
         print(f"written: {path.relative_to(ROOT)}")
     return 0

@@ -15,9 +15,9 @@ from gpusetup.errors import Exit
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["add_arguments", "add_values", "run"]
+__all__ = ["add_arguments", "add_commands", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +35,44 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def add_values(parser: argparse.ArgumentParser) -> None:
-    """Give the arguments whose values the matrix knows something to complete them with."""
+def add_commands(parser: argparse.ArgumentParser, typed: Sequence[str]) -> None:
+    """Add every command by its name, and the arguments of the one that these words name: `matrix update` is two."""
+    from gpusetup.cli.commands import COMMANDS
+
+    name, whole = typed[0] if typed else "", " ".join(typed)
+    commands = parser.add_subparsers()
+    for known in (known for known in COMMANDS if " " not in known):
+        if known != name:
+            commands.add_parser(known, add_help=False)
+        elif whole in COMMANDS and whole != name:
+            below = commands.add_parser(known, add_help=False).add_subparsers()
+            below.add_parser(typed[1], parents=[_with_values(whole)], add_help=False)
+        else:
+            further = [one.partition(" ")[2] for one in COMMANDS if one.startswith(f"{known} ")]
+            commands.add_parser(known, parents=[_with_values(known, further)], add_help=False)
+
+
+def _with_values(name: str, further: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return a command's parser whose arguments are completed with what the matrix knows, the first also with these."""
+    from gpusetup.cli.main import command_parser
+
+    parser = command_parser(name)
     for action in parser._actions:  # noqa: SLF001 - argparse offers no other list of them
-        if completer := _COMPLETERS.get(action.dest):
+        if completer := _documents if name == "schema" and action.dest == "name" else _COMPLETERS.get(action.dest):
             action.completer = completer  # type: ignore[attr-defined]
+    if further:
+        first = next(action for action in parser._actions if not action.option_strings)  # noqa: SLF001
+        first.completer = _also(further, getattr(first, "completer", None))  # type: ignore[attr-defined]
+    return parser
+
+
+def _also(words: Sequence[str], completer: Callable[..., Iterable[str]] | None) -> Callable[..., Iterable[str]]:
+    def both(**told: Any) -> Iterable[str]:
+        from argcomplete.completers import FilesCompleter
+
+        return [*words, *(completer or FilesCompleter())(**told)]
+
+    return both
 
 
 def _gpus(**_: Any) -> Iterable[str]:
@@ -72,6 +105,6 @@ _COMPLETERS: dict[str, Callable[..., Iterable[str]]] = {
     "os": _systems,
     "requirements": _components,
     "subject": _components,
-    "name": _documents,
+    "component": _components,
 }
 """The argument's name → what it may be."""

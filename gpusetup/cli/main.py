@@ -29,13 +29,13 @@ def _known_commands() -> str:
 def top_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="gpusetup",
-        usage="gpusetup [--version [--verbose]] COMMAND …",
+        usage="gpusetup [--version [--verbose] [--format json]] COMMAND …",
         description="One proven NVIDIA stack for these hosts.\n\ncommands:\n" + _known_commands(),
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    told = "show gpusetup's version; with --verbose that of all it works with, and where it is"
+    told = "show gpusetup's version; with --verbose or --format json, all it works with and where that is"
     parser.add_argument("--version", action="version", version=f"gpusetup {__version__}", help=told)
     return parser
 
@@ -55,24 +55,14 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _with_values(name: str) -> argparse.ArgumentParser:
-    from gpusetup.cli.completion import add_values
-
-    parser = command_parser(name)
-    add_values(parser)
-    return parser
-
-
 def _complete() -> None:
     """Answer the shell's question; of the commands, only the one that is being typed is imported."""
     import argcomplete
 
-    typed = os.environ.get("COMP_LINE", "").split()[1:2]
+    from gpusetup.cli.completion import add_commands
+
     parser = top_parser()
-    commands = parser.add_subparsers()
-    for name in (name for name in COMMANDS if " " not in name):
-        parents = [_with_values(name)] if [name] == typed else []
-        commands.add_parser(name, parents=parents, add_help=False)
+    add_commands(parser, os.environ.get("COMP_LINE", "").split()[1:3])
     argcomplete.autocomplete(parser)
 
 
@@ -132,10 +122,28 @@ def _greet() -> Exit:
     return greet()
 
 
-def _versions() -> Exit:
-    from gpusetup.cli.versions import told
+def _asked_in_full(argv: list[str]) -> str:
+    """Return the format in which all about this gpusetup is asked for; nothing where it is not."""
+    words = [part for word in argv for part in (word.split("=", 1) if word.startswith("--format=") else [word])]
+    rest = [word for word in words if word not in {"--version", "--verbose"}]
+    if "--version" not in words or rest not in ([], ["--format", "text"], ["--format", "json"]):
+        return ""
+    return rest[1] if rest and (rest[1] == "json" or "--verbose" in words) else "text" if "--verbose" in words else ""
 
-    print("\n".join(told()))
+
+def _versions(form: str) -> Exit:
+    from gpusetup.cli.output import json_text, print_error
+    from gpusetup.cli.versions import about, told
+
+    try:
+        found = about()
+    except GpuSetupError as error:
+        print_error(error, form)
+        return error.exit
+    if form == "json":
+        print(json_text(found), end="")
+    else:
+        print("\n".join(told(found)))
     return Exit.DONE
 
 
@@ -160,7 +168,7 @@ def main(argv: list[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         _complete()
     argv = _one_name(_plain_words(argv))
-    in_full = sorted(argv) == ["--verbose", "--version"]
+    in_full = _asked_in_full(argv)
     if argv and argv[0].startswith("-") and not in_full:
         top_parser().parse_args(argv)
         return Exit.DONE
@@ -168,7 +176,7 @@ def main(argv: list[str] | None = None) -> int:
         return _unknown(argv[0])
     try:
         if in_full:
-            return _versions()
+            return _versions(in_full)
         return int(_run(argv) if argv else _greet())
     except KeyboardInterrupt:
         print("gpusetup: interrupted", file=sys.stderr)

@@ -2,39 +2,106 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup import __version__
 from gpusetup.content import content_path
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.load import matrix
+from gpusetup.model.about import About, MatrixInForce, Overlay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["told"]
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.about import InstallKind
 
-_LIBRARIES = ("ansible-core", "jinja2", "msgspec", "packaging", "requests", "rich")
+__all__ = ["about", "told"]
+
+_LIBRARIES = ("ansible-core", "ansible-runner", "jinja2", "msgspec", "packaging", "requests", "rich")
+_PACKAGED = Path("/usr/lib/gpusetup")
 
 
-def told() -> Iterator[str]:
-    """Yield a line for each."""
-    yield f"gpusetup {__version__}"
+def about() -> About:
+    """Look at this process, and at what it would use."""
     known = matrix()
-    yield f"matrix {known.date}, {known.digest}"
     try:
-        yield f"collection {content_path()}"
+        collection = str(content_path())
     except GpuSetupError as error:
-        yield f"collection: {error}"
-    yield f"Python {platform.python_version()}, {sys.executable}"
-    yield from (_library(name) for name in _LIBRARIES)
+        collection = str(error)
+    return About(
+        version=__version__,
+        install=_install(Path(sys.prefix), Path(__file__).resolve().parents[2]),
+        place=str(Path(__file__).resolve().parents[1]),
+        matrix=MatrixInForce(date=known.date, digest=known.digest, place=str(known.overlay or "")),
+        overlays=tuple(_overlays(known)),
+        collection=collection,
+        python=platform.python_version(),
+        interpreter=sys.executable,
+        platform=platform.platform(),
+        libraries={name: _library(name) for name in _LIBRARIES},
+    )
 
 
-def _library(name: str) -> str:
+def told(found: About) -> Iterator[str]:
+    """Yield a line for each."""
+    yield f"gpusetup {found.version}, {found.install}: {found.place}"
+    origin = f": {found.matrix.place}" if found.matrix.place else ", as it came along"
+    yield f"matrix {found.matrix.date}, {found.matrix.digest[:16]}{origin}"
+    for overlay in found.overlays:
+        files = f": {', '.join(overlay.files)}" if overlay.files else ""
+        yield f"{overlay.setting}={overlay.place}{files}"
+    yield f"collection {found.collection}"
+    yield f"Python {found.python}: {found.interpreter}"
+    yield f"platform {found.platform}"
+    for name, number in found.libraries.items():
+        yield f"{name} {number}" if number else f"{name} is not installed"
+
+
+def _install(prefix: Path, root: Path) -> InstallKind:
+    """Tell how this gpusetup was installed, by what each way leaves beside it."""
+    if (root / "pyproject.toml").is_file() and (root / "roles").is_dir():
+        return "checkout"
+    if prefix == _PACKAGED:
+        return _distribution(Path("/var/lib"))
+    if prefix.name.startswith("single-") and prefix.parent.name == "gpusetup":
+        return "single file"
+    if (prefix / "pipx_metadata.json").is_file() or "pipx" in prefix.parts:
+        return "pipx"
+    if (prefix / "uv-receipt.toml").is_file() or _made_by_uv(prefix):
+        return "uv"
+    return "virtual environment" if sys.prefix != sys.base_prefix else "system"
+
+
+def _distribution(state: Path) -> InstallKind:
+    if (state / "dpkg/info/gpusetup.list").is_file():
+        return "deb"
+    return "rpm" if (state / "rpm").is_dir() or Path("/usr/lib/sysimage/rpm").is_dir() else "package"
+
+
+def _made_by_uv(prefix: Path) -> bool:
     try:
-        return f"{name} {version(name)}"
+        return any(line.startswith("uv =") for line in (prefix / "pyvenv.cfg").read_text().splitlines())
+    except OSError:
+        return False
+
+
+def _overlays(known: Matrix) -> Iterator[Overlay]:
+    if place := os.environ.get("GPUSETUP_MATRIX"):
+        files = sorted(path.name for path in Path(place).glob("*.json"))
+        yield Overlay(setting="GPUSETUP_MATRIX", place=str(known.overlay), files=tuple(files))
+    for setting in ("GPUSETUP_CONTENT", "GPUSETUP_STATE", "GPUSETUP_CACHE"):
+        if place := os.environ.get(setting):
+            yield Overlay(setting=setting, place=place)
+
+
+def _library(name: str) -> str | None:
+    try:
+        return version(name)
     except PackageNotFoundError:
-        return f"{name} is not installed"
+        return None

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from gpusetup.model.about import About
 from gpusetup.model.answers import MatrixFiles, MatrixRows, NoRows, NoStack, StackClasses, Why, WhyNot
 from gpusetup.model.applied import Applied
 from gpusetup.model.audit import Audit
@@ -238,6 +239,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "user-data": ("cloud-init", (UserDataMade,)),
     "verifications": ("history", (Verifications,)),
     "verify": ("verify", (VerifyReport,)),
+    "version": ("--version", (About,)),
     "watch": ("watch", (Watch,)),
     "why": ("why", (Why,)),
     "why-not": ("why-not", (WhyNot,)),

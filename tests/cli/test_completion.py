@@ -32,6 +32,15 @@ def _complete(line: str, folder: Path) -> list[str]:
         ("gpusetup matrix --os ubuntu2", {"ubuntu22.04", "ubuntu24.04"}),
         ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}),
         ("gpusetup schema why", {"why", "why-not"}),
+        ("gpusetup matrix up", {"update"}),
+        ("gpusetup matrix tor", {"torch"}),
+        ("gpusetup matrix import --", {"--quiet", "--format"}),
+        ("gpusetup collect t", {"token"}),
+        ("gpusetup collect offer --", {"--format"}),
+        ("gpusetup bundle un", {"unpack"}),
+        ("gpusetup apply --engine ", {"ansible", "runner"}),
+        ("gpusetup pull --", {"--timer", "--class"}),
+        ("gpusetup known-h", {"known-hosts"}),
     ],
 )
 def test_tab(line: str, expected: set[str], tmp_path: Path) -> None:

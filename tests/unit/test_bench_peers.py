@@ -2,34 +2,59 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 from bench import peers
-from bench.peers import Run, picture, table
+from bench.peers_told import Contender, Record, Run, page, picture, recorded, table
 
-GOOD = [Run(50.0, 13, 0, rebooted=False), Run(40.0, 20, 0, rebooted=True), Run(4.0, 1, 0, rebooted=False)]
-LOST = [Run(45.0, 23, 0, rebooted=False), Run(23.0, 19, 0, rebooted=False), Run(29.0, 19, 0, rebooted=False)]
-FAILED = [Run(5.0, 3, 2, rebooted=False, last="no package")] * 3
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 
 
-def test_a_lost_reboot_is_told_by_what_the_host_did_and_a_failure_says_nothing_of_it():
-    ours, role, deepops, absent = table({"a": GOOD, "b": LOST, "c": FAILED}, ["/peers/d"]).splitlines()[2:]
+def run(seconds, operations, *, code=0, rebooted=False, last=""):
+    return Run(seconds=seconds, operations=operations, code=code, rebooted=rebooted, last=last)
+
+
+GOOD = (run(50.0, 13, rebooted=True), run(4.0, 1), run(45.0, 12), run(40.0, 20, rebooted=True))
+LOST = (run(45.0, 23, rebooted=True), run(23.0, 19), run(29.0, 19), run(20.0, 19))
+FAILED = (run(5.0, 3, code=2, last="no package"),) * 4
+
+
+def record(**runs):
+    found = tuple(Contender(name=name, version="1", ansible="ansible-core 2", runs=one) for name, one in runs.items())
+    return Record(date="2026-01-01", driver="580", contenders=found)
+
+
+def test_a_lost_reboot_is_told_by_what_the_host_did_afterwards():
+    ours, role, deepops, absent = table(record(a=GOOD, b=LOST, c=FAILED, d=())).splitlines()[2:]
     assert ours.endswith("| made up for |")
     assert "40.0 s, 20 operations, rebooted" in ours
-    assert role.endswith("| stays lost |")
-    assert deepops.endswith("| not seen: it failed |")
-    assert deepops.count("FAILED (2)") == 3
-    assert "not here" in absent
+    assert role.endswith("| stays lost, nothing says so |")
+    assert deepops.endswith("| stays lost; the run fails each time |")
+    assert deepops.count("FAILED (2)") == 4
+    assert "was not there" in absent
 
 
 def test_the_picture_has_a_bar_for_each_run_as_long_as_it_took():
     bars = [
         float(bar.get("width"))
-        for bar in ET.fromstring(picture({"a": GOOD, "b": LOST})).iter("{http://www.w3.org/2000/svg}rect")
+        for bar in ET.fromstring(picture(record(a=GOOD, b=LOST))).iter("{http://www.w3.org/2000/svg}rect")
     ]
-    assert len(bars) == 6
+    assert len(bars) == 8
     assert bars[0] == max(bars)
-    assert abs(bars[2] / bars[0] - 4 / 50) < 0.01
+    assert abs(bars[1] / bars[0] - 4 / 50) < 0.01
+
+
+def test_the_page_has_the_last_words_of_what_failed():
+    assert "no package" in page(record(c=FAILED))
+    assert "last words" not in page(record(a=GOOD))
+
+
+def test_the_readme_says_what_was_recorded():
+    row = next(line for line in README.splitlines() if line.startswith("| second run, one host: remote operations"))
+    told = [int(re.search(r"\d+", cell)[0]) for cell in row.split("|")[2:5]]
+    assert told == [who.runs[1].operations for who in recorded().contenders]
 
 
 def test_without_the_work_of_others_it_says_how_to_fetch_it(monkeypatch, capsys):

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tools.pictures import PICTURES, SESSION
+from tools.pictures import PAGES, PICTURES, SESSION
 
 
 @pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.name)
@@ -14,6 +14,11 @@ def test_a_picture_is_what_would_be_drawn_today(path):
     drawn = PICTURES[path]()
     assert path.read_text(encoding="utf-8") == drawn, "it is stale: python -m tools.pictures"
     assert ET.fromstring(drawn).get("aria-label")
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_is_what_would_be_written_today(path):
+    assert path.read_text(encoding="utf-8") == PAGES[path](), "it is stale: python -m tools.pictures"
 
 
 def test_the_session_shows_every_command_with_an_answer():

@@ -18,7 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.release import deb, rpm, single
+from gpusetup import __version__
+from tools.release import deb, front, rpm, single
 from tools.release.tree import MACHINES, Target, lay_out
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("wheel", "collection", "single", "deb", "rpm")
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PROGRAMS = {"deb": "dpkg-deb", "rpm": "rpmbuild"}
+"""What builds them, where Python alone does not."""
 SYSTEMS = {"deb": ("3.11", "3.13"), "rpm": ("3.12",)}
 """The Pythons of today's Debian 12 and 13, and of Enterprise Linux 9 and 10."""
 
@@ -43,6 +46,14 @@ def main(arguments: Sequence[str]) -> int:
     unknown = [kind for kind in told.kinds if kind not in KINDS]
     if unknown:
         parser.error(f"no kind is called {unknown[0]!r}; known: {', '.join(KINDS)}")
+    missing = sorted(
+        {PROGRAMS[kind] for kind in told.kinds or KINDS if kind in PROGRAMS and not shutil.which(PROGRAMS[kind])}
+    )
+    if missing:
+        packages = " ".join({"rpmbuild": "rpm", "dpkg-deb": "dpkg"}[name] for name in missing)
+        parser.error(
+            f"{', '.join(missing)} is not here: sudo apt-get install {packages}, or name the kinds that you want"
+        )
     out = told.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     for path in made(told.kinds or list(KINDS), out, told.python, told.arch, moment()):
@@ -83,7 +94,7 @@ def made(kinds: Sequence[str], out: Path, pythons: Sequence[str] | None, arch: s
 def python_packages(folder: Path, when: int) -> tuple[Path, Path]:
     """Build the sdist, and the wheel from it."""
     argv = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
-    env = {**os.environ, "SOURCE_DATE_EPOCH": str(when)}
+    env = {**os.environ, "SOURCE_DATE_EPOCH": str(when), "GPUSETUP_REPOSITORY": front.repository(ROOT)}
     subprocess.run(argv, check=True, env=env, stdout=subprocess.DEVNULL)
     return next(folder.glob("gpusetup-*.whl")), next(folder.glob("gpusetup-*.tar.gz"))
 
@@ -91,7 +102,7 @@ def python_packages(folder: Path, when: int) -> tuple[Path, Path]:
 def collection(out: Path, scratch: Path, when: int) -> Path:
     """Build the archive for Ansible Galaxy; its tool gives every file the time of the build, this the commit's."""
     argv = [str(Path(sys.executable).with_name("ansible-galaxy")), "collection", "build", "--output-path", str(scratch)]
-    subprocess.run([*argv, str(ROOT)], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    subprocess.run([*argv, str(_collection_tree(scratch / "collection"))], check=True, stdout=subprocess.DEVNULL)
     (built,) = scratch.glob("gpusetup-stack-*.tar.gz")
     with (
         tarfile.open(built) as archive,
@@ -102,6 +113,24 @@ def collection(out: Path, scratch: Path, when: int) -> Path:
             item.mtime = when
             made.addfile(item, archive.extractfile(item) if item.isfile() else None)
     return out / built.name
+
+
+def _collection_tree(folder: Path) -> Path:
+    """Lay out what belongs to the collection, with a front page and addresses that lead somewhere from Galaxy."""
+    folder.mkdir()
+    for name in ("meta", "playbooks", "plugins", "roles"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
+    for name in ("LICENSE", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, folder)
+    home = front.repository(ROOT)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (folder / "README.md").write_text(front.page(text, home, __version__), encoding="utf-8")
+    told = (ROOT / "galaxy.yml").read_text(encoding="utf-8")
+    known = front.addresses(home, __version__)
+    for field, name in (("repository", "Source"), ("documentation", "Documentation"), ("issues", "Issues")):
+        told += f"{field}: {known[name]}\n" if known else ""
+    (folder / "galaxy.yml").write_text(told, encoding="utf-8")
+    return folder
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from email.utils import formatdate
 from pathlib import Path
 
 from gpusetup import __version__
-from tools.release.tree import HOME, Target, packed
+from tools.release import front
+from tools.release.tree import HOME, ROOT, Target, packed
 
 MAINTAINER = "{} <{}>".format(
     os.environ.get("DEBFULLNAME", "The gpusetup authors"), os.environ.get("DEBEMAIL", "gpusetup@example.org")
@@ -27,7 +28,7 @@ Depends: python3, python{python}, openssh-client, libc6 (>= 2.34)
 Recommends: sshpass, pciutils
 Section: admin
 Priority: optional
-Description: installer and prover of NVIDIA GPU stacks
+{homepage}Description: installer and prover of NVIDIA GPU stacks
  Resolves one driver, CUDA, cuDNN, NCCL and framework that fit each other and
  the GPUs, installs them on one machine or many with Ansible, and proves on
  the GPU that they work.
@@ -101,7 +102,12 @@ def _control(root: Path, version: str, target: Target) -> None:
     control.mkdir()
     texts = {
         "control": _CONTROL.format(
-            version=version, arch=target.arch, maintainer=MAINTAINER, size=size, python=target.python
+            version=version,
+            arch=target.arch,
+            maintainer=MAINTAINER,
+            size=size,
+            python=target.python,
+            homepage=f"Homepage: {home}\n" if (home := front.repository(ROOT)) else "",
         ),
         "md5sums": "\n".join(sums) + "\n",
         "postinst": _POSTINST.format(python=target.python, home=HOME),

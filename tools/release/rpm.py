@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup import __version__
+from tools.release import front
+from tools.release.tree import ROOT
 
 if TYPE_CHECKING:
     from tools.release.tree import Target
@@ -24,7 +26,7 @@ Version: {version}
 Release: 1.py{python}
 Summary: Installer and prover of NVIDIA GPU stacks
 License: Apache-2.0
-AutoReqProv: no
+{url}AutoReqProv: no
 Requires: /usr/bin/python{python}
 Requires: /usr/bin/ssh
 Recommends: pciutils
@@ -61,7 +63,8 @@ def build(laid_out: Path, out: Path, target: Target, *, moment: int) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder) / "rpm"
         spec = Path(folder) / "gpusetup.spec"
-        spec.write_text(_SPEC.format(version=__version__, python=target.python, root=laid_out))
+        url = f"URL: {home}\n" if (home := front.repository(ROOT)) else ""
+        spec.write_text(_SPEC.format(version=__version__, python=target.python, root=laid_out, url=url))
         defines = {
             "_topdir": str(top), "_build_name_fmt": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
             "_buildhost": "localhost", "use_source_date_epoch_as_buildtime": "1",

@@ -11,15 +11,16 @@ import gzip
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from tools.release import man
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).resolve().parents[2]
 HOME = "usr/lib/gpusetup"
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+EXTRAS = ("runner",)
+"""What is optional for the wheel; a package's own environment takes nothing in later, so it has it from the start."""
 _GLIBC = ("2_17", "2_28", "2_34")
 """Wheels for these are taken: the oldest system that is served has 2.34."""
 
@@ -71,7 +72,7 @@ def pip_words(wheel: Path, target: Target) -> list[str]:
     """Return what tells pip to take a wheel and all that it needs for another machine."""
     words = ["--disable-pip-version-check", "--python-version", target.python, "--implementation", "cp"]
     words += [word for glibc in _GLIBC for word in ("--platform", f"manylinux_{glibc}_{target.machine}")]
-    words += ["--platform", "any", "--only-binary", ":all:", str(wheel)]
+    words += ["--platform", "any", "--only-binary", ":all:", f"{wheel}[{','.join(EXTRAS)}]"]
     if target.python == "3.10":
         words.append("tomli")  # pip reads `python_version < "3.11"` as of the Python that it runs in
     return words

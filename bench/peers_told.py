@@ -1,0 +1,149 @@
+"""What `./dev bench peers` found, as a record, a table, a picture and the page that is made of them.
+
+The record that the documentation shows is `bench/results/peers.json`; `python -m tools.pictures` makes page and
+picture of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpusetup.report.svg import element, text_at
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+RECORD = Path(__file__).resolve().parent / "results/peers.json"
+RUNS = ("first run", "second run", "first run, its reboot lost", "the run after that")
+"""The first two on one host, the others on a second one of the same kind."""
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One run over one host."""
+
+    seconds: float
+    operations: int
+    """Starts of ssh, sftp and scp."""
+    code: int = 0
+    rebooted: bool = False
+    last: str = ""
+    """The last words of a run that failed."""
+
+    def told(self) -> str:
+        failed = f"; FAILED ({self.code})" if self.code else ""
+        return f"{self.seconds:.1f} s, {self.operations} operations{', rebooted' if self.rebooted else ''}{failed}"
+
+
+class Contender(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose work it is, at which version, run by which Ansible."""
+
+    name: str
+    version: str
+    ansible: str
+    runs: tuple[Run, ...] = ()
+    """As RUNS has them; none where it was not there."""
+
+    def lost_reboot(self) -> str:
+        """Say what became of the reboot that did not happen."""
+        if not self.runs:
+            return ""
+        before, after = self.runs[2:4]
+        if after.rebooted:
+            return "made up for"
+        if after.code:
+            return "stays lost; the run fails each time" if before.code else "stays lost; the run fails"
+        return "stays lost, nothing says so"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole comparison."""
+
+    date: str
+    driver: str
+    contenders: tuple[Contender, ...]
+
+
+def recorded() -> Record:
+    """Return the comparison that the documentation shows."""
+    return msgspec.json.decode(RECORD.read_bytes(), type=Record)
+
+
+def table(record: Record) -> str:
+    """Return it as Markdown."""
+    lines = ["| who | " + " | ".join(RUNS) + " | the lost reboot |", "|---|" + "---|" * (len(RUNS) + 1)]
+    for who in record.contenders:
+        cells = [run.told() for run in who.runs] or ["was not there", *[""] * (len(RUNS) - 1)]
+        lines.append(f"| {who.name} | " + " | ".join(cells) + f" | {who.lost_reboot()} |")
+    return "\n".join(lines) + "\n"
+
+
+def picture(record: Record) -> str:
+    """Return seconds as bars; what failed is pale."""
+    longest = max((run.seconds for who in record.contenders for run in who.runs), default=1.0) or 1.0
+    parts = [element("style", "text { font: 13px system-ui, sans-serif; fill: #6b7280; } .name { font-weight: 600; }")]
+    y = 8
+    for who in record.contenders:
+        parts.append(text_at(8, y + 16, who.name, "name", "start"))
+        for run, title in zip(who.runs, RUNS, strict=True):
+            y += 24
+            width = 380 * run.seconds / longest
+            pale = 0.35 if run.code else 1
+            parts.append(text_at(8, y + 15, title, "axis", "start"))
+            parts.append(element("rect", x=220, y=y + 2, width=f"{width:.0f}", height=17, fill="#2563eb", opacity=pale))
+            parts.append(text_at(228 + width, y + 15, run.told(), "axis", "start"))
+        y += 40
+    told = [f"{who.name}: {who.runs[1].seconds:.1f} seconds the second time" for who in record.contenders if who.runs]
+    return element(
+        "svg", "".join(parts), xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 900 {y}", width=900, role="img",
+        aria_label="; ".join(told),
+    )  # fmt: skip
+
+
+def page(record: Record) -> str:
+    """Return the page of the documentation."""
+    return _PAGE.format(
+        date=record.date,
+        driver=record.driver,
+        table=table(record),
+        versions="".join(f"| {who.name} | {who.version} | {who.ansible} |\n" for who in record.contenders),
+        failures=_failures({who.name: who.runs for who in record.contenders}),
+    )
+
+
+def _failures(runs: Mapping[str, tuple[Run, ...]]) -> str:
+    told = [
+        f"- {name}, {title}:\n\n  ```text\n" + "".join(f"  {line}\n" for line in run.last.splitlines()) + "  ```\n"
+        for name, found in runs.items()
+        for run, title in zip(found, RUNS, strict=False)
+        if run.code
+    ]
+    return "\nThe last words of what failed:\n\n" + "\n".join(told) if told else ""
+
+
+_PAGE = """\
+# gpusetup beside others, measured
+
+The driver alone (branch {driver}), on lab hosts that are made alike, one after the other on one machine, over SSH
+with pipelining: {date}. The packages are stand-ins of a few bytes: these are the times of Ansible and of what it is
+told, not those of downloads and module builds, which are the same for all. No GPU is in these hosts, so nothing here
+says that a driver loads: verification was left out, and so was DeepOps' call of nvidia-smi. Compare the rows with each
+other, not the seconds with those of another day.
+
+{table}
+![Seconds of each run as bars](../peers.svg)
+
+An operation is a start of `ssh`, `sftp` or `scp`: each costs a round trip, which is nothing here and tens of
+milliseconds on real networks. "Its reboot lost" is a first run with the reboot switched off, as after a cut
+connection; the run after that may reboot.
+{failures}
+| who | version | Ansible |
+|---|---|---|
+{versions}
+gpusetup sets up the package source, reads what the host is and refuses what cannot work within these runs; for the
+others the source was set up before. That is why its first run takes longer. Nothing of theirs is part of gpusetup:
+`./dev bench peers` prints how to fetch it, then runs all of them again. This page is made from
+`bench/results/peers.json` by `python -m tools.pictures`.
+"""

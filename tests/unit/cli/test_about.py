@@ -1,0 +1,70 @@
+"""`gpusetup --version --verbose`: the same as text and as a document, and how this gpusetup came here."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from gpusetup import __version__
+from gpusetup.cli import versions
+from gpusetup.cli.main import main
+from gpusetup.cli.schema import schema_of
+from gpusetup.matrix.load import matrix
+
+
+def document(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[str, object]:
+    assert main(["--version", *argv]) == 0
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, schema_of("version"))
+    return found
+
+
+def test_the_document_says_what_decides_the_answers(capsys):
+    found = document(capsys, "--verbose", "--format", "json")
+    assert found["version"] == __version__
+    assert found["install"] == "checkout"
+    assert found["matrix"]["digest"] == matrix().digest
+    assert found == document(capsys, "--format=json")
+    assert main(["version", "--verbose"]) == 0
+    text = capsys.readouterr().out
+    assert f"gpusetup {__version__}, checkout: {found['place']}" in text
+    assert found["platform"] in text
+    assert all(name in text for name in found["libraries"])
+
+
+def test_what_is_laid_over_is_named_file_by_file(capsys, monkeypatch, tmp_path):
+    (tmp_path / "gpus.more.json").write_text('{"schema": "gpusetup/matrix-gpus/1", "gpus": []}')
+    monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path))
+    overlays = document(capsys, "--format", "json")["overlays"]
+    assert overlays[0] == {"setting": "GPUSETUP_MATRIX", "place": str(tmp_path), "files": ["gpus.more.json"]}
+    main(["--version", "--verbose"])
+    assert f"GPUSETUP_MATRIX={tmp_path}: gpus.more.json" in capsys.readouterr().out
+
+
+def test_a_setting_that_leads_nowhere_is_an_error_in_words(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("GPUSETUP_MATRIX", str(tmp_path / "away"))
+    assert main(["--version", "--verbose"]) == 3
+    assert "GPUSETUP_MATRIX names" in capsys.readouterr().err
+    assert main(["--version", "--format", "json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["reference"] == "GS-204"
+
+
+@pytest.mark.parametrize(
+    ("folder", "mark", "text", "kind"),
+    [
+        ("pipx/venvs/gpusetup", "pipx_metadata.json", "{}", "pipx"),
+        ("uv/tools/gpusetup", "uv-receipt.toml", "", "uv"),
+        ("cache/uv/archive-v0/x", "pyvenv.cfg", "home = /usr/bin\nuv = 0.9.1\n", "uv"),
+        (".cache/gpusetup/single-0123-3.11", "pyvenv.cfg", "home = /usr/bin\n", "single file"),
+        ("env", "pyvenv.cfg", "home = /usr/bin\n", "virtual environment"),
+    ],
+)
+def test_each_way_to_install_is_known_by_what_it_leaves(folder, mark, text, kind, tmp_path, monkeypatch):
+    prefix = tmp_path / folder
+    prefix.mkdir(parents=True)
+    (prefix / mark).write_text(text)
+    monkeypatch.setattr(versions.sys, "prefix", str(prefix))
+    monkeypatch.setattr(versions.sys, "base_prefix", "/usr")
+    assert versions._install(prefix, prefix / "lib/python3.11/site-packages") == kind

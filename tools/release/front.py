@@ -1,0 +1,54 @@
+"""The README as the front page of a package, where nothing of the repository stands beside it: its links are absolute.
+
+Where the repository is, is told by whoever builds: GPUSETUP_REPOSITORY, else git's "origin" where that is an address on
+the web. Without it, a link into the repository becomes plain text: better none than one that leads nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((?!https?:|mailto:|#)([^)\s]+)\)")
+
+
+def repository(root: Path) -> str:
+    """Return the address of the repository's page, without a slash at its end; nothing where nobody told."""
+    told = os.environ.get("GPUSETUP_REPOSITORY", "")
+    if not told and (root / ".git").exists():
+        argv = ["git", "-C", str(root), "config", "--get", "remote.origin.url"]
+        told = subprocess.run(argv, check=False, capture_output=True, text=True).stdout.strip()
+    address = re.sub(r"^git@([\w.-]+):", r"https://\1/", told).removesuffix(".git").rstrip("/")
+    if not re.fullmatch(r"https?://[\w.-]+(:\d+)?/[\w./-]+", address):  # also: nobody's password is in it
+        return ""
+    return address
+
+
+def page(text: str, home: str, version: str) -> str:
+    """Return the README with links that lead somewhere from anywhere, to the files of this version."""
+
+    def absolute(found: re.Match[str]) -> str:
+        picture, words, place = found.groups()
+        if not home:
+            return "" if picture else words
+        return f"{picture}[{words}]({home}/{'raw' if picture else 'blob'}/v{version}/{place})"
+
+    return _LINK.sub(absolute, text)
+
+
+def addresses(home: str, version: str) -> dict[str, str]:
+    """Return what an index shows beside a package, by the names that the Python index knows."""
+    if not home:
+        return {}
+    return {
+        "Homepage": home,
+        "Documentation": f"{home}/tree/v{version}/docs/guides",
+        "Source": home,
+        "Issues": f"{home}/issues",
+        "Changelog": f"{home}/blob/v{version}/CHANGELOG.md",
+    }
