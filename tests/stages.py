@@ -77,16 +77,17 @@ def lint() -> Outcome:
     return _commands("lint", *commands)
 
 
-def _rpm_tools() -> None:
-    """Get what makes and reads rpm repositories; where it cannot be had its tests are skipped, with the reason."""
-    lacking = [package for program, package in RPM_TOOLS.items() if shutil.which(program) is None]
+def _programs() -> None:
+    """Get what makes and reads rpm repositories, and shells; where it cannot be had its tests are skipped, and say so."""
+    wanted = {**RPM_TOOLS, "zsh": "zsh", "fish": "fish"}
+    lacking = [package for program, package in wanted.items() if shutil.which(program) is None]
     if os.geteuid() == 0 and shutil.which("apt-get"):
         with contextlib.suppress(LabError):
             machine.install(lacking)
 
 
 def unit() -> Outcome:
-    _rpm_tools()
+    _programs()
     folders = [f"tests/{name}" for name in QUICK if (ROOT / "tests" / name).exists()]
     return _pytest("unit", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not lab and not gpu", *folders)
 

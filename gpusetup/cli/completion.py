@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Sequence
 
+    ParserOf = Callable[[str], argparse.ArgumentParser]
+
 __all__ = ["add_arguments", "add_commands", "run"]
 
 
@@ -35,7 +37,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def add_commands(parser: argparse.ArgumentParser, typed: Sequence[str]) -> None:
+def add_commands(parser: argparse.ArgumentParser, typed: Sequence[str], known_as: ParserOf) -> None:
     """Add every command by its name, and the arguments of the one that these words name: `matrix update` is two."""
     from gpusetup.cli.commands import COMMANDS
 
@@ -46,17 +48,15 @@ def add_commands(parser: argparse.ArgumentParser, typed: Sequence[str]) -> None:
             commands.add_parser(known, add_help=False)
         elif whole in COMMANDS and whole != name:
             below = commands.add_parser(known, add_help=False).add_subparsers()
-            below.add_parser(typed[1], parents=[_with_values(whole)], add_help=False)
+            below.add_parser(typed[1], parents=[_with_values(whole, known_as)], add_help=False)
         else:
             further = [one.partition(" ")[2] for one in COMMANDS if one.startswith(f"{known} ")]
-            commands.add_parser(known, parents=[_with_values(known, further)], add_help=False)
+            commands.add_parser(known, parents=[_with_values(known, known_as, further)], add_help=False)
 
 
-def _with_values(name: str, further: Sequence[str] = ()) -> argparse.ArgumentParser:
+def _with_values(name: str, known_as: ParserOf, further: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return a command's parser whose arguments are completed with what the matrix knows, the first also with these."""
-    from gpusetup.cli.main import command_parser
-
-    parser = command_parser(name)
+    parser = known_as(name)
     for action in parser._actions:  # noqa: SLF001 - argparse offers no other list of them
         if completer := _documents if name == "schema" and action.dest == "name" else _COMPLETERS.get(action.dest):
             action.completer = completer  # type: ignore[attr-defined]

@@ -62,7 +62,7 @@ def _complete() -> None:
     from gpusetup.cli.completion import add_commands
 
     parser = top_parser()
-    add_commands(parser, os.environ.get("COMP_LINE", "").split()[1:3])
+    add_commands(parser, os.environ.get("COMP_LINE", "").split()[1:3], command_parser)
     argcomplete.autocomplete(parser)
 
 

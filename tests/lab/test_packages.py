@@ -3,6 +3,7 @@ machine that has nothing but Python."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,10 @@ def test_a_deb_is_installed_used_and_gone(lab_hosts, tmp_path, flavour, python):
     assert "T4" in looked(host, "gpusetup")
     assert host.path("/usr/share/man/man1/gpusetup-apply.1.gz").exists()
     assert "_python_argcomplete" in host.path("/usr/share/bash-completion/completions/gpusetup").read_text()
+    told = json.loads(host.ssh("gpusetup", "--version", "--format", "json").stdout)
+    assert told["install"] == "deb"
+    assert told["python"].startswith(python)
+    assert told["libraries"]["ansible-runner"]  # what is optional elsewhere came along
     host.ssh("apt-get", "purge", "-y", "-qq", "--autoremove", "gpusetup", timeout=300)
     assert host.ssh("dpkg-query", "-W", "-f", "${Package}\n").stdout == before
     assert not host.path("/usr/lib/gpusetup").exists()
@@ -61,6 +66,7 @@ def test_an_rpm_on_a_stand_in_of_enterprise_linux(lab_hosts, tmp_path):
     # Its Python and ssh are Debian's: rpm knows nothing of them.
     host.ssh("rpm", "-i", "--nodeps", f"/root/{made.name}", timeout=300)
     assert "driver" in answered(host, "gpusetup")
+    assert host.ssh("gpusetup", "--version", "--verbose").stdout.splitlines()[0].startswith("gpusetup 0.1.0, rpm: ")
     host.ssh("rpm", "-e", "gpusetup", timeout=300)
     assert not host.path("/usr/lib/gpusetup").exists()
     assert not host.path("/usr/bin/gpusetup").is_symlink()
@@ -72,4 +78,5 @@ def test_the_single_file_needs_nothing_but_python(lab_hosts, tmp_path):
     shutil.copy(made, host.path("/root"))
     assert "No module named" in host.ssh("python3", "-m", "pip", "--version", check=False).stderr
     assert "driver" in answered(host, f"/root/{made.name}")
+    assert ", single file: /root/.cache/gpusetup/" in host.ssh(f"/root/{made.name}", "--version", "--verbose").stdout
     assert "T4" in looked(host, f"/root/{made.name}")

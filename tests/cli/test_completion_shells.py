@@ -1,0 +1,63 @@
+"""TAB in real shells: bash, zsh and fish, which read what `gpusetup completion` prints and ask the program."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+QUESTIONS = [
+    ("gpusetup matrix --os ubuntu2", {"ubuntu22.04", "ubuntu24.04"}),
+    ("gpusetup resolve --gpu l40", {"l40", "l40s"}),
+    ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}),
+    ("gpusetup collect ", {"token", "offer"}),
+    ("gpusetup known", {"known-hosts"}),
+]
+"""What is typed → what TAB must offer."""
+SETTLE = {"bash": "bind 'set enable-bracketed-paste off'; PS1='ready> '", "zsh": "PS1='ready> '; setopt NO_PROMPT_CR"}
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
+
+pytestmark = pytest.mark.skipif(not (BIN / "gpusetup").exists(), reason="gpusetup is not installed as a program here")
+
+
+def environment(home: Path) -> dict[str, str]:
+    path = f"{BIN}:{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(home), "TERM": "dumb", "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": str(home)}
+
+
+def offered(shell: str, typed: str, home: Path) -> str:
+    """What the shell shows on the terminal after TAB."""
+    if shell == "fish":
+        script = f"gpusetup completion fish | source; complete -C '{typed}'"
+        argv = ["fish", "--no-config", "-c", script]
+        return subprocess.run(
+            argv, env=environment(home), capture_output=True, text=True, timeout=120, check=True
+        ).stdout
+    pexpect = pytest.importorskip("pexpect")
+    words = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}[shell]
+    session = pexpect.spawn(
+        shell, words, env=environment(home), cwd=home, encoding="utf-8", timeout=60, dimensions=(60, 200)
+    )
+    load = "autoload -U compinit; compinit -u; " if shell == "zsh" else ""
+    session.sendline(f"{load}{SETTLE[shell]}; eval \"$(gpusetup completion {shell})\"; echo lo''aded")
+    session.expect("loaded\r?\n")
+    session.send(f"{typed}\t\t")
+    session.expect([pexpect.TIMEOUT, pexpect.EOF], timeout=6)
+    shown = session.before
+    session.close(force=True)
+    return ANSI.sub("", shown)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(("typed", "expected"), QUESTIONS, ids=[typed for typed, _ in QUESTIONS])
+def test_tab_in_a_real_shell(shell: str, typed: str, expected: set[str], tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    shown = set(offered(shell, typed, tmp_path).replace("\r", "\n").split())
+    assert expected <= shown, shown
