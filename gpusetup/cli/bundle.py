@@ -12,7 +12,7 @@ examples:
   gpusetup bundle torch --inventory inventory.ini --out site    every release and GPU of a fleet
   gpusetup bundle --controller-only --out gpusetup-bundle
   gpusetup bundle --verify site                  every file against the manifest
-  gpusetup bundle --diff old/manifest.json --verify site   what has to be carried over
+  gpusetup bundle --verify site --diff old       what has to be carried over
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--dry-run", action="store_true", help="say what would be fetched, and its size")
     check = parser.add_argument_group("a bundle that is there")
     check.add_argument("--verify", "--check", dest="check", metavar="DIR", help="every file against the manifest")
-    check.add_argument("--diff", metavar="MANIFEST", help="with --verify: what an older bundle does not have")
+    check.add_argument(
+        "--diff", metavar="OLD", help="with --verify: what an older bundle, or its manifest, does not have"
+    )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 
@@ -197,7 +199,8 @@ def asked_for(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
 def _each_kind(arguments: argparse.Namespace) -> list[argparse.Namespace]:
     """Return the command line for each release and CPU among hosts, with their GPUs and kernels."""
     if not (arguments.facts or arguments.inventory):
-        return [arguments]
+        arches = dict.fromkeys(arguments.arch or ("x86_64",))
+        return [type(arguments)(**{**vars(arguments), "arch": [arch]}) for arch in arches]
     where = arguments.facts or arguments.inventory
     kinds: dict[tuple[str, str], list[HostFacts]] = {}
     for host in _looked_at(arguments).hosts.values():
@@ -255,9 +258,10 @@ class Progress:
 
 
 def _differences(manifest: Path, older: Path) -> Exit:
-    from gpusetup.bootstrap.bundle import read_manifest
+    from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
     from gpusetup.cli.plan_text import size_text
 
+    older = older / MANIFEST if older.is_dir() else older
     new, old = read_manifest(manifest)[0], read_manifest(older)[0]
     there = {file.sha256 for file in old.files.values()}
     carried = {name: file for name, file in sorted(new.files.items()) if file.sha256 not in there}

@@ -12,6 +12,7 @@ examples:
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--releases", type=int, default=2, metavar="N", help="newest releases of each line; default: %(default)s"
     )
     parser.add_argument("--out", metavar="DIR", help="the mirror")
-    parser.add_argument("--room", type=int, metavar="GIB", help="refuse to need more than this")
+    parser.add_argument("--room", type=int, metavar="GIB", help="refuse to need more than this in all")
     parser.add_argument("--source", default="nvidia", metavar="URL", help="a mirror to mirror; default: NVIDIA")
     parser.add_argument("--source-fingerprints", default="", metavar="FPR", help="of the key that signs it")
     parser.add_argument("--source-key", default="", metavar="URL", help="where that key is")
@@ -77,13 +78,18 @@ def run(arguments: argparse.Namespace) -> Exit:
     key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
     lines: list[str] = []
     vendors: list[str] = []
-    for system in dict.fromkeys(arguments.os):
-        for arch in dict.fromkeys(arguments.arch or ("x86_64",)):
-            request = question([], matrix, os=system, arch=arch)
-            chosen = mirroring.look(request, settings, matrix, arguments.releases)
+    selections = [
+        mirroring.look(question([], matrix, os=system, arch=arch), settings, matrix, arguments.releases)
+        for system in dict.fromkeys(arguments.os)
+        for arch in dict.fromkeys(arguments.arch or ("x86_64",))
+    ]
+    out = Path(arguments.out) if arguments.out else Path()
+    mirroring.check_room(out, selections, room)
+    with nullcontext() if key is None else mirroring.alone(out):
+        for chosen in selections:
             said = f"{chosen.place}: {len(chosen.entries)} packages, {size_text(chosen.size)}"
             if key is not None:
-                came, went = mirroring.keep(Path(arguments.out), chosen, key, room, Progress())
+                came, went = mirroring.keep(out, chosen, key, Progress())
                 said += f"; {came} new, {went} gone"
             lines.append(said)
             vendors += fingerprints_of(chosen.beside.keys)

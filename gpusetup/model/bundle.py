@@ -35,7 +35,9 @@ class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     python: str = ""
     """The Python of the environment; empty: none."""
     wheels: tuple[str, ...] = ()
-    """What that environment is made of."""
+    """What that environment is made of, and every named one."""
+    environments: dict[str, tuple[str, ...]] = {}
+    """Of each named environment its wheels."""
 
 
 class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from gpusetup import __version__
 from gpusetup.supply.kinds import kind_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from gpusetup.model.bundle import BundledSystem
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["bill_of"]
 
 
-def bill_of(out: Path, systems: dict[str, BundledSystem], digests: dict[str, str]) -> bytes:
-    """Return the bill of materials of everything that hosts get."""
+def bill_of(
+    out: Path, systems: dict[str, BundledSystem], digests: dict[str, str], controller: Iterable[str] = ()
+) -> bytes:
+    """Return the bill of materials of everything that hosts get, gpusetup's own wheels among it."""
     components: dict[str, dict[str, Any]] = {}
     for name, system in systems.items():
         family = re.match(r"[a-z]+", name)
@@ -32,10 +35,10 @@ def bill_of(out: Path, systems: dict[str, BundledSystem], digests: dict[str, str
             purl = f"pkg:{kind.name}/{family[0] if family else name}/{quote(entry.name)}@{quote(release)}"
             purl += f"?arch={entry.arch}" + (f"&epoch={epoch}" if epoch else "")
             components[purl] = _component(entry.name, entry.version, purl, entry.file.sha256)
-        for wheel in system.wheels:
-            project, version, _build, _tags = parse_wheel_filename(wheel.rpartition("/")[2])
-            purl = f"pkg:pypi/{project}@{quote(str(version))}"
-            components[purl] = _component(str(project), str(version), purl, digests.get(wheel, ""))
+    for wheel in (*(name for system in systems.values() for name in system.wheels), *controller):
+        project, version, _build, _tags = parse_wheel_filename(wheel.rpartition("/")[2])
+        purl = f"pkg:pypi/{project}@{quote(str(version))}?file_name={quote(wheel.rpartition('/')[2])}"
+        components[purl] = _component(str(project), str(version), purl, digests.get(wheel, ""))
     bill = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",

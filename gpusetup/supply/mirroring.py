@@ -6,15 +6,17 @@ ours. While a repository is being published, index and files disagree: it is ask
 
 from __future__ import annotations
 
+import fcntl
 import fnmatch
 import re
 import shutil
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpusetup.errors import BadInputError, UnreachableError
+from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.plan.imagined import imagined_host
 from gpusetup.plan.judge import versions
 from gpusetup.plan.offers import Offers
@@ -24,7 +26,7 @@ from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import kind_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.request import Request
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from gpusetup.supply.kinds import Kind
     from gpusetup.supply.signing import Signer
 
-__all__ = ["Selection", "keep", "look", "select"]
+__all__ = ["Selection", "alone", "check_room", "keep", "look", "select"]
 
 _TRIES = 3
 _PAUSE = 30.0
@@ -122,15 +124,30 @@ def _number(version: str) -> list[int]:
     return [int(piece) for piece in re.findall(r"\d+", version)]
 
 
-def keep(
-    out: Path, selection: Selection, signer: Signer, room: int | None, tell: Callable[[int, int], None]
-) -> tuple[int, int]:
-    """Fetch what is new and put the selection in its place; return how many files came and how many went."""
-    if room is not None and selection.size > room:
+def check_room(out: Path, selections: Iterable[Selection], room: int | None) -> None:
+    """Refuse what would outgrow the limit, which is one for all that is chosen: before anything is fetched."""
+    size = sum({entry.file.sha256: entry.file.size for each in selections for entry in each.entries}.values())
+    if room is not None and size > room:
         raise BadInputError(
-            "GS-778", f"the selection has {selection.size >> 20} MiB, more than --room allows", path="--room",
+            "GS-778", f"the selection has {size >> 20} MiB, more than --room allows", path="--room",
             context=str(out), hint="fewer --releases, or more room",
         )  # fmt: skip
+
+
+@contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Let one command at a time write to a mirror: a timer's and a person's would take each other's files away."""
+    out.mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PreflightError("GS-785", f"another gpusetup renews the mirror {out}", hint="wait for it") from error
+        yield
+
+
+def keep(out: Path, selection: Selection, signer: Signer, tell: Callable[[int, int], None]) -> tuple[int, int]:
+    """Fetch what is new and put the selection in its place; return how many files came and how many went."""
     place = out / selection.place
     repository = selection.kind.repository
     before = repository.read(place)

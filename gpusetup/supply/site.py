@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.model.bundle import BundledFile, BundledSystem, Manifest
 from gpusetup.model.facts_machine import NvSwitch
+from gpusetup.model.lock import PipRequirements
 from gpusetup.model.package import Package
 from gpusetup.model.preview import Preview
 from gpusetup.model.settings import Settings
@@ -44,13 +46,15 @@ from gpusetup.supply.signing import fingerprints_of
 from gpusetup.supply.wheels import lay_links, wheels_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lock import Lock
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.request import Request
+    from gpusetup.model.stack import Stack
+    from gpusetup.plan.observe import Wanted as Wished
     from gpusetup.supply.entry import Entry
     from gpusetup.supply.fetching import Wanted
     from gpusetup.supply.kinds import Kind
@@ -61,6 +65,7 @@ __all__ = ["Asked", "Supply", "add_system", "choose"]
 
 _BILL = "sbom.json"
 _LINKS = "python"
+_NO_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 _UNCHANGED = {".deb", ".rpm", ".whl"}
 """Files whose name says what is in them: they are fetched, and never written to."""
 
@@ -85,6 +90,8 @@ class Supply(NamedTuple):
     python: str
     kind: Kind = DEB
     beside: Beside = Beside()
+    environments: Mapping[str, tuple[str, ...]] = _NO_ENVIRONMENTS
+    """Of each named environment its wheels."""
 
     @property
     def name(self) -> str:
@@ -117,7 +124,8 @@ def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
     kind = kind_for(facts.packages.manager)
     with tempfile.TemporaryDirectory(prefix="gpusetup-bundle-") as folder:
         root = kind.root(Path(folder), request.os or "", request.arch or "x86_64", asked.archives)
-        plan, packages = _planned(root, facts, settings, matrix, tell)
+        plan, wished = _planned(root, facts, settings, matrix, tell)
+        packages = wished.packages.wanted() if wished.packages is not None else ()
         wanted = [*packages, *(package for kernel in asked.kernels for package in _headers(facts, kernel, matrix))]
         entries = root.closure(package for package in wanted if UNKNOWN_KERNEL not in package.name)
         beside = root.beside()
@@ -125,15 +133,25 @@ def choose(asked: Asked, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
     assert stack is not None  # noqa: S101 - a plan that changes something has one
     resolution = msgspec.structs.replace(resolve(request, matrix), stack=stack)
     lock = lock_of(resolution, matrix)
-    python = ""
-    wheels: tuple[Wanted, ...] = ()
-    if lock.pip.system:
-        tell("asking the package index")
-        target = _target(request, lock, matrix)
-        _hashes, full = hashes_of(msgspec.structs.replace(lock.pip, wheels=lock.pip.system), target)
-        python, wheels = target.python, tuple(sized(wheels_of(full.pylock, target)))
+    python = _target(request, stack, matrix).python if wished.requirements else ""
+    wheels: dict[str, Wanted] = {}
+    environments = {}
+    made_of = {item.name: (item.stack, item.requirements) for item in wished.environments}
+    for name, (of, lines) in {"": (stack, wished.requirements), **made_of}.items():
+        if lines:
+            tell(f"asking the package index for the environment {name}" if name else "asking the package index")
+            found = _wheels(lines, _target(request, of, matrix))
+            wheels |= {item.name: item for item in found}
+            environments[name] = tuple(item.name for item in found)
+    environments.pop("", None)
     place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}"
-    return Supply(asked, lock, place, entries, wheels, python, kind, beside)
+    return Supply(asked, lock, place, entries, tuple(wheels.values()), python, kind, beside, environments)
+
+
+def _wheels(lines: tuple[str, ...], target: Target) -> list[Wanted]:
+    """Return every wheel that the lines of a requirements file need in all, with its digest and size."""
+    _hashes, full = hashes_of(PipRequirements(system=lines, wheels=lines), target)
+    return sized(wheels_of(full.pylock, target))
 
 
 def _with_switches(facts: HostFacts, request: Request, matrix: Matrix) -> HostFacts:
@@ -156,7 +174,7 @@ def _headers(facts: HostFacts, kernel: str, matrix: Matrix) -> tuple[Package, ..
 
 def _planned(
     root: Root, facts: HostFacts, settings: Settings, matrix: Matrix, tell: Callable[[str], None]
-) -> tuple[HostPlan, tuple[Package, ...]]:
+) -> tuple[HostPlan, Wished]:
     """Plan the imagined host as a real one is planned: by what the repositories offer."""
     planner = Planner(matrix, resolve)
     draft = planner.first(facts, settings)
@@ -171,15 +189,14 @@ def _planned(
         raise PreflightError(first.reference, first.message, note=first.note, hint=first.hint)
     driver = draft.plan.stack.driver if draft.plan.stack is not None else None
     root.prefer(draft.plan.variables, driver.version if driver is not None else "")
-    wanted = draft.wanted.packages if draft.wanted is not None else None
-    if wanted is None:
+    if draft.wanted is None or draft.wanted.packages is None:
         raise BadInputError("GS-784", "nothing in this request comes as a package", hint="ask for a driver as well")
-    return draft.plan, wanted.wanted()
+    return draft.plan, draft.wanted
 
 
-def _target(request: Request, lock: Lock, matrix: Matrix) -> Target:
+def _target(request: Request, stack: Stack, matrix: Matrix) -> Target:
     system = next((item for item in matrix.os.systems if item.id == request.os), None)
-    version = (lock.stack.python and lock.stack.python.version) or (system.python if system else "")
+    version = (stack.python and stack.python.version) or (system.python if system else "")
     target = Target(".".join(version.split(".")[:2]), request.arch or "x86_64")
     return target._replace(glibc=system.glibc) if system is not None and system.glibc != "unknown" else target
 
@@ -213,6 +230,9 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
                 packages=supply.versions(),
                 python=supply.python,
                 wheels=tuple(f"{_LINKS}/{item.name}" for item in supply.wheels),
+                environments={
+                    name: tuple(f"{_LINKS}/{wheel}" for wheel in names) for name, names in supply.environments.items()
+                },
             )
             systems = {**(before.systems if before is not None else {}), supply.name: system}
             pip, sets = _with_controller(new, pool, before, supply)
@@ -223,7 +243,9 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
                 for entry in supply.packages
             }
             digests |= {f"{_LINKS}/{item.name}": item.sha256 for item in supply.wheels}
-            (new / _BILL).write_bytes(bill_of(new, systems, digests))
+            own = {f"wheels/{path.name}": path for path in (new / "wheels").glob("*.whl")}
+            digests |= {name: digest_of(path) for name, path in own.items()}
+            (new / _BILL).write_bytes(bill_of(new, systems, digests, own))
             manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(new, digests))
             write_manifest(new / MANIFEST, manifest)
         return manifest

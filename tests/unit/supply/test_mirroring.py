@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from gpusetup.cli.main import main
-from gpusetup.errors import BadInputError, UnreachableError
+from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
 from gpusetup.model.settings import Settings
 from gpusetup.supply import apt_repository, mirroring
 from gpusetup.supply.entry import Entry
 from gpusetup.supply.fetching import Pool, Wanted
-from gpusetup.supply.mirroring import Selection, keep, look, select
+from gpusetup.supply.mirroring import Selection, alone, check_room, keep, look, select
 from gpusetup.supply.signing import signer
 from tests.unit.supply import rpms
 from tests.unit.supply.test_site import deb, described
@@ -114,10 +114,10 @@ def contents(place: Path) -> dict[str, bytes]:
 
 def test_it_follows_what_is_published(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
     out = tmp_path / "mirror"
-    assert keep(out, upstream.chosen(), key, None, nothing) == (1, 0)
-    assert keep(out, upstream.chosen(), key, None, nothing) == (0, 0)
+    assert keep(out, upstream.chosen(), key, nothing) == (1, 0)
+    assert keep(out, upstream.chosen(), key, nothing) == (0, 0)
     upstream.publish("580.2.01-1", "580.3.01-1")
-    assert keep(out, upstream.chosen(), key, None, nothing) == (2, 1)
+    assert keep(out, upstream.chosen(), key, nothing) == (2, 1)
     ends = {".deb": "_580.{}.01-1_amd64.deb", ".rpm": "-580.{}.01-1.x86_64.rpm"}[upstream.suffix]
     assert upstream.files(out) == ["cuda-drivers" + ends.format(number) for number in (2, 3)]
     again = upstream.chosen(out, signed_by=key)
@@ -129,7 +129,7 @@ def test_what_is_half_published_leaves_the_mirror_as_it_was(
     tmp_path: Path, upstream: Upstream, key: Signer, harm: str
 ) -> None:
     out = tmp_path / "mirror"
-    keep(out, upstream.chosen(), key, None, nothing)
+    keep(out, upstream.chosen(), key, nothing)
     before = contents(out / upstream.place)
     upstream.publish("580.1.01-1", "580.2.01-1")
     place = upstream.folder / upstream.place
@@ -144,7 +144,7 @@ def test_what_is_half_published_leaves_the_mirror_as_it_was(
         for path in (*place.glob("Packages*"), *place.glob("repodata/*primary*")):
             path.write_text("changed")
     with pytest.raises(UnreachableError):
-        keep(out, upstream.chosen(), key, None, nothing)
+        keep(out, upstream.chosen(), key, nothing)
     assert contents(out / upstream.place) == before
 
 
@@ -156,7 +156,7 @@ def test_a_stranger_and_too_little_room_are_refused(tmp_path: Path, upstream: Up
     with pytest.raises(UnreachableError):
         look(Request(os=upstream.system, arch="x86_64"), settings, matrix(), 2)
     with pytest.raises(BadInputError, match="more than --room allows"):
-        keep(tmp_path / "mirror", upstream.chosen(), key, 1, nothing)
+        check_room(tmp_path / "mirror", [upstream.chosen(), upstream.chosen()._replace(entries=())], 1)
     assert not (tmp_path / "mirror").exists()
 
 
@@ -166,3 +166,20 @@ def test_bad_input_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().err
     assert "GS-779" in told
     assert "GS-777" in told
+
+
+def test_the_room_is_one_for_all_and_one_command_at_a_time_writes(tmp_path: Path, upstream: Upstream) -> None:
+    chosen = upstream.chosen()
+    first = chosen.entries[0]
+    other = chosen._replace(entries=(first._replace(file=first.file._replace(sha256="0" * 64)),))
+    check_room(tmp_path, [chosen, chosen], chosen.size)
+    with pytest.raises(BadInputError, match="more than --room allows"):
+        check_room(tmp_path, [chosen, other], chosen.size)
+    with (
+        alone(tmp_path / "mirror"),
+        pytest.raises(PreflightError, match="another gpusetup renews"),
+        alone(tmp_path / "mirror"),
+    ):
+        pass
+    with alone(tmp_path / "mirror"):
+        assert (tmp_path / "mirror/.lock").is_file()

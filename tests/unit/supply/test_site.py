@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import shutil
 import subprocess
 import urllib.request
@@ -11,18 +13,27 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from gpusetup.bootstrap.bundle import check_bundle
-from gpusetup.bootstrap.hashes import Target
+from gpusetup.bootstrap.hashes import Full, Target
 from gpusetup.cli import bundle
 from gpusetup.cli.main import command_parser, main
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.facts import Facts
+from gpusetup.model.lock import PipHashes
 from gpusetup.model.package import Package
+from gpusetup.model.plan import HostPlan
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.settings import Settings
+from gpusetup.plan.environments import with_one_driver
+from gpusetup.plan.host import Planner
 from gpusetup.plan.lock import lock_of
+from gpusetup.plan.offers import Offers
+from gpusetup.plan.repository import context_of
+from gpusetup.plan.settings import read_level, settings_for
+from gpusetup.plan.wanted import wanted_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import apt_repository, site
 from gpusetup.supply.apt_repository import entries_of
@@ -37,10 +48,14 @@ from tests.unit.plan.conftest import machine
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.lock import PipRequirements
+    from gpusetup.plan.observe import Wanted as Wished
     from gpusetup.supply.entry import Entry
     from gpusetup.supply.signing import Signer
 
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+PIP = "pip-26.0-py3-none-any.whl"
 REPOSITORY = "compute/cuda/repos/debian12/x86_64"
 
 
@@ -85,8 +100,8 @@ def supply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supply:
 
 
 def _no_wheels(folder: Path, **_what: Any) -> tuple[str, dict[str, tuple[str, ...]]]:
-    (folder / "pip.whl").write_bytes(b"pip")
-    return "wheels/pip.whl", {"3.11-x86_64": ("wheels/pip.whl",)}
+    (folder / PIP).write_bytes(b"pip")
+    return f"wheels/{PIP}", {"3.11-x86_64": (f"wheels/{PIP}",)}
 
 
 def nothing(_done: int, _whole: int) -> None: ...
@@ -97,6 +112,9 @@ def test_apt_takes_it_by_its_key_alone(tmp_path: Path, supply: Supply, key: Sign
     manifest = add_system(out, supply, key, nothing)
     assert manifest.systems["debian12-x86_64"].packages == {"driver": "1:2.0-1", "dkms": "3.0"}
     check_bundle(out)
+    bill = json.loads((out / "sbom.json").read_text())["components"]
+    assert {item["name"] for item in bill} == {"driver", "dkms", "cupy", "pip"}, "packages, wheels, gpusetup's own"
+    assert all(item["hashes"] for item in bill)
     place = out / REPOSITORY
     public = place / f"{key.fingerprint[-8:].lower()}.pub"
     line = f"deb [signed-by={public}] file:{place} /"
@@ -218,3 +236,69 @@ def test_the_best_wheel_of_each_package_is_taken() -> None:
     assert (old.name, new.name) == (names[2], names[1])
     with pytest.raises(GpuSetupError, match="no wheel"):
         wheels_of(text.replace(names[3], "n-1-cp310-none-win_amd64.whl"), Target("3.9", "aarch64"))
+
+
+def test_every_named_environment_brings_its_wheels(
+    tmp_path: Path, supply: Supply, key: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wishes of hosts, planned for real; what the repositories and the index answer is given here."""
+    locked = (
+        '[[packages]]\nname = "{0}"\nversion = "{1}"\nwheels = [{{ url = "{2}", hashes = {{ sha256 = "{3}" }} }}]\n'
+    )
+    asked_of_index: list[str] = []
+
+    def answered(wanted: PipRequirements, target: Target) -> tuple[PipHashes, Full]:
+        text = ""
+        for line in wanted.wheels:
+            name, equals, version = line.partition("==")
+            if not equals or line.startswith("-"):
+                continue
+            asked_of_index.append(f"{name} for {target.python}")
+            wheel = tmp_path / f"{name.partition('[')[0].replace('-', '_')}-{version}-py3-none-any.whl"
+            wheel.write_bytes(line.encode())
+            digest = hashlib.sha256(line.encode()).hexdigest()
+            text += locked.format(name.partition("[")[0], version, wheel.as_uri(), digest)
+        return PipHashes(python="", arch="", system=(), wheels=()), Full((), text)
+
+    wishes = {"environments": {"serve": ["vllm"], "train": ["torch==2.9.*"]}}
+    settings = settings_for({}, {}, read_level(wishes, "--set"), supply.asked.request.requirements)
+    asked = supply.asked._replace(settings=settings)
+    planner = Planner(matrix(), resolve)
+
+    def planned(_root: Any, facts: HostFacts, settings: Settings, *_more: Any) -> tuple[HostPlan, Wished]:
+        request = structs.replace(asked.request, wheels_only=True)
+        answer, named = with_one_driver(facts, settings, request, resolve(request, matrix()), planner.resolve)
+        context = dataclasses.replace(context_of(matrix().repos, facts, settings, Offers(None)), named=named)
+        return HostPlan(state="change", now="", stack=answer.stack), wanted_of(context, None, answer.stack, matrix())
+
+    monkeypatch.setattr(site, "_planned", planned)
+    monkeypatch.setattr(site, "hashes_of", answered)
+    chosen = site.choose(asked, matrix(), lambda _what: None)
+    assert set(chosen.environments) == {"serve", "train"}
+    assert any(name.startswith("vllm-") for name in chosen.environments["serve"])
+    assert any(name.startswith("torch-2.9.") for name in chosen.environments["train"])
+    assert all(line.endswith("for 3.11") for line in asked_of_index)
+    out = tmp_path / "site"
+    system = add_system(out, chosen, key, nothing).systems["debian12-x86_64"]
+    check_bundle(out)
+    assert {name for names in system.environments.values() for name in names} == set(system.wheels)
+    links = (out / "python/index.html").read_text()
+    assert all(name.rpartition("/")[2] in links for name in system.wheels)
+
+
+def test_every_cpu_that_is_asked_for_counts() -> None:
+    words = ["driver", "--gpu", "t4", "--os", "ubuntu24.04", "--arch", "x86_64", "--arch", "arm64"]
+    kinds = bundle._each_kind(command_parser("bundle").parse_args(words))
+    assert [bundle.asked_for(each, matrix()).request.arch for each in kinds] == ["x86_64", "aarch64"]
+
+
+def test_what_an_older_bundle_lacks(
+    tmp_path: Path, supply: Supply, key: Signer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_system(tmp_path / "old", supply._replace(wheels=()), key, nothing)
+    add_system(tmp_path / "new", supply, key, nothing)
+    for older in ("old", "old/manifest.json"):
+        assert main(["bundle", "--verify", str(tmp_path / "new"), "--diff", str(tmp_path / older)]) == 0
+        told = capsys.readouterr().out.split()
+        assert "python/cupy-1.0-py3-none-any.whl" in told
+        assert not [name for name in told if name.endswith(".deb")]
