@@ -21,13 +21,13 @@ def open_session(arguments: argparse.Namespace) -> Session:
     from gpusetup.content import collections_path
     from gpusetup.drive.argv import Reach
     from gpusetup.drive.engines.choice import engine_of
+    from gpusetup.drive.passwords import keep_to_myself
     from gpusetup.drive.playbook import Session
+    from gpusetup.drive.policy import permitted
     from gpusetup.drive.rundir import new_run, state_home
     from gpusetup.rollout.resume import unfinished
 
     engine = engine_of(arguments.engine, arguments.engine_option)
-    become = _ask("sudo password: ") if arguments.ask_become_pass else None
-    vault = _ask("vault password: ") if arguments.ask_vault_pass else None
     reach = Reach(
         inventory=arguments.inventory,
         limit=arguments.limit,
@@ -38,6 +38,12 @@ def open_session(arguments: argparse.Namespace) -> Session:
         extra_vars=tuple(arguments.extra_vars),
         passthrough=tuple(arguments.ansible_arguments),
     )
+    if _changes(arguments):
+        permitted(arguments.command, reach, os.environ)
+    if arguments.ask_become_pass or arguments.ask_vault_pass:
+        keep_to_myself()
+    become = _ask("sudo password: ") if arguments.ask_become_pass else None
+    vault = _ask("vault password: ") if arguments.ask_vault_pass else None
     return Session(
         run=new_run(state_home(os.environ), spared=unfinished),
         collections=collections_path(),
@@ -48,6 +54,13 @@ def open_session(arguments: argparse.Namespace) -> Session:
         vault_password=vault,
         command=arguments.command,
     )
+
+
+def _changes(arguments: argparse.Namespace) -> bool:
+    """Whether hosts may be changed by this command line; looking is open to all."""
+    looks = any(getattr(arguments, name, False) for name in ("check", "list", "dry_run"))
+    changes = arguments.command in ("apply", "remove", "rollback") or bool(getattr(arguments, "apply", False))
+    return changes and not looks
 
 
 def _ask(prompt: str) -> str:

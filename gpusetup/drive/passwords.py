@@ -1,8 +1,14 @@
-"""Passwords reach Ansible through named pipes: never an argument, an environment variable or a file with content."""
+"""Passwords reach Ansible through named pipes: never an argument, an environment variable or a file with content.
+
+The front-end holds a password for as long as it may have to start another Ansible process: a run has several, and each
+asks anew. Python cannot wipe a text that it has handed about; what can be done is that nobody else reads this memory.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -11,7 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["password_pipe"]
+__all__ = ["keep_to_myself", "password_pipe"]
+
+_PR_SET_DUMPABLE = 4
+
+
+def keep_to_myself() -> None:
+    """Let no other process of this user read this one's memory, and no core file be written of it.
+
+    It is called before a password is asked for, and lasts as long as the process. What it starts is not bound by it.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 @contextmanager

@@ -1,0 +1,163 @@
+"""Who may change hosts from this machine: a file of root's that names people, commands, inventories and groups.
+
+It is asked before a host is, and before a password is. It binds whoever uses gpusetup here; whoever has the hosts' SSH
+key and sudo there can do without gpusetup, and without this file.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import sys
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpusetup.drive.audit import add, line_of, who
+from gpusetup.drive.rundir import state_home
+from gpusetup.errors import GpuSetupError, PreflightError, wrong_field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gpusetup.drive.argv import Reach
+
+__all__ = ["PLACE", "THIS_MACHINE", "permitted"]
+
+PLACE = Path("/etc/gpusetup/policy.toml")
+THIS_MACHINE = "localhost"
+"""What an inventory is called that nobody named."""
+_TERM = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(\[[0-9:-]+\])?")
+_OURS = re.compile(r"gpusetup_[a-z0-9_]+=[^\s{}]*")
+"""An `-e` that names no other hosts and runs nothing here."""
+
+
+class _Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    who: tuple[str, ...]
+    """User names, `@group`, `*`."""
+    commands: tuple[str, ...] = ("*",)
+    inventories: tuple[str, ...] = ("*",)
+    """Absolute paths, with `*`; `localhost` is this machine."""
+    groups: tuple[str, ...] = ("*",)
+    """What `--limit` must name."""
+
+
+class _Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    allow: tuple[_Rule, ...] = ()
+
+
+def permitted(command: str, reach: Reach, environment: Mapping[str, str], place: Path | None = None) -> None:
+    """Return if this may be done; else have the refusal on record and raise it. Without a policy all may do all."""
+    place = PLACE if place is None else place
+    try:
+        policy = _read(place)
+        if policy is not None:
+            _judge(policy, command, reach, place)
+    except GpuSetupError as refusal:
+        note = f"{refusal.reference}: {refusal.message}"
+        add(state_home(environment), line_of("refused", command, inventory=reach.inventory or "", note=note))
+        raise
+
+
+def _read(place: Path) -> _Policy | None:
+    """Return root's word; what others may have written is no policy, and then nothing is changed."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        with place.open("rb") as file:
+            for found in (os.fstat(file.fileno()), place.parent.stat()):
+                if found.st_uid != 0 or found.st_mode & 0o022:
+                    raise PreflightError(
+                        "GS-943", f"others than root may write {place}, so no host is changed",
+                        path=str(place), hint=f"as root: chown root: {place.parent} {place}; chmod go-w the same",
+                    )  # fmt: skip
+            return msgspec.convert(tomllib.loads(file.read().decode()), _Policy)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise PreflightError(
+            "GS-943", f"who may change hosts cannot be read: {error.strerror}", path=str(place),
+            hint=f"sudo chmod a+r {place}",
+        ) from error  # fmt: skip
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        text, where = wrong_field(error)
+        raise PreflightError(
+            "GS-943", f"this is no policy: {text}", path=f"{place}:{where}", note="nothing is changed until it is one",
+            hint="docs/guides/trust.md has one to begin with; root mends it",
+        ) from error  # fmt: skip
+
+
+def _judge(policy: _Policy, command: str, reach: Reach, place: Path) -> None:
+    person, names = _person()
+    mine = [rule for rule in policy.allow if names & set(rule.who)]
+    able = [rule for rule in mine if {command, "*"} & set(rule.commands)]
+    here = [rule for rule in able if _inventory(rule, reach.inventory)]
+    if any(_hosts(rule, reach) for rule in here):
+        return
+    if here:
+        groups = " or ".join(f"--limit {group}" for rule in here for group in rule.groups if group != "*")
+        groups += ("; " if groups else "") + "no -e but gpusetup_NAME=VALUE, no vault password file, nothing behind --"
+        said = f"--limit {reach.limit}" if reach.limit else "all hosts"
+        message, hint = f"{person} may not {command} {said} of {reach.inventory or THIS_MACHINE}", groups
+    elif able:
+        message = f"{person} may not {command} {reach.inventory or THIS_MACHINE}"
+        hint = f"one of: {', '.join(sorted({name for rule in able for name in rule.inventories}))}"
+    else:
+        message = f"{person} may not {command} hosts from here"
+        others = {name for rule in policy.allow if {command, "*"} & set(rule.commands) for name in rule.who}
+        hint = f"ask one of: {', '.join(sorted(others))}" if others else "nobody may; root can change that"
+    raise PreflightError(
+        "GS-944",
+        message,
+        path=str(place),
+        note="no host was asked; gpusetup plan and verify are open to all",
+        hint=hint,
+    )
+
+
+def _person() -> tuple[str, set[str]]:
+    """Return whose word this is, and the names that rules may have for it.
+
+    Who logged in counts, as the kernel has it, through su and sudo; where nobody did (a timer, a service), whose
+    process it is. What sudo says in the environment is taken from root alone: others can say it themselves.
+    """
+    known = who()
+    name = known.login or (known.sudo if os.getuid() == 0 else "") or str(os.getuid())
+    with suppress(KeyError):
+        name = pwd.getpwuid(int(name)).pw_name if name.isdigit() else name
+    names = {name, "*"}
+    with suppress(KeyError):
+        groups = os.getgrouplist(name, pwd.getpwnam(name).pw_gid)
+        for group in groups:
+            with suppress(KeyError):
+                names.add(f"@{grp.getgrgid(group).gr_name}")
+    return name, names
+
+
+def _inventory(rule: _Rule, inventory: str | None) -> bool:
+    if "*" in rule.inventories:
+        return True
+    if inventory is None or "," in inventory:
+        return inventory is None and THIS_MACHINE in rule.inventories
+    return any(fnmatchcase(str(Path(inventory).resolve()), pattern) for pattern in rule.inventories)
+
+
+def _hosts(rule: _Rule, reach: Reach) -> bool:
+    """Whether a limit can only name hosts of the rule's groups: each part that adds hosts is one, others take away."""
+    if {"*"} == set(rule.groups) == set(rule.inventories):
+        return True
+    # Whatever else Ansible takes can name other hosts, or a program to start.
+    if reach.passthrough or reach.vault_password_file or not all(_OURS.fullmatch(word) for word in reach.extra_vars):
+        return False
+    if "*" in rule.groups:
+        return True
+    terms = [term.strip() for term in re.split(r"[,:](?![^\[]*\])", reach.limit or "") if term.strip()]
+    adding = [term for term in terms if term[0] not in "!&"]
+    return bool(adding) and all(_TERM.fullmatch(term) and term.partition("[")[0] in rule.groups for term in adding)

@@ -1,0 +1,195 @@
+"""Who may change what: a file of root's, asked before a host and before a password; what is refused is on record."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.drive import passwords, policy
+from gpusetup.drive.argv import Reach
+from gpusetup.drive.audit import read
+from gpusetup.drive.policy import permitted
+from gpusetup.errors import PreflightError
+from gpusetup.model.audit import AuditWho
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RULES = """
+[[allow]]
+who = ["@ops"]
+
+[[allow]]
+who = ["alice"]
+commands = ["apply"]
+inventories = ["/srv/inventories/*"]
+groups = ["training", "lab"]
+
+[[allow]]
+who = ["*"]
+commands = ["apply"]
+inventories = ["localhost"]
+"""
+FLEET = Reach(inventory="/srv/inventories/fleet.ini", limit="training")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A policy of root's: whoever runs this is taken for root."""
+    uid = os.getuid()
+    found = os.stat_result
+
+    def owned(result: found) -> found:
+        return found((*result[:4], 0 if result.st_uid == uid else result.st_uid, *result[5:10]))
+
+    if uid:
+        fstat = os.fstat
+        monkeypatch.setattr(policy.os, "fstat", lambda descriptor: owned(fstat(descriptor)))
+        stat = type(tmp_path).stat
+        monkeypatch.setattr(type(tmp_path), "stat", lambda self, **words: owned(stat(self, **words)))
+    folder = tmp_path / "etc"
+    folder.mkdir(mode=0o755)
+    path = folder / "policy.toml"
+    path.write_text(RULES)
+    path.chmod(0o644)
+    return path
+
+
+def may(place: Path, who: str, command: str, reach: Reach, monkeypatch: pytest.MonkeyPatch, *groups: str) -> str:
+    monkeypatch.setattr(policy, "_person", lambda: (who, {who, "*", *groups}))
+    refusals = []
+    try:
+        permitted(command, reach, {"GPUSETUP_STATE": str(place.parents[1] / "state")}, place)
+    except PreflightError as refusal:
+        refusals.append(refusal)
+    assert [(one.reference, bool(one.hint)) for one in refusals] in ([], [("GS-944", True)])
+    return refusals[0].message if refusals else ""
+
+
+def test_what_a_rule_allows_and_no_more(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(who: str, command: str = "apply", reach: Reach = FLEET, *groups: str) -> str:
+        return may(place, who, command, reach, monkeypatch, *groups)
+
+    assert asked("bob", "remove", replace(FLEET, limit=None, passthrough=("-e", "x=1")), "@ops") == ""
+    assert asked("bob") == "bob may not apply /srv/inventories/fleet.ini"
+    assert asked("bob", "remove") == "bob may not remove hosts from here"
+    assert asked("bob", "apply", Reach()) == "", "this machine is open to all"
+    for limit in ("training", "lab,training", "training:!gpu7", "training:&rack7", "training[0:9]"):
+        assert asked("alice", "apply", replace(FLEET, limit=limit)) == "", limit
+    for limit in (None, "", "all", "*", "~tr.*", "training,gpu9", "!gpu7", "@file", "training*", "serving:&training"):
+        assert asked("alice", "apply", replace(FLEET, limit=limit)).startswith("alice may not apply"), limit
+    assert asked("alice", "rollback") == "alice may not rollback hosts from here"
+    for inventory in ("/srv/other.ini", "/srv/inventories/../other.ini", "gpu1,gpu2,"):
+        assert asked("alice", "apply", replace(FLEET, inventory=inventory)) != "", inventory
+    for away in (("-iother",), ("-l", "all"), ("--ssh-common-args=-oProxyCommand=id",)):
+        assert asked("alice", "apply", replace(FLEET, passthrough=away)) != "", away
+    assert asked("alice", "apply", replace(FLEET, vault_password_file="/home/alice/program")) != ""
+    assert asked("alice", "apply", replace(FLEET, extra_vars=("gpusetup_torch=2.9.*",))) == ""
+    for extra in (
+        "ansible_host=10.0.0.9",
+        "gpusetup_torch=2.9 ansible_host=10.0.0.9",
+        "gpusetup_x={{lookup('pipe','id')}}",
+        "@more.yml",
+        '{"a": 1}',
+    ):
+        assert asked("alice", "apply", replace(FLEET, extra_vars=(extra,))) != "", extra
+
+
+def test_who_logged_in_counts_and_only_root_is_believed_what_sudo_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    def called(uid: int, **known: str) -> str:
+        monkeypatch.setattr(policy.os, "getuid", lambda: uid)
+        monkeypatch.setattr(policy, "who", lambda: AuditWho(user="any", machine="here", **known))
+        return policy._person()[0]
+
+    assert called(0, login="daemon", sudo="bin") == "daemon"
+    assert called(0, sudo="bin") == "bin"
+    assert called(0) == "root"
+    assert called(1, sudo="root") == "daemon"
+    assert called(1, login="bin") == "bin"
+    monkeypatch.setattr(policy, "who", lambda: AuditWho(user="any", machine="here", login="daemon"))
+    assert policy._person()[1] == {"daemon", "*", "@daemon"}
+
+
+def test_a_refusal_is_on_record_and_no_policy_is_no_limit(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert may(place, "eve", "remove", FLEET, monkeypatch)
+    (line,) = read(place.parents[1] / "state").lines
+    assert (line.event, line.command, line.inventory) == ("refused", "remove", FLEET.inventory)
+    assert "GS-944: eve may not remove hosts from here" in line.note
+    place.unlink()
+    assert may(place, "eve", "remove", FLEET, monkeypatch) == ""
+
+
+@pytest.mark.parametrize("harm", ["file", "folder", "text", "field"])
+def test_a_policy_that_is_not_roots_or_is_none_stops_every_change(place: Path, harm: str, tmp_path: Path) -> None:
+    if harm in ("file", "folder"):
+        (place if harm == "file" else place.parent).chmod(0o777)
+    else:
+        place.write_text("[[allow]\n" if harm == "text" else '[[allow]]\nwhom = ["alice"]\n')
+    with pytest.raises(PreflightError) as refused:
+        permitted("apply", Reach(), {"GPUSETUP_STATE": str(tmp_path / "state")}, place)
+    assert refused.value.reference == "GS-943"
+    assert "root" in refused.value.hint
+
+
+def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(policy, "PLACE", place)
+    monkeypatch.setattr(policy, "_person", lambda: ("eve", {"eve", "*"}))
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    (tmp_path / "fleet.ini").write_text("gpu1 ansible_connection=local gpusetup_nonsense=1\n")
+    for command in ("apply", "remove", "rollback"):
+        assert main([command, str(tmp_path / "fleet.ini"), "-K", "--format", "json"]) == 5
+        error = json.loads(capsys.readouterr().out)["error"]
+        assert error["reference"] == "GS-944"
+        assert not (tmp_path / "state/runs").exists(), "no run was begun"
+    assert main(["audit", "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)["lines"]
+    assert [line["event"] for line in told] == ["refused"] * 3
+
+
+_PYTHON = "/usr/bin/python3"
+_HOLDS = """
+import sys, time
+exec(sys.argv[1], module := {"__name__": "passwords"})
+if sys.argv[2] == "guarded":
+    module["keep_to_myself"]()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.access(_PYTHON, os.X_OK), reason="becomes another user: needs root")
+def test_no_other_process_of_the_user_reads_the_memory_that_holds_a_password() -> None:
+    source = policy.Path(str(passwords.__file__)).read_text(encoding="utf-8")
+
+    def readable(way: str) -> bool:
+        held = subprocess.Popen([_PYTHON, "-c", _HOLDS, source, way], stdout=subprocess.PIPE, text=True, user=65534)
+        try:
+            assert held.stdout is not None
+            assert held.stdout.readline() == "ready\n"
+            reads = f"open('/proc/{held.pid}/mem', 'rb').close()"
+            return subprocess.run([_PYTHON, "-c", reads], user=65534, check=False, capture_output=True).returncode == 0
+        finally:
+            held.kill()
+            held.wait()
+
+    if not readable("open"):
+        pytest.skip("this kernel lets no process read another one's memory at all (ptrace_scope)")
+    assert not readable("guarded")
+
+
+def test_no_core_file_is_written_of_a_process_that_asked_for_a_password() -> None:
+    code = (
+        "from gpusetup.drive.passwords import keep_to_myself as k; import resource; k(); print(resource.getrlimit(4))"
+    )
+    assert resource.RLIMIT_CORE == 4
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "(0, 0)\n"
