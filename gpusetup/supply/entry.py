@@ -30,6 +30,8 @@ class Entry(NamedTuple):
     arch: str = ""
     stanza: str = ""
     """What apt's index says of it."""
+    listed: bool = False
+    """Whether nothing but its digest in a signed list vouches for it: a package of rpm that nobody signed."""
 
 
 class Beside(NamedTuple):

@@ -120,6 +120,8 @@ class Repository(NamedTuple):
     keys: tuple[Path, ...]
     signed: bool
     """Whether its packages are."""
+    listed: bool = False
+    """Whether its list is, and its packages are not."""
 
 
 def repositories(folder: Path) -> list[Repository]:
@@ -129,7 +131,8 @@ def repositories(folder: Path) -> list[Repository]:
         for name, fields in _sections(path):
             keys = tuple(Path(word.removeprefix("file://")) for word in fields.get("gpgkey", "").split())
             signed = fields.get("pkg_gpgcheck", fields.get("gpgcheck", "1")) == "1"
-            found.append(Repository(name, fields["baseurl"].split()[0], keys, signed))
+            listed = not signed and fields.get("repo_gpgcheck") == "1"
+            found.append(Repository(name, fields["baseurl"].split()[0], keys, signed, listed))
     return sorted(found, key=lambda repository: not repository.signed)
 
 

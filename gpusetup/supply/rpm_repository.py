@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gpusetup.supply.fetching import Pool
     from gpusetup.supply.signing import Signer
 
-__all__ = ["entries_of", "file_name", "modules_of", "prove", "publish", "read"]
+__all__ = ["entries_of", "file_name", "modules_of", "prove", "publish", "read", "tool"]
 
 _COMMON = "{http://linux.duke.edu/metadata/common}"
 _RPM = "{http://linux.duke.edu/metadata/rpm}"
@@ -139,8 +139,8 @@ def prove(paths: Iterable[Path], beside: Beside) -> None:
         for number, key in enumerate(beside.keys):
             path = Path(folder, f"{number}.asc")
             path.write_bytes(known.armored(key))
-            _tool("rpmkeys", *own, "--import", str(path))
-        done = _tool("rpmkeys", *own, "--define", "_pkgverify_level all", "--checksig", *files, fails=False)
+            tool("rpmkeys", *own, "--import", str(path))
+        done = tool("rpmkeys", *own, "--define", "_pkgverify_level all", "--checksig", *files, fails=False)
     bad = [line for line in done.out.splitlines() if not re.search(r": .*\bsignatures OK$", line)]
     if bad or done.code:
         raise UnreachableError(
@@ -157,12 +157,12 @@ def publish(place: Path, entries: Iterable[Entry], pool: Pool, signer: Signer, b
             pool.lay(entry.file.sha256, new / file_name(entry.file))
         older = ("--update", "--update-md-path", str(place)) if (place / "repodata").is_dir() else ()
         form = ("--checksum", "sha256", "--general-compress-type", "gz", "--no-database")
-        _tool("createrepo_c", "--quiet", *form, *older, str(new))
+        tool("createrepo_c", "--quiet", *form, *older, str(new))
         index = new / "repodata/repomd.xml"
         if beside.modules:
             modules = new / "modules.yaml"
             modules.write_text(beside.modules)
-            _tool("modifyrepo_c", "--mdtype=modules", "--compress-type=gz", str(modules), str(index.parent))
+            tool("modifyrepo_c", "--mdtype=modules", "--compress-type=gz", str(modules), str(index.parent))
             modules.unlink()
         signer.beside(index, index.with_name("repomd.xml.asc"))
         public = signer.public()
@@ -183,7 +183,8 @@ def file_name(item: Wanted) -> str:
     return item.name
 
 
-def _tool(program: str, *words: str, fails: bool = True) -> Finished:
+def tool(program: str, *words: str, fails: bool = True) -> Finished:
+    """Run one of rpm's programs."""
     env = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
     done = run((program, *words), env={**env, "LC_ALL": "C.UTF-8"}, deadline=_DEADLINE)
     if fails and done.code:

@@ -164,7 +164,7 @@ class RpmRoot(Root):
             for entry in entries_of(place, repository.url):
                 key = (listed(entry.name, entry.arch, self.arch), entry.version)
                 if key in wanted and key not in found:
-                    found[key] = entry
+                    found[key] = entry._replace(listed=repository.listed)
                     self._used[repository.name] = repository
         return found
 

@@ -42,6 +42,7 @@ from gpusetup.supply.entry import Beside
 from gpusetup.supply.fetching import Pool, sized
 from gpusetup.supply.kinds import DEB, kind_for
 from gpusetup.supply.publishing import anew, laid
+from gpusetup.supply.rpm_resigning import known_by, signed_anew
 from gpusetup.supply.signing import fingerprints_of
 from gpusetup.supply.wheels import lay_links, wheels_of
 
@@ -211,9 +212,15 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
         before = read_manifest(out / MANIFEST)[0] if (out / MANIFEST).is_file() else None
         known = {file.sha256: out / name for name, file in before.files.items()} if before is not None else {}
         pool = Pool(out / ".pool", known)
+        there = before.systems.values() if before is not None else ()
+        signed = {theirs: ours for system in there for theirs, ours in system.signed_anew.items() if ours in known}
+        supply = supply._replace(packages=known_by(supply.packages, pool, signed))
         pool.fetch(supply.files(), tell)
         repository = supply.kind.repository
-        repository.prove(pool.new(entry.file for entry in supply.packages), supply.beside)
+        repository.prove(pool.new(entry.file for entry in supply.packages if not entry.listed), supply.beside)
+        packages, new_signed = signed_anew(supply.packages, pool, signer)
+        supply = supply._replace(packages=packages)
+        signed |= new_signed
         with anew(out) as new:
             _carry(out, new, without=supply.repository)
             repository.publish(new / supply.repository, supply.packages, pool, signer, supply.beside)
@@ -228,6 +235,11 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
                 fingerprint=signer.fingerprint,
                 vendors=fingerprints_of(supply.beside.keys, signer.fingerprint),
                 packages=supply.versions(),
+                signed_anew={
+                    theirs: ours
+                    for theirs, ours in signed.items()
+                    if ours in {entry.file.sha256 for entry in supply.packages}
+                },
                 python=supply.python,
                 wheels=tuple(f"{_LINKS}/{item.name}" for item in supply.wheels),
                 environments={

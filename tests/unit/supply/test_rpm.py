@@ -190,6 +190,50 @@ def test_a_package_that_its_vendor_did_not_sign_ends_it(
 
 
 @NEEDED
+def test_a_package_that_a_signed_list_alone_vouches_for_is_signed_by_the_bundles_key(
+    tmp_path: Path, supply: Supply, key: Signer, upstream: Upstream
+) -> None:
+    """As NVIDIA's container toolkit is published: gpgcheck=0, repo_gpgcheck=1."""
+    toolkit = tmp_path / "toolkit"
+    build(toolkit, [Rpm("toolkit", needs="builder")], None)
+    run("createrepo_c", "--quiet", str(toolkit))
+    upstream.nvidia.beside(toolkit / "repodata/repomd.xml", toolkit / "repodata/repomd.xml.asc")
+    vouches = Key.at(f"file://{upstream.folder}/cuda/{upstream.nvidia.key_file}", (upstream.nvidia.fingerprint,))
+    source = Source(
+        name="toolkit", kind="dnf", uris=(f"file://{toolkit}",), key=vouches, gpgcheck=False, repo_gpgcheck=True
+    )
+    root = RpmRoot(tmp_path / "r", "rocky9", "x86_64", (str(upstream.archive),))
+    root.add([upstream.source(), source], {})
+    root.refresh()
+    root.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream="580"),)), "")
+    found = root.closure([Package(name="driver"), Package(name="toolkit")])
+    assert [entry.name for entry in found if entry.listed] == ["toolkit"]
+    more = supply._replace(packages=found, beside=root.beside())
+    out = tmp_path / "site"
+    system = add_system(out, more, key, nothing).systems["rocky9-x86_64"]
+    check_bundle(out)
+    (theirs,) = (entry.file.sha256 for entry in found if entry.listed)
+    (ours,) = system.signed_anew.values()
+    assert system.signed_anew == {theirs: ours}
+    assert ours != theirs
+
+    address = f"file://{out}/{REPOSITORY}"
+    prints = (key.fingerprint, *system.vendors)
+    host = RpmRoot(tmp_path / "host", "rocky9", "x86_64", alone=True)
+    host.add(
+        [Source(name="b", kind="dnf", uris=(address,), key=Key.at(f"{address}/{key.key_file}", prints), gpgcheck=True)],
+        {},
+    )
+    host.refresh()
+    host.prefer(RoleVariables(gpu_packages_streams=(Stream(module="nvidia-driver", stream="580"),)), "")
+    run("dnf", "-y", *host.host.plain, "--setopt=tsflags=justdb,noscripts", "install", "driver", "toolkit")
+
+    gone = tuple(entry._replace(file=entry.file._replace(url="file:///nowhere")) for entry in found)
+    again = add_system(out, more._replace(packages=gone), key, nothing)
+    assert again.systems["rocky9-x86_64"] == system, "neither fetched nor signed once more"
+
+
+@NEEDED
 def test_a_list_of_a_stranger_is_refused(tmp_path: Path, upstream: Upstream, key: Signer) -> None:
     (tmp_path / "k.pub").write_bytes(key.public())
     root = RpmRoot(tmp_path / "r", "rocky9", "x86_64", alone=True)
