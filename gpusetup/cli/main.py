@@ -16,14 +16,22 @@ from gpusetup.errors import Exit, GpuSetupError, PreflightError
 __all__ = ["main"]
 
 _EPILOG = (
-    "gpusetup COMMAND --help explains a command. Exit codes: 0 done, 2 command line, 3 bad input, 4 no stack fits,\n"
-    "5 refused before any change, 6 unreachable, 7 failed part-way, 8 verification failed, 9 pending, 130 interrupted."
+    "gpusetup COMMAND --help explains a command. Exit codes: 0 done, 2 command line,\n"
+    "3 bad input, 4 no stack fits, 5 refused before any change, 6 unreachable,\n"
+    "7 failed part-way, 8 verification failed, 9 pending, 130 interrupted."
 )
 
 
 def _known_commands() -> str:
+    import shutil
+    import textwrap
+
     width = max(len(name) for name in COMMANDS)
-    return "\n".join(f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items())
+    columns = max(shutil.get_terminal_size().columns, 60)
+    return "\n".join(
+        textwrap.fill(summary, columns, initial_indent=f"  {name:<{width}}  ", subsequent_indent=" " * (width + 4))
+        for name, (_, summary) in COMMANDS.items()
+    )
 
 
 def top_parser() -> argparse.ArgumentParser:

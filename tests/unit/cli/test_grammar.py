@@ -9,6 +9,7 @@ import pytest
 
 from gpusetup.cli import main as front
 from gpusetup.cli import start
+from gpusetup.cli.commands import COMMANDS
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import Matrix
@@ -116,3 +117,12 @@ def test_the_greeting_names_gpus_driver_and_a_stack() -> None:
     assert "with torch: driver" in told
     odd = captured(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root", matrix_lookup(shipped))
     assert "no stack fits" in start.greeting(odd, shipped)
+
+
+def test_the_help_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run(capsys, "--help")[1].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in COMMANDS)
