@@ -15,6 +15,7 @@ from gpusetup.bootstrap.bundle import MANIFEST, digest_of, read_manifest
 from gpusetup.drive.runner import filtering
 from gpusetup.errors import BadInputError, HostFailedError, PreflightError
 from gpusetup.supply.fetching import enough_room
+from gpusetup.supply.publishing import laid, put_in_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -188,9 +189,30 @@ def zstd() -> str:
 def unpack(first: Path, out: Path, tell: Callable[[int, int], None]) -> int:
     """Write what is packed into a folder, each file compared with the manifest as it comes; return how many came.
 
-    Files of the folder that are as wanted stay. The manifest comes into force last.
+    A beginning is gone on with, its manifest comes into force last. A bundle that is there is in use: the new one is
+    made beside it, with the files that both have, and takes its place in one step.
     """
     parts = _parts_of(first)
+    if not (out / MANIFEST).is_file():
+        return _unpacked(first, parts, out, {}, tell)
+    if os.path.ismount(out):
+        raise BadInputError(
+            "GS-713", f"{out} is where a disk is mounted; a new bundle could not take the place of the old one",
+            path=str(out), hint=f"give another folder on it: --out {out}/site",
+        )  # fmt: skip
+    there = {file.sha256: out / name for name, file in read_manifest(out / MANIFEST)[0].files.items()}
+    coming = out.with_name(f".{out.name}.coming")
+    coming.mkdir(exist_ok=True)
+    (coming / MANIFEST).unlink(missing_ok=True)
+    (coming / _UNTIL_WHOLE).touch()
+    came = _unpacked(first, parts, coming, there, tell)
+    put_in_place(coming, out)
+    return came
+
+
+def _unpacked(
+    first: Path, parts: list[Path], out: Path, there: dict[str, Path], tell: Callable[[int, int], None]
+) -> int:
     if out.exists() and any(out.iterdir()) and not any((out / name).is_file() for name in (MANIFEST, _UNTIL_WHOLE)):
         raise BadInputError(
             "GS-713", f"{out} contains other files", path=str(out), hint="give an empty folder with --out"
@@ -210,7 +232,7 @@ def unpack(first: Path, out: Path, tell: Callable[[int, int], None]) -> int:
                 file = manifest.files.get(entry.name)
                 if file is None or not entry.isreg() or entry.size != file.size or not _inside(entry.name):
                     raise _not_ours(first, f"{entry.name} is not in its manifest")
-                came += _written(_content(tar, entry), out / entry.name, file.sha256)
+                came += _written(_content(tar, entry), out / entry.name, file.sha256, there.get(file.sha256))
                 seen.add(entry.name)
                 done += file.size
                 tell(done, whole)
@@ -230,9 +252,12 @@ def _content(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> BinaryIO:
     return cast("BinaryIO", content)
 
 
-def _written(content: BinaryIO, path: Path, sha256: str) -> int:
-    """Put a file in place if it is not there as it should be; return whether it was."""
+def _written(content: BinaryIO, path: Path, sha256: str, older: Path | None = None) -> int:
+    """Put a file in place if neither this bundle nor an older one has it as it should be; return whether it was."""
     if path.is_file() and digest_of(path) == sha256:
+        return 0
+    if older is not None and older.is_file() and digest_of(older) == sha256:
+        laid(older, path)
         return 0
     path.parent.mkdir(parents=True, exist_ok=True)
     part, digest = path.with_name(f".{path.name}.new"), hashlib.sha256()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["anew", "laid"]
+__all__ = ["anew", "laid", "put_in_place"]
 
 _HERE, _SWAP = -100, 2
 """AT_FDCWD and RENAME_EXCHANGE of renameat2(2)."""
@@ -28,6 +28,12 @@ def anew(place: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
     new.mkdir(parents=True)
     yield new
+    put_in_place(new, place)
+
+
+def put_in_place(new: Path, place: Path) -> None:
+    """Have a folder take the place of another, which goes."""
+    old = place.with_name(f".{place.name}.old")
     if not place.exists():
         new.rename(place)
     elif _swapped(new, place):

@@ -90,6 +90,44 @@ def test_into_an_older_bundle_comes_only_what_differs(site: Path, tmp_path: Path
     assert unpack(one, there, silent) == 0
 
 
+def test_a_bundle_in_use_is_the_old_one_until_the_new_one_is_whole(site: Path, tmp_path: Path) -> None:
+    newer = bundle(
+        tmp_path / "newer", {"compute/driver.deb": b"newer" * MIB, "python/b.whl": b"new", "sbom.json": b"{}"}
+    )
+    there = Path(shutil.copytree(site, tmp_path / "there"))
+    (one,) = pack(newer, tmp_path / "n.tar", 0, silent)
+    whole = one.read_bytes()
+    for part in (0.2, 0.5, 0.9):
+        one.write_bytes(whole[: int(len(whole) * part)])
+        with pytest.raises(GpuSetupError):
+            unpack(one, there, silent)
+        assert check_bundle(there) == check_bundle(site)
+    one.write_bytes(whole)
+    unpack(one, there, silent)
+    assert check_bundle(there) == check_bundle(newer)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".there")]
+
+
+def test_an_update_that_is_killed_leaves_a_whole_bundle(site: Path, tmp_path: Path) -> None:
+    newer = bundle(tmp_path / "newer", {"compute/driver.deb": b"newer" * MIB, "sbom.json": b"[]"})
+    (old,), (new,) = pack(site, tmp_path / "o.tar", 0, silent), pack(newer, tmp_path / "n.tar", 0, silent)
+    there, moments = tmp_path / "there", random.Random(11)
+    argv = [sys.executable, "-m", "gpusetup", "bundle", "unpack", str(new), "--out", str(there)]
+    unpack(old, there, silent)
+    began = time.monotonic()
+    subprocess.run(argv, check=True, capture_output=True)
+    took = time.monotonic() - began
+    for _ in range(6):
+        unpack(old, there, silent)
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(took * (0.4 + moments.random() * 0.6))
+        process.kill()
+        process.wait()
+        assert check_bundle(there) in (check_bundle(site), check_bundle(newer))
+        subprocess.run(argv, check=True, capture_output=True)
+        assert check_bundle(there) == check_bundle(newer)
+
+
 @pytest.mark.parametrize("name", ["s.tar", pytest.param("s.tar.zst", marks=needs_zstd)])
 def test_a_file_that_ends_early_is_told_and_the_same_command_completes(site: Path, tmp_path: Path, name: str) -> None:
     (one,) = pack(site, tmp_path / name, 0, silent)
