@@ -15,7 +15,7 @@ from gpusetup.content import collections_path
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Job", "inventory_script", "run_job"]
+__all__ = ["Job", "inventory_script", "prepare", "run_job"]
 
 
 class Job:
@@ -57,33 +57,35 @@ def inventory_script(path: Path, names: list[str], variables: Mapping[str, Any])
     path.chmod(0o700)
 
 
-def run_job(
+def prepare(
     folder: Path,
     project: Path,
-    playbook: str,
     *,
     number: int,
     answers: Mapping[str, Any] = {},
     cmdline: str = "-u root --forks 10",
-    environment: Mapping[str, str] = {},
+    settings: Mapping[str, str] = {},
     passwords: Mapping[str, str] = {},
-) -> Job:
-    """Run a playbook of the project by the program `ansible-runner`; `folder` has its inventory already."""
-    shutil.rmtree(folder / "artifacts", ignore_errors=True)
-    shutil.rmtree(folder / "project", ignore_errors=True)
+) -> None:
+    """Fill a private data folder, which has its inventory already."""
+    for name in ("artifacts", "project"):
+        shutil.rmtree(folder / name, ignore_errors=True)
     shutil.copytree(project, folder / "project")
     (folder / "env").mkdir(exist_ok=True)
-    settings = {"ANSIBLE_COLLECTIONS_PATH": str(collections_path()), "JOB_ID": str(number)}
     for name, document in (
         ("extravars", {"awx_job_id": number, "tower_job_id": number, **answers}),
-        ("envvars", settings),
+        ("envvars", {"JOB_ID": str(number), **settings}),
         ("passwords", passwords),
     ):
         (folder / "env" / name).write_text(json.dumps(document))
     (folder / "env/cmdline").write_text(cmdline)
+
+
+def run_job(folder: Path, project: Path, playbook: str, **how: Any) -> Job:
+    """Run a playbook of the project by the program `ansible-runner`."""
+    prepare(folder, project, settings={"ANSIBLE_COLLECTIONS_PATH": str(collections_path())}, **how)
     argv = [sys.executable, "-m", "ansible_runner", "run", str(folder), "-p", playbook, "--ident", "1", "--quiet"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    subprocess.run(
-        argv, env={"PATH": path, "HOME": str(folder), **environment}, check=False, capture_output=True, timeout=500
-    )
+    environment = {"PATH": path, "HOME": str(folder)}
+    subprocess.run(argv, env=environment, check=False, capture_output=True, timeout=500)
     return Job(folder)
