@@ -29,8 +29,11 @@ class Authority:
             self._signed(self._name, self._key, (x509.BasicConstraints(ca=True, path_length=None), True))
         )
 
-    def pair(self, *names: str, file: str = "site.pem") -> Path:
-        """Return key and certificate in one file, for a server with these names and for the client of the first."""
+    def pair(self, *names: str, file: str = "site.pem", common: bool = True) -> Path:
+        """Return key and certificate in one file, for a server with these names and for the client of the first.
+
+        `common`: with a common name in its subject.
+        """
         key, path = ec.generate_private_key(ec.SECP256R1()), self.folder / file
         alternatives = [
             x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name) for name in names
@@ -41,7 +44,7 @@ class Authority:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         path.touch(mode=0o600)
-        path.write_bytes(private + self._signed(_called(names[0]), key, *extensions))
+        path.write_bytes(private + self._signed(_called(names[0]) if common else x509.Name([]), key, *extensions))
         return path
 
     def _signed(self, subject: x509.Name, key: Any, *extensions: tuple[Any, bool]) -> bytes:

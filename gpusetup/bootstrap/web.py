@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.bootstrap.trust import authorities
 
@@ -34,7 +34,15 @@ def session(ca: str | bool = True) -> Iterator[requests.Session]:
     import requests
     from urllib3.exceptions import HTTPError
 
-    with requests.Session() as opened:
+    class Session(requests.Session):
+        """One whose `verify` counts: requests would take REQUESTS_CA_BUNDLE of the environment before it."""
+
+        def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+            return super().merge_environment_settings(
+                url, proxies, stream, self.verify if verify is None else verify, cert
+            )
+
+    with Session() as opened:
         opened.verify = authorities() if ca is True else ca
         try:
             yield opened

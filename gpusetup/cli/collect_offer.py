@@ -35,9 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--wave", type=int, default=0, metavar="N", help="release the waves up to N; default: all")
     parser.add_argument("--days", type=float, default=0, metavar="N", help="no host changes by it later than that")
     budget = parser.add_argument_group("budget: how many hosts change at the same moment")
-    budget.add_argument("--leases", metavar="URL", help="the etcd that holds the leases; none: no budget")
+    budget.add_argument(
+        "--leases", metavar="URL", help="the etcd that holds the leases, members with commas; none: no budget"
+    )
     budget.add_argument("--at-a-time", type=int, metavar="N", help="so many of the whole fleet")
     budget.add_argument("--of-a-domain", type=int, metavar="N", help="so many of one failure domain")
+    budget.add_argument("--stop-after", type=int, metavar="N", help="no more hosts begin when it failed on N")
+    budget.add_argument(
+        "--hold-for-reboot", type=int, metavar="HOURS", help="a host that waits for its reboot keeps its place so long"
+    )
     options.add_output(parser)
 
 
@@ -78,20 +84,25 @@ def run(arguments: argparse.Namespace) -> Exit:
 def _budget(arguments: argparse.Namespace) -> Budget | None:
     from gpusetup.model.pull import Budget
 
-    numbers = (arguments.at_a_time, arguments.of_a_domain)
+    more = (arguments.stop_after, arguments.hold_for_reboot)
+    numbers = (arguments.at_a_time, arguments.of_a_domain, *more)
     if arguments.leases is None:
-        if numbers != (None, None):
+        if any(number is not None for number in numbers):
             raise BadInputError("GS-983", "a budget needs a place for its leases", path="--leases", hint="--leases URL")
         return None
     if arguments.leases == "none":
-        if numbers != (None, None):
+        if any(number is not None for number in numbers):
             raise BadInputError("GS-983", "without leases nothing is counted", path="--leases", hint="leave it out")
         return Budget()
-    if not arguments.leases.startswith(("https://", "http://")) or not any(numbers):
+    members = arguments.leases.split(",")
+    if not all(one.startswith(("https://", "http://")) for one in members) or not any(numbers):
         raise BadInputError(
             "GS-983", "a budget is an address and at least one number", path="--leases",
             hint="--leases https://etcd.example:2379 --at-a-time 50",
         )  # fmt: skip
     if min(number for number in numbers if number is not None) < 1:
         raise BadInputError("GS-983", "a budget below 1 would let no host change", path="--at-a-time")
-    return Budget(leases=arguments.leases, at_a_time=numbers[0] or 0, of_a_domain=numbers[1] or 0)
+    return Budget(
+        leases=arguments.leases, at_a_time=numbers[0] or 0, of_a_domain=numbers[1] or 0,
+        failures=arguments.stop_after or 0, reboot_hours=arguments.hold_for_reboot or 0,
+    )  # fmt: skip

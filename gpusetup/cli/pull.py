@@ -50,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keys that may sign its offers, as in ssh-keygen's ALLOWED SIGNERS; default: %(default)s",
     )  # fmt: skip
     trust.add_argument("--ca", metavar="FILE", help="certificate authority of collector and lease store")
+    trust.add_argument("--lease-certificate", metavar="FILE", help="this host's certificate for the lease store (PEM)")
+    trust.add_argument("--lease-key", metavar="FILE", help="its private key, if that is not in the same file")
+    trust.add_argument("--lease-login", metavar="FILE", help="NAME:PASSWORD of the lease store's own users; mode 0600")
     parser.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
         help="a gpusetup_ variable, as in an inventory",
@@ -89,8 +92,10 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         )  # fmt: skip
     if arguments.wave < 1:
         raise BadInputError("GS-970", "waves count from 1", path="--wave")
-    if arguments.ca and not Path(arguments.ca).is_file():
-        raise BadInputError("GS-970", f"there is no {arguments.ca}", path="--ca")
+    for option in ("ca", "lease_certificate", "lease_key", "lease_login"):
+        file = getattr(arguments, option)
+        if file and not Path(file).is_file():
+            raise BadInputError("GS-970", f"there is no {file}", path=f"--{option.replace('_', '-')}")
     return Settings(
         url=arguments.url.rstrip("/"),
         host=checked_name(arguments.name or socket.gethostname(), "--name"),
@@ -101,6 +106,9 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         signers=Path(arguments.signers),
         ca=arguments.ca or True,
         variables=variables_of(arguments.variables),
+        certificate=arguments.lease_certificate or "",
+        key=arguments.lease_key or "",
+        login=Path(arguments.lease_login) if arguments.lease_login else None,
     )
 
 
@@ -112,6 +120,9 @@ def _timed(arguments: argparse.Namespace) -> Exit:
         ("--token-file", arguments.token_file),
         ("--signers", arguments.signers),
         ("--ca", arguments.ca),
+        ("--lease-certificate", arguments.lease_certificate),
+        ("--lease-key", arguments.lease_key),
+        ("--lease-login", arguments.lease_login),
     ):
         words += [option, str(Path(value).absolute())] if value else []
     for text in arguments.variables:

@@ -27,11 +27,15 @@ class Budget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many hosts may change at the same moment."""
 
     leases: str = ""
-    """Address of the etcd that holds the leases; empty: every host changes when it likes."""
+    """Addresses of the etcd that holds the leases, with commas; empty: every host changes when it likes."""
     at_a_time: Number = 0
     """In the whole fleet; 0: any number."""
     of_a_domain: Number = 0
     """Of one failure domain; 0: any number."""
+    failures: Number = 0
+    """After so many hosts on which a lock failed no other host begins it; 0: however many fail."""
+    reboot_hours: Number = 0
+    """So long at most a host keeps its place while it waits for its reboot; 0: it gives it back."""
 
 
 class Offer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

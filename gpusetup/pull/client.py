@@ -19,13 +19,14 @@ from gpusetup.bootstrap.record import alone, write_whole
 from gpusetup.bootstrap.web import Unfetched, passes, session
 from gpusetup.errors import BadInputError, GpuSetupError, PreflightError
 from gpusetup.model.pull import PullReport
-from gpusetup.pull.leases import Refused, take
+from gpusetup.pull.leases import Access, Refused, take
 from gpusetup.pull.offers import expired, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpusetup.model.pull import Offer, PullState
+    from gpusetup.pull.leases import Lease
 
 __all__ = ["HOME", "Kept", "Settings", "pull", "why_not"]
 
@@ -50,6 +51,10 @@ class Settings(NamedTuple):
     ca: str | bool
     variables: dict[str, Any]
     home: Path = HOME
+    certificate: str = ""
+    key: str = ""
+    login: Path | None = None
+    """A file with etcd's user and its password, `NAME:PASSWORD`."""
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,28 +180,55 @@ def _change(
     """Apply the offer's lock under a lease; without one, where one is asked for, nothing is changed."""
     lease = None
     if offer.budget.leases:
-        got = take(offer.budget, settings.host, settings.domain, settings.ca)
+        access = Access(settings.ca, settings.certificate, settings.key, _login(settings.login))
+        got = take(offer.budget, settings.host, settings.domain, access, offer.lock.digest)
         if isinstance(got, Refused):
             return _Outcome("waiting", "GS-988" if got.away else "", got.text, "the next pull asks again"), kept, 0
         lease = got
     else:
         notes.append("no budget was asked for, so no lease was taken")
     log(f"applying offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}")
+    outcome: _Outcome | None = None
+    changed = 0
     try:
         write_whole(settings.home / "lock.json", msgspec.json.encode(offer.lock))
         effects = Effects(Config(source="", manifest_sha256="", variables=settings.variables), log)
         with alone(WORK / "lock"):
             words = ("--lock", str(settings.home / "lock.json"), "--verify", "always", "--reboot", "never")
             done, text = effects.gpusetup("apply", *words)
+        outcome, changed = _told(done.code, text, timed_out=done.timed_out)
     except PreflightError as error:
         return _Outcome("waiting", error.reference, error.message, error.hint), kept, 0
     finally:
         if lease is not None:
-            lease.give_back()
-            if lease.lost:
-                notes.append("the lease could not be kept alive to the end of the change")
-    outcome, changed = _told(done.code, text, timed_out=done.timed_out)
+            notes += _leave(lease, offer, outcome)
     return outcome, _after(offer, kept, outcome), changed
+
+
+def _leave(lease: Lease, offer: Offer, outcome: _Outcome | None) -> list[str]:
+    """Say in the store how it went, and give the place back, or hold it until the reboot."""
+    budget, notes = offer.budget, list[str]()
+    if budget.failures and outcome is not None:
+        failed = outcome.state in ("failed", "verify-failed")
+        if not lease.tell(offer.lock.digest, failed=failed) and failed:
+            notes.append("the lease store was not told of the failure: the fleet does not count it")
+    if budget.reboot_hours and outcome is not None and outcome.state == "pending-reboot":
+        if not lease.hold(budget.reboot_hours * 3600):
+            notes.append("the place could not be held until the reboot")
+    else:
+        lease.give_back()
+    if lease.lost:
+        notes.append("the lease could not be kept alive to the end of the change")
+    return notes
+
+
+def _login(path: Path | None) -> tuple[str, str] | None:
+    if path is None:
+        return None
+    name, colon, password = _secret(path, "the lease store's login").partition(":")
+    if not colon:
+        raise BadInputError("GS-968", "the lease store's login is no NAME:PASSWORD", path=str(path))
+    return name, password
 
 
 def _told(code: int, text: str, *, timed_out: bool) -> tuple[_Outcome, int]:
@@ -272,20 +304,20 @@ def _deliver(settings: Settings, log: Callable[[str], None]) -> bool:
 
 
 def _authorized(settings: Settings) -> dict[str, str]:
-    """Return the header with the token; a file that others may read is refused."""
-    path = settings.token
+    token = _secret(settings.token, "this host's token")
+    return {"Authorization": f"Bearer {token}"}
+
+
+def _secret(path: Path, what: str) -> str:
+    """Return what a file holds that nobody else may read."""
     try:
         if path.stat().st_mode & 0o077:
-            raise BadInputError("GS-968", "others may read this host's token", path=str(path), hint=f"chmod 600 {path}")
-        token = path.read_text(encoding="ascii").strip()
+            raise BadInputError("GS-968", f"others may read {what}", path=str(path), hint=f"chmod 600 {path}")
+        return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(
-            "GS-968",
-            f"this host's token cannot be read: {error}",
-            path=str(path),
-            hint="gpusetup collect token writes one",
+            "GS-968", f"{what} cannot be read: {error}", path=str(path), hint="gpusetup collect token writes tokens"
         ) from error
-    return {"Authorization": f"Bearer {token}"}
 
 
 def _load(home: Path) -> Kept:

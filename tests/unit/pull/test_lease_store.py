@@ -1,0 +1,216 @@
+"""The lease store as sites run it, by Debian's real etcd: three members, TLS with client certificates, users, failures."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from msgspec.structs import replace
+
+from gpusetup.errors import BadInputError
+from gpusetup.model.pull import Budget
+from gpusetup.pull import leases
+from gpusetup.pull.leases import Access, Lease, Refused, take
+from tests.certificates import Authority
+from tests.unit.pull.test_pull import host, offer, went  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("etcd") is None or shutil.which("etcdctl") is None,
+    reason="etcd is not installed (Debian: apt-get install etcd-server etcd-client)",
+)
+
+
+def _free(number):
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.socket()) for _ in range(number)]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in taken]
+
+
+@contextlib.contextmanager
+def members(folder, number, tls=None):
+    """Run a cluster until the end of the block: its addresses and processes."""
+    scheme = "https" if tls else "http"
+    clients = [f"{scheme}://127.0.0.1:{port}" for port in _free(number)]
+    peers = [f"http://127.0.0.1:{port}" for port in _free(number)]
+    cluster = ",".join(f"m{index}={peer}" for index, peer in enumerate(peers))
+    processes = []
+    for index, (client, peer) in enumerate(zip(clients, peers, strict=True)):
+        argv = ["etcd", "--name", f"m{index}", "--data-dir", folder / f"m{index}", "--initial-cluster", cluster]
+        argv += ["--listen-client-urls", client, "--advertise-client-urls", client]
+        argv += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+        if tls:
+            argv += ["--cert-file", tls[0], "--key-file", tls[0], "--trusted-ca-file", tls[1], "--client-cert-auth"]
+        processes.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    try:
+        yield clients, processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def patiently(budget, *words):
+    """Take a place as soon as the cluster has a leader."""
+    until = time.monotonic() + 60
+    while isinstance(got := take(budget, *words), Refused) and got.away:
+        assert time.monotonic() < until, got
+        time.sleep(0.2)
+    return got
+
+
+def test_a_member_that_dies_while_hosts_ask_is_passed_over_and_nothing_is_overdrawn(tmp_path):
+    with members(tmp_path, 3) as (clients, processes):
+        budget = Budget(leases=",".join(clients), at_a_time=3)
+        patiently(budget, "first", "").give_back()
+        got, held, most = {}, set(), [0]
+        counting = threading.Lock()
+
+        def ask(name):
+            lease = patiently(budget, name, "")
+            if isinstance(lease, Lease):
+                with counting:
+                    held.add(name)
+                    most[0] = max(most[0], len(held))
+                time.sleep(0.3)
+                with counting:
+                    held.discard(name)
+                lease.give_back()
+            got[name] = lease
+
+        asking = [threading.Thread(target=ask, args=(f"gpu{number}",)) for number in range(12)]
+        for number, one in enumerate(asking):
+            one.start()
+            if number == 5:
+                processes[0].kill()
+        for one in asking:
+            one.join()
+        assert sum(isinstance(lease, Lease) for lease in got.values()) >= 1
+        assert most[0] <= 3
+        assert isinstance(patiently(budget, "after", ""), Lease), "two of three go on"
+        processes[1].kill()
+        leases_timeout = leases._TIMEOUT
+        leases._TIMEOUT = 3.0
+        try:
+            alone = take(budget, "last", "")
+        finally:
+            leases._TIMEOUT = leases_timeout
+        assert isinstance(alone, Refused), "one of three decides nothing"
+        assert alone.away
+
+
+def test_client_certificates_and_users_open_it_and_their_lack_does_not(tmp_path, monkeypatch):
+    authority = Authority(tmp_path)
+    (tmp_path / "other").mkdir()
+    # An environment that trusts others does not take the place of what was named.
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(Authority(tmp_path / "other").certificate))
+    pair, client = authority.pair("127.0.0.1", file="server.pem"), authority.pair("gpu07", file="client.pem")
+    ca = str(authority.certificate)
+    with members(tmp_path, 1, (pair, ca)) as ((address,), _):
+        budget = Budget(leases=address, at_a_time=1)
+        access = Access(ca, str(client))
+        patiently(budget, "gpu07", "", access).give_back()
+        for wrong in (Access(ca), Access(certificate=str(client))):
+            refused = take(budget, "gpu07", "", wrong)
+            assert isinstance(refused, Refused)
+            assert refused.away
+        tool = ["etcdctl", "--endpoints", address, "--cacert", ca, "--cert", client, "--key", client]
+
+        def run(*words):
+            subprocess.run(
+                [*tool, *words], check=True, capture_output=True, env={"ETCDCTL_API": "3", "PATH": "/usr/bin"}
+            )
+
+        run("user", "add", "root:r00t")
+        run("user", "grant-role", "root", "root")
+        run("user", "add", "hosts:s3cret")
+        run("role", "add", "hosts")
+        run("role", "grant-permission", "--prefix=true", "hosts", "readwrite", "gpusetup/")
+        run("user", "grant-role", "hosts", "hosts")
+        run("auth", "enable")
+        assert isinstance(take(budget, "gpu07", "", access), Refused), "nobody without a name any more"
+        named = take(budget, "gpu07", "", access._replace(login=("hosts", "s3cret")))
+        assert isinstance(named, Refused)
+        assert "CommonName of client" in named.text, "etcd's own words, which the guide explains"
+        nameless = Access(ca, str(authority.pair("gpu07", file="nameless.pem", common=False)))
+        assert isinstance(take(budget, "gpu07", "", nameless._replace(login=("hosts", "guess"))), Refused)
+        lease = take(budget, "gpu07", "", nameless._replace(login=("hosts", "s3cret")))
+        assert isinstance(lease, Lease), lease
+        assert lease.tell("lock", failed=True)
+        lease.give_back()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with members(tmp_path_factory.mktemp("etcd"), 1) as ((address,), _):
+        patiently(Budget(leases=address, at_a_time=1), "first", "").give_back()
+        yield address
+
+
+def test_after_enough_failures_of_a_lock_no_other_host_begins_it(store):
+    budget = Budget(leases=store, failures=2)
+    for name in ("gpu1", "gpu2"):
+        lease = take(budget, name, "", None, "lock-a")
+        assert isinstance(lease, Lease)
+        assert lease.tell("lock-a", failed=True)
+        lease.give_back()
+    refused = take(budget, "gpu3", "", None, "lock-a")
+    assert isinstance(refused, Refused)
+    assert (refused.away, "failed on 2 hosts" in refused.text) == (False, True)
+    other = take(budget, "gpu3", "", None, "lock-b")
+    assert isinstance(other, Lease), "another lock begins anew"
+    other.give_back()
+    mended = take(budget, "gpu1", "", None, "lock-a")
+    assert isinstance(mended, Lease), "a host that failed may try again"
+    assert mended.tell("lock-a", failed=False)
+    mended.give_back()
+    after = take(budget, "gpu3", "", None, "lock-a")
+    assert isinstance(after, Lease)
+    after.give_back()
+
+
+def test_a_failing_pull_counts_and_a_reboot_that_is_due_holds_the_place(host, collector, keys, locks, store):  # noqa: F811
+    settings, told = host
+    budget = Budget(leases=store, at_a_time=1, failures=1, reboot_hours=1)
+    offer(collector, keys, locks[0], budget=budget)
+    told["host"] = {"state": "pending-reboot", "changed": 3, "pending": ["a new driver"]}
+    told["code"] = 9
+    assert went(settings) == ("pending-reboot", True)
+    near = take(budget, "gpu99", "", None, locks[0].digest)
+    assert isinstance(near, Refused), "its place is held"
+    assert went(settings) == ("pending-reboot", True)
+    kept = settings.home / "kept.json"
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"boot": "the-boot-before"}))
+    told["host"], told["code"] = {"state": "done", "changed": 0}, 0
+    assert went(settings) == ("done", True), "after its reboot it has its own place"
+    free = take(budget, "gpu99", "", None, locks[0].digest)
+    assert isinstance(free, Lease), "seen good, it gave it back"
+    free.give_back()
+    offer(collector, keys, locks[1], budget=budget)
+    told["code"] = 7
+    told["host"] = {"state": "failed", "failure": {"reference": "GS-448", "message": "no module", "hint": "look"}}
+    assert went(settings) == ("failed", True)
+    stopped = take(budget, "gpu99", "", None, locks[1].digest)
+    assert isinstance(stopped, Refused)
+    assert "stops by itself" in stopped.text
+    assert isinstance(take(replace(budget, failures=2), "gpu99", "", None, locks[1].digest), Lease)
+
+
+def test_a_login_that_others_may_read_or_that_is_none_changes_nothing(host, collector, keys, locks, store, tmp_path):  # noqa: F811
+    settings, told = host
+    offer(collector, keys, locks[0], budget=Budget(leases=store, at_a_time=1))
+    login = tmp_path / "login"
+    for mode, text, said in ((0o644, "hosts:s3cret", "others may read"), (0o600, "hosts", "NAME:PASSWORD")):
+        login.write_text(text)
+        login.chmod(mode)
+        with pytest.raises(BadInputError, match=said) as refused:
+            went(settings._replace(login=login))
+        assert "s3cret" not in str(refused.value.to_document())
+    assert told["applied"] == []
