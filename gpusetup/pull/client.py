@@ -227,7 +227,7 @@ def _login(path: Path | None) -> tuple[str, str] | None:
         return None
     name, colon, password = _secret(path, "the lease store's login").partition(":")
     if not colon:
-        raise BadInputError("GS-968", "the lease store's login is no NAME:PASSWORD", path=str(path))
+        raise BadInputError("GS-968", "the lease store's login is not of the form NAME:PASSWORD", path=str(path))
     return name, password
 
 
