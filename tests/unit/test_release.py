@@ -10,7 +10,7 @@ import pytest
 
 from gpusetup.cli.commands import COMMANDS
 from tools.release import man, single, starter
-from tools.release.tree import Target
+from tools.release.tree import Target, without_origin
 
 THIS = "{}.{}".format(*sys.version_info[:2])
 
@@ -90,3 +90,14 @@ def test_a_start_that_is_cut_leaves_nothing_that_looks_whole(built, tmp_path, mo
 
 def test_the_same_content_gives_the_same_bytes(built):
     assert built(THIS).read_bytes() == built(THIS, "two").read_bytes()
+
+
+def test_a_package_forgets_the_folder_that_it_was_built_in_also_in_its_record(tmp_path):
+    folder = tmp_path / "gpusetup-1.dist-info"
+    folder.mkdir()
+    (folder / "direct_url.json").write_text('{"url": "file:///tmp/xyz"}')
+    lines = ["gpusetup/a.py,sha256=1,1\n", "gpusetup-1.dist-info/direct_url.json,sha256=2,2\n", "x,,\n"]
+    (folder / "RECORD").write_text("".join(lines))
+    without_origin(tmp_path)
+    assert [path.name for path in folder.iterdir()] == ["RECORD"]
+    assert (folder / "RECORD").read_text() == lines[0] + lines[2]

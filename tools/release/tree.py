@@ -56,8 +56,7 @@ def lay_out(root: Path, wheel: Path, target: Target) -> None:
     argv = [sys.executable, "-m", "pip", "install", "-qq", "--no-compile", "--target", str(site)]
     subprocess.run([*argv, *pip_words(wheel, target)], check=True)
     shutil.rmtree(site / "bin", ignore_errors=True)
-    for recorded in site.glob("*.dist-info/direct_url.json"):
-        recorded.unlink()  # the folder on the machine that built it says nothing to anybody else
+    without_origin(site)
     for library in site.rglob("*.so"):
         subprocess.run(["strip", "--strip-unneeded", str(library)], check=False, capture_output=True)
     _environment(home, target)
@@ -66,6 +65,16 @@ def lay_out(root: Path, wheel: Path, target: Target) -> None:
     for path in root.rglob("*"):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.read_bytes()[:2] == b"#!" else 0o644)
+
+
+def without_origin(site: Path) -> None:
+    """Forget the folder on the machine that built it: it says nothing to anybody else, and is another one each time."""
+    for origin in site.glob("*.dist-info/direct_url.json"):
+        origin.unlink()
+        record = origin.with_name("RECORD")
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if not line.startswith(f"{origin.parent.name}/{origin.name},")]
+        record.write_text("".join(kept), encoding="utf-8")
 
 
 def pip_words(wheel: Path, target: Target) -> list[str]:
