@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.cli import options, output
-from gpusetup.errors import Exit, gravest
+from gpusetup.errors import BadInputError, Exit, gravest
 
 if TYPE_CHECKING:
     import argparse
@@ -50,10 +50,18 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.cli.apply import terminated_is_interrupted
     from gpusetup.cli.remove_text import removal_text
     from gpusetup.cli.session import open_session
+    from gpusetup.drive.engines.base import Holding
     from gpusetup.drive.progress import watch
     from gpusetup.facts import fleet
 
     session = open_session(arguments)
+    if isinstance(session.engine, Holding):
+        raise BadInputError(
+            "GS-823",
+            f"remove does not free nodes, so it does not run by --engine {session.engine.name}",
+            path="--engine",
+            hint="drain the nodes yourself, then run it without --engine",
+        )
     with terminated_is_interrupted():
         with watch(output.aside(), phase="facts") as observer:
             facts = fleet.look(session, candidates=False, observer=observer).facts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,13 +16,15 @@ from gpusetup.drive.playbook import run_playbook
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.refusals import refusal_of
+from gpusetup.rollout.holding import watched
 from gpusetup.rollout.looks import phase
 from gpusetup.rollout.outcome import planned_only, postponed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
-    from gpusetup.drive.scheduler.base import Drained, Scheduler
+    from gpusetup.drive.scheduler.base import Drained, Holder, Scheduler
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import HostOutcome
     from gpusetup.rollout.looks import Rollout
@@ -59,7 +62,30 @@ def draining(how: Freeing, rollout: Rollout) -> Draining:
                 )  # fmt: skip
         own = adapters.get(how.drain)
         scheduler = own() if own else Command(take=take, give=give, call=call)
-    return Draining(rollout, scheduler, drain_seconds=how.drain_minutes * 60, busy_seconds=how.busy_minutes * 60)
+    holder = _holder(how, rollout)
+    return Draining(
+        rollout,
+        holder or scheduler,
+        drain_seconds=how.drain_minutes * 60,
+        busy_seconds=how.busy_minutes * 60,
+        holder=holder,
+    )
+
+
+def _holder(how: Freeing, rollout: Rollout) -> Holder | None:
+    """Return what holds the hosts where the engine brings that."""
+    from gpusetup.drive.engines.base import Holding
+    from gpusetup.drive.scheduler.base import Caller
+
+    engine = rollout.session.engine
+    if not isinstance(engine, Holding):
+        return None
+    if how.drain not in ("", engine.name):
+        raise BadInputError(
+            "GS-822", f"--engine {engine.name} frees the nodes itself, so --drain {how.drain} has nothing to do",
+            path="--drain", hint="leave --drain out, or choose another engine",
+        )  # fmt: skip
+    return engine.holder(Caller(prefix=tuple(_words(how.via, "--drain-via"))), rollout.session.run.id)
 
 
 def _words(text: str, option: str) -> list[str]:
@@ -73,9 +99,15 @@ class Draining:
     """What is taken out of work, by whom, and what becomes of it."""
 
     def __init__(
-        self, rollout: Rollout, scheduler: Scheduler | None, *, drain_seconds: float, busy_seconds: float
+        self,
+        rollout: Rollout,
+        scheduler: Scheduler | None,
+        *,
+        drain_seconds: float,
+        busy_seconds: float,
+        holder: Holder | None = None,
     ) -> None:
-        self.rollout, self.scheduler = rollout, scheduler
+        self.rollout, self.scheduler, self.holder = rollout, scheduler, holder
         self.drain_seconds, self.busy_seconds = drain_seconds, busy_seconds
         self.taken: dict[str, Drained] = {}
 
@@ -87,10 +119,10 @@ class Draining:
 
     def take(self, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
         """Free these hosts; return what became of those that are not free, which stay as they are."""
-        held: dict[str, HostOutcome] = {}
+        held = self._cannot_reboot(changes)
         if self.scheduler is not None:
             self.rollout.reporter.say(f"draining {counted(len(changes), 'node')} by {self.scheduler.name}")
-            found = self.drain(changes)
+            found = self.drain([name for name in changes if name not in held])
             for name, drained in found.items():
                 if isinstance(drained, GpuSetupError):
                     held[name] = _refused(changes[name], drained)
@@ -105,6 +137,14 @@ class Draining:
             raise
         self._untake(name for name in busy if name in self.taken)
         return held | {name: postponed(changes[name], why) for name, why in busy.items()}
+
+    def _cannot_reboot(self, changes: dict[str, HostPlan]) -> dict[str, HostOutcome]:
+        """Refuse, before anything changes, hosts that are to reboot where whoever holds them could not do it."""
+        due = [name for name, plan in changes.items() if plan.reboot and self.rollout.reboot_policy(name) != "never"]
+        if self.holder is None or not due:
+            return {}
+        why = _result(self.holder.cannot_reboot)
+        return {name: _refused(changes[name], why) for name in due} if why else {}
 
     def drain(self, names: Iterable[str]) -> dict[str, Drained | GpuSetupError]:
         """Take hosts out of their scheduler's hands; return what became of each."""
@@ -167,6 +207,24 @@ class Draining:
         return bool(self.rollout.facts[name].processes) and (
             plan.reboot or any(action.kind in _MOVES for action in plan.actions)
         )
+
+    # --- while they change ----------------------------------------------------------------------------------------
+
+    def reboots(self, name: str) -> RoleVariables:
+        """Return how a host reboots: by itself, or as whoever holds it does that."""
+        if self.holder is None:
+            return NOTHING
+        how = self.holder.reboot(self.node(name))
+        return RoleVariables(gpu_reboot_command=how.command, gpu_reboot_release=how.release)
+
+    def watched(self) -> AbstractContextManager[None]:
+        """Stop, as Ctrl-C does, when somebody cancels what holds a host."""
+        return watched(self.holder, self.rollout.reporter.say) if self.holder else nullcontext()
+
+    def close(self) -> None:
+        """Leave nothing in anybody's queue."""
+        if self.holder is not None:
+            self.holder.let_go()
 
     # --- afterwards -----------------------------------------------------------------------------------------------
 

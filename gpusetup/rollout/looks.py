@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.facts import Boot, Failure, HostFacts
     from gpusetup.model.lock import Lock
-    from gpusetup.model.settings import Settings
+    from gpusetup.model.settings import RebootPolicy, Settings
     from gpusetup.plan.host import Draft, Planner
     from gpusetup.rollout.options import Planning
     from gpusetup.rollout.reporter import Reporter
@@ -74,6 +74,12 @@ class Rollout:
             return True
         boot, here = self.facts[name].boot, self._here
         return bool(boot.id and boot.machine) and (boot.id, boot.machine) == (here.id, here.machine)
+
+    def reboot_policy(self, name: str) -> RebootPolicy:
+        """Return who may reboot a host: nobody does it while a person sits there."""
+        if self.facts[name].display.sessions:
+            return "never"
+        return self.settings[name].reboot or ("never" if self.local(name) else "when-needed")
 
     @cached_property
     def _here(self) -> Boot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -32,6 +33,8 @@ from gpusetup.rollout.resume import keep_rollout
 from gpusetup.rollout.verification import verify_hosts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpusetup.model.plan import HostPlan
     from gpusetup.model.run import HostOutcome
     from gpusetup.model.variables import RoleVariables
@@ -85,7 +88,7 @@ class _Waves:
             if self.changes:
                 self.rollout.reporter.begins(self.changes)
                 home = state_home(self.rollout.session.environment)
-                with occupy(home, self.changes, "apply"):
+                with occupy(home, self.changes, "apply"), closing(self.work):
                     self._keep(self.seen)
                     self._each_wave()
             self._the_rest()
@@ -135,7 +138,8 @@ class _Waves:
         held = {} if self.how.check else self.work.take(wanted)
         free = {name: plan for name, plan in wanted.items() if name not in held}
         self.at = "between two steps"
-        done = held | (_change(self.rollout, free, check=self.how.check) if free else {})
+        with self.work.watched():
+            done = held | (_change(self.rollout, free, self.work.reboots, check=self.how.check) if free else {})
         if self.verifies and self.by_wave:
             self.outcomes |= done
             done = verify_hosts(self.rollout, done, always=True)
@@ -186,11 +190,19 @@ class _Waves:
         return applied
 
 
-def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> dict[str, HostOutcome]:
+def _change(
+    rollout: Rollout, changes: dict[str, HostPlan], reboots: Callable[[str], RoleVariables], *, check: bool
+) -> dict[str, HostOutcome]:
     session = rollout.session
     owner = owner_of(session, len(changes))
     variables = {
-        name: replace(_as_now(rollout, name, plan.variables), gpu_state_owner=owner) for name, plan in changes.items()
+        name: replace(
+            _as_now(rollout, name, plan.variables),
+            gpu_state_owner=owner,
+            gpu_reboot_command=(how := reboots(name)).gpu_reboot_command,
+            gpu_reboot_release=how.gpu_reboot_release,
+        )
+        for name, plan in changes.items()
     }
     overlay = write_overlay(session.run.overlay, variables)
     started = time.monotonic()
@@ -209,15 +221,12 @@ def _change(rollout: Rollout, changes: dict[str, HostPlan], *, check: bool) -> d
 
 def _as_now(rollout: Rollout, name: str, variables: RoleVariables) -> RoleVariables:
     """Return what a host's plan says, and what this run adds: the preview has looked already; who may reboot."""
-    settings, local = rollout.settings[name], rollout.local(name)
-    policy = settings.reboot or ("never" if local else "when-needed")
-    if rollout.facts[name].display.sessions:
-        policy = "never"
+    policy = rollout.reboot_policy(name)
     return replace(
         variables,
         gpu_preflight_enabled=False,
         gpu_packages_fetched=rollout.fetched.get(name, ""),
         gpu_state_id=rollout.session.run.id,
         gpu_reboot_policy=policy,
-        gpu_reboot_local=local and policy != "never",
+        gpu_reboot_local=rollout.local(name) and policy != "never",
     )

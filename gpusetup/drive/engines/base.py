@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpusetup.drive.rundir import RunDirectory
+    from gpusetup.drive.scheduler.base import Caller, Holder
 
-__all__ = ["Ansible", "Command", "Engine", "Play"]
+__all__ = ["Ansible", "Command", "Engine", "Holding", "Play"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +73,14 @@ class Engine(Protocol):
 
     def command(self, play: Play, until_it_ends: ExitStack) -> Command:
         """Return what to start; what has to go away after the playbook is put on the stack."""
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """An engine that also holds the hosts while they change, in the queue of who owns them."""
+
+    def holder(self, call: Caller, run: str) -> Holder:
+        """Return what holds them; making it refuses what cannot work, as above."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ELSEWHERE", "ENGINES", "engine_of"]
 
-ENGINES = ("ansible", "runner")
+ENGINES = ("ansible", "runner", "slurm")
 
 ELSEWHERE = {"awx": ("AWX runs gpusetup, not gpusetup AWX", "gpusetup handover awx --out awx-handover")}
 """What people may look for here and find elsewhere: why, and the command."""
@@ -49,6 +49,10 @@ def _kind(name: str) -> Any:
         from gpusetup.drive.engines.runner import Runner
 
         return Runner
+    if name == "slurm":
+        from gpusetup.drive.engines.slurm import Slurm
+
+        return Slurm
     from gpusetup.drive.engines.base import Ansible
 
     return Ansible

@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
     from gpusetup.drive.runner import Finished
 
-__all__ = ["HEALTH_MARK", "MARK", "Caller", "Drained", "Scheduler", "SchedulerError", "check_node", "wait_until"]
+__all__ = [
+    "HEALTH_MARK",
+    "MARK",
+    "Caller",
+    "Drained",
+    "Holder",
+    "Reboot",
+    "Scheduler",
+    "SchedulerError",
+    "check_node",
+    "wait_until",
+]
 
 MARK = "gpusetup"
 """How our own work is told from somebody else's."""
@@ -71,6 +82,31 @@ class Scheduler(Protocol):
         """Return the command that gives the node back."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reboot:
+    """How a node reboots so that its scheduler knows of it; said on the node, as root."""
+
+    command: str
+    release: tuple[str, ...] = ()
+    """What gives up the hold on it first: no node reboots under a job."""
+
+
+class Holder(Scheduler, Protocol):
+    """A scheduler that also holds each node with a job of ours while it changes."""
+
+    def cannot_reboot(self) -> GpuSetupError | None:
+        """Return why no node could reboot, or nothing; nodes that are to reboot are not begun then."""
+
+    def reboot(self, node: str) -> Reboot:
+        """Return how a node reboots."""
+
+    def lost(self) -> dict[str, str]:
+        """Return the nodes whose job has ended and how, in the scheduler's word."""
+
+    def let_go(self) -> None:
+        """End every job that is left; the nodes stay as they are."""
+
+
 @dataclass(frozen=True)
 class Caller:
     """Runs the scheduler's own commands: argument lists, no shell, a deadline each."""
@@ -79,13 +115,13 @@ class Caller:
     """What comes before each command, when the scheduler's commands are on another machine: ssh head."""
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def __call__(self, *argv: str, seconds: float = _CALL_SECONDS) -> Finished:
+    def __call__(self, *argv: str, seconds: float = _CALL_SECONDS, stdin: bytes | None = None) -> Finished:
         """Run a command to its end, whatever it says."""
-        return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds)
+        return runner.run([*self.prefix, *argv], env=os.environ, deadline=seconds, stdin=stdin)
 
-    def told(self, *argv: str, seconds: float = _CALL_SECONDS) -> str:
+    def told(self, *argv: str, seconds: float = _CALL_SECONDS, stdin: bytes | None = None) -> str:
         """Run a command and return what it printed; anything but success is an error."""
-        done = self(*argv, seconds=seconds)
+        done = self(*argv, seconds=seconds, stdin=stdin)
         if not done.ok:
             why = " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
             raise SchedulerError(
@@ -107,11 +143,11 @@ def check_node(node: str) -> str:
     return node
 
 
-def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event) -> str:
+def wait_until(free: Callable[[], str], seconds: float, stop: threading.Event, poll: float = 0.0) -> str:
     """Ask until nothing is in the way, at most so long; return what is still in the way."""
     until = time.monotonic() + seconds
     while reason := free():
-        if time.monotonic() >= until or stop.wait(min(_POLL_SECONDS, max(0.05, until - time.monotonic()))):
+        if time.monotonic() >= until or stop.wait(min(poll or _POLL_SECONDS, max(0.05, until - time.monotonic()))):
             return reason
     return ""
 

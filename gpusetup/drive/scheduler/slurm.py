@@ -62,13 +62,17 @@ class Slurm:
 
     def drain(self, node: str, seconds: float) -> Drained:
         """Drain and wait for the jobs; a node with a deadline missed goes on working as before."""
-        seen = self._node(node)
-        if held := self._reserved(node):
+        if held := self.reserved(node):
             return Drained(ok=False, why=f"reserved: {held}")
+        return self.take(node, seconds)
+
+    def take(self, node: str, seconds: float, mine: str = "") -> Drained:
+        """Drain a node that is in nobody's reservation, and wait for all jobs but `mine`."""
+        seen = self.node(node)
         taken = not seen.drained
         if taken:
             self.call.told("scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={MARK}")
-        left = wait_until(lambda: self._jobs(node), seconds, self.call.stop)
+        left = wait_until(lambda: self.jobs_on(node, mine), seconds, self.call.stop)
         if left:
             if taken:
                 self._resume(node)
@@ -79,9 +83,9 @@ class Slurm:
     def undrain(self, node: str) -> str:
         """Give back what we took, once slurmd answers; what somebody else drained meanwhile stays so."""
         silent = wait_until(
-            lambda: "slurmd does not answer" if self._node(node).silent else "", _BACK_SECONDS, self.call.stop
+            lambda: "slurmd does not answer" if self.node(node).silent else "", _BACK_SECONDS, self.call.stop
         )
-        seen = self._node(node)
+        seen = self.node(node)
         if silent:
             return silent
         if "INVALID_REG" in seen.states:
@@ -95,31 +99,37 @@ class Slurm:
 
     def drained_by_us(self, node: str) -> bool:
         """Our mark is in Slurm's own record."""
-        seen = self._node(node)
+        seen = self.node(node)
         return seen.drained and seen.ours
 
     def by_hand(self, node: str) -> str:
         """Return the command that gives the node back."""
         return " ".join([*self.call.prefix, "scontrol", "update", f"NodeName={node}", "State=RESUME"])
 
-    def _node(self, node: str) -> Node:
+    def node(self, node: str) -> Node:
+        """Return what Slurm says of a node."""
         return parse_node(self.call.told("scontrol", "--oneliner", "show", "node", check_node(node)))
 
     def _resume(self, node: str) -> None:
         self.call.told("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
-    def _jobs(self, node: str) -> str:
-        if not self._node(node).states & _BUSY:
+    def jobs_on(self, node: str, mine: str = "") -> str:
+        """Say which jobs but `mine` are on a node, nothing when none is."""
+        if not self.node(node).states & _BUSY:
             return ""
         jobs = self.call.told("squeue", "--noheader", "--nodelist", node, "--format=%i").split()
-        return f"jobs run: {', '.join(jobs[:8])}" if jobs else "a job is ending"
+        others = [job for job in jobs if job != mine]
+        if others:
+            return f"jobs run: {', '.join(others[:8])}"
+        return "" if mine in jobs else "a job is ending"
 
     def _away(self, node: str) -> str:
-        seen = self._node(node)
+        seen = self.node(node)
         gone = seen.states & {"DOWN", "DRAIN"}
         return f"it is still {'+'.join(sorted(gone))}: {seen.reason}" if gone else ""
 
-    def _reserved(self, node: str) -> str:
+    def reserved(self, node: str) -> str:
+        """Return whose reservation the node is in now, or nothing."""
         for name, nodes in parse_reservations(self.call.told("scontrol", "--oneliner", "show", "reservation")).items():
             if (
                 re.fullmatch(r"[\w\[\],.-]+", nodes)

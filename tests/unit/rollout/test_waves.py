@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gpusetup.drive.engines.base import Ansible
 from gpusetup.drive.rundir import new_run
 from gpusetup.errors import BadInputError
 from gpusetup.model.plan import HostPlan
@@ -24,7 +25,7 @@ def roll(tmp_path, monkeypatch):
     def run(bad, cut=None, domains=None, **words):
         changed, verified = [], []
 
-        def change(_rollout, changes, *, check):
+        def change(_rollout, changes, _reboots, *, check):
             changed.append(tuple(changes))
             if cut == ("change", len(changed)):
                 raise KeyboardInterrupt
@@ -48,7 +49,11 @@ def roll(tmp_path, monkeypatch):
         monkeypatch.setattr(waves, "verify_hosts", verify)
         reach = SimpleNamespace(inventory="hosts.ini")
         session = SimpleNamespace(
-            environment={"GPUSETUP_STATE": str(tmp_path)}, run=new_run(tmp_path), reach=reach, command=""
+            environment={"GPUSETUP_STATE": str(tmp_path)},
+            run=new_run(tmp_path),
+            reach=reach,
+            command="",
+            engine=Ansible(),
         )
         plans = {"x": HostPlan(state="unchanged")} | {name: HostPlan(state="change") for name in NAMES}
         stamp = SimpleNamespace(matrix=MatrixStamp(date="2026-01-01", digest="0"))

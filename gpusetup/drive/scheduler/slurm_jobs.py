@@ -1,0 +1,255 @@
+"""Slurm with a job per node: what gpusetup does to a node is in the queue, in the accounts, under the site's limits.
+
+The job takes the whole node, so Slurm itself waits for those that run there; once it has it, the node is drained under
+it, so that nothing follows. The job does nothing: work on a host must not end with a limit or a step half-way.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+import threading
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.drive.scheduler.base import MARK, Drained, Reboot, SchedulerError, check_node, wait_until
+from gpusetup.drive.scheduler.slurm import Slurm
+
+if TYPE_CHECKING:
+    from gpusetup.errors import GpuSetupError
+
+__all__ = ["HOLD", "SlurmJobs"]
+
+HOLD = b"""#!/bin/sh
+# Holds this node for gpusetup and does nothing. SIGUSR2 ends it well.
+PATH=$PATH:/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin
+trap 'exit 0' USR2
+sleep 300 & wait $!
+# Who asked for the node drains it once it is his. Nobody did: he is gone.
+if command -v scontrol >/dev/null; then
+    scontrol --oneliner show node "$SLURMD_NODENAME" | grep -q ' State=[^ ]*DRAIN' || exit 0
+fi
+while :; do sleep 3600 & wait $!; done
+"""
+_SBATCH = (
+    "sbatch", "--parsable", f"--job-name={MARK}", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue",
+    "--export=NIL", "--chdir=/", "--input=/dev/null", "--output=/dev/null", "--error=/dev/null",
+)  # fmt: skip
+_WAITS = ("PENDING", "CONFIGURING")
+_HOPELESS = {
+    "JobHeld": ("somebody held it", "ask who held it (scontrol show job {job}), then run the same command again"),
+    "ReqNodeNotAvail": ("Slurm gives the node to no job", "see why: scontrol show node {node}"),
+    "Nodes required for job are DOWN": ("Slurm gives the node to no job", "see why: scontrol show node {node}"),
+    "Partition": ("the partition does not take it", "name another one, or less time: --engine-option time=MINUTES"),
+    "BadConstraints": ("no node is as it asks", "see what it asks for: scontrol show job {job}"),
+    "Invalid": ("the account or the QOS is not valid", "name another one: --engine-option account=NAME or qos=NAME"),
+    "AccountNotAllowed": ("the partition does not take this account", "name another one: --engine-option account=NAME"),
+    "QOSNotAllowed": ("the partition does not take this QOS", "name another one: --engine-option qos=NAME"),
+    "ReservationDeleted": ("the reservation is gone", "name another one: --engine-option reservation=NAME"),
+}  # fmt: skip
+"""Why a job waits that will not start by waiting, by how Slurm's reason begins."""
+_END_SECONDS = 10.0
+_SEEN_TWICE = 2
+"""A reason may be that of an earlier look of the scheduler's."""
+
+
+class _EndedError(Exception):
+    """A job ended before it began."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmJobs(Slurm):
+    """Slurm's commands, here or wherever the caller's prefix leads, and one job for each node that changes."""
+
+    run: str
+    words: tuple[str, ...] = ()
+    """Options of sbatch: whose job it is."""
+    partition: str = ""
+    reservation: str = ""
+    next_state: Literal["DOWN", "RESUME"] = "DOWN"
+    """A node comes back from a reboot as this."""
+    jobs: dict[str, str] = field(default_factory=dict)
+    """The job that holds each node."""
+    foreign: set[str] = field(default_factory=set)
+    """Nodes that somebody else drained: they change without a job, and stay so."""
+
+    # --- take -----------------------------------------------------------------------------------------------------
+
+    def drain(self, node: str, seconds: float) -> Drained:
+        """Hold a node with a job, then drain it; what an earlier run left is taken over."""
+        seen, until = self.node(node), monotonic() + seconds
+        if (held := self.reserved(node)) and held != self.reservation:
+            return Drained(ok=False, why=f"reserved: {held}")
+        job, whose = self._left(node)
+        if whose:
+            return Drained(ok=False, why=f"gpusetup on {whose} holds it with job {job}")
+        if job:
+            self.jobs[node] = job
+        elif seen.drained or (seen.ours and "DOWN" in seen.states):
+            if not seen.ours:
+                self.foreign.add(node)
+            return self.take(node, seconds)  # Slurm starts no job there
+        elif "DOWN" in seen.states or seen.silent:
+            state = "does not answer" if seen.silent else "is down"
+            raise SchedulerError(
+                "GS-817",
+                f"{node} {state} for Slurm: {seen.reason or 'no reason given'}",
+                note="the node is unchanged",
+                hint=f"mend it and return it (scontrol update NodeName={node} State=RESUME), or drain it"
+                " (State=DRAIN Reason=...): what is drained is changed without a job",
+            )
+        else:
+            self._partition(node)
+            self.jobs[node] = self._submit(node)
+        try:
+            return self._held(node, until)
+        except BaseException:
+            self._end(node)
+            raise
+
+    def _held(self, node: str, until: float) -> Drained:
+        """Wait for the job to have the node, then drain it."""
+        job, reasons = self.jobs[node], list[str]()
+        try:
+            why = wait_until(lambda: self._waits(node, job, reasons), until - monotonic(), self.call.stop)
+        except _EndedError as ended:
+            why = str(ended)
+        drained = Drained(ok=False, why=why) if why else self.take(node, max(0.0, until - monotonic()), job)
+        if not drained.ok:
+            self._end(node)
+        return drained
+
+    def _partition(self, node: str) -> None:
+        """A partition that is down takes jobs and starts none."""
+        words = (f"--partition={self.partition}",) if self.partition else ()
+        told = self.call.told("sinfo", "--noheader", f"--nodes={node}", *words, "--format=%P/%a").split()
+        states = dict(line.split("/", 1) for line in told if "/" in line)
+        mine = states if self.partition else {name: up for name, up in states.items() if name.endswith("*")}
+        if self.partition and not states:
+            raise _cannot(f"{node} is not in the partition {self.partition}", "name another one: sinfo --Node")
+        for name, state in mine.items():
+            if state != "up":
+                way_out = (
+                    f"scontrol update PartitionName={name.rstrip('*')} State=UP, or --engine-option partition=NAME"
+                )
+                raise _cannot(f"the partition {name.rstrip('*')} is {state}", way_out)
+
+    def _submit(self, node: str) -> str:
+        comment = f"--comment={MARK}:{_here()}:{self.run}"
+        done = self.call(*_SBATCH, comment, f"--nodelist={check_node(node)}", *self.words, stdin=HOLD)
+        if not done.ok:
+            said = " ".join((done.err or done.out).split())[:400] or f"exit {done.code}"
+            said = "it did not answer" if done.timed_out else said
+            raise _cannot(
+                said, "account, partition, qos, reservation and time are settings: --engine-option NAME=VALUE"
+            )
+        return done.out.split(";")[0].strip()
+
+    def _waits(self, node: str, job: str, reasons: list[str]) -> str:
+        """Say why a job has no node yet; one that never will have it is an error."""
+        told = self.call.told("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T/%r").strip()
+        state, _, reason = told.partition("/")
+        if state == "RUNNING":
+            return ""
+        if state not in _WAITS:
+            raise _EndedError(f"its job {job} has ended in the queue: {state.lower()}")
+        hopeless = next((key for key in _HOPELESS if reason.startswith(key)), None)
+        reasons.append(hopeless or "")
+        if hopeless and reasons[-_SEEN_TWICE:].count(hopeless) == _SEEN_TWICE:
+            why, way_out = _HOPELESS[hopeless]
+            raise _cannot(f"{why}: {reason}", way_out.format(job=job, node=node))
+        return f"its job {job} waits ({reason}); {self.jobs_on(node) or 'no job runs there'}"
+
+    def _left(self, node: str) -> tuple[str, str]:
+        """Return the job that an earlier run left on a node, and whose it is when it is another controller's."""
+        told = self.call.told(
+            "squeue", "--noheader", f"--name={MARK}", "--states=PENDING,CONFIGURING,RUNNING", "--format=%i/%n/%k"
+        )
+        for line in told.splitlines():
+            job, _, rest = line.strip().partition("/")
+            wanted, _, comment = rest.partition("/")
+            controller = comment.split(":")[1:2]
+            if wanted == node and controller:
+                return job, "" if controller[0] == _here() else controller[0]
+        return "", ""
+
+    # --- while it changes -----------------------------------------------------------------------------------------
+
+    def cannot_reboot(self) -> GpuSetupError | None:
+        """Slurm reboots by a program that slurm.conf names."""
+        found = re.search(r"^RebootProgram\s*=\s*(.*)$", self.call.told("scontrol", "show", "config"), re.MULTILINE)
+        if found and found.group(1).strip() not in ("", "(null)"):
+            return None
+        return SchedulerError(
+            "GS-818",
+            "Slurm cannot reboot nodes: slurm.conf has no RebootProgram",
+            note="the nodes are unchanged",
+            hint="add RebootProgram=/sbin/reboot to slurm.conf on all nodes, then scontrol reconfigure; or leave the"
+            " reboot for later: --reboot never",
+        )
+
+    def reboot(self, node: str) -> Reboot:
+        """By scontrol on the node; one that somebody else drained is still drained by him afterwards."""
+        if node in self.foreign:
+            return Reboot(command=f"scontrol reboot {check_node(node)}")
+        release = ("scancel", "--batch", "--signal=USR2", self.jobs[node]) if node in self.jobs else ()
+        command = f"scontrol reboot ASAP nextstate={self.next_state} reason={MARK} {check_node(node)}"
+        return Reboot(command=command, release=release)
+
+    def lost(self) -> dict[str, str]:
+        """Return whose job did not end as we end it."""
+        if not self.jobs:
+            return {}
+        nodes = {job: node for node, job in dict(self.jobs).items()}
+        done = self.call("squeue", "--noheader", "--states=all", f"--jobs={','.join(nodes)}", "--format=%i/%T")
+        told = dict(line.strip().split("/", 1) for line in done.out.splitlines() if "/" in line)
+        ours = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "COMPLETED"}
+        return {nodes[job]: state for job, state in told.items() if job in nodes and state not in ours}
+
+    # --- give back ------------------------------------------------------------------------------------------------
+
+    def undrain(self, node: str) -> str:
+        """End the job, also one that an earlier run left, and give the node back."""
+        if node not in self.jobs:
+            job, whose = self._left(node)
+            if job and not whose:
+                self.jobs[node] = job
+        self._end(node)
+        return super().undrain(node)
+
+    def drained_by_us(self, node: str) -> bool:
+        """Drained, or down after a reboot that we asked for."""
+        seen = self.node(node)
+        return seen.ours and (seen.drained or "DOWN" in seen.states)
+
+    def let_go(self) -> None:
+        """End every job that is left."""
+        self._end(*self.jobs)
+
+    def _end(self, *nodes: str) -> None:
+        """End jobs; one that a person or a reboot ended already is none any more."""
+        jobs = [job for node in nodes if (job := self.jobs.pop(node, ""))]
+        if not jobs:
+            return
+        if running := self._of(jobs, "RUNNING"):
+            self.call("scancel", "--batch", "--signal=USR2", *running)
+            wait_until(lambda: " ".join(self._of(running, "RUNNING")), _END_SECONDS, threading.Event(), 0.5)
+        if left := self._of(jobs, "PENDING,CONFIGURING,RUNNING"):
+            self.call("scancel", *left)
+
+    def _of(self, jobs: list[str], states: str) -> list[str]:
+        """Return which of these jobs are in one of the states."""
+        return self.call(
+            "squeue", "--noheader", f"--states={states}", f"--jobs={','.join(jobs)}", "--format=%i"
+        ).out.split()
+
+
+def _here() -> str:
+    return re.sub(r"[^A-Za-z0-9.-]", "-", platform.node())[:64] or "controller"
+
+
+def _cannot(why: str, way_out: str) -> SchedulerError:
+    return SchedulerError(
+        "GS-819", f"its Slurm job cannot start: {why}", note="the node is unchanged; the job is gone", hint=way_out
+    )
