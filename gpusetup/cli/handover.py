@@ -3,13 +3,15 @@
 `kubernetes` writes values for NVIDIA's GPU Operator, labels for the nodes and a RuntimeClass, from what the hosts are:
 the driver, the container toolkit and the MIG manager are off exactly where the host has them. With --lock it also
 writes a NodeWright package and a DaemonSet that bring nodes to the lock. `awx` writes an execution environment, a
-project, job templates and a workflow; AWX has its own inventory. Changes nothing.
+project, job templates and a workflow; AWX has its own inventory. `slurm` writes gres.conf, lines of slurm.conf and a
+slurmd that waits for its GPUs. Changes nothing.
 
 examples:
   gpusetup handover kubernetes inventory.ini --out handover/
   gpusetup handover kubernetes --from facts.json --out handover/
   gpusetup handover kubernetes --lock gpu.lock.json --out handover/
   gpusetup handover awx --out awx-handover/
+  gpusetup handover slurm inventory.ini --out slurm-handover/
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
-ENGINES = ("awx", "kubernetes")
+ENGINES = ("awx", "kubernetes", "slurm")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +54,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.model.documents import HandoverFiles
 
     folder = Path(arguments.out)
-    texts, twice, warnings, code = (_awx if arguments.engine == "awx" else _kubernetes)(arguments)
+    write = {"awx": _awx, "kubernetes": _kubernetes, "slurm": _slurm}[arguments.engine]
+    texts, twice, warnings, code = write(arguments)
     try:
         for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -86,6 +89,20 @@ def _awx(arguments: argparse.Namespace) -> _Written:
     return files(), (), (), Exit.DONE
 
 
+def _slurm(arguments: argparse.Namespace) -> _Written:
+    from gpusetup.handover.slurm import slurm_files, slurm_warnings
+
+    if arguments.lock:
+        raise BadInputError(
+            "GS-965", "handover slurm takes no lock: it says what the hosts are", path="--lock",
+            hint="bring nodes to a lock: gpusetup apply inventory.ini --lock gpu.lock.json --engine slurm",
+        )  # fmt: skip
+    facts = _facts(arguments)
+    failed = (f"{name}: {failure.message}" for name, failure in facts.failures.items())
+    code = gravest([Exit(item.exit) for item in facts.failures.values()])
+    return slurm_files(facts.hosts), (), (*slurm_warnings(facts.hosts), *failed), code
+
+
 def _kubernetes(arguments: argparse.Namespace) -> _Written:
     from gpusetup.handover.files import kubernetes_files
     from gpusetup.handover.kubernetes import handover
@@ -116,7 +133,7 @@ def _facts(arguments: argparse.Namespace) -> Facts:
     if arguments.facts and arguments.inventory:
         raise BadInputError(
             "GS-962", "handover takes either an inventory or saved facts (--from)", path="--from",
-            hint="gpusetup handover kubernetes inventory.ini --out handover",
+            hint=f"gpusetup handover {arguments.engine} inventory.ini --out handover",
         )  # fmt: skip
     if arguments.facts:
         from gpusetup.facts.collect import read_facts

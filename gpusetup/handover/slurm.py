@@ -17,7 +17,7 @@ _MADE = "# Written by `gpusetup handover slurm`: run that again rather than edit
 _WAIT = r"""#!/bin/sh
 # Written by `gpusetup handover slurm`. Waits until each NVIDIA GPU of this host has its device file, at most SECONDS.
 # usage: gpusetup-wait-for-gpus [SECONDS [ROOT]]
-# slurmd counts GPUs when it starts; one that it does not see drains the node. It starts in any case: Slurm then says why.
+# slurmd counts GPUs when it starts and drains the node if one is missing. It starts in any case: Slurm says why.
 root=${2:-}
 wanted=0
 for device in "$root"/sys/bus/pci/devices/*; do
@@ -58,10 +58,12 @@ install -D -m 0644 slurmd-gpus.conf /etc/systemd/system/slurmd.service.d/gpusetu
 systemctl daemon-reload
 ```
 
-`gres.conf` goes beside `slurm.conf`, the same on all nodes; its lines for other hosts stay. The lines of `slurm.conf.example` go into
-`slurm.conf`: `Gres=` belongs to the `NodeName` line that the node has there already. Then `scontrol reconfigure`, and slurmd started anew.
+`gres.conf` goes beside `slurm.conf`, the same on all nodes; its lines for other hosts stay. The lines of
+`slurm.conf.example` go into `slurm.conf`: `Gres=` belongs to the `NodeName` line that the node has there already.
+Then run `scontrol reconfigure` and restart slurmd.
 
-A node that goes bad: `gpusetup verify --hooks slurm` on the node writes the health program, the prolog and the epilog, with the lines for them.
+A node that goes bad: `gpusetup verify --hooks slurm` on the node writes the health program, the prolog and the epilog,
+with the lines for them.
 Changes of drivers: `gpusetup apply inventory.ini --engine slurm`.
 """
 
@@ -87,7 +89,9 @@ def slurm_warnings(hosts: Mapping[str, HostFacts]) -> tuple[str, ...]:
         elif not _countable(facts):
             found.append(f"{name}: MIG is on; write AutoDetect=nvml for it, which knows the slices' device files")
         elif facts.driver is None or facts.driver.loaded is None:
-            found.append(f"{name}: no driver is loaded; its device files are named as one driver for all GPUs makes them")
+            found.append(
+                f"{name}: no driver is loaded; its device files are named as one driver for all GPUs makes them"
+            )
     return tuple(found)
 
 
@@ -131,7 +135,7 @@ def _conf(nodes: Mapping[str, tuple[str, ...]]) -> str:
     return _MADE + "\n".join(
         [
             "GresTypes=gpu",
-            "# Lets `gpusetup apply --engine slurm` and `scontrol reboot` start nodes anew; how long that may take, in seconds.",
+            "# For `scontrol reboot` and `gpusetup apply --engine slurm`; how many seconds a boot may take.",
             "RebootProgram=/sbin/reboot",
             "ResumeTimeout=900",
             "# To be added to the line that each node has already:",

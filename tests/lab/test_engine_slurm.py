@@ -104,7 +104,6 @@ def test_held_changed_rebooted_cancelled_killed_and_gone_on_with(cluster, lab_in
     # scancel in the middle ends it as Ctrl-C does; the node stays drained until it is gone on with.
     one = lab_inventory([first], wishes)
     one.write_text(one.read_text().replace("=580.*", "=570.*"))
-    first.break_packages("nvidia-driver", "sleep 20")
     with started(slurm, tmp_path, one) as running:
         until(lambda: installing(first) or running.poll() is not None, "the package step", 300)
         assert slurm.queue() == ["RUNNING/gpusetup"]
@@ -114,7 +113,6 @@ def test_held_changed_rebooted_cancelled_killed_and_gone_on_with(cluster, lab_in
     assert "its job has ended (cancelled): stopping" in err
     assert slurm.queue() == []
     assert slurm.state(first) == "IDLE+DRAIN"
-    first.break_packages("nvidia-driver", "")
     resumed = apply(tmp_path, one, "--resume", *how(slurm))
     assert resumed.code == 0, resumed.out + resumed.err
     assert slurm.state(first) == "IDLE"
@@ -123,12 +121,10 @@ def test_held_changed_rebooted_cancelled_killed_and_gone_on_with(cluster, lab_in
 
     # A controller that is killed leaves its job, which the next one takes over.
     one.write_text(one.read_text().replace("=570.*", "=580.*"))
-    first.break_packages("nvidia-driver", "sleep 20")
     with started(slurm, tmp_path, one) as running:
         until(lambda: installing(first) or running.poll() is not None, "the package step", 300)
         running.send_signal(signal.SIGKILL)
     assert slurm.queue() == ["RUNNING/gpusetup"]
-    first.break_packages("nvidia-driver", "")
     resumed = apply(tmp_path, one, "--resume", *how(slurm))
     assert resumed.code == 0, resumed.out + resumed.err
     assert slurm.state(first) == "IDLE"

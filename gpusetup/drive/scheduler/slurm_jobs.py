@@ -38,7 +38,7 @@ _SBATCH = (
 )  # fmt: skip
 _WAITS = ("PENDING", "CONFIGURING")
 _HOPELESS = {
-    "JobHeld": ("somebody held it", "ask who held it (scontrol show job {job}), then run the same command again"),
+    "JobHeld": ("someone held it", "ask who held it (scontrol show job {job}), then run the same command again"),
     "ReqNodeNotAvail": ("Slurm gives the node to no job", "see why: scontrol show node {node}"),
     "Nodes required for job are DOWN": ("Slurm gives the node to no job", "see why: scontrol show node {node}"),
     "Partition": ("the partition does not take it", "name another one, or less time: --engine-option time=MINUTES"),
@@ -96,7 +96,7 @@ class SlurmJobs(Slurm):
                 "GS-817",
                 f"{node} {state} for Slurm: {seen.reason or 'no reason given'}",
                 note="the node is unchanged",
-                hint=f"mend it and return it (scontrol update NodeName={node} State=RESUME), or drain it"
+                hint=f"fix it and return it (scontrol update NodeName={node} State=RESUME), or drain it"
                 " (State=DRAIN Reason=...): what is drained is changed without a job",
             )
         else:

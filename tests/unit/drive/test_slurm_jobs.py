@@ -97,7 +97,7 @@ def test_a_job_takes_the_node_which_is_drained_under_it_and_given_back(slurm):
     ("why", "told"),
     [
         ("PartitionTimeLimit", "the partition does not take it"),
-        ("JobHeldAdmin", "somebody held it"),
+        ("JobHeldAdmin", "someone held it"),
         ("ReqNodeNotAvail, UnavailableNodes:n1", "no job"),
         ("InvalidAccount", "account"),
     ],

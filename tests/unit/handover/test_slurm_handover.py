@@ -76,7 +76,12 @@ def wait(hosts, tmp_path):
     script.write_text(slurm_files(hosts)["gpusetup-wait-for-gpus"])
     root = tmp_path / "root"
     (root / "dev").mkdir(parents=True)
-    for name, vendor, kind in (("a", "10de", "0302"), ("b", "10de", "0300"), ("c", "1002", "0300"), ("d", "10de", "0403")):
+    for name, vendor, kind in (
+        ("a", "10de", "0302"),
+        ("b", "10de", "0300"),
+        ("c", "1002", "0300"),
+        ("d", "10de", "0403"),
+    ):
         device = root / "sys/bus/pci/devices" / name
         device.mkdir(parents=True)
         (device / "vendor").write_text(f"0x{vendor}\n")
