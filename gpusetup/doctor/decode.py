@@ -12,9 +12,9 @@ from gpusetup.doctor.scan import scan
 if TYPE_CHECKING:
     from gpusetup.model.diagnosis import CudaError
 
-__all__ = ["api_version", "bare_numbers", "capability", "cuda_error"]
+__all__ = ["WORDS", "api_version", "bare_numbers", "capability", "cuda_error"]
 
-_WORDS = {
+WORDS = {
     "xid": re.compile(r"xid\D{0,3}(\d{1,3})", re.IGNORECASE),
     "sxid": re.compile(r"sxid\D{0,3}(\d{5})", re.IGNORECASE),
     "api": re.compile(r"(?:\D*\s)?\(?(?:version\s*)?(1[0-9]0[0-9]0)\)?", re.IGNORECASE),
@@ -47,7 +47,7 @@ def cuda_error(number: int) -> CudaError | None:
 def bare_numbers(text: str) -> list[tuple[str, dict[str, str]]]:
     """Recognise a text that is little more than a number: `802`, `Xid 79`, `11040`, `CUDA error: 222`, `cuda>=12.8`."""
     text = text.strip().strip(".!\"'`")
-    found = {name: match[1] for name, expression in _WORDS.items() if (match := expression.fullmatch(text))}
+    found = {name: match[1] for name, expression in WORDS.items() if (match := expression.fullmatch(text))}
     if "sxid" in found:
         groups = {"sxid": found["sxid"]}
         return [(meaning("sxid-unknown", groups), groups)]

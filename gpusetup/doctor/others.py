@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["foreign"]
+__all__ = ["ADDRESS", "OURS", "RULES", "foreign"]
 
-_AMD = re.compile(r"\bHIP\b|\bhip(?:Error|[A-Z_])|\.hip\b|\b(?:rocm|ROCm|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b")
+AMD = re.compile(r"\bHIP\b|\bhip(?:Error|[A-Z_])|\.hip\b|\b(?:rocm|ROCm|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b")
 """AMD's stack words its errors as CUDA does."""
 
-_NO_GPU = re.compile(r"\bdevice:CPU:\d|\bDefaultCPUAllocator\b|\bMPS backend\b")
+NO_GPU = re.compile(r"\bdevice:CPU:\d|\bDefaultCPUAllocator\b|\bMPS backend\b")
 """Frameworks name the device that failed: the processor, or Apple's GPU."""
 
-_TRIED = re.compile(r"\bPlan failed with\b")
+TRIED = re.compile(r"\bPlan failed with\b")
 """cuDNN's search for the fastest algorithm goes on to the next one."""
 
-_ADDRESS = re.compile(r"\b(?:https?|ftp)://([\w.-]+)(\S*)")
-_OURS = re.compile(
+ADDRESS = re.compile(r"\b(?:https?|ftp)://([\w.-]+)(\S*)")
+OURS = re.compile(
     r"nvidia|cuda|docker|ubuntu|debian|canonical|launchpad|fedora|centos|redhat|rocky|almalinux|amazonaws\.com/|amzn"
     r"|torch|flash-attention|vllm|oracle|suse|epel|rpmfusion|negativo17|lambda|kernel\.org|archlinux|localhost",
     re.IGNORECASE,
 )
 """Repositories that a GPU installation takes packages from: NVIDIA's, Docker's and the distributions'."""
 
-_RULES = {
-    "cuda": (_AMD, _NO_GPU, _TRIED),
-    "pytorch": (_AMD, _NO_GPU),
-    "libraries": (_AMD, _NO_GPU),
+RULES = {
+    "cuda": (AMD, NO_GPU, TRIED),
+    "pytorch": (AMD, NO_GPU),
+    "libraries": (AMD, NO_GPU),
 }
 
 
 def foreign(area: str, line: str) -> bool:
     """Tell whether a line with a cause's words is about other software than the GPU installation."""
     if area == "packages":
-        addresses = [f"{host}{path}" for host, path in _ADDRESS.findall(line)]
-        return bool(addresses) and not any(map(_OURS.search, addresses))
-    return any(rule.search(line) for rule in _RULES.get(area, ()))
+        addresses = [f"{host}{path}" for host, path in ADDRESS.findall(line)]
+        return bool(addresses) and not any(map(OURS.search, addresses))
+    return any(rule.search(line) for rule in RULES.get(area, ()))

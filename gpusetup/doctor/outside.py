@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Outside
 
-__all__ = ["Shown", "names_gpu", "outside", "routine"]
+__all__ = ["CODE", "FRAME", "GPU", "ROUTINE", "Shown", "kinds", "names_gpu", "outside", "routine"]
 
-_GPU = re.compile(
+GPU = re.compile(
     r"nvidia|nvrm|cuda|nvml|nccl|cudnn|cublas|cufft|cusolver|cusparse|curand|cupy|nvcc|nvrtc|ptxas|(?<![a-z])gpus?(?![a-z])"
     r"|\bxid\b|nvlink|nvswitch|tensorrt|fabric.?manager|libnv|\bnv-|nouveau|\+cu\d|dkms|modprobe|insmod|secure.?boot"
     r"|\brtx\b|geforce|\btesla\b|\bdcgm|key was rejected|vermagic|\bdrm\b|triton|pcieport|\bAER\b|xformers|flash.attn"
@@ -30,11 +30,11 @@ _GPU = re.compile(
 )
 """Near one of these, a line may be the installation's, or another layer's of the same stack."""
 
-_ROUTINE = {"no-errors", "healthy-boot"}
-_FRAME = re.compile(
+ROUTINE = {"no-errors", "healthy-boot"}
+FRAME = re.compile(
     r"""\s*(?:File ".*", line \d+|Traceback \(most recent call last\)|During handling of the above|\^+\s*$)"""
 )
-_CODE = re.compile(r"\s{2,}\S")
+CODE = re.compile(r"\s{2,}\S")
 _LONGEST = 400
 _FAR = 1200
 """A line is looked at so far."""
@@ -54,14 +54,15 @@ class Shown(NamedTuple):
 
 
 @cache
-def _kinds() -> tuple[tuple[Outside, re.Pattern[str]], ...]:
+def kinds() -> tuple[tuple[Outside, re.Pattern[str]], ...]:
+    """Return every kind with its expression, in the order in which a line is asked."""
     table = msgspec.json.decode(read_table("outside.json"), type=OutsideFile)
     return tuple((kind, re.compile(kind.regex)) for kind in table.kinds)
 
 
 def names_gpu(text: str) -> bool:
     """Tell whether a text has any word of NVIDIA's stack."""
-    return _GPU.search(text) is not None
+    return GPU.search(text) is not None
 
 
 def outside(text: str) -> tuple[Shown, ...]:
@@ -80,22 +81,22 @@ def outside(text: str) -> tuple[Shown, ...]:
             shown.setdefault(kind.id, Shown(kind.id, kind.title, kind.advice, lines[number][:_LONGEST]))
         elif troubled:
             return ()
-    return tuple(one for one in shown.values() if one.id not in _ROUTINE) or tuple(shown.values())
+    return tuple(one for one in shown.values() if one.id not in ROUTINE) or tuple(shown.values())
 
 
 def _told(text: str) -> Iterator[str]:
     """Yield the lines without what the log put before them; a traceback's lines of code say nothing of their own."""
     frame = False
     for line in text.splitlines():
-        after_frame, frame = frame, _FRAME.match(line) is not None
-        if not frame and not (after_frame and _CODE.match(line)):
+        after_frame, frame = frame, FRAME.match(line) is not None
+        if not frame and not (after_frame and CODE.match(line)):
             yield plain(line[:_FAR]).strip()[:_FAR]
 
 
 def routine(shown: tuple[Shown, ...]) -> bool:
     """Tell whether all that sounds like trouble is what healthy machines say."""
-    return bool(shown) and all(one.id in _ROUTINE for one in shown)
+    return bool(shown) and all(one.id in ROUTINE for one in shown)
 
 
 def _kind(line: str, gpu: bool) -> Outside | None:
-    return next((kind for kind, regex in _kinds() if (kind.always or not gpu) and regex.search(line)), None)
+    return next((kind for kind, regex in kinds() if (kind.always or not gpu) and regex.search(line)), None)

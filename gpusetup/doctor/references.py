@@ -16,12 +16,12 @@ from gpusetup.model.diagnosis import Said
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PLACE", "mentioned", "nearest", "page_of", "pages", "reference_in", "told"]
+__all__ = ["MENTIONED", "PLACE", "REFERENCE", "mentioned", "nearest", "page_of", "pages", "reference_in", "told"]
 
 PLACE = "reference/errors"
 """Where the built documentation has the pages."""
-_REFERENCE = re.compile(r"\s*\[?\s*GS[-_ ]?(\d{1,4})\s*\]?\s*", re.IGNORECASE)
-_MENTIONED = re.compile(rb"\bGS-\d{3}\b")
+REFERENCE = re.compile(r"\s*\[?\s*GS[-_ ]?(\d{1,4})\s*\]?\s*", re.IGNORECASE)
+MENTIONED = re.compile(rb"\bGS-\d{3}\b")
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,13 +35,13 @@ def _list() -> dict[str, tuple[Said, ...]]:
 
 def reference_in(text: str) -> str:
     """Return the reference that a text is, and nothing else; empty for any other text."""
-    found = _REFERENCE.fullmatch(text)
+    found = REFERENCE.fullmatch(text)
     return f"GS-{found[1]}" if found else ""
 
 
 def mentioned(text: bytes) -> str:
     """Return the first reference that stands in a text; empty without one."""
-    names = (found[0].decode() for found in _MENTIONED.finditer(text))
+    names = (found[0].decode() for found in MENTIONED.finditer(text))
     return next((name for name in names if name in _list()), "")
 
 

@@ -18,7 +18,7 @@ from gpusetup.doctor.others import foreign
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Match", "scan", "scan_chunks"]
+__all__ = ["STAMP", "Match", "scan", "scan_chunks"]
 
 _AROUND = 4
 """Messages are looked for in so many lines before and after a find."""
@@ -27,7 +27,7 @@ _FAR = 1200
 _ENDLESS = 64 * 1024 * 1024
 """A line longer than this is looked at in pieces."""
 _SHAPE = bytes.maketrans(b"123456789", b"0" * 9)
-_STAMP = re.compile(
+STAMP = re.compile(
     r"""\A\s*(?:
         \d{4}-\d\d-\d\d[T\ ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?:?\s
       | [A-Z][a-z]{2}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s
@@ -113,7 +113,7 @@ class _Plain:
         known = self._known[index]
         if known is None:
             text = self._lines[index].decode("utf-8", "replace")
-            known = self._known[index] = _STAMP.sub("", text, 1)
+            known = self._known[index] = STAMP.sub("", text, 1)
         return known
 
     def between(self, begin: int, end: int) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-__all__ = ["one_line", "plain"]
+__all__ = ["ESCAPES", "PREFIX", "one_line", "plain"]
 
-_PREFIX = re.compile(
+PREFIX = re.compile(
     r"""^\s*(?:
         \x1b\[[0-9;]*m
       | \d{4}-\d\d-\d\d[T\ ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?:?\s   # 2025-07-01T05:06:30.004+00:00
@@ -23,7 +23,7 @@ _PREFIX = re.compile(
     )""",
     re.VERBOSE,
 )
-_ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _BLANKS = re.compile(r"[^\S ]|  ")
 
 
@@ -31,7 +31,7 @@ _BLANKS = re.compile(r"[^\S ]|  ")
 def plain(line: str) -> str:
     """Return the line without what the log put before it."""
     for _ in range(8):
-        shorter = _PREFIX.sub("", line, count=1)
+        shorter = PREFIX.sub("", line, count=1)
         if shorter == line:
             break
         line = shorter
@@ -40,7 +40,7 @@ def plain(line: str) -> str:
 
 def one_line(lines: str) -> str:
     """Return several lines as one sentence, without prefixes and line breaks."""
-    text = _ESCAPES.sub("", lines) if "\x1b" in lines else lines
+    text = ESCAPES.sub("", lines) if "\x1b" in lines else lines
     if not _BLANKS.search(text):
         return plain(text).strip()
     return " ".join(" ".join(plain(line) for line in text.splitlines()).split())

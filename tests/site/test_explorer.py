@@ -142,6 +142,8 @@ def test_the_first_view_is_small(folder):
     first = [
         "index.html",
         "lookup.js",
+        "pieces.js",
+        "message.js",
         "about.js",
         "explorer.js",
         "problems/torch-x86_64.js",

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpusetup.matrix.load import matrix as load
 from tools.explorer.compiled import FRAMEWORKS, Compiled, Gpus, drivers, releases
+from tools.explorer.messages import messages
 from tools.explorer.told import about_kinds, about_problem, about_rules
 
 __all__ = ["write"]
@@ -52,6 +53,7 @@ def write(folder: Path) -> None:
         about["frameworks"][framework] = {"releases": releases(compiled.base, framework)}
     about["rules"] = about_rules(matrix, rules | {"requested", "installed-driver-stays"})
     _script(folder / "about.js", "window.EXPLORER", about)
+    _script(folder / "messages.js", "EXPLORER.messages", messages())
 
 
 def _script(path: Path, name: str, document: dict[str, Any]) -> None:

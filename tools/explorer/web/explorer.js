@@ -3,36 +3,15 @@
 
 (() => {
   const about = window.EXPLORER;
+  const { made, copied, script } = Pieces;
   const at = (id) => document.getElementById(id);
   const fields = ["framework", "release", "gpu", "os", "arch", "driver"];
   const loaded = {};
 
   // -- small pieces of a page; text is always text ----------------------------------------------------------------
 
-  function made(name, text, attributes = {}) {
-    const element = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    for (const part of [text].flat()) if (part !== undefined) element.append(part);
-    return element;
-  }
-
   function options(list, pairs) {
     list.replaceChildren(...pairs.map(([value, text]) => made("option", text, { value })));
-  }
-
-  function copied(line) {
-    const button = made("button", "Copy", { type: "button", "aria-label": `Copy ${line}` });
-    button.addEventListener("click", async () => {
-      try {
-        await navigator.clipboard.writeText(line);
-        button.textContent = "Copied";
-      } catch {
-        getSelection().selectAllChildren(button.previousSibling);
-        button.textContent = "Selected";
-      }
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
-    });
-    return made("div", [made("code", line), button], { class: "line" });
   }
 
   const rule = (name) => {
@@ -103,12 +82,7 @@
 
   function problem(framework, arch) {
     const name = `${framework}-${arch}`;
-    loaded[name] ??= new Promise((done, failed) => {
-      const script = made("script", undefined, { src: `problems/${name}.js` });
-      script.addEventListener("load", () => done(Lookup.prepare(about.problems[name])));
-      script.addEventListener("error", () => failed(new Error(`problems/${name}.js cannot be read`)));
-      document.head.append(script);
-    });
+    loaded[name] ??= script(`problems/${name}.js`).then(() => Lookup.prepare(about.problems[name]));
     return loaded[name];
   }
 

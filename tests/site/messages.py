@@ -1,0 +1,115 @@
+"""The page's answers to messages against the doctor's: python -m tests.site.messages [--more N].
+
+Asked are all messages of tests/fixtures/doctor, bare numbers, every text of the catalogue by itself, and, at random,
+such messages after each other, with what logs put before a line, and cut.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.doctor.catalogue import catalogue
+from gpusetup.doctor.findings import diagnose_text
+from gpusetup.doctor.outside import outside, routine
+from gpusetup.doctor.references import mentioned, reference_in
+from tests.lab.browser import browser
+from tools.explorer.messages import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = ROOT / "tools/explorer/web/doctor.js"
+_AT_ONCE = 100
+_STAMPS = (
+    "[  903.609564] ",
+    "Dec  2 11:49:53 node kernel: ",
+    "2025-07-01T05:06:30.004+00:00 ",
+    "(worker pid=12) ",
+    "> ",
+)
+_BARE = (
+    "802", "Xid 79", "xid 999", "SXid 12028", "sxid 99999", "11040", "CUDA error: 222", "cuda>=12.8", "error 3", "sm_90",
+    "GS-324", "[GS-101]", "gs 999", "it said GS-324 and stopped", "Hello", "", "   ",
+)  # fmt: skip
+
+
+def samples() -> list[str]:
+    """Every message that was collected."""
+    found = []
+    for path in sorted((ROOT / "tests/fixtures/doctor").glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        found += [entry["text"] for entry in document.get("entries", document.get("samples"))]
+    return list(dict.fromkeys(found))
+
+
+def asked(more: int, seed: int) -> list[str]:
+    """What is asked."""
+    known, chance = samples(), random.Random(seed)
+    finds = [find for _, pattern in catalogue().patterns() for find in pattern.find]
+
+    def made() -> Iterator[str]:
+        for _ in range(more):
+            lines = "\n".join(chance.sample(known, chance.randint(1, 3))).split("\n")
+            begin = chance.randrange(len(lines)) if chance.random() < 0.3 else 0
+            stamp = chance.choice(("", "", *_STAMPS))
+            yield "\n".join(f"{stamp}{line}" for line in lines[begin:])
+
+    return [*known, *_BARE, *dict.fromkeys(finds), *made()]
+
+
+def expected(text: str) -> Any:
+    """What the program answers."""
+    if reference := reference_in(text):
+        return ["reference", reference]
+    if found := diagnose_text(text):
+        return ["findings", [[finding.cause, finding.line or 1] for finding in found]]
+    if reference := mentioned(text.encode()):
+        return ["reference", reference]
+    shown = outside(text)
+    return ["outside", [one.id for one in shown]] if shown and not routine(shown) else ["", ""]
+
+
+_ASK = """texts.map((text) => {
+  const { findings, reference, outside } = doctor.answer(text);
+  if (findings) return ["findings", findings.map(({ cause, line }) => [cause, line])];
+  return reference ? ["reference", reference] : outside ? ["outside", outside.map(({ id }) => id)] : ["", ""];
+})"""
+
+
+def differences(texts: Sequence[str]) -> list[str]:
+    """Ask both; return what differs."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder, browser(Path(folder)) as chromium:
+        page = chromium.open("about:blank")
+        page.tells(f"{ENGINE.read_text(encoding='utf-8')}; window.doctor = Doctor({json.dumps(messages())}); 1")
+        for start in range(0, len(texts), _AT_ONCE):
+            some = list(texts[start : start + _AT_ONCE])
+            said = page.tells(f"(() => {{ const texts = {json.dumps(some)}; return {_ASK} }})()")
+            for text, theirs in zip(some, said, strict=True):
+                if theirs != (ours := expected(text)):
+                    found.append(f"{text!r}: the page says {theirs}, the doctor {ours}")
+    return found
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.site.messages", description=__doc__)
+    parser.add_argument("--more", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args(words)
+    texts = asked(arguments.more, arguments.seed)
+    found = differences(texts)
+    print(f"{len(texts)} messages, {len(found)} answered otherwise")
+    for text in found[:20]:
+        print(f"  {text[:600]}")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""The doctor's catalogue for a browser: its patterns, tables and words as data, equal in all to what the program reads.
+
+tools/explorer/web/doctor.js is the generic part, a scan for texts and expressions around them. python -m
+tests.site.messages compares its answers with the program's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.doctor import others
+from gpusetup.doctor import outside as elsewhere
+from gpusetup.doctor.advice import details
+from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors
+from gpusetup.doctor.decode import WORDS
+from gpusetup.doctor.judge import Expression
+from gpusetup.doctor.logs import TROUBLE
+from gpusetup.doctor.meanings import meaning, statuses, sxid
+from gpusetup.doctor.recovering import recovery_of
+from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, told
+from gpusetup.doctor.references import pages as reference_pages
+from gpusetup.doctor.scan import STAMP
+from gpusetup.doctor.text import needs
+from gpusetup.doctor.unwrap import ESCAPES, PREFIX
+from gpusetup.recovery.xids import known as xid
+from tools.explorer.expressions import script
+
+if TYPE_CHECKING:
+    from gpusetup.model.diagnosis import Cause, Outside, Pattern
+
+__all__ = ["messages"]
+
+_SXIDS = range(10000, 100000)
+"""Numbers of NVSwitch errors have five digits."""
+_WEIGHT = {"root": 0, "symptom": 1, "notice": 2}
+
+
+def messages() -> dict[str, Any]:
+    """Return everything that the page needs to answer a message."""
+    return {
+        "causes": {cause.id: _cause(cause) for cause in catalogue().causes.values()},
+        "patterns": [_pattern(cause, pattern) for cause, pattern in catalogue().patterns()],
+        "stamp": script(STAMP), "prefix": script(PREFIX), "escapes": script(ESCAPES),
+        "foreign": {area: [script(rule) for rule in rules] for area, rules in others.RULES.items()},
+        "address": script(others.ADDRESS), "ours": script(others.OURS),
+        "means": _means(),
+        "told": _told(),
+        "bare": {name: script(expression, whole=True) for name, expression in WORDS.items()},
+        "outside": [_outside(kind, regex) for kind, regex in elsewhere.kinds()],
+        "routine": sorted(elsewhere.ROUTINE),
+        "gpu": script(elsewhere.GPU), "frame": script(elsewhere.FRAME), "code": script(elsewhere.CODE),
+        "trouble": script(re.compile(TROUBLE.pattern.decode(), re.IGNORECASE)),
+        "reference": script(REFERENCE, whole=True), "mentioned": script(MENTIONED.pattern.decode()),
+        "references": {name: said[0].message for page in reference_pages() if (said := told(name := page[:-3]))},
+        "pages": PAGES, "errors": PLACE,
+    }  # fmt: skip
+
+
+def _cause(cause: Cause) -> dict[str, Any]:
+    recovery = recovery_of(cause, {}, ())
+    found = {
+        "title": cause.title, "area": cause.area, "weight": _WEIGHT[cause.kind], "hides": list(cause.hides),
+        "text": cause.explanation, "checks": list(cause.checks),
+        "fixes": [[fix.text, list(fix.commands)] for fix in cause.fixes],
+        "needs": needs(recovery) if recovery is not None else "",
+    }  # fmt: skip
+    return {name: value for name, value in found.items() if value or name == "weight"}
+
+
+def _pattern(cause: str, pattern: Pattern) -> list[Any]:
+    regex = script(pattern.regex) if pattern.regex else ""
+    return [cause, list(pattern.find), regex, int(Expression(pattern).own_line)]
+
+
+def _outside(kind: Outside, regex: re.Pattern[str]) -> list[Any]:
+    return [kind.id, kind.title, kind.advice, int(kind.always), script(regex)]
+
+
+def _means() -> dict[str, Any]:
+    """Return the tables behind the names and numbers of errors, as gpusetup.doctor.meanings reads them."""
+    errors = cuda_errors()
+    numbers = range(1000)
+    families = statuses().families
+    return {
+        "cudaNames": {
+            name: [error.number, error.cause]
+            for error in errors
+            for name in (error.runtime, error.driver, error.text.lower())
+            if name
+        },
+        "cudaNumbers": {error.number: error.cause for error in errors},
+        "cudaOld": {error.old: error.number for error in errors if error.old is not None},
+        "names": {
+            name: meaning("cuda-error", {"status": name})
+            for family in families
+            for status in family.statuses
+            for name in (status.name, status.also, status.text.lower().rstrip("."))
+            if name
+        },
+        "numbers": {
+            family.family.lower(): {row.number: row.cause for row in family.statuses if row.number is not None}
+            for family in families
+        },
+        "xids": {n: found for n in numbers if (found := meaning("xid-other", {"xid": str(n)})) != "xid-other"},
+        "sxids": {n: found for n in _SXIDS
+                  if (found := meaning("sxid-unknown", {"sxid": str(n)})) != "sxid-unknown"},
+    }  # fmt: skip
+
+
+def _told() -> dict[str, dict[str, list[str]]]:
+    """Return what the numbers in a message mean, in the doctor's words."""
+    asked = {
+        "cuda_number": ("cuda-error", [str(error.number) for error in cuda_errors()]),
+        "driver_api": ("driver-too-old", [f"1{a}0{b}0" for a in range(10) for b in range(10)]),
+        "xid": ("xid-other", [str(number) for number in range(1000) if xid(number)]),
+        "sxid": ("sxid-unknown", [str(number) for number in _SXIDS if sxid(number)]),
+    }
+    found: dict[str, dict[str, list[str]]] = {}
+    for group, (cause, values) in asked.items():
+        lines = {value: list(details(cause, {group: value})) for value in values}
+        found[group] = {
+            value: said for value, said in lines.items() if said and "is not in the vendor's list" not in said[0]
+        }
+    return found

@@ -1,0 +1,221 @@
+// What a message means, as gpusetup doctor tells it: a scan for the catalogue's texts, and expressions around each find.
+// It knows no message: they come as data, which tools/explorer/messages.py writes. Nothing leaves the browser.
+"use strict";
+
+const Doctor = (data) => {
+  const AROUND = 4, FAR = 1200, SHORT = 200, FEW = 40;
+  const made = new Map();
+  const expression = (text, flags = "u") => {
+    const key = flags + text;
+    if (!made.has(key)) made.set(key, new RegExp(text, flags));
+    return made.get(key);
+  };
+  const has = (text, within) => expression(text).test(within);
+  const strip = (text, letters) => {
+    let begin = 0, end = text.length;
+    while (begin < end && letters.includes(text[begin])) begin += 1;
+    while (end > begin && letters.includes(text[end - 1])) end -= 1;
+    return text.slice(begin, end);
+  };
+  const own = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
+
+  // Texts are looked for without their digits, as the program does: the order of its finds is the order of its answers.
+  const shape = (text) => text.replace(/[1-9]/g, "0");
+  const shapes = new Map();
+  data.patterns.forEach(([, finds], pattern) => finds.forEach((find) => {
+    const key = shape(find);
+    if (!shapes.has(key)) shapes.set(key, []);
+    shapes.get(key).push([pattern, find]);
+  }));
+
+  // -- a line without what a log put before it ----------------------------------------------------------------------
+
+  function plain(line) {
+    for (let turn = 0; turn < 8; turn += 1) {
+      const shorter = line.replace(expression(data.prefix), "");
+      if (shorter === line) break;
+      line = shorter;
+    }
+    return line;
+  }
+
+  const lines = (text) => text.split(/\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]/);
+  const oneLine = (text) => lines(text.replace(expression(data.escapes, "gu"), "")).map(plain).join(" ").split(/\s+/).filter(Boolean).join(" ");
+
+  // -- what a family's name or number stands for --------------------------------------------------------------------
+
+  const { means } = data;
+
+  function cuda(groups) {
+    let found = own(means.cudaNames, strip((groups.cuda_text ?? "").toLowerCase(), " .'\""));
+    if (!found && groups.cuda_name) {
+      found = own(means.cudaNames, groups.cuda_name);
+      if (!found) return groups.cuda_name.startsWith("CUDA_ERROR_") ? "cuda-error" : "";
+    }
+    const given = groups.cuda_number || groups.cuda_old_number;
+    if (!found && given) {
+      const number = Number(given), now = () => (own(means.cudaNumbers, number) === undefined ? undefined : number);
+      const before = () => own(means.cudaOld, number);
+      const real = "cuda_old_number" in groups ? before() ?? now() : now() ?? before();
+      if (real === undefined) return "";
+      found = [real, means.cudaNumbers[real]];
+    }
+    if (!found) return "cuda-error";
+    delete groups.cuda_old_number;
+    groups.cuda_number = String(found[0]);
+    return found[1] || "cuda-error";
+  }
+
+  function status(groups) {
+    if (groups.status) return own(means.names, groups.status) ?? (groups.status.startsWith("CUFFT_") ? "" : "cuda-error");
+    const family = own(means.numbers, groups.library.toLowerCase());
+    return (family && own(family, Number(groups.status_number))) ?? "cuda-error";
+  }
+
+  function nvml(groups) {
+    if (groups.nvml_number) return own(means.numbers.nvml, Number(groups.nvml_number)) ?? "nvml-error";
+    const told = groups.nvml.replace(/[ .]+$/, "");
+    const known = own(means.names, told);
+    if (known !== undefined) return known;
+    return /^NVML(_ERROR|Error)_/.test(told) ? "nvml-error" : own(means.names, told.toLowerCase()) ?? "";
+  }
+
+  const sxid = (groups) => own(means.sxids, Number(groups.sxid)) ?? { Fatal: "sxid-fatal", "Non-fatal": "sxid-nonfatal" }[groups.sxid_word] ?? "sxid-unknown";
+  const xid = (groups) => own(means.xids, Number(groups.xid)) ?? "xid-other";
+  const tables = [
+    ["cuda-error", "cuda_name", cuda], ["cuda-error", "cuda_text", cuda], ["cuda-error", "cuda_number", cuda],
+    ["cuda-error", "cuda_old_number", cuda], ["cuda-error", "status", status], ["cuda-error", "status_number", status],
+    ["nvml-error", "nvml", nvml], ["nvml-error", "nvml_number", nvml], ["xid-other", "xid", xid], ["sxid-unknown", "sxid", sxid],
+  ];
+
+  function meaning(cause, groups) {
+    const found = tables.find(([home, group]) => home === cause && group in groups);
+    return found ? found[2](groups) : cause;
+  }
+
+  // -- a find and the lines around it -------------------------------------------------------------------------------
+
+  function fits([, , text, alone], place) {
+    if (!text) return {};
+    const scope = alone ? place.own : place.window();
+    let found = expression(text).exec(scope);
+    if (!found) {
+      const joined = oneLine(scope);
+      found = joined === scope ? null : expression(text).exec(joined);
+    }
+    return found && Object.fromEntries(Object.entries(found.groups ?? {}).filter(([, value]) => value));
+  }
+
+  function foreign(area, line) {
+    if (area !== "packages") return (data.foreign[area] ?? []).some((rule) => has(rule, line));
+    const found = [...line.matchAll(expression(data.address, "gu"))].map((match) => match[1] + match[2]);
+    return found.length > 0 && !found.some((address) => has(data.ours, address));
+  }
+
+  function scan(text) {
+    const raw = text.split("\n"), found = new Map();
+    const bare = raw.map((line) => line.replace(expression(data.stamp), ""));
+
+    function judge(line, place, patterns, number) {
+      const told = new Map();
+      for (const pattern of new Set(patterns.filter(([, find]) => line.includes(find)).map(([index]) => index))) {
+        const groups = fits(data.patterns[pattern], place);
+        const cause = groups && meaning(data.patterns[pattern][0], groups);
+        if (cause && !foreign(data.causes[cause].area, line)) told.set(cause, { ...told.get(cause), ...groups });
+      }
+      for (const [cause, groups] of told) {
+        const known = found.get(cause), evidence = line.trim().slice(0, 400);
+        if (!known) found.set(cause, { cause, line: number, groups, evidence: [evidence] });
+        else if (known.evidence.length < 3 && !known.evidence.includes(evidence)) known.evidence.push(evidence);
+      }
+    }
+
+    raw.forEach((line, index) => {
+      const form = shape(line), hits = [];
+      let number = 0;
+      for (const [find, patterns] of shapes) {
+        for (let at = form.indexOf(find); at >= 0; at = form.indexOf(find, at + 1)) hits.push([at, number, patterns]);
+        number += 1;
+      }
+      if (!hits.length) return;
+      hits.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+      const before = bare.slice(Math.max(0, index - AROUND), index).join("\n").slice(-FAR);
+      const after = bare.slice(index + 1, index + AROUND + 1).join("\n").slice(0, FAR);
+      const place = (mine) => ({ own: mine, window: () => [before, mine, after].join("\n") });
+      if (line.length <= 2 * FAR) judge(line, place(bare[index]), hits.flatMap((hit) => hit[2]), index + 1);
+      else for (const [at, , patterns] of hits) {
+        const near = line.slice(Math.max(0, at - FAR), at + FAR);
+        judge(near, place(near), patterns, index + 1);
+      }
+    });
+    return [...found.values()];
+  }
+
+  // The most telling first; what a found cause explains is left out.
+  function findings(matches) {
+    const hidden = new Set(matches.flatMap(({ cause }) => data.causes[cause].hides ?? []));
+    const left = matches.filter(({ cause }) => !hidden.has(cause));
+    return (left.length ? left : matches).sort((a, b) => data.causes[a.cause].weight - data.causes[b.cause].weight || a.line - b.line);
+  }
+
+  // -- a text that is little more than a number ---------------------------------------------------------------------
+
+  function bareNumbers(text) {
+    const asked = strip(text.trim(), ".!\"'`"), found = {};
+    for (const [name, form] of Object.entries(data.bare)) {
+      const match = expression(form).exec(asked);
+      if (match) found[name] = match[1];
+    }
+    const one = (cause, groups) => [{ cause, line: 1, groups, evidence: [text.trim()] }];
+    if ("sxid" in found) return one(sxid(found), { sxid: found.sxid });
+    if ("xid" in found) return scan(`NVRM: Xid (PCI:0000:00:00): ${found.xid}, `).map((match) => ({ ...match, evidence: [text.trim()] }));
+    if ("api" in found) return one("driver-too-old", { driver_api: found.api });
+    if ("needs" in found) return one("container-cuda-requirement", { needs_cuda: found.needs });
+    const number = Number(found.error);
+    if ("error" in found && own(means.cudaNumbers, number) !== undefined) {
+      return one(means.cudaNumbers[number] in data.causes ? means.cudaNumbers[number] : "cuda-error", { cuda_number: found.error });
+    }
+    return [];
+  }
+
+  // -- what a text is about instead ---------------------------------------------------------------------------------
+
+  function outside(text) {
+    const told = [];
+    let frame = false;
+    for (const line of lines(text.replace(/\n$/, ""))) {
+      const after = frame;
+      frame = (expression(data.frame).exec(line) ?? { index: -1 }).index === 0;
+      const code = (expression(data.code).exec(line) ?? { index: -1 }).index === 0;
+      if (!frame && !(after && code)) told.push(plain(line.slice(0, FAR)).trim().slice(0, FAR));
+    }
+    const troubled = [...told.keys()].filter((index) => has(data.trouble, told[index]));
+    if (!troubled.length && told.length > FEW) return [];
+    const shown = new Map();
+    for (const index of troubled.length ? troubled : told.keys()) {
+      const gpu = told.slice(Math.max(0, index - AROUND), index + AROUND + 1).some((line) => has(data.gpu, line));
+      const kind = data.outside.find(([, , , always, form]) => (always || !gpu) && has(form, told[index]));
+      if (kind && !shown.has(kind[0])) shown.set(kind[0], { id: kind[0], title: kind[1], advice: kind[2], line: told[index].slice(0, 400) });
+      if (!kind && troubled.length) return [];
+    }
+    const real = [...shown.values()].filter(({ id }) => !data.routine.includes(id));
+    return real.length ? real : [...shown.values()];
+  }
+
+  // { findings } | { reference } | { outside } | {}: what the program answers to a text.
+  function answer(text) {
+    const named = expression(data.reference).exec(text);
+    if (named) return { reference: `GS-${named[1]}` };
+    let matches = scan(text);
+    if (!matches.length && text.length <= SHORT) matches = bareNumbers(text);
+    if (matches.length) return { findings: findings(matches) };
+    for (const [mentioned] of text.matchAll(expression(data.mentioned, "gu"))) if (own(data.references, mentioned)) return { reference: mentioned };
+    const other = outside(text);
+    return other.length && !other.every(({ id }) => data.routine.includes(id)) ? { outside: other } : {};
+  }
+
+  // What its numbers mean.
+  const told = (groups) => Object.entries(data.told).flatMap(([group, table]) => own(table, groups[group] ?? "") ?? []);
+
+  return { answer, told };
+};
