@@ -108,7 +108,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
     taken = gpus_text(request, matrix) if name != "gpu" else ""
     whole = bool(arguments.requirements)
-    write_answer(answer_text(name, rows, beside, conclusion, taken, driver=request.driver, whole=whole), arguments.out)
+    text = answer_text(name, rows, beside, conclusion, taken, driver=request.driver, whole=whole)
+    write_answer(f"{text.rstrip()}\n\nmatrix of {matrix.date}", arguments.out)
     return Exit.DONE
 
 

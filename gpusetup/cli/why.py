@@ -81,6 +81,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         else:
             document = msgspec.structs.replace(document, asked=Asked(version=str(wish), fits=True))
             text += f"\n{wish} fits too; to choose it:\n  {_ask_for(asked)}\n"
+    text = f"{text.rstrip()}\n\nmatrix of {matrix.date}\n"
     age = age_warning(matrix)
     if age:
         warn(age)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpusetup.cli.output import json_text, write_answer
-from gpusetup.cli.requests import request_about
+from gpusetup.cli.output import json_text, warn, write_answer
+from gpusetup.cli.requests import age_warning, request_about
 from gpusetup.cli.why import add_subject, split_subject
 from gpusetup.errors import BadInputError, Exit, NoStackError
 from gpusetup.matrix.load import matrix as load_matrix
@@ -64,5 +64,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         text, code = "\n".join(lines) + "\n", Exit.NO_STACK
     else:
         text, code = f"nothing forbids {wish}\n", Exit.DONE
+    text = f"{text.rstrip()}\n\nmatrix of {matrix.date}\n"
+    if (age := age_warning(matrix)) is not None:
+        warn(age)
     write_answer(json_text(document) if arguments.format == "json" else text, arguments.out)
     return code
