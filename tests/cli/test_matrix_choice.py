@@ -7,11 +7,15 @@ import json
 import pytest
 
 from gpusetup.cli.main import main
+from gpusetup.matrix.load import matrix
 
 
 def _said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Return what is said before the day of the matrix, with which each answer ends."""
     assert main(["matrix", *words]) == 0
-    return " ".join(capsys.readouterr().out.split())
+    said, mark, day = " ".join(capsys.readouterr().out.split()).rpartition(" matrix of ")
+    assert (mark, day) == (" matrix of ", str(matrix().date))
+    return said
 
 
 @pytest.mark.parametrize(
