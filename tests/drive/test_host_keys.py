@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,6 @@ class Server:
         for path in [*self.folder.iterdir(), self.folder]:
             if user:
                 os.chown(path, 65534, 65534)
-        for above in self.folder.parents:
-            if above.is_relative_to("/tmp/pytest-of-root") and above != Path("/tmp"):
-                above.chmod(0o755)
         argv = [str(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")]
         self.process = subprocess.Popen(argv, stderr=(self.folder.parent / "sshd.log").open("wb"), **user)  # type: ignore[call-overload]
         for _ in range(100):
@@ -75,14 +73,16 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Any:
-    folder = tmp_path / "sshd"
-    folder.mkdir()
-    made = Server(folder)
-    yield made
-    if made.process is not None:
-        made.process.terminate()
-        made.process.wait()
+def server() -> Any:
+    with tempfile.TemporaryDirectory() as place:  # not below tmp_path, which root keeps to itself
+        Path(place).chmod(0o755)
+        folder = Path(place) / "sshd"
+        folder.mkdir()
+        made = Server(folder)
+        yield made
+        if made.process is not None:
+            made.process.terminate()
+            made.process.wait()
 
 
 @pytest.fixture
