@@ -22,6 +22,7 @@ __all__ = [
     "BESIDE",
     "MANIFEST",
     "PYTHONS",
+    "SIGNATURE",
     "check_bundle",
     "controller_wheels",
     "digest_of",
@@ -32,7 +33,8 @@ __all__ = [
     "write_manifest",
 ]
 
-MANIFEST = "manifest.json"
+MANIFEST, SIGNATURE = "manifest.json", "manifest.json.asc"
+"""What a bundle holds, and by whose word; the signature is there where a bundle has packages."""
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 _ANY_GLIBC = 99
 _OLD_NAMES = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}

@@ -81,6 +81,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = parser.add_argument_group("a bundle that is there")
     check.add_argument("--verify", "--check", dest="check", metavar="DIR", help="every file against the manifest")
     check.add_argument(
+        "--signed-by", metavar="FINGERPRINT", help="with --verify: also that this key signed the manifest"
+    )
+    check.add_argument(
         "--diff", metavar="OLD", help="with --verify: what an older bundle, or its manifest, does not have"
     )
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
@@ -92,6 +95,8 @@ def run(arguments: argparse.Namespace) -> Exit:
 
     if arguments.check:
         folder = Path(arguments.check)
+        if arguments.signed_by:
+            _prove(folder, arguments.signed_by)
         check_bundle(folder)
         if arguments.diff:
             return _differences(folder / MANIFEST, Path(arguments.diff))
@@ -103,6 +108,15 @@ def run(arguments: argparse.Namespace) -> Exit:
     elif not _hosts(arguments):
         return Exit.DONE
     return _told(Path(arguments.out), arguments)
+
+
+def _prove(folder: Path, fingerprint: str) -> None:
+    """See by whose word the manifest says what it says, before anything is compared with it."""
+    from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE
+    from gpusetup.supply.signing import prove_signature
+
+    keys = (folder / "compute" / "cuda" / "repos").glob("*/*/*.pub")
+    prove_signature(folder / MANIFEST, folder / SIGNATURE, keys, fingerprint)
 
 
 def _controller(arguments: argparse.Namespace) -> None:

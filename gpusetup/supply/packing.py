@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from gpusetup.bootstrap.bundle import MANIFEST, digest_of, read_manifest
+from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, digest_of, read_manifest
 from gpusetup.drive.runner import filtering
 from gpusetup.errors import BadInputError, HostFailedError, PreflightError
 from gpusetup.supply.fetching import enough_room
@@ -29,6 +29,7 @@ _BLOCK = 1 << 20
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _PART = "{}.{:03d}"
 _UNTIL_WHOLE = ".manifest.json.new"
+_LONGEST_SIGNATURE = 1 << 16
 
 
 def pack(folder: Path, out: Path, split: int, tell: Callable[[int, int], None]) -> list[Path]:
@@ -37,7 +38,11 @@ def pack(folder: Path, out: Path, split: int, tell: Callable[[int, int], None]) 
     The manifest comes first, so that reading can compare each file as it comes. Equal bundles make equal files.
     """
     manifest, _digest = read_manifest(folder / MANIFEST)
-    sizes = {MANIFEST: (folder / MANIFEST).stat().st_size, **{name: file.size for name, file in manifest.files.items()}}
+    heads = [name for name in (MANIFEST, SIGNATURE) if (folder / name).is_file()]
+    sizes = {
+        **{name: (folder / name).stat().st_size for name in heads},
+        **{name: file.size for name, file in manifest.files.items()},
+    }
     whole, done = sum(sizes.values()), 0
     enough_room(out.parent, whole)
     parts = _Parts(out, split)
@@ -46,7 +51,7 @@ def pack(folder: Path, out: Path, split: int, tell: Callable[[int, int], None]) 
             _compressed(parts, out) as stream,
             tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for name in (MANIFEST, *sorted(manifest.files)):
+            for name in (*heads, *sorted(manifest.files)):
                 _add(tar, folder / name, name, sizes[name], manifest.files.get(name))
                 done += sizes[name]
                 tell(done, whole)
@@ -219,6 +224,7 @@ def _unpacked(
         )
     out.mkdir(parents=True, exist_ok=True)
     seen: set[str] = set()
+    signature = b""
     came = done = 0
     try:
         with _plain(parts) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
@@ -229,6 +235,9 @@ def _unpacked(
             manifest, _digest = read_manifest(out / _UNTIL_WHOLE)
             whole = sum(file.size for file in manifest.files.values())
             while (entry := tar.next()) is not None:
+                if entry.name == SIGNATURE and entry.size <= _LONGEST_SIGNATURE and not seen:
+                    signature = _content(tar, entry).read()
+                    continue
                 file = manifest.files.get(entry.name)
                 if file is None or not entry.isreg() or entry.size != file.size or not _inside(entry.name):
                     raise _not_ours(first, f"{entry.name} is not in its manifest")
@@ -240,6 +249,9 @@ def _unpacked(
         raise _not_ours(first, " ".join(str(error).split())) from error
     if missing := manifest.files.keys() - seen:
         raise _not_ours(first, f"it ends before {min(missing)}")
+    if signature:
+        (out / SIGNATURE).write_bytes(signature)
+        seen.add(SIGNATURE)
     (out / _UNTIL_WHOLE).replace(out / MANIFEST)
     _drop_others(out, seen)
     return came

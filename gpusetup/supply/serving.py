@@ -6,7 +6,7 @@ import http.server
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
+from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
 from gpusetup.supply.listening import listening
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def server_of(folder: Path, address: str, port: int, tls: tuple[Path, Path] | No
             """Answer for a file of the manifest that is in force now."""
             name = unquote(urlsplit(self.path).path).lstrip("/")
             name += "index.html" if name.endswith("/") else ""
-            if name != MANIFEST and name not in read_manifest(folder / MANIFEST)[0].files:
+            if name not in (MANIFEST, SIGNATURE) and name not in read_manifest(folder / MANIFEST)[0].files:
                 self.send_error(404, "not in this bundle")
                 return None
             return super().send_head()

@@ -5,17 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
+import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.content import host_code
 from gpusetup.drive.runner import Finished, run
-from gpusetup.errors import PreflightError
+from gpusetup.errors import BadInputError, PreflightError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["Signer", "fingerprints_of", "signer"]
+__all__ = ["Signer", "fingerprints_of", "prove_signature", "signer"]
 
 _DEADLINE = 120.0
 _NAME = "gpusetup bundle"
@@ -59,6 +60,27 @@ def fingerprints_of(keys: Iterable[bytes], but: str = "") -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for key in keys for text in known.fingerprints(key) if text != but))
 
 
+def prove_signature(path: Path, signature: Path, keys: Iterable[Path], fingerprint: str) -> None:
+    """Refuse a file that the key with this fingerprint did not sign; where the key itself lies need not be trusted."""
+    wanted = fingerprint.replace(" ", "").upper()
+    key = next((key for key in keys if wanted in fingerprints_of([key.read_bytes()])), None)
+    why = "" if signature.is_file() else "there is no signature beside it"
+    if key is None:
+        why = why or "the folder has no key with this fingerprint"
+    if key is not None and not why:
+        with tempfile.TemporaryDirectory() as home:
+            _gpg(home, "--import", str(key))
+            said = _asked_gpg(home, "--status-fd", "1", "--verify", str(signature), str(path))
+        good = re.search(r"^\[GNUPG:\] VALIDSIG (?:.* )?([0-9A-F]{40})$", said.out, re.MULTILINE)
+        if said.code or good is None or good[1] != wanted:
+            why = "its signature is another one's, or it was changed since"
+    if why:
+        raise BadInputError(
+            "GS-793", f"{path.name} is not signed by {fingerprint}", path=str(path), note=why,
+            hint="get it again from whom you trust; `gpusetup bundle` tells its maker the fingerprint at its end",
+        )  # fmt: skip
+
+
 def signer(key: str, keep: Path) -> Signer:
     """Return the key of this name or fingerprint; without one the bundles' own in the folder `keep`."""
     if key:
@@ -92,17 +114,21 @@ def _usable(listed: str, home: str) -> Signer:
 
 
 def _gpg(home: str, *words: str, wrong: str = "") -> Finished:
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "GNUPGHOME", "GPG_TTY") if name in os.environ}
-    place = ("--homedir", home) if home else ()
-    try:
-        done = run(("gpg", "--batch", "--yes", *place, *words), env=env, deadline=_DEADLINE)
-    except OSError as error:
-        raise PreflightError(
-            "GS-767", "gpg signs the repositories of a bundle, and it is not here", hint="apt-get install gnupg"
-        ) from error
+    done = _asked_gpg(home, *words)
     if done.code:
         raise PreflightError(
             "GS-767", f"there is no secret key {wrong}" if wrong else "gpg did not do its part",
             note=done.err.strip()[-300:], hint="gpg --list-secret-keys",
         )  # fmt: skip
     return done
+
+
+def _asked_gpg(home: str, *words: str) -> Finished:
+    env = {name: os.environ[name] for name in ("PATH", "HOME", "GNUPGHOME", "GPG_TTY") if name in os.environ}
+    place = ("--homedir", home) if home else ()
+    try:
+        return run(("gpg", "--batch", "--yes", *place, *words), env=env, deadline=_DEADLINE)
+    except OSError as error:
+        raise PreflightError(
+            "GS-767", "gpg signs the repositories of a bundle, and it is not here", hint="apt-get install gnupg"
+        ) from error

@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpusetup import __version__
-from gpusetup.bootstrap.bundle import MANIFEST, PYTHONS, controller_wheels, digest_of, read_manifest, write_manifest
+from gpusetup.bootstrap.bundle import (
+    MANIFEST,
+    PYTHONS,
+    SIGNATURE,
+    controller_wheels,
+    digest_of,
+    read_manifest,
+    write_manifest,
+)
 from gpusetup.bootstrap.hashes import Target, hashes_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import find_gpu
@@ -260,6 +268,7 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
             (new / _BILL).write_bytes(bill_of(new, systems, digests, own))
             manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(new, digests))
             write_manifest(new / MANIFEST, manifest)
+            signer.beside(new / MANIFEST, new / SIGNATURE)
         return manifest
 
 
@@ -331,7 +340,7 @@ def _files(out: Path, digests: dict[str, str]) -> dict[str, BundledFile]:
     found = {}
     for path in sorted(out.rglob("*")):
         name = str(path.relative_to(out))
-        if path.is_file() and not name.startswith(".") and name != MANIFEST:
+        if path.is_file() and not name.startswith(".") and name not in (MANIFEST, SIGNATURE):
             fixed = path.suffix in _UNCHANGED and name in digests
             found[name] = BundledFile(sha256=digests[name] if fixed else digest_of(path), size=path.stat().st_size)
     return found

@@ -39,6 +39,7 @@ from gpusetup.supply import apt_repository, site
 from gpusetup.supply.apt_repository import entries_of
 from gpusetup.supply.apt_root import AptRoot
 from gpusetup.supply.fetching import Wanted
+from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.serving import server_of
 from gpusetup.supply.signing import signer
 from gpusetup.supply.site import Asked, Supply, add_system
@@ -131,6 +132,37 @@ def test_apt_takes_it_by_its_key_alone(tmp_path: Path, supply: Supply, key: Sign
         stranger.refresh()
 
 
+def test_the_manifest_says_who_made_it(
+    tmp_path: Path, supply: Supply, key: Signer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "site"
+    add_system(out, supply, key, nothing)
+    add_system(out, supply, key, nothing)
+
+    def verified(folder: Path, fingerprint: str) -> tuple[int, str]:
+        code = main(["bundle", "--verify", str(folder), "--signed-by", fingerprint])
+        return code, capsys.readouterr().err
+
+    assert verified(out, key.fingerprint)[0] == 0
+    assert verified(out, " ".join([key.fingerprint[:20].lower(), key.fingerprint[20:]]))[0] == 0
+    assert "no key with this fingerprint" in verified(out, "A" * 40)[1]
+    (packed,) = pack(out, tmp_path / "site.tar", 0, nothing)
+    unpack(packed, tmp_path / "there", nothing)
+    assert verified(tmp_path / "there", key.fingerprint)[0] == 0
+
+    # Whoever changes a file and its digest, or signs with a key of his own, is found.
+    other = signer("", tmp_path / "other")
+    (out / "manifest.json").write_bytes((out / "manifest.json").read_bytes() + b"\n")
+    code, said = verified(out, key.fingerprint)
+    assert (code, "changed since" in said) == (3, True)
+    other.beside(out / "manifest.json", out / "manifest.json.asc")
+    assert verified(out, key.fingerprint)[0] == 3
+    (out / REPOSITORY / other.key_file).write_bytes(other.public() + key.public())
+    assert verified(out, key.fingerprint)[0] == 3
+    (out / "manifest.json.asc").unlink()
+    assert "no signature beside it" in verified(out, key.fingerprint)[1]
+
+
 def test_what_is_there_is_not_fetched_again_and_old_wheels_go(tmp_path: Path, supply: Supply, key: Signer) -> None:
     out = tmp_path / "site"
     add_system(out, supply, key, nothing)
@@ -141,7 +173,10 @@ def test_what_is_there_is_not_fetched_again_and_old_wheels_go(tmp_path: Path, su
     manifest = add_system(out, bare, key, nothing)
     assert not list((out / "python").glob("*.whl"))
     assert not (out / ".pool").exists()
-    assert set(manifest.files) == {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()} - {"manifest.json"}
+    assert set(manifest.files) == {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file()} - {
+        "manifest.json",
+        "manifest.json.asc",
+    }
 
 
 @pytest.mark.parametrize(
@@ -202,7 +237,9 @@ def ask(tmp_path: Path, supply: Supply, key: Signer) -> Iterator[Callable[[str],
 
 
 def test_it_is_served_by_its_manifest(ask: Callable[[str], int]) -> None:
-    assert [ask(name) for name in ("manifest.json", f"{REPOSITORY}/InRelease", "python/", "sbom.json")] == [200] * 4
+    assert [
+        ask(name) for name in ("manifest.json", "manifest.json.asc", f"{REPOSITORY}/InRelease", "python/", "sbom.json")
+    ] == [200] * 5
     assert [ask(name) for name in ("secret", "..%2f..%2fetc/passwd", "", REPOSITORY, ".lock")] == [404] * 5
 
 
