@@ -14,7 +14,7 @@ from gpusetup.doctor.judge import Expression, _words
 from gpusetup.doctor.literals import Literals
 from gpusetup.doctor.meanings import meaning
 from gpusetup.doctor.others import foreign
-from gpusetup.doctor.scan import _STAMP, scan_chunks
+from gpusetup.doctor.scan import STAMP, scan_chunks
 from gpusetup.doctor.unwrap import one_line
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "doctor"
@@ -32,7 +32,7 @@ STAMPS = (
 def plain_scan(text):
     """Return cause → (first line, lines in which it was found)."""
     lines = text.encode("utf-8", "replace").decode("utf-8", "replace").split("\n")
-    bare = [_STAMP.sub("", line, count=1) for line in lines]
+    bare = [STAMP.sub("", line, count=1) for line in lines]
     found = {}
     for index, line in enumerate(lines):
         told = set()
