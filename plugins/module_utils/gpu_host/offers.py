@@ -11,6 +11,7 @@ from ..gpu_probe.candidates import parse_policy
 from . import process
 from .apt import Apt
 from .dnf import Dnf
+from .failure import HostFailure
 from .zypper import Zypper
 
 Offers = Dict[str, List[Dict[str, Any]]]
@@ -27,16 +28,16 @@ def look(host: Union[Apt, Dnf, Zypper], patterns: Sequence[str]) -> Offers:
 
 def _apt(host: Apt, patterns: Sequence[str]) -> Offers:
     # apt's own search by pattern takes a second for ten of them.
-    _code, text, _error = process.output(["apt-cache", *host.options, "pkgnames"], host.env, 120)
+    text = _asked(host, "pkgnames")
     wanted = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns))
     names = sorted(name for name in set(text.split()) if wanted.match(name))
     if not names:
         return {}
-    _code, text, _error = process.output(["apt-cache", *host.options, "policy", *names], host.env, 120)
+    text = _asked(host, "policy", *names)
     found = {name: package["versions"] for name, package in parse_policy(text).items() if package["candidate"]}
     if not found:
         return {}
-    _code, text, _error = process.output(["apt-cache", *host.options, "show", *sorted(found)], host.env, 120)
+    text = _asked(host, "show", *sorted(found))
     details = {}
     for stanza in text.split("\n\n"):
         fields = dict(re.findall(r"^(Package|Version|Size|Section|Description(?:-\w+)?): (.*)$", stanza, re.MULTILINE))
@@ -45,6 +46,17 @@ def _apt(host: Apt, patterns: Sequence[str]) -> Offers:
         name: [_offer(version, details.get((name, version["version"]), {})) for version in several]
         for name, several in found.items()
     }
+
+
+def _asked(host: Apt, *words: str) -> str:
+    """Ask apt's lists; that it cannot read them must not pass for a repository that has nothing."""
+    code, text, error = process.output(["apt-cache", *host.options, *words], host.env, 120)
+    if code:
+        said = "; ".join(line for line in error.splitlines() if line.startswith("E:")) or error.strip()[-300:]
+        raise HostFailure(
+            "GS-449", "apt cannot read the package lists", said, hint="run the same command again in a minute"
+        )
+    return text
 
 
 def _offer(version: Dict[str, Any], fields: Dict[str, str]) -> Dict[str, Any]:
