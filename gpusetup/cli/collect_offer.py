@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Sign, put in place, say what is offered."""
     from gpusetup.cli.lock import load_lock
     from gpusetup.model.pull import OfferMade
-    from gpusetup.pull.offers import publish
+    from gpusetup.pull.offers import in_words, publish
 
     for option in ("wave", "days"):
         if getattr(arguments, option) < 0:
@@ -74,10 +74,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         output.write_answer(output.json_text(made), arguments.out)
         return Exit.DONE
     waves = f"waves up to {offer.wave}" if offer.wave else "all waves"
-    held = offer.budget
-    budget = f"{held.at_a_time or 'any number'} at a time, {held.of_a_domain or 'any number'} of a domain"
     text = f"{path}: offer {offer.serial} of class {offer.kind}, lock {offer.lock.digest[:12]}, {waves}, "
-    output.write_answer(text + (budget if held.leases else "no budget"), arguments.out)
+    output.write_answer(text + in_words(offer.budget), arguments.out)
     return Exit.DONE
 
 

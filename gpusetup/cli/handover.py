@@ -147,7 +147,7 @@ def _facts(arguments: argparse.Namespace) -> Facts:
 
     with watch(output.aside(), phase="facts") as observer:
         session = open_session(arguments)
-        return fleet.look(session, matrix_lookup(matrix()), candidates=False, record=True, observer=observer).facts
+        return fleet.look(session, matrix_lookup(matrix()), candidates=False, observer=observer).facts
 
 
 def _text(document: object) -> str:

@@ -19,7 +19,7 @@ from gpusetup.plan.lock import read_lock
 if TYPE_CHECKING:
     from gpusetup.model.lock import Lock
 
-__all__ = ["NAMESPACE", "checked_name", "expired", "opened", "path_of", "publish", "put"]
+__all__ = ["NAMESPACE", "checked_name", "expired", "in_words", "opened", "path_of", "publish", "put"]
 
 NAMESPACE = "gpusetup-offer"
 """What the signature is for: one that the same key made of a matrix release is not taken for an offer."""
@@ -39,6 +39,18 @@ def checked_name(name: str, path: str) -> str:
 def path_of(folder: Path, kind: str) -> Path:
     """Return where the offer of a class lies in a collector's folder."""
     return folder / "offers" / f"{kind}.json"
+
+
+def in_words(budget: Budget) -> str:
+    """Return how many hosts may change at the same moment, and when no more do."""
+    if not budget.leases:
+        return "no budget"
+    said = [f"{budget.at_a_time or 'any number'} at a time", f"{budget.of_a_domain or 'any number'} of a domain"]
+    if budget.failures:
+        said.append(f"no more after {budget.failures} failed")
+    if budget.reboot_hours:
+        said.append(f"a reboot is waited for {budget.reboot_hours} h")
+    return ", ".join(said)
 
 
 def publish(

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.drive.causes import common, in_short
+from gpusetup.pull.offers import in_words
 from gpusetup.report.page import page
 from gpusetup.report.prometheus import metric
 
@@ -122,6 +123,7 @@ def to_html(state: FleetState, offers: dict[str, Offer]) -> str:
         waves=waves(reports, offers),
         causes=causes(reports),
         offers=[offers[kind] for kind in sorted(offers)],
+        budget=in_words,
         silent=_silent(state),
         bad=BAD,
         states=Counter(one.state for one in reports).most_common(),

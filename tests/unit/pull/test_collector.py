@@ -109,7 +109,7 @@ def test_an_offer_that_did_not_change_is_not_sent_again(collector, locks, keys):
 
 
 def test_the_page_groups_hosts_by_lock_wave_and_cause(collector, locks, keys):
-    budget = Budget(leases="https://etcd.example:2379", at_a_time=50, of_a_domain=2)
+    budget = Budget(leases="https://etcd.example:2379", at_a_time=50, of_a_domain=2, failures=5, reboot_hours=24)
     publish(collector.folder, "h100", locks[0], keys / "ours", wave=1, budget=budget, days=1)
     for name in ("gpu03", "gpu04", "<b>gpu05"):
         collector.tokens[name] = make_token(collector.folder / FILE, name, "host")
@@ -123,7 +123,7 @@ def test_the_page_groups_hosts_by_lock_wave_and_cause(collector, locks, keys):
     assert "&lt;i&gt;look" in page
     assert "&lt;b&gt;gpu05" in page, "a host that never reported is told of"
     assert "2, not yet released" in page
-    assert "50, of one domain 2" in page
+    assert "50 at a time, 2 of a domain, no more after 5 failed, a reboot is waited for 24 h" in page
     assert "driver 580" in page
     assert "<script" not in page
     metrics = collector.ask("GET", "/metrics", "eve")[2]
