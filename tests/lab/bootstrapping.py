@@ -90,9 +90,7 @@ def user_data(
 ) -> str:
     """User-data for a Debian 12 machine with a T4, its stack from the stand-in repositories."""
     variables = {
-        "gpusetup_source": repositories.base,
-        "gpusetup_source_fingerprints": repositories.fingerprint,
-        "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
+        **repositories.variables,
     }
     if simulated:
         variables["gpusetup_simulated_root"] = SIMULATED_ROOT

@@ -111,3 +111,9 @@ def lab_inventory(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def wishes(lab_repositories: Repositories) -> dict[str, str]:
+    """Inventory variables of most tests: a driver and nothing else."""
+    return {**lab_repositories.variables, "gpusetup_components": '["driver"]', "gpusetup_driver": "580.*"}

@@ -18,13 +18,7 @@ CONFIGURATION = ("/etc/apt", "/etc/modprobe.d", "/etc/modules-load.d", "/etc/def
 
 def stand_ins(repositories: Repositories, **more: str) -> dict[str, str]:
     """Inventory variables: the driver alone, from the lab's copy of NVIDIA's repository."""
-    return {
-        "gpusetup_source": repositories.base,
-        "gpusetup_source_fingerprints": repositories.fingerprint,
-        "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
-        "gpusetup_components": '["driver"]',
-        **more,
-    }
+    return {**repositories.variables, "gpusetup_components": '["driver"]', **more}
 
 
 def rpms(host: Host) -> dict[str, str]:

@@ -24,28 +24,20 @@ WITHOUT = {"d12-none", "r9-none"}
 
 
 @pytest.fixture
-def fleet(lab_hosts, lab_inventory, lab_repositories):
+def fleet(lab_hosts, lab_inventory, lab_repositories, wishes):
     hosts = dict(zip(HOSTS, lab_hosts(**HOSTS), strict=True))
-    base, key = lab_repositories.base, f"{lab_repositories.base}/lab-key.asc"
     epel = [
         {
             "name": "epel",
             "urls": [f"{lab_repositories.rocky}/epel"],
             "fingerprints": [lab_repositories.fingerprint],
-            "key": key,
+            "key": lab_repositories.variables["gpusetup_source_key"],
         }
     ]
-    variables = {
-        "gpusetup_source": base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": key,
-        "gpusetup_components": '["driver"]',
-        "gpusetup_driver": "580.*",
-    }
     enterprise = {
         host: {"gpusetup_extra_sources": json.dumps(epel)} for name, host in hosts.items() if name.startswith("r9")
     }
-    return hosts, lab_inventory(list(hosts.values()), variables, enterprise)
+    return hosts, lab_inventory(list(hosts.values()), wishes, enterprise)
 
 
 @pytest.mark.slow
@@ -102,12 +94,9 @@ def _look(word, host):
         assert host.ssh("systemctl", "is-enabled", "nvidia-fabricmanager").stdout.strip() == "enabled"
 
 
-def test_plan_changes_nothing_and_an_old_plan_is_refused(lab_hosts, lab_inventory, lab_repositories, tmp_path):
+def test_plan_changes_nothing_and_an_old_plan_is_refused(lab_hosts, lab_inventory, wishes, tmp_path):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    key = f"{lab_repositories.base}/lab-key.asc"
-    variables = {"gpusetup_source": lab_repositories.base, "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-                 "gpusetup_source_key": key, "gpusetup_components": '["driver"]', "gpusetup_driver": "580.*"}  # fmt: skip
-    inventory = lab_inventory([host], variables)
+    inventory = lab_inventory([host], wishes)
     before = host.ssh(
         "sh", "-c", "dpkg-query -W; find /etc /var/lib/gpusetup -newer /etc/hostname -type f 2>/dev/null | sort"
     ).stdout

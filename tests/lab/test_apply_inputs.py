@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def source(lab_repositories: Repositories) -> dict[str, str]:
-    return {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
-    }
+    return lab_repositories.variables
 
 
 def driver_of(host: Host) -> str:

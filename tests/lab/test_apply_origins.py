@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.lab.host import Host
-    from tests.lab.repository.build import Repositories
 
 PASSWORD = "/var/lib/gpusetup/mok-password"
 UNINSTALLER = """#!/bin/sh
@@ -27,17 +26,6 @@ dpkg-query -W libcuda1 >>/var/log/nvidia-uninstall.log 2>&1
 rm -f /usr/bin/nvidia-smi /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.54.03 /usr/bin/nvidia-uninstall
 """
 LEFT = "/etc/modprobe.d/nvidia-installer-disable-nouveau.conf"
-
-
-@pytest.fixture
-def wishes(lab_repositories: Repositories) -> dict[str, str]:
-    return {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
-        "gpusetup_components": '["driver"]',
-        "gpusetup_driver": "580.*",
-    }
 
 
 def boot_id(host: Host) -> str:

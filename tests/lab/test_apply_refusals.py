@@ -10,17 +10,6 @@ from tests.lab.harm import packages_locked
 from tests.lab.moments import package_step, until
 
 
-@pytest.fixture
-def wishes(lab_repositories):
-    return {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
-        "gpusetup_components": '["driver"]',
-        "gpusetup_driver": "580.*",
-    }
-
-
 def packages(host):
     return host.ssh("dpkg-query", "-W").stdout
 

@@ -37,15 +37,9 @@ def wait_for(folder, action, deadline=180):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_the_same_command_resumes(lab_hosts, lab_inventory, lab_repositories, tmp_path, how):
+def test_the_same_command_resumes(lab_hosts, lab_inventory, wishes, tmp_path, how):
     (host,) = lab_hosts(flavour="ubuntu2404-like", machine="t4")
-    inventory = lab_inventory([host], {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
-        "gpusetup_components": '["driver"]',
-        "gpusetup_driver": "580.*",
-    })  # fmt: skip
+    inventory = lab_inventory([host], wishes)
     first = start(tmp_path, inventory)
     wait_for(tmp_path, "gpu_packages")
     first.send_signal(how)

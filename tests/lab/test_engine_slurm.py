@@ -33,17 +33,6 @@ def cluster(lab_hosts_module):
     return slurm, *nodes
 
 
-@pytest.fixture
-def wishes(lab_repositories):
-    return {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
-        "gpusetup_components": '["driver"]',
-        "gpusetup_driver": "580.*",
-    }
-
-
 def how(slurm):
     return ("--engine", "slurm", "--drain-via", shlex.join(slurm.head.ssh_argv()))
 

@@ -45,9 +45,7 @@ def test_a_node_comes_to_the_lock_reboots_verifies_and_goes_back(lab_hosts, lab_
     host.path(f"{PLACE}/configmaps").mkdir()
     shutil.copy(tmp_path / "580.lock.json", host.path(f"{PLACE}/configmaps/gpu.lock.json"))
     variables = {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
+        **lab_repositories.variables,
         "gpusetup_simulated_root": SIMULATED_ROOT,
     }
     host.path(f"{PLACE}/configmaps/variables.json").write_text(json.dumps(variables))

@@ -91,9 +91,7 @@ def test_by_timer_within_a_budget_and_while_nobody_answers(lab_hosts, lab_reposi
     with host.path("/etc/hosts").open("a") as names:
         names.write(f"{network.GATEWAY} {NAME}\n")
     variables = {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
+        **lab_repositories.variables,
         "gpusetup_simulated_root": SIMULATED_ROOT,
     }
     words = [GPUSETUP, "pull", f"https://{NAME}:{port}", "--class", "t4", "--domain", "rack7", "--name", "gpu07"]

@@ -15,17 +15,6 @@ from tests.lab.plays import packages
 from tests.lab.slurm import Slurm
 
 
-@pytest.fixture
-def wishes(lab_repositories):
-    return {
-        "gpusetup_source": lab_repositories.base,
-        "gpusetup_source_fingerprints": lab_repositories.fingerprint,
-        "gpusetup_source_key": f"{lab_repositories.base}/lab-key.asc",
-        "gpusetup_components": '["driver"]',
-        "gpusetup_driver": "580.*",
-    }
-
-
 def states(answer):
     return {name: outcome["state"] for name, outcome in answer.hosts.items()}
 

@@ -46,6 +46,15 @@ class Repositories:
         """Where the server has them."""
         return REPOSITORIES / self.base.rpartition("/")[2]
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """What an inventory says of them."""
+        return {
+            "gpusetup_source": self.base,
+            "gpusetup_source_fingerprints": self.fingerprint,
+            "gpusetup_source_key": f"{self.base}/lab-key.asc",
+        }
+
     def url(self, distro: str) -> str:
         """NVIDIA's repository for ubuntu2404, debian12, rhel9, …"""
         return f"{self.base}/{CUDA_REPOS}/{distro}/x86_64"
