@@ -20,11 +20,13 @@ class Flaky(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     words: list[str]
     asked: list[str]
+    spans: list[str]
     content: dict[str, bytes]
 
     def do_GET(self) -> None:
         own = type(self)
         own.asked.append(self.path)
+        own.spans.append(self.headers.get("Range", ""))
         word = own.words.pop(0) if len(own.words) > 1 else own.words[0]
         body = own.content.get(self.path, CONTENT)
         self.close_connection = True
@@ -82,6 +84,7 @@ class Site:
 
     def says(self, *words: str) -> str:
         self.handler.words, self.handler.asked = list(words), []
+        self.handler.spans = []
         return f"{self.url}/x"
 
     @property
@@ -92,7 +95,7 @@ class Site:
 @contextlib.contextmanager
 def serving() -> Iterator[Site]:
     """One server, until the end of the test."""
-    handler = type("Handler", (Flaky,), {"words": ["whole"], "asked": [], "content": {}})
+    handler = type("Handler", (Flaky,), {"words": ["whole"], "asked": [], "spans": [], "content": {}})
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     web.daemon_threads = True
     threading.Thread(target=web.serve_forever, args=(0.05,), daemon=True).start()

@@ -82,10 +82,9 @@ def run(arguments: argparse.Namespace) -> Exit:
         from msgspec import UNSET
 
         from gpusetup.model.answers import MatrixRows
-        from gpusetup.model.stack import MatrixStamp
 
         document = MatrixRows(
-            matrix=MatrixStamp(date=matrix.date, digest=matrix.digest),
+            matrix=matrix.stamp,
             rows=tuple(rows),
             warnings=tuple(warnings),
             fits={name: tuple(found) for name, found in beside.items()} if beside else UNSET,

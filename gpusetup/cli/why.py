@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         resolution = resolve(msgspec.structs.replace(request, requirements=(*others, free)), matrix)
     chosen = resolution.stack.part(wish.component)
     document = Why(
+        matrix=matrix.stamp,
         component=wish.component,
         chosen=chosen,
         reasons=tuple(item for item in resolution.reasons if item.component == wish.component),

@@ -45,14 +45,19 @@ def run(arguments: argparse.Namespace) -> Exit:
         )
     request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
-    document = WhyNot(ok=True, version=str(wish), forbidden=False)
+    document = WhyNot(ok=True, matrix=matrix.stamp, version=str(wish), forbidden=False)
     try:
         resolve(msgspec.structs.replace(request, requirements=(*others, wish)), matrix)
     except NoStackError as error:
         found = error.to_document()
         conflict = msgspec.convert(found["conflict"], tuple[Clash, ...])
         document = WhyNot(
-            ok=False, version=str(wish), forbidden=True, conflict=conflict, suggestions=tuple(found["suggestions"])
+            ok=False,
+            matrix=matrix.stamp,
+            version=str(wish),
+            forbidden=True,
+            conflict=conflict,
+            suggestions=tuple(found["suggestions"]),
         )
         lines = [f"{wish} is forbidden:", ""]
         for item in found["conflict"]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpusetup.model.packages import PackageFile
     from gpusetup.model.rdma import RdmaFile
     from gpusetup.model.repos import ReposFile
+    from gpusetup.model.stack import MatrixStamp
     from gpusetup.model.wheels import WheelsFile
 
 __all__ = [
@@ -323,6 +324,13 @@ class Matrix:
             if (more := self.addition(name)) is not None:
                 total.update(_bytes(name, more))
         return total.hexdigest()
+
+    @property
+    def stamp(self) -> MatrixStamp:
+        """What every answer says of the matrix that it is from."""
+        from gpusetup.model.stack import MatrixStamp
+
+        return MatrixStamp(date=self.date, digest=self.digest)
 
 
 def package_files() -> list[str]:

@@ -93,6 +93,7 @@ class Why(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     schema: Literal["gpusetup/why/1"] = "gpusetup/why/1"
     ok: Literal[True] = True
+    matrix: MatrixStamp
     component: str
     chosen: Any
     reasons: tuple[Reason, ...]
@@ -104,6 +105,7 @@ class WhyNot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     schema: Literal["gpusetup/why-not/1"] = "gpusetup/why-not/1"
     ok: bool
+    matrix: MatrixStamp
     version: str
     forbidden: bool
     conflict: tuple[Clash, ...] = ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from gpusetup.bootstrap.trust import authorities
 from gpusetup.bootstrap.web import passes
@@ -21,7 +22,7 @@ __all__ = ["TIMEOUT", "Fault", "Place", "Web", "plain_url"]
 
 TIMEOUT = 60
 _TRIES, _PATIENCE = 3, 600
-_BLOCK = 1 << 10  # small: a server that drips is noticed between two of them
+_BLOCK = 1 << 16
 _LISTING, _DOCUMENT = 4 << 20, 64 << 20
 _LINK = re.compile(r"""<a\s[^>]*?href\s*=\s*["']([^"'<>]{1,200})["']""", re.IGNORECASE)
 
@@ -72,14 +73,14 @@ class Web:
                     if urlsplit(answer.url).scheme not in ("http", "https"):
                         raise Fault(f"{plain_url(url)} leads to {plain_url(answer.url)}")
                     body = bytearray()
-                    for piece in answer.iter_content(_BLOCK):
-                        body += piece
+                    while piece := answer.raw.read1(_BLOCK, decode_content=True):
+                        body += piece  # what is there: a server that drips is noticed
                         if time.monotonic() > end:
                             raise Fault(f"{plain_url(url)} is too slow: {len(body)} bytes came in {_PATIENCE} s")
                         if len(body) > most:
                             raise Fault(f"{plain_url(url)} is longer than {most >> 20} MiB")
                     return answer, bytes(body)
-            except requests.RequestException as error:
+            except (requests.RequestException, HTTPError) as error:
                 if attempt == _TRIES:
                     why = _in_short(error)
                     if isinstance(error, requests.ConnectionError):

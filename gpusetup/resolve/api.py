@@ -8,7 +8,7 @@ import msgspec
 
 from gpusetup.errors import NoStackError
 from gpusetup.model.request import PACKAGES, Request, Requirement
-from gpusetup.model.stack import MatrixStamp, Resolution
+from gpusetup.model.stack import Resolution
 from gpusetup.resolve import explain
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.causes import minimal_conflict
@@ -46,7 +46,7 @@ def _resolved(request: Request, matrix: Matrix) -> Resolution:
     if solution is None:
         raise _no_stack(space)
     return Resolution(
-        matrix=MatrixStamp(date=matrix.date, digest=matrix.digest),
+        matrix=matrix.stamp,
         request=request,
         stack=stack_of(space, solution),
         reasons=reasons(space, solution),

@@ -17,7 +17,6 @@ from gpusetup.drive.playbook import PlaybookRun, Session, run_playbook
 from gpusetup.errors import BadInputError, Exit, GpuSetupError
 from gpusetup.model.plan import HostPlan, Plan, Refusal
 from gpusetup.model.preview import Preview
-from gpusetup.model.stack import MatrixStamp
 from gpusetup.model.variables import NOTHING, RoleVariables
 from gpusetup.plan.refusals import refusal_not_seen, refusal_of
 
@@ -64,7 +63,7 @@ class Rollout:
         bad = {"refused", "unreachable", "failed"}
         return Plan(
             ok=all(plan.state not in bad for plan in self.plans.values()),
-            matrix=MatrixStamp(date=self.matrix.date, digest=self.matrix.digest),
+            matrix=self.matrix.stamp,
             hosts=self.plans,
         )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from urllib3.exceptions import HTTPError
 
+from gpusetup.content import host_code
 from gpusetup.errors import HostFailedError, UnreachableError
 from gpusetup.supply.publishing import laid
 
@@ -24,8 +25,10 @@ __all__ = ["Pool", "Wanted", "enough_room", "sized"]
 
 _BLOCK = 1 << 20
 _TRIES = 5
-"""Tries in a row that bring nothing."""
+"""Tries in a row that bring nothing, or too little in their time."""
 _SILENCE = 60.0
+_PAUSE = 1.0
+"""Seconds before the next try; more before each one that follows such tries."""
 _AT_ONCE = 4
 
 
@@ -101,14 +104,16 @@ class Pool:
 
     def _bring(self, item: Wanted, session: Session) -> int:
         part = self.folder / ".part" / item.sha256
-        without, pause = 0, 1.0
+        without = 0
         while True:
             before = part.stat().st_size if part.exists() else 0
             digest = problem = ""
+            slow = False
             try:
                 digest = _go_on(item, part, before, session)
             except (OSError, HTTPError) as error:
                 problem = " ".join(str(error).split())[:300]
+                slow = isinstance(error, host_code("gpu_host.pace").TooSlow)
             here = part.stat().st_size if part.exists() else 0
             if here and (here == item.size or not (item.size or problem)):
                 if digest == item.sha256:
@@ -120,13 +125,13 @@ class Pool:
                 part.unlink(missing_ok=True)
                 without += 1
             else:
-                without = 0
+                without = without + 1 if slow else 0
             if without == _TRIES:
                 raise UnreachableError(
                     "GS-766", f"{item.name} could not be downloaded", context=item.url, note=problem,
                     hint="repeat the same command: what came is kept",
                 )  # fmt: skip
-            time.sleep(pause * without)
+            time.sleep(_PAUSE * without)
 
 
 def _go_on(item: Wanted, part: Path, have: int, session: Session) -> str:
@@ -141,10 +146,12 @@ def _go_on(item: Wanted, part: Path, have: int, session: Session) -> str:
         answer.raise_for_status()
         goes_on = answer.status_code == HTTPStatus.PARTIAL_CONTENT
         digest = _digest(part) if goes_on else hashlib.sha256()
+        pace = host_code("gpu_host.pace").Pace()
         with part.open("ab" if goes_on else "wb") as stream:
-            for block in answer.raw.stream(_BLOCK, decode_content=False):
+            while block := answer.raw.read1(_BLOCK, decode_content=False):
                 stream.write(block)
                 digest.update(block)
+                pace.came_in(len(block))
     return digest.hexdigest()
 
 

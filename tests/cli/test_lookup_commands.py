@@ -204,6 +204,7 @@ def test_why_a_version_that_is_not_chosen() -> None:
     code, told = document("why", "cuda=13.4", "--gpu", "h100")
     assert code == 0
     assert told["asked"] == {"version": "cuda==13.4.*", "fits": True}
+    assert told["matrix"] == document("resolve", "--gpu", "h100")[1]["matrix"]
     assert document("why", "cuda=13.1", "--gpu", "v100")[1]["asked"]["fits"] is False
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, runfile, runfile_install
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import download, pace, runfile, runfile_install
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -15,8 +16,6 @@ from tests.flaky import serving
 from tests.lab import runfile as stand_in
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.flaky import Site
 
 VERSION = "580.142"
@@ -172,6 +171,21 @@ def test_from_its_address_it_is_fetched_once_and_resumed(
         assert made.run() == {"changed": True}
         assert site.asked == asked, "it is there already"
     assert Ledger(str(tmp_path / "state")).state["runfile"]["path"] == address
+
+
+def test_an_address_that_trickles_is_left_and_what_came_is_kept(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "SECONDS", 0.2)
+    with serving() as site:
+        address = served(file, tmp_path, site, "drips")
+        with pytest.raises(HostFailure, match="too slow"):
+            download.bring(address, {}, str(tmp_path), lambda *_words: None, pause=0)
+        assert site.asked == 5
+        served(file, tmp_path, site, "whole")
+        fetched = Path(download.bring(address, {}, str(tmp_path), lambda *_words: None))
+        assert fetched.read_bytes() == file.read_bytes()
+        assert site.handler.spans[0].startswith("bytes=")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import time
 import urllib.error
 from typing import Any, Callable, Dict, Tuple
 
-from . import fetch
+from . import fetch, pace
 from .failure import HostFailure
 
 _START = 1 << 16
@@ -62,7 +62,7 @@ def bring(url: str, network: Dict[str, Any], state_dir: str, tell: Callable[...,
             if error.errno is not None:  # of this host: no space, no rights
                 raise _failure(url, error) from error
             problem = error
-        without = without + 1 if _size(part) <= before else 0
+        without = without + 1 if _size(part) <= before or isinstance(problem, pace.TooSlow) else 0
         if without == _TRIES:
             raise _failure(url, problem)
         time.sleep(pause * (1 + without))
@@ -73,14 +73,15 @@ def _go_on(url: str, network: Dict[str, Any], part: str, have: int, tell: Callab
     with fetch.opened(url, network, _SILENCE, f"{have}-" if have else "") as answer:
         goes_on = answer.getcode() == 206
         whole = _length(answer, have if goes_on else 0)
-        here = have if goes_on else 0
+        here, counted = have if goes_on else 0, pace.Pace()
         with open(part, "ab" if goes_on else "wb") as stream:
             os.chmod(part, 0o600)
             while True:
-                piece = answer.read(_BLOCK)
+                piece = answer.read1(_BLOCK)
                 if not piece:
                     break
                 stream.write(piece)
+                counted.came_in(len(piece))
                 here += len(piece)
                 tell("download", "downloading the .run installer", 100 * here // whole if whole else None)
             stream.flush()

@@ -85,7 +85,7 @@ def _once(url: str, network: Dict[str, Any], end: float) -> bytes:
         promised: Optional[str] = answer.headers.get("Content-Length")
         raw = b""
         while True:
-            piece: bytes = answer.read(_BLOCK)
+            piece: bytes = answer.read1(_BLOCK)  # what is there: a server that drips is noticed
             raw += piece
             if len(raw) > _LIMIT:
                 raise HostFailure("GS-442", f"a signing key is larger than {_LIMIT} bytes: it is not a key", url)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpusetup.content import host_code
 from gpusetup.errors import HostFailedError, UnreachableError
 from gpusetup.supply import fetching
 from gpusetup.supply.fetching import Pool, Wanted, sized
@@ -23,7 +24,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr(fetching.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(fetching, "_PAUSE", 0.0)
     monkeypatch.setattr(fetching, "_SILENCE", 0.5)
     with serving() as one:
         yield one
@@ -44,6 +45,26 @@ def test_what_breaks_off_goes_on(site: Site, tmp_path: Path, trouble: str) -> No
     asked = site.asked
     assert pool.fetch([wanted(f"{site.url}/x")], nothing) == 0
     assert site.asked == asked, "what is there is not asked for again"
+
+
+def test_a_server_that_trickles_is_left_and_what_came_is_kept(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sends fifty bytes a second, and never falls silent."""
+    monkeypatch.setattr(host_code("gpu_host.pace"), "SECONDS", 0.2)
+    pool = Pool(tmp_path / "pool")
+    assert pool.fetch([wanted(site.says("drips", "drips", "whole"))], nothing) == len(CONTENT)
+    assert (site.asked, pool.path(DIGEST).read_bytes()) == (3, CONTENT)
+
+    other = Pool(tmp_path / "other")
+    with pytest.raises(UnreachableError, match=r"a\.deb could not be downloaded") as told:
+        other.fetch([wanted(site.says("drips"))], nothing)
+    assert site.asked == 5
+    assert "less than 1000 a second" in str(told.value.note)
+    there = (tmp_path / "other/.part" / DIGEST).stat().st_size
+    assert 25 <= there < 1000, "each try went on where the one before it was left"
+    assert other.fetch([wanted(site.says("whole"))], nothing) == len(CONTENT)
+    assert site.handler.spans == [f"bytes={there}-"]
 
 
 def test_a_later_run_uses_what_an_earlier_one_brought(site: Site, tmp_path: Path) -> None:
