@@ -100,6 +100,7 @@ def _tokens(name: str) -> frozenset[str]:
     return frozenset(_TOKEN.findall(name.lower())) - _FILLER
 
 
+@lru_cache(maxsize=4096)
 def _normal(name: str) -> str:
     return " ".join(token for token in _TOKEN.findall(name.lower()) if token not in _FILLER)
 

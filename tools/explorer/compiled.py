@@ -9,6 +9,7 @@ these add is kept beside, equal additions once. tools/explorer/web/lookup.js put
 from __future__ import annotations
 
 import re
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple, replace
@@ -16,6 +17,7 @@ from msgspec.structs import astuple, replace
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.gpus import find_gpu
 from gpusetup.model.request import DriverCandidate, Request, Requirement
+from gpusetup.plan.compilers import CAPPED_MAJOR
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.preferences import Ranked, criteria
 from gpusetup.resolve.search import Pair, Unary
@@ -94,8 +96,23 @@ class Compiled:
         self._usual = [(value.version, value.module) in usual for value in self.base.values["driver"]]  # type: ignore[union-attr]
         self._here = {_identity(item) for item in self.base.constraints}
         self._order = criteria(self.base)
+        self._own: dict[int, Any] = {}
         self._kinds: dict[Hashable, int] = {}
         self._additions: list[dict[str, Any]] = []
+
+    @cached_property
+    def newest_driver(self) -> Any:
+        """The newest driver of all."""
+        return max(self.base.values["driver"], key=lambda item: item.number)  # type: ignore[union-attr]
+
+    @cached_property
+    def counting(self) -> dict[str, Value]:
+        """A driver of each branch that can change what pip is told, one for all others: `gpusetup.plan.compilers`."""
+        newest: dict[str, Any] = {}
+        for value in sorted(self.base.values["driver"], key=lambda item: item.number):  # type: ignore[union-attr]
+            major = (value.branch.cuda or "0").partition(".")[0]  # type: ignore[union-attr]
+            newest[str(value.branch.branch) if int(major) == CAPPED_MAJOR else "*"] = value  # type: ignore[union-attr]
+        return newest
 
     def space(self, *, gpu: str = "", system: str | None = None, driver: str | None = None, every_driver: bool = True,
               release: str = "") -> Space:  # fmt: skip
@@ -181,11 +198,16 @@ class Compiled:
         for index, (mine, other) in enumerate(zip(self._order, there, strict=False)):
             if isinstance(mine, Ranked) and isinstance(other, Ranked):
                 ranks = _ranks(other, space.values[other.component])
-                if ranks != _ranks(mine, self.base.values[mine.component]):
+                if ranks != self._of_base(index)["ranks"]:
                     found[str(index)] = ranks
-            elif self._criterion(mine) != self._criterion(other):
+            elif self._of_base(index) != self._criterion(other):
                 raise RuntimeError(f"{mine.name} relates otherwise: that is not compiled")
         return found
+
+    def _of_base(self, index: int) -> Any:
+        if index not in self._own:
+            self._own[index] = self._criterion(self._order[index])
+        return self._own[index]
 
     def _criterion(self, item: Criterion) -> dict[str, Any]:
         values = self.base.values

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.stack import MatrixStamp, Resolution
-from gpusetup.plan.compilers import CAPPED_MAJOR
-from gpusetup.plan.install import install_of
+from gpusetup.plan.install import install_of, pip_lines
 from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.naming import only_module, title
 from gpusetup.resolve.reasons import RELATION, reasons
@@ -51,8 +50,9 @@ def about_problem(compiled: Compiled) -> dict[str, Any]:
     """Return what is said of the values of one framework on one CPU."""
     space, framework = compiled.base, compiled.framework
     shown, words, ranges = [], [], []
+    never = _never(compiled)
     for value in space.values[framework]:
-        if value in _never(compiled):
+        if value in never:
             shown, words, ranges = [*shown, ""], [*words, ""], [*ranges, ""]
             continue
         chosen = _with(compiled, value)
@@ -93,7 +93,7 @@ def _with(compiled: Compiled, value: Value) -> dict[str, Value]:
     for name in values:
         if name == "cuda" and compiled.framework == "cupy":
             chosen["cuda"] = next(item for item in values["cuda"] if item.release.minor in value.release.cuda)  # type: ignore[union-attr]
-    chosen["driver"] = max(values["driver"], key=lambda item: item.number)  # type: ignore[union-attr]
+    chosen["driver"] = compiled.newest_driver
     chosen[compiled.framework] = value
     return chosen
 
@@ -143,7 +143,7 @@ def _pip(compiled: Compiled) -> dict[str, Any]:
     """Return what pip is told: for each value and CUDA, and each driver branch that counts."""
     space, values = compiled.base, compiled.base.values[compiled.framework]
     if compiled.framework == "cuda":
-        return {"note": _lines(compiled, _with(compiled, values[-1])).notes.get("pip", "")}
+        return {"note": _note(compiled, values[-1])}
     texts: dict[str, int] = {"": 0}
     never, found = _never(compiled), []
     for value in values:
@@ -162,7 +162,7 @@ def _by_branch(compiled: Compiled, value: Value, cuda: Value | None, texts: dict
         return {}
     chosen = _with(compiled, value) | ({"cuda": cuda} if cuda is not None else {})
     told = {}
-    for branch, driver in _counting(compiled).items():
+    for branch, driver in compiled.counting.items():
         runtime = chosen[compiled.framework] if cuda is None else cuda
         if compiled.base.relation(driver, runtime) is not None:  # type: ignore[arg-type]
             words = _words(compiled, chosen | {"driver": driver})
@@ -171,22 +171,14 @@ def _by_branch(compiled: Compiled, value: Value, cuda: Value | None, texts: dict
     return {branch: text for branch, text in told.items() if branch == "*" or text != usual}
 
 
-def _counting(compiled: Compiled) -> dict[str, Value]:
-    """Return a driver of each branch that can change a line, and one for all others: see gpusetup.plan.compilers."""
-    newest: dict[str, Any] = {}
-    for value in sorted(compiled.base.values["driver"], key=lambda item: item.number):  # type: ignore[union-attr]
-        major = (value.branch.cuda or "0").partition(".")[0]  # type: ignore[union-attr]
-        newest[str(value.branch.branch) if int(major) == CAPPED_MAJOR else "*"] = value  # type: ignore[union-attr]
-    return newest
-
-
 def _words(compiled: Compiled, chosen: dict[str, Value]) -> str:
-    return next((line.partition(_PIP)[2] for line in _lines(compiled, chosen).pip if _PIP in line), "")
+    lines = pip_lines(stack_of(compiled.base, chosen), compiled.matrix)
+    return next((line.partition(_PIP)[2] for line in lines if _PIP in line), "")
 
 
-def _lines(compiled: Compiled, chosen: dict[str, Value]) -> Any:
+def _note(compiled: Compiled, value: Value) -> str:
     space, matrix = compiled.base, compiled.matrix
     stamp = MatrixStamp(date=matrix.date, digest=matrix.digest)
-    return install_of(
-        Resolution(matrix=stamp, request=space.request, stack=stack_of(space, chosen), reasons=()), matrix
-    )
+    stack = stack_of(space, _with(compiled, value))
+    found = install_of(Resolution(matrix=stamp, request=space.request, stack=stack, reasons=()), matrix)
+    return found.notes.get("pip", "")

@@ -18,7 +18,6 @@ from pathlib import Path
 from packaging.version import Version
 
 from gpusetup import __version__
-from tools.explorer import folder as explorer
 from tools.site.pages import ROOT, write
 
 MARK = "objects.inv"
@@ -53,10 +52,16 @@ def main(arguments: list[str]) -> int:
         return 2
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as work:
-        source = Path(work) / "source"
-        write(source, versions=several)
-        code = render(source, folder)
-    explorer.write(folder / "explorer")
+        source, beside = Path(work) / "source", Path(work) / "explorer"
+        explorer = subprocess.Popen([sys.executable, "-m", "tools.explorer", str(beside)], cwd=ROOT)
+        try:
+            write(source, versions=several)
+            code = render(source, folder)
+        finally:
+            failed = explorer.wait()
+        if failed:
+            return failed
+        shutil.copytree(beside, folder / "explorer")
     if several:
         lead_to_versions(whole)
     if code == 0:

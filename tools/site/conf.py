@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sphinx.search.en import SearchEnglish
 
 from gpusetup import __version__
 
@@ -26,6 +30,35 @@ suppress_warnings = ["misc.highlighting_failure"]  # examples leave parts out wi
 html_show_search_summary = False  # it is fetched, which a page that was opened from a folder may not do
 
 
+gc.set_threshold(200_000, 20, 100)  # a build makes trees of many million objects and lets go of few
+
+
+class _English(SearchEnglish):
+    """English whose words are brought to their stem once, not once for each page."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__(options)
+        self.stem = cache(super().stem)  # type: ignore[method-assign]
+
+
+_LISTS: dict[tuple[Any, ...], str] = {}
+
+
+def _list_of_pages_once(_app: Sphinx, page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
+    """Draw the list of pages once for all pages of a folder that are not in it: beside each of them it is the same."""
+    draw = context.get("toctree")
+    if draw is None or "orphan" not in (context.get("meta") or {}):
+        return
+
+    def drawn(**options: Any) -> str:
+        key = (page.rpartition("/")[0], *sorted(options.items()))
+        if key not in _LISTS:
+            _LISTS[key] = draw(**options)
+        return _LISTS[key]
+
+    context["toctree"] = drawn
+
+
 def _reached_by_keyboard(_app: Sphinx, _page: str, _template: str, context: dict[str, Any], _doctree: object) -> None:
     """Let the keyboard scroll what is wider than the screen."""
     body = context.get("body", "").replace("<pre>", '<pre tabindex="0">')
@@ -43,5 +76,7 @@ def _drawers_with_names(app: Sphinx, failure: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
+    app.add_search_language(_English)
+    app.connect("html-page-context", _list_of_pages_once, priority=100)  # before the theme asks for the list
     app.connect("html-page-context", _reached_by_keyboard)
     app.connect("build-finished", _drawers_with_names)
