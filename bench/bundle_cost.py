@@ -24,6 +24,7 @@ from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import site
 from gpusetup.supply.apt_root import AptRoot
+from gpusetup.supply.choosing import Asked, Supply
 from gpusetup.supply.fetching import sized
 from gpusetup.supply.signing import signer
 from gpusetup.supply.wheels import wheels_of
@@ -58,8 +59,8 @@ def main() -> int:
         target = Target("3.11", "x86_64", "2.36")
         hashes, full = hashes_of(lock.pip, target)
         wheels = tuple(sized(wheels_of(full.pylock, target)))
-        asked = site.Asked(request, Settings())
-        supply = site.Supply(asked, lock, REPOSITORY, packages, wheels, "3.11")
+        asked = Asked(request, Settings())
+        supply = Supply(asked, (lock,), REPOSITORY, packages, wheels, "3.11")
         key = signer("", folder / "k")
         names = [f"{item.name}={item.version}" for item in packages]
         options = [piece for option in root.options for piece in ("-o", option)]

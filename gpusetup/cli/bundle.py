@@ -9,7 +9,7 @@ it to the hosts.
 examples:
   gpusetup bundle 'torch==2.9.*' --gpu h100 --os ubuntu24.04 --kernel 6.8.0-90-generic --out site
   gpusetup bundle --lock gpu.lock.json --os rocky9 --kernel 5.14.0-570.12.1.el9_6.x86_64 --out site
-  gpusetup bundle torch --inventory inventory.ini --out site    every release and GPU of a fleet
+  gpusetup bundle --inventory inventory.ini --out site    what `gpusetup apply inventory.ini` needs, for every host
   gpusetup bundle --controller-only --out gpusetup-bundle
   gpusetup bundle --verify site                  every file against the manifest
   gpusetup bundle --verify site --diff old       what has to be carried over
@@ -22,18 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.cli import options, output
-from gpusetup.drive.causes import counted
-from gpusetup.errors import BadInputError, Exit, HostFailedError
+from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
     import argparse
 
-    from gpusetup.matrix.load import Matrix
-    from gpusetup.model.facts import Facts, HostFacts
+    from gpusetup.supply.choosing import Supply
     from gpusetup.supply.signing import Signer
-    from gpusetup.supply.site import Asked, Supply
 
-__all__ = ["Progress", "add_arguments", "asked_for", "run"]
+__all__ = ["Progress", "add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--inventory",
         metavar="INVENTORY",
-        help="for these hosts, whose facts are collected first: their releases, CPUs, GPUs and kernels",
+        help="for the hosts of an inventory: what `apply` would choose for each of them today",
     )
     what.add_argument(
         "--from", dest="facts", metavar="FILE", help="the same for the hosts in what `gpusetup facts` wrote"
@@ -66,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     what.add_argument(
         "--set", dest="variables", action="append", default=[], metavar="NAME=VALUE",
-        help="a gpusetup_ variable of the hosts, as in an inventory: gpusetup_containers=docker",
+        help="a gpusetup_ variable of the hosts, above what an inventory says: gpusetup_containers=docker",
     )  # fmt: skip
     what.add_argument(
         "--archive", action="append", default=[], metavar="LINE|FILE",
@@ -86,6 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--diff", metavar="OLD", help="with --verify: what an older bundle, or its manifest, does not have"
     )
+    options.add_reach(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 
@@ -141,17 +139,18 @@ def _controller(arguments: argparse.Namespace) -> None:
 
 def _hosts(arguments: argparse.Namespace) -> bool:
     """Add the releases that are asked for to the folder; return whether there is a bundle to tell of."""
+    from gpusetup.cli.bundle_hosts import systems_of
     from gpusetup.matrix.load import data_home
     from gpusetup.matrix.load import matrix as load_matrix
+    from gpusetup.supply.choosing import choose
     from gpusetup.supply.signing import signer
-    from gpusetup.supply.site import choose
 
     matrix = load_matrix()
-    all_asked = [asked_for(each, matrix) for each in _each_kind(arguments)]
+    systems = systems_of(arguments, matrix)
     # A key that cannot sign is told before anything is asked of the network.
     key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
-    for asked in all_asked:
-        _one(choose(asked, matrix, output.say), key, arguments.out)
+    for kinds in systems:
+        _one(choose(kinds, matrix, output.say), key, arguments.out)
     return key is not None
 
 
@@ -161,98 +160,16 @@ def _one(supply: Supply, key: Signer | None, out: str | None) -> None:
     from gpusetup.supply.site import add_system
 
     files = {item.sha256: item.size for item in supply.files()}
+    stacks = f"{len(supply.locks)} stacks, " if len(supply.locks) > 1 else ""
     output.say(
-        f"{supply.name}: {len(supply.packages)} packages, {len(supply.wheels)} wheels, {size_text(sum(files.values()))}"
+        f"{supply.name}: {stacks}{len(supply.packages)} packages, {len(supply.wheels)} wheels, "
+        f"{size_text(sum(files.values()))}"
     )
     if key is not None and out is not None:
         add_system(Path(out), supply, key, Progress())
         return
     for item in sorted(supply.files(), key=lambda item: -item.size):
         output.say(f"  {size_text(item.size):>10}  {item.name}")
-
-
-def asked_for(arguments: argparse.Namespace, matrix: Matrix) -> Asked:
-    """Return what the command line, a lock or the facts of hosts ask a bundle for."""
-    import msgspec
-
-    from gpusetup.cli.lock import load_lock
-    from gpusetup.cli.requests import request_of
-    from gpusetup.plan.exact import exact_requirements
-    from gpusetup.plan.settings import PREFIX, read_level, settings_for
-    from gpusetup.supply.site import Asked
-
-    level: dict[str, str] = {}
-    for text in arguments.variables:
-        name, equals, value = text.partition("=")
-        if not equals or not name.startswith(PREFIX):
-            raise BadInputError(
-                "GS-787", f"{text} is not a variable", path="--set", hint="--set gpusetup_source=https://mirror.example"
-            )
-        level[name] = value
-    plain = {"driver": None, "native": False, "forward": False, "allow_builds": False}
-    single = {"arch": (arguments.arch or ["x86_64"])[-1], "python": (arguments.python or [None])[-1]}
-    namespace = type(arguments)(**{**vars(arguments), **plain, **single})
-    if arguments.lock:
-        lock = load_lock(arguments.lock)
-        request = msgspec.structs.replace(
-            lock.request, requirements=exact_requirements(lock.stack), os=arguments.os or lock.request.os,
-            gpus=tuple(arguments.gpu) or lock.request.gpus, arch=lock.request.arch or single["arch"],
-        )  # fmt: skip
-    else:
-        request = request_of(namespace, matrix)
-    if not request.gpus or not request.os:
-        raise BadInputError(
-            "GS-709", "exact versions depend on GPU and distribution", path="--os" if request.gpus else "--gpu",
-            hint="give both: --gpu h100 --os ubuntu22.04; or a --lock",
-        )  # fmt: skip
-    settings = settings_for({}, {}, read_level(level, "--set", prefix=PREFIX), request.requirements)
-    request = msgspec.structs.replace(request, requirements=settings.requirements)
-    return Asked(request, settings, tuple(dict.fromkeys(arguments.kernel)), tuple(arguments.archive))
-
-
-def _each_kind(arguments: argparse.Namespace) -> list[argparse.Namespace]:
-    """Return the command line for each release and CPU among hosts, with their GPUs and kernels."""
-    if not (arguments.facts or arguments.inventory):
-        arches = dict.fromkeys(arguments.arch or ("x86_64",))
-        return [type(arguments)(**{**vars(arguments), "arch": [arch]}) for arch in arches]
-    where = arguments.facts or arguments.inventory
-    kinds: dict[tuple[str, str], list[HostFacts]] = {}
-    for host in _looked_at(arguments).hosts.values():
-        fits = arguments.os in {None, host.os.label} and (not arguments.arch or host.arch in arguments.arch)
-        if host.gpus and fits:
-            kinds.setdefault((host.os.label, host.arch), []).append(host)
-    if not kinds:
-        raise BadInputError(
-            "GS-776", f"{where} has no host with a GPU that was asked for", path=where,
-            hint=f"look at them: gpusetup facts {arguments.inventory or 'inventory.ini'}",
-        )  # fmt: skip
-    made = []
-    for (system, arch), hosts in sorted(kinds.items()):
-        gpus = arguments.gpu or sorted({gpu.pci_id for host in hosts for gpu in host.gpus})
-        kernels = [*arguments.kernel, *sorted({host.kernel.next for host in hosts if host.kernel.next})]
-        own = {"os": system, "arch": [arch], "gpu": gpus, "kernel": kernels}
-        made.append(type(arguments)(**{**vars(arguments), **own}))
-    return made
-
-
-def _looked_at(arguments: argparse.Namespace) -> Facts:
-    """Return the facts of hosts: those in a file, or what a look at an inventory shows; a host that fails is missed."""
-    from gpusetup.cli.facts import collected
-    from gpusetup.cli.main import command_parser
-    from gpusetup.facts.collect import read_facts
-
-    if arguments.facts:
-        return read_facts(Path(arguments.facts))
-    facts = collected(command_parser("facts").parse_args([arguments.inventory, "--no-candidates"]))
-    if facts.failures:
-        name, failure = next(iter(facts.failures.items()))
-        raise HostFailedError(
-            "GS-776", f"{counted(len(facts.failures), 'host')} gave no facts: {name}: {failure.message}",
-            note="a bundle without their releases would lack what they need", path=arguments.inventory,
-            hint="leave them out of the inventory, or write the facts of the others down: gpusetup facts … "
-            "--limit NAMES --format json --out facts.json, then --from facts.json",
-        )  # fmt: skip
-    return facts
 
 
 class Progress:

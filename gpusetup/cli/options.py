@@ -8,7 +8,16 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-__all__ = ["add_draining", "add_engine", "add_inventory", "add_output", "add_request", "add_requirements", "arch_name"]
+__all__ = [
+    "add_draining",
+    "add_engine",
+    "add_inventory",
+    "add_output",
+    "add_reach",
+    "add_request",
+    "add_requirements",
+    "arch_name",
+]
 
 ARCHES = ("x86_64", "aarch64")
 _ARCHES_SAID = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "sbsa": "aarch64"}
@@ -69,6 +78,11 @@ def add_inventory(parser: argparse.ArgumentParser) -> None:
         metavar="INVENTORY",
         help="anything that ansible-playbook -i takes; without it: this machine",
     )
+    add_reach(parser)
+
+
+def add_reach(parser: argparse.ArgumentParser) -> None:
+    """What is passed on to Ansible for reaching hosts."""
     group = parser.add_argument_group("hosts (passed to Ansible; -- ARGS at the end passes on anything else)")
     group.add_argument("--limit", "-l", metavar="PATTERN", help="only these hosts or groups")
     group.add_argument("--forks", "-f", type=int, metavar="N", help="number of hosts to work on at once")

@@ -24,6 +24,8 @@ class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpus: tuple[str, ...]
     lock: str
     """The exact stack, as `gpusetup lock` writes it."""
+    locks: tuple[str, ...] = ()
+    """Those of further kinds of hosts, which are wanted otherwise or have other hardware."""
     repository: str
     """The folder of the signed repository, as NVIDIA's is named."""
     fingerprint: str

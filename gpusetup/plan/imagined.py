@@ -9,12 +9,13 @@ import msgspec
 
 from gpusetup.matrix.gpus import find_gpu, gpu_by_id
 from gpusetup.model.facts import Gpu, HostFacts
+from gpusetup.model.request import Request
+from gpusetup.plan.requests import brought_driver
 
 if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.request import Request
 
-__all__ = ["CODENAMES", "UNKNOWN_KERNEL", "imagined_host", "with_gpus_of"]
+__all__ = ["CODENAMES", "UNKNOWN_KERNEL", "as_delivered", "imagined_host", "with_gpus_of"]
 
 UNKNOWN_KERNEL = "unknown"
 CODENAMES = {
@@ -58,6 +59,24 @@ def imagined_host(request: Request) -> HostFacts:
         },
     }  # fmt: skip
     return msgspec.convert(document, HostFacts)
+
+
+def as_delivered(host: HostFacts) -> HostFacts:
+    """Return a host as it is by itself: its hardware, kernel, Pythons and runtimes, and a driver of somebody else's.
+
+    What we brought is not there, nor what passes: a full disk, a running program, a broken package database.
+    """
+    bare = imagined_host(Request(os=host.os.label, arch="aarch64" if host.arch == "aarch64" else "x86_64"))
+    kept = {
+        name: getattr(host, name)
+        for name in (
+            "simulated", "os", "kernel", "gpus", "nvswitch", "secure_boot", "firmware", "virtualisation", "rdma",
+            "containers", "display", "pythons", "interpreter",
+        )
+    }  # fmt: skip
+    if not brought_driver(host):
+        kept |= {"driver": host.driver, "smi": host.smi, "dkms": host.dkms}
+    return msgspec.structs.replace(bare, **kept)
 
 
 def with_gpus_of(facts: HostFacts, request: Request, matrix: Matrix) -> HostFacts:

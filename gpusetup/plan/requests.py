@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpusetup.model.facts import HostFacts, Python
     from gpusetup.model.settings import Settings
 
-__all__ = ["request_for", "working_driver"]
+__all__ = ["brought_driver", "request_for", "working_driver"]
 
 _RUNTIME_WHEELS = (
     "nvidia-cuda-runtime",
@@ -36,7 +36,7 @@ def request_for(
 ) -> Request:
     """Return the question; two hosts with equal questions get the same answer."""
     moves = other_way(facts, settings)
-    driver = None if moves or (settings.upgrade and _brought_driver(facts)) else working_driver(facts)
+    driver = None if moves or (settings.upgrade and brought_driver(facts)) else working_driver(facts)
     adopted = adopted_python(facts, settings)
     arch: Literal["x86_64", "aarch64"] | None = (
         "aarch64" if facts.arch == "aarch64" else "x86_64" if facts.arch == "x86_64" else None
@@ -79,7 +79,8 @@ def on_record(facts: HostFacts) -> tuple[Requirement, ...]:
     return tuple(item for item in wanted if item.component != "driver")
 
 
-def _brought_driver(facts: HostFacts) -> bool:
+def brought_driver(facts: HostFacts) -> bool:
+    """Tell whether the driver that is there came by us."""
     wanted = record_of(facts).lock.wanted
     return wanted is not None and wanted.manage_driver
 

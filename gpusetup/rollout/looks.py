@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gpusetup.rollout.options import Planning
     from gpusetup.rollout.reporter import Reporter
 
-__all__ = ["Rollout", "phase", "plan_hosts"]
+__all__ = ["Rollout", "locked", "phase", "plan_hosts"]
 
 PREVIEW_DEADLINE = 1800.0
 
@@ -115,7 +115,7 @@ def plan_hosts(how: Planning, session: Session, matrix: Matrix, reporter: Report
         looked = fleet.look(session, matrix_lookup(matrix), candidates=False, overlay=only, observer=observer)
     rollout.settings, lost = settings_of_hosts(how.wishes, session.reach.inventory, looked.run.track)
     if how.lock is not None:
-        rollout.settings = {name: _locked(settings, how.lock) for name, settings in rollout.settings.items()}
+        rollout.settings = {name: locked(settings, how.lock) for name, settings in rollout.settings.items()}
     rollout.connections = {
         name: str(host.connection.get("ansible_connection")) for name, host in looked.run.track.hosts.items()
     }
@@ -196,7 +196,8 @@ def _first(planner: Planner, rollout: Rollout, name: str, how: Planning) -> Draf
     return Draft(plan=before, ask=before.variables, stage="transaction")
 
 
-def _locked(settings: Settings, lock: Lock) -> Settings:
+def locked(settings: Settings, lock: Lock) -> Settings:
+    """Return the wishes of a host that gets exactly a lock."""
     from gpusetup.plan.exact import exact_requirements
     from gpusetup.plan.lock import hashed_lines
 

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from gpusetup.supply.entry import Beside, Entry, Need
 from gpusetup.supply.fetching import Wanted
@@ -26,6 +27,8 @@ _PLACE = re.compile(r"^Filename: .*$", re.MULTILINE)
 _FIELD = re.compile(r"^([A-Za-z0-9-]+): (.*)$", re.MULTILINE)
 _NEEDS = re.compile(r"([a-z0-9][a-z0-9.+-]*)(?::\w+)?\s*(?:\(([<>=]+)\s*([^)]+)\))?")
 _NOTHING = Beside()
+_PLAIN = "/+~:@"
+"""What stands for itself in the path of an address."""
 
 
 def read(place: Path) -> list[Entry]:
@@ -40,7 +43,7 @@ def entries_of(text: str, url: str) -> list[Entry]:
     for stanza in text.strip().split("\n\n"):
         fields = dict(_FIELD.findall(stanza))
         if {"Package", "Version", "Filename", "Size", "SHA256"} <= set(fields):
-            address = f"{url.rstrip('/')}/{fields['Filename'].removeprefix('./').lstrip('/')}"
+            address = f"{url.rstrip('/')}/{quote(fields['Filename'].removeprefix('./').lstrip('/'), safe=_PLAIN)}"
             arch = fields.get("Architecture", "all")
             name = f"{fields['Package']}_{fields['Version']}_{arch}.deb"
             needs = needs_of(", ".join(filter(None, (fields.get("Pre-Depends"), fields.get("Depends")))))

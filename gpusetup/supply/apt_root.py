@@ -69,6 +69,7 @@ class AptRoot(Root):
             f"Dir::State::lists={folder}/lists",
             f"Dir::State::status={folder}/state/status",
             f"Dir::Cache={folder}/cache",
+            "Dir::Cache::pkgcache=pkgcache.bin",  # images switch it off: each question reads all lists then
             f"APT::Architecture={_ARCHES[arch]}",
             f"APT::Architectures={_ARCHES[arch]}",
             "APT::Install-Recommends=false",
@@ -103,6 +104,8 @@ class AptRoot(Root):
 
     def prefer(self, variables: RoleVariables, driver: str) -> None:
         """Let apt choose as the plan of a host lets it choose: one driver, whole."""
+        for former in (self.folder / "etc/preferences.d").iterdir():
+            former.unlink()
         known = host_code("gpu_host.sources")
         plain = [msgspec.to_builtins(pin) for pin in variables.gpu_repo_pins or ()]
         for path, (text, _mode) in known.preferences(plain, known.Layout(str(self.folder))).items():

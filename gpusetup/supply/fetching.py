@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from urllib3.exceptions import HTTPError
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from requests import Session
 
-__all__ = ["Pool", "Wanted", "enough_room", "sized"]
+__all__ = ["Pool", "Wanted", "enough_room", "path_of", "sized"]
 
 _BLOCK = 1 << 20
 _TRIES = 5
@@ -137,7 +139,7 @@ class Pool:
 def _go_on(item: Wanted, part: Path, have: int, session: Session) -> str:
     """Add to a part until its end; return the digest of all of it, counted on the way."""
     if item.url.startswith("file:"):
-        shutil.copyfile(item.url.removeprefix("file://"), part)
+        shutil.copyfile(path_of(item.url), part)
         return _digest(part).hexdigest()
     if have and have == item.size:
         return _digest(part).hexdigest()
@@ -164,7 +166,7 @@ def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> lis
         if item.size:
             return item
         if item.url.startswith("file:"):
-            return item._replace(size=Path(item.url.removeprefix("file://")).stat().st_size)
+            return item._replace(size=path_of(item.url).stat().st_size)
         try:
             answer = requests.head(item.url, timeout=_SILENCE, proxies=proxies, allow_redirects=True)
         except OSError:
@@ -174,6 +176,11 @@ def sized(files: Iterable[Wanted], proxies: dict[str, str] | None = None) -> lis
 
     with ThreadPoolExecutor(_AT_ONCE) as workers:
         return list(workers.map(asked, files))
+
+
+def path_of(url: str) -> Path:
+    """Return the file of an address; apt writes file:/…, others file:///…."""
+    return Path(url2pathname(urlsplit(url).path))
 
 
 def _digest(path: Path) -> hashlib._Hash:

@@ -118,8 +118,10 @@ class RpmRoot(Root):
 
     def prefer(self, variables: RoleVariables, driver: str) -> None:  # noqa: ARG002 - the packages have the version
         """Choose the streams that the plan of a host chooses."""
+        modules = self.folder / "root/etc/dnf/modules.d"
+        shutil.rmtree(modules, ignore_errors=True)
         for stream in variables.gpu_packages_streams or ():
-            path = self.folder / "root/etc/dnf/modules.d" / f"{stream.module}.module"
+            path = modules / f"{stream.module}.module"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(
                 f"[{stream.module}]\nname={stream.module}\nstream={stream.stream}\nprofiles=\nstate=enabled\n"

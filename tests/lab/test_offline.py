@@ -34,13 +34,17 @@ def bundle(
     out: Path, repositories: Repositories, version: str, kernel: str, home: Path, *more: str, system: str = "debian12"
 ) -> dict[str, str]:
     """Make a bundle as a person does; return what it says to put into the inventory."""
+    words = [f"driver=={version}", *more, "--gpu", "t4", "--os", system, "--kernel", kernel]
+    return bundle_by(words, out, repositories, home)
+
+
+def bundle_by(words: list[str], out: Path, repositories: Repositories, home: Path) -> dict[str, str]:
     wishes = {
         "gpusetup_source": repositories.base,
         "gpusetup_source_fingerprints": repositories.fingerprint,
         "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
     }
-    argv = [sys.executable, "-m", "gpusetup", "bundle", f"driver=={version}", *more, "--gpu", "t4", "--os", system]
-    argv += ["--kernel", kernel]
+    argv = [sys.executable, "-m", "gpusetup", "bundle", *words]
     for name, value in wishes.items():
         argv += ["--set", f"{name}={value}"]
     env = {**os.environ, "XDG_DATA_HOME": str(home)}
@@ -105,6 +109,40 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     assert gone.code in (0, 9), gone.out + gone.err
     left = set(json.loads(json.dumps(packages(host)))) - set(before)
     assert not {name for name in left if "nvidia" in str(name)}, left
+    assert (log.read_text().count(host.address) if log.exists() else 0) == asked, "the host asked somebody"
+
+
+@pytest.mark.slow
+def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(
+    lab_hosts: Callable[..., list[Host]],
+    lab_inventory: Callable[..., Path],
+    lab_repositories: Repositories,
+    tmp_path: Path,
+) -> None:
+    """The same inventory for both: components, versions and a named environment are said there alone."""
+    (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
+    for place in ("sources.list", "sources.list.d"):
+        host.ssh("rm", "-rf", f"/etc/apt/{place}")
+    host.ssh("mkdir", "/etc/apt/sources.list.d")
+    log = STATE / "requests.log"
+    asked = log.read_text().count(host.address) if log.exists() else 0
+    wishes = {
+        "gpusetup_components": '["driver"]',
+        "gpusetup_driver": f"=={NEWER}",
+        "gpusetup_environments": '{"serve": ["cupy"]}',
+        "gpusetup_source": "/srv/site",
+    }
+    made = bundle_by(["--inventory", str(lab_inventory([host], wishes))], tmp_path / "site", lab_repositories, tmp_path)
+    carry(host, tmp_path / "site")
+
+    inventory = lab_inventory([host], {**wishes, **made})
+    done = apply(tmp_path, inventory)
+    assert done.code == 0, done.out + done.err
+    assert NEWER in host.ssh("nvidia-smi").stdout
+    told = host.ssh("/opt/gpusetup-serve/bin/python", "-c", "import cupy; print(cupy.__version__)")
+    assert told.stdout.strip(), told.stderr
+    again = apply(tmp_path, inventory)
+    assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
     assert (log.read_text().count(host.address) if log.exists() else 0) == asked, "the host asked somebody"
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
     from pathlib import Path
 
+    from gpusetup.supply.choosing import Supply
     from gpusetup.supply.signing import Signer
-    from gpusetup.supply.site import Supply
 
 __all__ = ["key", "supply"]  # fixtures
 pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")

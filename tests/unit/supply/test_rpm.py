@@ -18,12 +18,13 @@ from gpusetup.model.variables import RoleVariables
 from gpusetup.plan.lock import lock_of
 from gpusetup.resolve.api import resolve
 from gpusetup.supply import rpm_archives, rpm_repository, rpm_root, site
+from gpusetup.supply.choosing import Asked, Supply
 from gpusetup.supply.fetching import Pool
 from gpusetup.supply.kinds import RPM
 from gpusetup.supply.rpm_archives import archives_of
 from gpusetup.supply.rpm_root import RpmRoot
 from gpusetup.supply.signing import fingerprints_of, signer
-from gpusetup.supply.site import Asked, Supply, add_system
+from gpusetup.supply.site import add_system
 from tests.unit.supply.rpms import NEEDED, Rpm, build, described, published, run
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def supply(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Supp
     found, root = solved(tmp_path_factory.mktemp("s") / "r", upstream, "580")
     request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="rocky9", arch="x86_64")
     lock = lock_of(resolve(request, matrix()), matrix())
-    return Supply(Asked(request, Settings()), lock, REPOSITORY, found, (), "3.9", RPM, root.beside())
+    return Supply(Asked(request, Settings()), (lock,), REPOSITORY, found, (), "3.9", RPM, root.beside())
 
 
 @NEEDED

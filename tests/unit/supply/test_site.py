@@ -8,7 +8,6 @@ import json
 import shutil
 import subprocess
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +16,7 @@ from msgspec import structs
 
 from gpusetup.bootstrap.bundle import check_bundle
 from gpusetup.bootstrap.hashes import Full, Target
-from gpusetup.cli import bundle
+from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
 from gpusetup.errors import BadInputError, GpuSetupError
 from gpusetup.matrix.load import matrix
@@ -35,19 +34,21 @@ from gpusetup.plan.repository import context_of
 from gpusetup.plan.settings import read_level, settings_for
 from gpusetup.plan.wanted import wanted_of
 from gpusetup.resolve.api import resolve
-from gpusetup.supply import apt_repository, site
+from gpusetup.supply import apt_repository, choosing, site
 from gpusetup.supply.apt_repository import entries_of
 from gpusetup.supply.apt_root import AptRoot
-from gpusetup.supply.fetching import Wanted
+from gpusetup.supply.choosing import Asked, Supply, choose
+from gpusetup.supply.fetching import Wanted, path_of
 from gpusetup.supply.packing import pack, unpack
 from gpusetup.supply.serving import server_of
 from gpusetup.supply.signing import signer
-from gpusetup.supply.site import Asked, Supply, add_system
+from gpusetup.supply.site import add_system
 from gpusetup.supply.wheels import wheels_of
 from tests.unit.plan.conftest import machine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from gpusetup.model.facts import HostFacts
     from gpusetup.model.lock import PipRequirements
@@ -76,7 +77,7 @@ def described(path: Path) -> Entry:
     control = subprocess.run(["dpkg-deb", "-f", str(path)], check=True, capture_output=True, text=True).stdout
     stanza = f"{control.strip()}\nFilename: pool/{path.name}\nSize: {len(raw)}\nSHA256: {digest}"
     (entry,) = entries_of(stanza, "")
-    return entry._replace(file=entry.file._replace(url=f"file://{path}"))
+    return entry._replace(file=entry.file._replace(url=path.as_uri()))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def supply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supply:
     wheel = tmp_path / "cupy-1.0-py3-none-any.whl"
     wheel.write_bytes(b"a wheel")
     wheels = (Wanted(f"file://{wheel}", wheel.name, 7, hashlib.sha256(b"a wheel").hexdigest()),)
-    return Supply(Asked(request, Settings()), lock, REPOSITORY, entries, wheels, "3.11")
+    return Supply(Asked(request, Settings()), (lock,), REPOSITORY, entries, wheels, "3.11")
 
 
 def _no_wheels(folder: Path, **_what: Any) -> tuple[str, dict[str, tuple[str, ...]]]:
@@ -123,7 +124,7 @@ def test_apt_takes_it_by_its_key_alone(tmp_path: Path, supply: Supply, key: Sign
     root.refresh()
     found = root.closure([Package(name="driver", version="1:2.0-*")])
     assert {entry.file.sha256 for entry in found} == {entry.file.sha256 for entry in supply.packages}
-    assert all(Path(entry.file.url.removeprefix("file:")).is_file() for entry in found)
+    assert all(path_of(entry.file.url).is_file() for entry in found)
 
     other = signer("", tmp_path / "other")
     public.write_bytes(other.public())
@@ -167,7 +168,7 @@ def test_what_is_there_is_not_fetched_again_and_old_wheels_go(tmp_path: Path, su
     out = tmp_path / "site"
     add_system(out, supply, key, nothing)
     for item in supply.files():
-        Path(item.url.removeprefix("file://")).unlink()
+        path_of(item.url).unlink()
     add_system(out, supply, key, nothing)
     bare = supply._replace(wheels=())
     manifest = add_system(out, bare, key, nothing)
@@ -248,14 +249,13 @@ def test_hosts_that_were_looked_at_say_what_they_are(tmp_path: Path, capsys: pyt
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts=hosts)))
     arguments = command_parser("bundle").parse_args(["driver", "--from", str(facts), "--os", "debian12"])
-    (kind,) = bundle._each_kind(arguments)
-    asked = bundle.asked_for(kind, matrix())
+    ((asked,),) = systems_of(arguments, matrix())
     assert (asked.request.os, asked.request.arch, asked.request.gpus) == ("debian12", "x86_64", ("10de:1eb8",))
-    assert asked.kernels == (hosts["debian12-t4-open"].kernel.next,)
+    assert (asked.names, asked.host) == (("debian12-t4-open",), hosts["debian12-t4-open"])
     every = command_parser("bundle").parse_args(["driver", "--from", str(facts)])
-    assert [(each.os, each.arch) for each in bundle._each_kind(every)] == [
-        ("debian12", ["x86_64"]),
-        ("ubuntu24.04", ["x86_64"]),
+    assert [[kind.request.os for kind in kinds] for kinds in systems_of(every, matrix())] == [
+        ["debian12"],
+        ["ubuntu24.04"],
     ]
     assert main(["bundle", "driver", "--from", str(facts), "--os", "rocky9", "--out", str(tmp_path / "x")]) == 3
     assert "no host with a GPU that was asked for" in " ".join(capsys.readouterr().err.split())
@@ -302,15 +302,17 @@ def test_every_named_environment_brings_its_wheels(
     asked = supply.asked._replace(settings=settings)
     planner = Planner(matrix(), resolve)
 
-    def planned(_root: Any, facts: HostFacts, settings: Settings, *_more: Any) -> tuple[HostPlan, Wished]:
+    def planned(_roots: Any, facts: HostFacts, asked: Asked, *_more: Any) -> tuple[HostPlan, Wished, None]:
+        settings = asked.settings
         request = structs.replace(asked.request, wheels_only=True)
         answer, named = with_one_driver(facts, settings, request, resolve(request, matrix()), planner.resolve)
         context = dataclasses.replace(context_of(matrix().repos, facts, settings, Offers(None)), named=named)
-        return HostPlan(state="change", now="", stack=answer.stack), wanted_of(context, None, answer.stack, matrix())
+        wanted = wanted_of(context, None, answer.stack, matrix())
+        return HostPlan(state="change", now="", stack=answer.stack), wanted, None
 
-    monkeypatch.setattr(site, "_planned", planned)
-    monkeypatch.setattr(site, "hashes_of", answered)
-    chosen = site.choose(asked, matrix(), lambda _what: None)
+    monkeypatch.setattr(choosing, "_planned", planned)
+    monkeypatch.setattr(choosing, "hashes_of", answered)
+    chosen = choose([asked], matrix(), lambda _what: None)
     assert set(chosen.environments) == {"serve", "train"}
     assert any(name.startswith("vllm-") for name in chosen.environments["serve"])
     assert any(name.startswith("torch-2.9.") for name in chosen.environments["train"])
@@ -325,8 +327,8 @@ def test_every_named_environment_brings_its_wheels(
 
 def test_every_cpu_that_is_asked_for_counts() -> None:
     words = ["driver", "--gpu", "t4", "--os", "ubuntu24.04", "--arch", "x86_64", "--arch", "arm64"]
-    kinds = bundle._each_kind(command_parser("bundle").parse_args(words))
-    assert [bundle.asked_for(each, matrix()).request.arch for each in kinds] == ["x86_64", "aarch64"]
+    systems = systems_of(command_parser("bundle").parse_args(words), matrix())
+    assert [[asked.request.arch for asked in kinds] for kinds in systems] == [["x86_64"], ["aarch64"]]
 
 
 def test_what_an_older_bundle_lacks(

@@ -1,0 +1,278 @@
+"""What hosts without a network need: each kind of them is planned as `apply` plans it, and its packages are followed
+to the last one, as onto an empty machine. Nothing is fetched yet but lists.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gpusetup.bootstrap.hashes import Target, hashes_of
+from gpusetup.errors import BadInputError, PreflightError
+from gpusetup.matrix.gpus import find_gpu
+from gpusetup.model.facts import Containers
+from gpusetup.model.facts_machine import NvSwitch
+from gpusetup.model.lock import PipRequirements
+from gpusetup.model.package import Package
+from gpusetup.model.preview import Preview
+from gpusetup.model.settings import Settings
+from gpusetup.model.stack import Resolution
+from gpusetup.plan.host import Planner
+from gpusetup.plan.imagined import UNKNOWN_KERNEL, as_delivered, imagined_host, with_gpus_of
+from gpusetup.plan.judge import versions
+from gpusetup.plan.lock import lock_of
+from gpusetup.plan.offers import Offers
+from gpusetup.plan.packages.kernel import headers
+from gpusetup.plan.repository import context_of, repository_of
+from gpusetup.resolve.api import resolve
+from gpusetup.supply.entry import Beside
+from gpusetup.supply.fetching import sized
+from gpusetup.supply.kinds import DEB, kind_for
+from gpusetup.supply.wheels import wheels_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.model.lock import Lock
+    from gpusetup.model.package import Source
+    from gpusetup.model.plan import HostPlan
+    from gpusetup.model.request import Request
+    from gpusetup.model.stack import Stack
+    from gpusetup.plan.observe import Wanted as Wished
+    from gpusetup.supply.entry import Entry
+    from gpusetup.supply.fetching import Wanted
+    from gpusetup.supply.kinds import Kind
+    from gpusetup.supply.root import Root
+
+__all__ = ["Asked", "Supply", "choose"]
+
+_NO_ENVIRONMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+class Asked(NamedTuple):
+    """What one kind of hosts of a release and CPU is to get."""
+
+    request: Request
+    settings: Settings
+    kernels: tuple[str, ...] = ()
+    archives: tuple[str, ...] = ()
+    host: HostFacts | None = None
+    """One of that kind; None: nobody was looked at, and a host is imagined."""
+    names: tuple[str, ...] = ()
+    """Of the hosts."""
+
+
+class Supply(NamedTuple):
+    """What was found to be needed; nothing of it is fetched yet."""
+
+    asked: Asked
+    locks: tuple[Lock, ...]
+    """Of each kind of hosts the exact stack."""
+    repository: str
+    packages: tuple[Entry, ...]
+    wheels: tuple[Wanted, ...]
+    python: str
+    kind: Kind = DEB
+    beside: Beside = Beside()
+    environments: Mapping[str, tuple[str, ...]] = _NO_ENVIRONMENTS
+    """Of each named environment its wheels."""
+
+    @property
+    def name(self) -> str:
+        """`ubuntu24.04-x86_64`."""
+        return f"{self.asked.request.os}-{self.asked.request.arch}"
+
+    def versions(self) -> dict[str, str]:
+        """Return the version of each package; of several versions each by a name of its own, as hosts list them."""
+        several = Counter(entry.name for entry in self.packages)
+        return {
+            versions.one_of_several(entry.name, entry.version) if several[entry.name] > 1 else entry.name: entry.version
+            for entry in self.packages
+        }
+
+    def files(self) -> tuple[Wanted, ...]:
+        """Return all files."""
+        return (*(entry.file for entry in self.packages), *self.wheels)
+
+
+def choose(kinds: Sequence[Asked], matrix: Matrix, tell: Callable[[str], None]) -> Supply:
+    """Find for each kind of hosts of one release and CPU its stack, and every file that they need for it."""
+    with tempfile.TemporaryDirectory(prefix="gpusetup-bundle-") as folder:
+        roots = _Roots(Path(folder), kinds[0], tell)
+        found = [_chosen(asked, roots, matrix, tell) for asked in kinds]
+    return _together(found)
+
+
+def _together(found: Sequence[Supply]) -> Supply:
+    """Return what all kinds need: of a name and version there is one package, of several versions each."""
+    first = found[0]
+    environments: dict[str, tuple[str, ...]] = {}
+    for one in found:
+        for name, wheels in one.environments.items():
+            environments[name] = tuple(dict.fromkeys((*environments.get(name, ()), *wheels)))
+    gpus = tuple(dict.fromkeys(gpu for one in found for gpu in one.asked.request.gpus))
+    return first._replace(
+        asked=first.asked._replace(request=msgspec.structs.replace(first.asked.request, gpus=gpus)),
+        locks=tuple({lock.digest: lock for one in found for lock in one.locks}.values()),
+        packages=tuple({entry.file.sha256: entry for one in found for entry in one.packages}.values()),
+        wheels=tuple({item.name: item for one in found for item in one.wheels}.values()),
+        python=next((one.python for one in found if one.python), ""),
+        beside=Beside(
+            "".join(dict.fromkeys(one.beside.modules for one in found)),
+            tuple(dict.fromkeys(key for one in found for key in one.beside.keys)),
+        ),
+        environments=environments,
+    )
+
+
+class _Roots:
+    """The roots of one release: what hosts of the same sources need is asked of the same one."""
+
+    def __init__(self, folder: Path, asked: Asked, tell: Callable[[str], None]) -> None:
+        self.folder, self.asked, self.tell = folder, asked, tell
+        self.made: dict[bytes, Root] = {}
+
+    def of(self, sources: Iterable[Source]) -> Root:
+        """Return the root with these sources beside the archives, its lists fetched."""
+        sources = tuple(sources)
+        key = msgspec.json.encode(sources)
+        if key not in self.made:
+            request = self.asked.request
+            system, arch = request.os or "", request.arch or "x86_64"
+            folder = self.folder / str(len(self.made))
+            folder.mkdir()
+            root = kind_of(self.asked).root(folder, system, arch, self.asked.archives)
+            self.tell("fetching the package lists")
+            root.add(sources, {})
+            root.refresh()
+            self.made[key] = root
+        return self.made[key]
+
+
+def kind_of(asked: Asked) -> Kind:
+    """Return the kind of packages that its release has."""
+    return kind_for(imagined_host(asked.request).packages.manager)
+
+
+def _facts_of(asked: Asked, matrix: Matrix) -> HostFacts:
+    """Return the host to plan: one that is there, without what came onto it, or an imagined one."""
+    request = asked.request
+    if asked.host is not None:
+        return with_gpus_of(as_delivered(asked.host), request, matrix)
+    there = Containers(runtimes=asked.settings.containers)  # gpusetup installs none, whoever names one has it
+    facts = with_gpus_of(msgspec.structs.replace(imagined_host(request), containers=there), request, matrix)
+    return _with_switches(facts, request, matrix)
+
+
+def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], None]) -> Supply:
+    request, settings = asked.request, asked.settings
+    facts = _facts_of(asked, matrix)
+    repository = repository_of(matrix.repos, facts, settings)
+    if repository is None:
+        raise BadInputError(
+            "GS-769", f"bundles are made of NVIDIA's repositories; {settings.source} for {request.os} is none",
+            path="--os", hint="use a mirror of your distribution (gpusetup_source=distro, or the URL of the mirror)",
+        )  # fmt: skip
+    plan, wished, root = _planned(roots, facts, asked, matrix)
+    entries: tuple[Entry, ...] = ()
+    beside = Beside()
+    if wished.packages is not None and root is not None:
+        wanted = [*wished.packages.wanted(), *_kernels(asked, facts, root, matrix)]
+        entries = root.closure(package for package in wanted if UNKNOWN_KERNEL not in package.name)
+        beside = root.beside()
+    stack = plan.stack
+    assert stack is not None  # noqa: S101 - a plan that changes something has one
+    lock = lock_of(Resolution(matrix=matrix.stamp, request=request, stack=stack, reasons=plan.reasons), matrix)
+    python = _target(request, stack, matrix).python if wished.requirements else ""
+    wheels: dict[str, Wanted] = {}
+    environments = {}
+    made_of = {item.name: (item.stack, item.requirements) for item in wished.environments}
+    for name, (of, lines) in {"": (stack, wished.requirements), **made_of}.items():
+        if lines:
+            tell(f"asking the package index for the environment {name}" if name else "asking the package index")
+            found = _wheels(lines, _target(request, of, matrix))
+            wheels |= {item.name: item for item in found}
+            environments[name] = tuple(item.name for item in found)
+    environments.pop("", None)
+    place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}"
+    return Supply(
+        asked, (lock,), place, entries, tuple(wheels.values()), python, kind_of(asked), beside, environments
+    )  # fmt: skip
+
+
+def _kernels(asked: Asked, facts: HostFacts, root: Root, matrix: Matrix) -> list[Package]:
+    """Return the headers of each kernel that was named, and of the host's own where an archive still has them."""
+    found = [package for kernel in asked.kernels for package in _headers(facts, kernel, matrix)]
+    if asked.host is not None:
+        own = _headers(facts, asked.host.kernel.next, matrix)
+        offered = root.offers(tuple(package.name for package in own))
+        found += [
+            package
+            for package in own
+            if any(fnmatchcase(row["version"], package.version or "*") for row in offered.get(package.name, ()))
+        ]
+    return found
+
+
+def _wheels(lines: tuple[str, ...], target: Target) -> list[Wanted]:
+    """Return every wheel that the lines of a requirements file need in all, with its digest and size."""
+    _hashes, full = hashes_of(PipRequirements(system=lines, wheels=lines), target)
+    return sized(wheels_of(full.pylock, target))
+
+
+def _with_switches(facts: HostFacts, request: Request, matrix: Matrix) -> HostFacts:
+    """Give GPUs that exist on boards with NVSwitches theirs: a host without them leaves their packages alone."""
+    names = {name for asked in request.gpus for name in find_gpu(matrix, asked).names}
+    boards = [gpu for gpu in matrix.gpus.gpus if gpu.name in names and gpu.nvswitch_baseboard]
+    if not boards:
+        return facts
+    fifth = any(gpu.arch == "Blackwell" for gpu in boards)
+    return msgspec.structs.replace(facts, nvswitch=NvSwitch(kind="nvlink5" if fifth else "pci"))
+
+
+def _headers(facts: HostFacts, kernel: str, matrix: Matrix) -> tuple[Package, ...]:
+    """Return the packages with the headers of a kernel, as hosts of this release have them."""
+    kernels = msgspec.structs.replace(facts.kernel, running=kernel, next=kernel)
+    context = context_of(matrix.repos, msgspec.structs.replace(facts, kernel=kernels), Settings(), Offers(None))
+    deb = facts.packages.manager == "apt"
+    return headers(context) or (Package(name=f"linux-headers-{kernel}" if deb else f"kernel-devel-{kernel}"),)
+
+
+def _planned(
+    roots: _Roots, facts: HostFacts, asked: Asked, matrix: Matrix
+) -> tuple[HostPlan, Wished, Root | None]:  # fmt: skip
+    """Plan the host as apply plans it: by what the repositories offer. Without a root it needs no package."""
+    planner = Planner(matrix, resolve)
+    draft = planner.first(facts, asked.settings)
+    root = None
+    if draft.stage == "offers":
+        root = roots.of(draft.ask.gpu_repo_sources or ())
+        candidates = root.offers(draft.ask.gpu_preflight_candidates or ())
+        preview = msgspec.convert({"findings": [], "candidates": candidates}, Preview)
+        draft = planner.second(facts, asked.settings, preview)
+    if draft.plan.refusals:
+        first = draft.plan.refusals[0]
+        who = f"{', '.join(asked.names[:4])}{' …' if len(asked.names) > 4 else ''}: " if asked.names else ""
+        raise PreflightError(first.reference, who + first.message, note=first.note, hint=first.hint)
+    driver = draft.plan.stack.driver if draft.plan.stack is not None else None
+    if root is not None:
+        root.prefer(draft.plan.variables, driver.version if driver is not None else "")
+    wished = draft.wanted
+    if wished is None or not (wished.packages or wished.requirements or wished.environments):
+        raise BadInputError("GS-784", "nothing in this request comes as a package", hint="ask for a driver as well")
+    return draft.plan, wished, root
+
+
+def _target(request: Request, stack: Stack, matrix: Matrix) -> Target:
+    system = next((item for item in matrix.os.systems if item.id == request.os), None)
+    version = (stack.python and stack.python.version) or (system.python if system else "")
+    target = Target(".".join(version.split(".")[:2]), request.arch or "x86_64")
+    return target._replace(glibc=system.glibc) if system is not None and system.glibc != "unknown" else target

@@ -1,0 +1,166 @@
+"""A bundle for an inventory: its hosts are looked at by real Ansible, and read, planned and followed as apply does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from gpusetup.bootstrap.bundle import check_bundle
+from gpusetup.cli.bundle_hosts import systems_of
+from gpusetup.cli.main import command_parser, main
+from gpusetup.matrix.load import matrix
+from gpusetup.model.package import Package, PackageSet
+from gpusetup.model.plan import HostPlan
+from gpusetup.model.request import Request, Requirement
+from gpusetup.plan.imagined import as_delivered
+from gpusetup.plan.lock import read_lock
+from gpusetup.plan.observe import Wanted
+from gpusetup.plan.requests import working_driver
+from gpusetup.plan.settings import settings_for
+from gpusetup.resolve.api import resolve
+from gpusetup.supply import apt_repository, choosing, site
+from gpusetup.supply.choosing import Asked, choose
+from gpusetup.supply.fetching import Pool
+from gpusetup.supply.signing import signer
+from gpusetup.supply.site import add_system
+from tests.unit.plan.conftest import machine
+from tests.unit.supply.test_site import REPOSITORY, deb, described, nothing
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+    from gpusetup.model.facts import HostFacts
+    from gpusetup.supply.root import Root
+    from gpusetup.supply.signing import Signer
+
+pytestmark = pytest.mark.skipif(not (shutil.which("apt-get") and shutil.which("gpg")), reason="needs apt and gpg")
+HOSTS = Path(__file__).resolve().parents[2] / "hosts"
+BUNDLE = "A71155CDFDD4EC5478D170C02223059898B8750B"
+
+
+@pytest.fixture
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Five hosts with captured GPUs; a lab of two machines alike, others of other wishes, one without a GPU."""
+    monkeypatch.setenv("GPUSETUP_STATE", str(tmp_path / "state"))
+    t4, v100, none = (HOSTS / f"debian12-{name}/root" for name in ("t4-open", "v100-proprietary", "none-nothing"))
+    (tmp_path / "gpusetup.toml").write_text('cuda = "12.8.*"\n')
+    path = tmp_path / "inventory.ini"
+    path.write_text(
+        f"""[gpus]
+one gpusetup_simulated_root={t4}
+two gpusetup_simulated_root={t4} gpusetup_reboot=never
+old gpusetup_simulated_root={v100} gpusetup_driver="==570.211.01"
+serving gpusetup_simulated_root={t4} gpusetup_containers=docker gpusetup_environments='{{"serve": ["vllm"]}}'
+bare gpusetup_simulated_root={none}
+[gpus:vars]
+ansible_connection=local
+ansible_python_interpreter=/usr/bin/python3
+gpusetup_components=["driver","cuda"]
+gpusetup_source=/srv/bundle
+gpusetup_source_fingerprints={BUNDLE}
+gpusetup_python_links=/srv/bundle/python
+"""
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Signer:
+    return signer("", tmp_path_factory.mktemp("k"))
+
+
+def kinds_of(inventory: Path, *words: str) -> dict[tuple[str, ...], Asked]:
+    (kinds,) = systems_of(command_parser("bundle").parse_args(["--inventory", str(inventory), *words]), matrix())
+    return {kind.names: kind for kind in kinds}
+
+
+def test_an_inventory_is_read_as_apply_reads_it(inventory: Path) -> None:
+    kinds = kinds_of(inventory)
+    assert list(kinds) == [("one", "two"), ("old",), ("serving",)]
+    for kind in kinds.values():
+        said = {str(item) for item in kind.settings.requirements}
+        assert "cuda==12.8.*" in said, "gpusetup.toml counts"
+        assert (kind.settings.source, kind.settings.source_fingerprints) == ("nvidia", ()), "not the bundle itself"
+        assert kind.request.requirements == kind.settings.requirements
+    assert "driver==570.211.01" in {str(item) for item in kinds["old",].settings.requirements}
+    serving = kinds["serving",].settings
+    assert (serving.containers, [item.name for item in serving.environments]) == (("docker",), ["serve"])
+
+
+def test_the_command_line_is_above_the_inventory(inventory: Path) -> None:
+    words = ["--set", "gpusetup_source=https://mirror.example", "--set", 'gpusetup_environments={"train": ["torch"]}']
+    kinds = kinds_of(inventory, *words, "--limit", "serving,old")
+    assert list(kinds) == [("old",), ("serving",)]
+    for kind in kinds.values():
+        assert (kind.settings.source, kind.settings.source_fingerprints) == ("https://mirror.example", ())
+        assert [item.name for item in kind.settings.environments] == ["train"]
+
+
+def test_what_has_no_effect_and_what_is_wrong_is_said(
+    inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory.write_text(inventory.read_text().replace('gpusetup_driver="==570.211.01"', "gpusetup_tourch=2.6"))
+    assert main(["bundle", "--inventory", str(inventory), "--out", str(tmp_path / "site")]) == 3
+    assert "gpusetup_tourch" in capsys.readouterr().err
+    assert (
+        main(["bundle", "--inventory", str(inventory), "--set", "gpusetup_room=1", "--out", str(tmp_path / "s")]) == 3
+    )
+    assert not (tmp_path / "site").exists()
+
+
+def test_a_host_counts_without_what_we_brought_and_what_passes() -> None:
+    theirs = machine("debian12-v100-proprietary")
+    assert working_driver(as_delivered(theirs)) == working_driver(theirs), "somebody else's driver stays"
+    full = replace(theirs, packages=replace(theirs.packages, problems=("dpkg: broken",)))
+    assert as_delivered(full) == as_delivered(theirs)
+
+
+def test_each_kind_has_its_lock_and_one_repository_has_it_all(
+    tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two kinds want different versions of a package: apt is asked for each, and the bundle has both."""
+    monkeypatch.setattr(site, "controller_wheels", lambda _folder, **_what: ("", {}))
+    upstream = tmp_path / "upstream"
+    entries = [described(deb(upstream / version, "gpu", "gpu2", version=version)) for version in ("1.0", "2.0")]
+    entries.append(described(deb(upstream, "gpu2", version="1")))
+    pool = Pool(tmp_path / "pool")
+    pool.fetch([entry.file for entry in entries], nothing)
+    place = tmp_path / "mirror" / REPOSITORY
+    apt_repository.publish(place, entries, pool, key)
+    line = f"deb [signed-by={place / key.key_file}] file:{place} /"
+
+    kinds = []
+    for version in ("1.0", "2.0"):
+        request = Request(requirements=(Requirement(component="driver"),), gpus=("t4",), os="debian12", arch="x86_64")
+        kinds.append(Asked(request, settings_for({}, {}, {}, request.requirements), names=(version,)))
+    made = []
+
+    def planned(roots: Any, _facts: HostFacts, asked: Asked, _matrix: Matrix) -> tuple[HostPlan, Wanted, Root]:
+        stack = resolve(asked.request, matrix()).stack
+        root = roots.of(())
+        made.append(root)
+        packages = PackageSet(manager="apt", driver=(Package(name="gpu", version=asked.names[0]),))
+        driver = replace(stack.driver, version={"1.0": "570.211.01", "2.0": "580.142"}[asked.names[0]])
+        stack = replace(stack, driver=driver)
+        wanted = Wanted(stack=stack, packages=packages, settings=asked.settings, manage_driver=True)
+        return HostPlan(state="change", now="", stack=stack), wanted, root
+
+    monkeypatch.setattr(choosing, "_planned", planned)
+    kinds = [kind._replace(archives=(line,)) for kind in kinds]
+    chosen = choose(kinds, matrix(), lambda _text: None)
+    assert made[0] is made[1], "the lists of equal sources are fetched once"
+    assert sorted((entry.name, entry.version) for entry in chosen.packages) == [
+        ("gpu", "1.0"), ("gpu", "2.0"), ("gpu2", "1"),
+    ]  # fmt: skip
+    out = tmp_path / "site"
+    system = add_system(out, chosen, key, nothing).systems["debian12-x86_64"]
+    check_bundle(out)
+    locks = [read_lock((out / name).read_bytes(), name).stack.driver for name in (system.lock, *system.locks)]
+    assert [driver.version for driver in locks if driver] == ["570.211.01", "580.142"]
+
+    fewer = add_system(out, choose(kinds[:1], matrix(), lambda _text: None), key, nothing)
+    assert fewer.systems["debian12-x86_64"].locks == ()
+    assert [path.name for path in (out / "systems").iterdir()] == ["debian12-x86_64.lock.json"]
