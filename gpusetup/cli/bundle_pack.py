@@ -2,6 +2,7 @@
 
 examples:
   gpusetup bundle pack site --out site.tar.zst
+  gpusetup bundle pack site --since old --out new.tar.zst            only what the older bundle has not
   gpusetup bundle pack site --out /media/usb/site.tar.zst --split 4G      site.tar.zst.000, .001, …
 """
 
@@ -30,11 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", required=True, metavar="FILE", help="site.tar.zst (needs the program zstd) or site.tar"
     )
+    parser.add_argument("--since", metavar="OLD", help="only what an older bundle, or its manifest.json, does not have")
     parser.add_argument("--split", default="", metavar="SIZE", help="parts of at most this size: 4G, 650M")
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Write it."""
+    from gpusetup.bootstrap.bundle import MANIFEST
     from gpusetup.cli.bundle import Progress
     from gpusetup.cli.plan_text import size_text
     from gpusetup.supply.packing import pack
@@ -46,11 +49,15 @@ def run(arguments: argparse.Namespace) -> Exit:
         )
     if not out.parent.is_dir():
         raise BadInputError("GS-788", f"there is no folder {out.parent}", path="--out", hint=f"mkdir -p {out.parent}")
-    parts = pack(Path(arguments.folder), out, _size(arguments.split), Progress())
+    since = Path(arguments.since) if arguments.since else None
+    since = since / MANIFEST if since is not None and since.is_dir() else since
+    parts = pack(Path(arguments.folder), out, _size(arguments.split), Progress(), since)
     size = sum(part.stat().st_size for part in parts)
     last = f" to {parts[-1].name}" if len(parts) > 1 else ""
+    where = "site" if since is None else "SITE, the folder of the older bundle"
     output.write_answer(
-        f"{parts[0]}{last}: {size_text(size)}\n\non the other side: gpusetup bundle unpack {parts[0].name} --out site",
+        f"{parts[0]}{last}: {size_text(size)}\n\n"
+        f"on the other side: gpusetup bundle unpack {parts[0].name} --out {where}",
         None,
     )
     return Exit.DONE

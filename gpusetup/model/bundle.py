@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["SCHEMA", "BundledFile", "BundledSystem", "Manifest"]
+__all__ = ["SCHEMA", "BundledFile", "BundledSystem", "Manifest", "Since"]
 
 SCHEMA = "gpusetup/bundle/1"
 
@@ -42,6 +42,15 @@ class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What that environment is made of, and every named one."""
     environments: dict[str, tuple[str, ...]] = {}
     """Of each named environment its wheels."""
+
+
+class Since(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a packed bundle leaves out, because the older bundle on the other side has it."""
+
+    schema: Literal["gpusetup/bundle-since/1"] = "gpusetup/bundle-since/1"
+    manifest_sha256: str
+    """Of that older bundle."""
+    left_out: tuple[str, ...]
 
 
 class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

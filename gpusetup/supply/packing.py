@@ -6,59 +6,85 @@ import contextlib
 import hashlib
 import io
 import os
-import shutil
 import tarfile
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+import msgspec
+
 from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, digest_of, read_manifest
-from gpusetup.drive.runner import filtering
-from gpusetup.errors import BadInputError, HostFailedError, PreflightError
+from gpusetup.errors import BadInputError
+from gpusetup.model.bundle import Since
 from gpusetup.supply.fetching import enough_room
+from gpusetup.supply.parts import Parts, compressed, parts_of, plain
 from gpusetup.supply.publishing import laid, put_in_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from subprocess import Popen
+    from collections.abc import Callable
+    from pathlib import Path
 
-    from gpusetup.model.bundle import BundledFile
+    from gpusetup.model.bundle import BundledFile, Manifest
 
-__all__ = ["pack", "unpack", "zstd"]
+__all__ = ["pack", "unpack"]
 
 _BLOCK = 1 << 20
-_ZSTD = b"\x28\xb5\x2f\xfd"
-_PART = "{}.{:03d}"
 _UNTIL_WHOLE = ".manifest.json.new"
 _LONGEST_SIGNATURE = 1 << 16
+_SINCE, _LONGEST_SINCE = ".since.json", 1 << 26
+"""What an archive of differences says of the bundle that it builds on; no file of a bundle has such a name."""
 
 
-def pack(folder: Path, out: Path, split: int, tell: Callable[[int, int], None]) -> list[Path]:
+def pack(
+    folder: Path, out: Path, split: int, tell: Callable[[int, int], None], since: Path | None = None
+) -> list[Path]:
     """Write the bundle to one file, or to `out.000` and so on; return what was written.
 
     The manifest comes first, so that reading can compare each file as it comes. Equal bundles make equal files.
+    With `since`, the manifest of an older bundle, what that has is left out.
     """
     manifest, _digest = read_manifest(folder / MANIFEST)
     heads = [name for name in (MANIFEST, SIGNATURE) if (folder / name).is_file()]
+    base = _since(manifest, since) if since is not None else None
+    packed = sorted(manifest.files.keys() - set(base.left_out if base is not None else ()))
     sizes = {
         **{name: (folder / name).stat().st_size for name in heads},
-        **{name: file.size for name, file in manifest.files.items()},
+        **{name: manifest.files[name].size for name in packed},
     }
     whole, done = sum(sizes.values()), 0
     enough_room(out.parent, whole)
-    parts = _Parts(out, split)
+    parts = Parts(out, split)
     try:
         with (
-            _compressed(parts, out) as stream,
+            compressed(parts, out) as stream,
             tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar,
         ):
-            for name in (*heads, *sorted(manifest.files)):
+            for name in (*heads, *packed):
+                if base is not None and name not in heads:
+                    _add_text(tar, _SINCE, msgspec.json.encode(base))
+                    base = None
                 _add(tar, folder / name, name, sizes[name], manifest.files.get(name))
                 done += sizes[name]
                 tell(done, whole)
+            if base is not None:  # nothing is new but the manifest
+                _add_text(tar, _SINCE, msgspec.json.encode(base))
         return parts.publish()
     except BaseException:
         parts.give_up()
         raise
+
+
+def _since(manifest: Manifest, older: Path) -> Since:
+    """Return what an archive says of the bundle that it builds on."""
+    before, digest = read_manifest(older)
+    there = {file.sha256 for file in before.files.values()}
+    left_out = tuple(sorted(name for name, file in manifest.files.items() if file.sha256 in there))
+    return Since(manifest_sha256=digest, left_out=left_out)
+
+
+def _add_text(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), 0o644
+    tar.addfile(entry, io.BytesIO(content))
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str, size: int, file: BundledFile | None) -> None:
@@ -90,114 +116,13 @@ class _Counted(io.RawIOBase):
         return block
 
 
-class _Parts(io.RawIOBase):
-    """What is written to it goes to one file, or to the next one whenever one is full."""
-
-    def __init__(self, out: Path, split: int) -> None:
-        self.out, self.split = out, split
-        for left in out.parent.glob(f".{out.name}*.new"):
-            left.unlink()
-        self.written: list[Path] = []
-        self.file: BinaryIO | None = None
-        self.room = 0
-
-    def write(self, block: bytes) -> int:  # type: ignore[override]
-        rest = memoryview(block)
-        while rest:
-            if not self.room:
-                self._next()
-            assert self.file is not None  # noqa: S101 - _next opened it
-            now = rest[: self.room]
-            self.file.write(now)
-            self.room -= len(now)
-            rest = rest[len(now) :]
-        return len(block)
-
-    def _next(self) -> None:
-        self.close_file()
-        name = _PART.format(self.out.name, len(self.written)) if self.split else self.out.name
-        part = self.out.with_name(f".{name}.new")
-        self.file, self.room = part.open("wb"), self.split or 1 << 62
-        self.written.append(part)
-
-    def close_file(self) -> None:
-        if self.file is not None:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-            self.file.close()
-            self.file = None
-
-    def publish(self) -> list[Path]:
-        """Give the parts their names; parts of a former, longer one go."""
-        self.close_file()
-        for old in (self.out, *_numbered(self.out)):
-            old.unlink(missing_ok=True)
-        return [part.rename(part.with_name(part.name[1 : -len(".new")])) for part in self.written]
-
-    def give_up(self) -> None:
-        if self.file is not None:
-            self.file.close()
-        for part in self.written:
-            part.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _compressed(parts: _Parts, out: Path) -> Iterator[BinaryIO]:
-    """Give where to write to; `.zst` goes through zstd. Packages and wheels are packed already: little is gained."""
-    if out.suffix != ".zst":
-        yield cast("BinaryIO", parts)
-        return
-    from threading import Thread
-
-    problems: list[BaseException] = []
-
-    def copied() -> None:
-        try:
-            while block := output.read(_BLOCK):
-                parts.write(block)
-        except OSError as error:
-            problems.append(error)
-            process.kill()
-
-    process = filtering([zstd(), "-q", "-3", "-T0", "-c"])
-    output = cast("BinaryIO", process.stdout)
-    reader = Thread(target=copied, daemon=True)
-    reader.start()
-    try:
-        with contextlib.suppress(BrokenPipeError), cast("BinaryIO", process.stdin) as stream:
-            yield stream
-    except BaseException:
-        process.kill()
-        raise
-    finally:
-        reader.join()
-        process.wait()
-        output.close()
-    if problems:
-        raise problems[0]
-    if process.returncode:
-        raise HostFailedError(
-            "GS-790", f"zstd ended with {process.returncode}", hint="repeat the command, or name the file .tar"
-        )
-
-
-def zstd() -> str:
-    """Return the program, or say how to get it."""
-    program = shutil.which("zstd")
-    if program is None:
-        raise PreflightError(
-            "GS-790", "the program zstd is not here", hint="apt-get install zstd; or name the file .tar"
-        )
-    return program
-
-
 def unpack(first: Path, out: Path, tell: Callable[[int, int], None]) -> int:
     """Write what is packed into a folder, each file compared with the manifest as it comes; return how many came.
 
     A beginning is gone on with, its manifest comes into force last. A bundle that is there is in use: the new one is
     made beside it, with the files that both have, and takes its place in one step.
     """
-    parts = _parts_of(first)
+    parts = parts_of(first)
     if not (out / MANIFEST).is_file():
         return _unpacked(first, parts, out, {}, tell)
     if os.path.ismount(out):
@@ -227,7 +152,7 @@ def _unpacked(
     signature = b""
     came = done = 0
     try:
-        with _plain(parts) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+        with plain(parts) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
             entry = tar.next()
             if entry is None or entry.name != MANIFEST:
                 raise _not_ours(first, "it does not begin with a manifest")
@@ -237,6 +162,12 @@ def _unpacked(
             while (entry := tar.next()) is not None:
                 if entry.name == SIGNATURE and entry.size <= _LONGEST_SIGNATURE and not seen:
                     signature = _content(tar, entry).read()
+                    continue
+                if entry.name == _SINCE and entry.size <= _LONGEST_SINCE and not seen:
+                    base = _base_of(first, _content(tar, entry).read(), manifest)
+                    _from_base(first, base, manifest, there, out)
+                    seen.update(base.left_out)
+                    done += sum(manifest.files[name].size for name in base.left_out)
                     continue
                 file = manifest.files.get(entry.name)
                 if file is None or not entry.isreg() or entry.size != file.size or not _inside(entry.name):
@@ -255,6 +186,48 @@ def _unpacked(
     (out / _UNTIL_WHOLE).replace(out / MANIFEST)
     _drop_others(out, seen)
     return came
+
+
+def _base_of(first: Path, raw: bytes, manifest: Manifest) -> Since:
+    try:
+        base = msgspec.json.decode(raw, type=Since)
+    except msgspec.DecodeError as error:
+        raise _not_ours(first, f"what it says of the bundle before it cannot be used: {error}") from error
+    if strange := [name for name in base.left_out if name not in manifest.files or not _inside(name)]:
+        raise _not_ours(first, f"{strange[0]} is not in its manifest")
+    return base
+
+
+def _from_base(first: Path, base: Since, manifest: Manifest, there: dict[str, Path], out: Path) -> None:
+    """Take from the bundle that is there what the archive left out; without that one, nothing is begun."""
+    kept = {name for name in base.left_out if (out / name).is_file()}  # of a try before this one
+    missing = [name for name in base.left_out if manifest.files[name].sha256 not in there and name not in kept]
+    if missing:
+        (out / _UNTIL_WHOLE).unlink()
+        with contextlib.suppress(OSError):  # it holds what a try before this one brought
+            out.rmdir()
+        raise BadInputError(
+            "GS-794",
+            f"{first.name} has only what is new since another bundle, which is not here",
+            note=f"that bundle's manifest.json has the SHA-256 {base.manifest_sha256}; {len(missing)} files of it are "
+            f"missing, {missing[0]} among them",
+            path=str(first),
+            hint="name the folder of that bundle with --out; or carry the whole one over: gpusetup bundle pack DIR "
+            "--out FILE, without --since",
+        )
+    for name in base.left_out:
+        path, sha256 = out / name, manifest.files[name].sha256
+        if path.is_file() and digest_of(path) == sha256:
+            continue
+        older = there.get(sha256)
+        if older is None or not older.is_file() or digest_of(older) != sha256:
+            raise BadInputError(
+                "GS-718",
+                f"{name} of the bundle that is here does not match its manifest",
+                path=str(older or path),
+                hint="carry the whole bundle over: gpusetup bundle pack DIR --out FILE, without --since",
+            )
+        laid(older, path)
 
 
 def _content(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> BinaryIO:
@@ -299,78 +272,6 @@ def _drop_others(out: Path, names: set[str]) -> None:
 def _inside(name: str) -> bool:
     path = PurePosixPath(name)
     return not path.is_absolute() and ".." not in path.parts and not path.name.startswith(".")
-
-
-def _numbered(out: Path) -> list[Path]:
-    return sorted(path for path in out.parent.glob(f"{out.name}.[0-9][0-9][0-9]"))
-
-
-def _parts_of(first: Path) -> list[Path]:
-    """Return the file, or all parts of which one was named."""
-    out = first.with_suffix("") if first.suffix[1:].isdigit() and len(first.suffix) == len(".000") else first
-    if out == first and first.is_file():
-        return [first]
-    parts = _numbered(out)
-    for number, part in enumerate(parts):
-        if part.name != _PART.format(out.name, number):
-            raise BadInputError(
-                "GS-788", f"{_PART.format(out.name, number)} is missing", path=str(first), hint="carry every part over"
-            )
-    if not parts:
-        raise BadInputError(
-            "GS-788", f"there is no {first}", path=str(first), hint="name the packed bundle, or its part .000"
-        )
-    return parts
-
-
-@contextlib.contextmanager
-def _plain(parts: list[Path]) -> Iterator[BinaryIO]:
-    """Give the tar's bytes, one part after the other, unpacked by zstd where they begin as its own do."""
-    with parts[0].open("rb") as beginning:
-        small = beginning.read(len(_ZSTD)) == _ZSTD
-    if not small:
-        with _Joined(parts) as joined:
-            yield cast("BinaryIO", joined)
-        return
-    from threading import Thread
-
-    process = filtering([zstd(), "-q", "-d", "-c"])
-    feed = Thread(target=_fed, args=(parts, process), daemon=True)
-    feed.start()
-    try:
-        yield cast("BinaryIO", process.stdout)
-    finally:
-        process.kill()
-        process.wait()
-        feed.join()
-        cast("BinaryIO", process.stdout).close()
-
-
-def _fed(parts: list[Path], process: Popen[bytes]) -> None:
-    """Who reads no more has its reason, and tells it."""
-    with contextlib.suppress(BrokenPipeError, ValueError), cast("BinaryIO", process.stdin) as stream:
-        for part in parts:
-            with part.open("rb") as file:
-                shutil.copyfileobj(file, stream, _BLOCK)
-
-
-class _Joined(io.RawIOBase):
-    """Parts as one stream."""
-
-    def __init__(self, parts: list[Path]) -> None:
-        self.left = [part.open("rb") for part in parts]
-
-    def read(self, size: int = -1) -> bytes:
-        while self.left:
-            if block := self.left[0].read(size):
-                return block
-            self.left.pop(0).close()
-        return b""
-
-    def close(self) -> None:
-        for file in self.left:
-            file.close()
-        super().close()
 
 
 def _not_ours(first: Path, why: str) -> BadInputError:

@@ -18,7 +18,7 @@ from gpusetup.drive.runner import filtering, run
 from gpusetup.errors import PreflightError, UnreachableError
 from gpusetup.supply.entry import Beside, Entry, Need
 from gpusetup.supply.fetching import Wanted
-from gpusetup.supply.packing import zstd
+from gpusetup.supply.parts import zstd
 from gpusetup.supply.publishing import anew
 from gpusetup.supply.signing import fingerprints_of
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOST = str(ROOT / "tests" / "hosts" / "ubuntu24.04-h200x2-keep" / "root")
 KEPT_ELSEWHERE = {
     "baseline": "a file of figures that `verify --save-baseline` writes for itself",
+    "bundle-since": "what a packed bundle says to `bundle unpack` of the one before it",
     "capture": "a host as `facts --capture` keeps it",
     "causes": "the doctor's own data",
     "cuda-errors": "the doctor's own data",

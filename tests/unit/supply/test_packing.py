@@ -15,13 +15,14 @@ import tarfile
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, write_manifest
 from gpusetup.cli.main import main
 from gpusetup.errors import GpuSetupError, PreflightError
-from gpusetup.model.bundle import BundledFile, Manifest
-from gpusetup.supply import packing
+from gpusetup.model.bundle import BundledFile, Manifest, Since
+from gpusetup.supply import parts as parts_module
 from gpusetup.supply.packing import pack, unpack
 
 needs_zstd = pytest.mark.skipif(not shutil.which("zstd"), reason="zstd is not installed (apt-get install zstd)")
@@ -88,6 +89,98 @@ def test_into_an_older_bundle_comes_only_what_differs(site: Path, tmp_path: Path
     check_bundle(there)
     assert not (there / "python/a.whl").exists()
     assert unpack(one, there, silent) == 0
+
+
+@pytest.fixture
+def newer(site: Path, tmp_path: Path) -> Path:
+    """The next bundle: the same wheel under another name, one file changed, one new."""
+    wheel = (site / "python/a.whl").read_bytes()
+    return bundle(tmp_path / "newer", {"python/moved.whl": wheel, "sbom.json": b"{1}", "python/b.whl": b"new" * MIB})
+
+
+@pytest.mark.parametrize("name", ["n.tar", pytest.param("n.tar.zst", marks=needs_zstd)])
+@pytest.mark.parametrize("split", ["", "1M"])
+@pytest.mark.parametrize("since", ["site", "site/manifest.json"])
+def test_an_archive_of_what_is_new_alone(
+    site: Path, newer: Path, tmp_path: Path, name: str, split: str, since: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = Path(shutil.copytree(site, tmp_path / "there"))
+    words = ["--since", str(tmp_path / since), *(["--split", split] if split else [])]
+    assert main(["bundle", "pack", str(newer), "--out", str(tmp_path / name), *words]) == 0
+    assert "the folder of the older bundle" in capsys.readouterr().out
+    parts = sorted(tmp_path.glob(f"{name}*"))
+    assert sum(part.stat().st_size for part in parts) < 3.1 * MIB, "three of six MiB are there already"
+    assert main(["bundle", "unpack", str(parts[0]), "--out", str(there)]) == 0
+    assert "2 of 3 files were new" in capsys.readouterr().out
+    assert check_bundle(there) == check_bundle(newer)
+    assert not (there / "python/a.whl").exists()
+    assert main(["bundle", "unpack", str(parts[0]), "--out", str(there)]) == 0, "once more changes nothing"
+    assert "0 of 3 files were new" in capsys.readouterr().out
+
+
+def test_an_archive_of_what_is_new_is_refused_without_its_base(
+    site: Path, newer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (one,) = pack(newer, tmp_path / "n.tar", 0, silent, site / MANIFEST)
+    base = hashlib.sha256((site / MANIFEST).read_bytes()).hexdigest()
+    stranger = bundle(tmp_path / "stranger", {"python/c.whl": b"c"})
+    before = check_bundle(stranger)
+    for there in (tmp_path / "empty", stranger):
+        assert main(["bundle", "unpack", str(one), "--out", str(there)]) == 3
+        told = " ".join(capsys.readouterr().err.split())
+        assert "GS-794" in told
+        assert base in told
+        assert "python/moved.whl" in told
+    assert check_bundle(stranger) == before
+    assert not (tmp_path / "empty").exists()
+    assert not list(tmp_path.glob(".*"))
+
+    # The base is there by its manifest, but a file of it was changed since.
+    (site / "python/a.whl").write_bytes(b"changed")
+    assert main(["bundle", "unpack", str(one), "--out", str(site)]) == 3
+    assert "does not match its manifest" in " ".join(capsys.readouterr().err.split())
+    assert not (site / "python/b.whl").exists()
+
+
+def test_an_archive_of_what_is_new_that_is_cut_or_killed_is_completed_by_the_same_command(
+    site: Path, newer: Path, tmp_path: Path
+) -> None:
+    there = Path(shutil.copytree(site, tmp_path / "there"))
+    (one,) = pack(newer, tmp_path / "n.tar", 0, silent, site / MANIFEST)
+    whole = one.read_bytes()
+    one.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(GpuSetupError):
+        unpack(one, there, silent)
+    assert check_bundle(there) == check_bundle(site)
+    one.write_bytes(whole)
+    argv = [sys.executable, "-m", "gpusetup", "bundle", "unpack", str(one), "--out", str(there)]
+    moments = random.Random(5)
+    for _ in range(5):
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.2 + moments.random() * 0.4)
+        process.kill()
+        process.wait()
+        assert check_bundle(there) in (check_bundle(site), check_bundle(newer))
+    subprocess.run(argv, check=True, capture_output=True)
+    assert check_bundle(there) == check_bundle(newer)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".there")]
+
+
+@pytest.mark.parametrize("name", ["../outside", "python/none.whl"])
+def test_what_an_archive_says_of_its_base_is_not_believed(site: Path, tmp_path: Path, name: str) -> None:
+    content = (site / "sbom.json").read_bytes()
+    write_manifest(tmp_path / MANIFEST, _naming("../outside", content))
+    evil = tmp_path / "evil.tar"
+    said = Since(manifest_sha256="0" * 64, left_out=(name,))
+    with tarfile.open(evil, "w") as tar:
+        for path, raw in ((MANIFEST, (tmp_path / MANIFEST).read_bytes()), (".since.json", msgspec.json.encode(said))):
+            entry = tarfile.TarInfo(path)
+            entry.size = len(raw)
+            tar.addfile(entry, io.BytesIO(raw))
+    with pytest.raises(GpuSetupError) as told:
+        unpack(evil, site, silent)
+    assert told.value.reference == "GS-789"
+    assert not list(tmp_path.rglob("outside"))
 
 
 def test_a_bundle_in_use_is_the_old_one_until_the_new_one_is_whole(site: Path, tmp_path: Path) -> None:
@@ -215,10 +308,10 @@ def test_a_full_disk_leaves_the_former_file(
     (one,) = pack(site, tmp_path / name, 0, silent)
     former = one.read_bytes()
 
-    def full(_self: packing._Parts, _block: bytes) -> int:
+    def full(_self: parts_module.Parts, _block: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(packing._Parts, "write", full)
+    monkeypatch.setattr(parts_module.Parts, "write", full)
     with pytest.raises(OSError, match="No space"):
         pack(site, tmp_path / name, 0, silent)
     assert one.read_bytes() == former
