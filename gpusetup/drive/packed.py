@@ -35,10 +35,10 @@ def place_of(
 
     `ansible` is a file of the Ansible in use, `overriding` are folders whose code would take the place of its own.
     """
-    base = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
+    base = _cache_home(environment)
     collections = environment.get("ANSIBLE_COLLECTIONS_PATH", "").partition(":")[0]
     plugins = Path(collections, "ansible_collections/gpusetup/stack/plugins")
-    if not base.startswith("/") or any(Path(folder).is_dir() for folder in overriding):
+    if base is None or any(Path(folder).is_dir() for folder in overriding):
         return None
     try:
         files = [plugins / name for name in sorted(_python_below(plugins))]
@@ -46,7 +46,19 @@ def place_of(
     except OSError:
         return None
     key = hashlib.sha256(repr((version, sys.version_info[:2], stamps)).encode()).hexdigest()
-    return Path(base) / "gpusetup/packed" / key[:24] if files else None
+    return base / "packed" / key[:24] if files else None
+
+
+def _cache_home(environment: Mapping[str, str]) -> Path | None:
+    """Return where what can be made anew is kept: $GPUSETUP_CACHE, $XDG_CACHE_HOME/gpusetup or ~/.cache/gpusetup."""
+    home = environment.get("HOME")
+    places = (
+        environment.get("GPUSETUP_CACHE"),
+        f"{told}/gpusetup" if (told := environment.get("XDG_CACHE_HOME")) else None,
+        f"{home}/.cache/gpusetup" if home else None,
+    )
+    place = next(filter(None, places), "")
+    return Path(place) if place.startswith("/") else None
 
 
 def _python_below(folder: Path) -> Iterable[str]:

@@ -71,6 +71,8 @@ def test_another_ansible_or_another_line_of_code_has_a_place_of_its_own(place, c
 def test_where_something_is_unusual_there_is_no_place(place, tmp_path):
     assert place(overriding=[str(tmp_path)]) is None
     assert place(HOME="") is None
+    assert place(HOME="", GPUSETUP_CACHE="cache") is None
+    assert place(GPUSETUP_CACHE=str(tmp_path / "own")).parent == tmp_path / "own/packed"
     assert place(ANSIBLE_COLLECTIONS_PATH="/nowhere") is None
 
 
