@@ -139,7 +139,7 @@ def collection(out: Path, scratch: Path, when: int) -> Path:
         tarfile.open(fileobj=packed, mode="w") as made,
     ):
         for item in archive:
-            item.mtime = when
+            item.mtime, item.pax_headers = when, {}  # a part of a second stands in the headers
             made.addfile(item, archive.extractfile(item) if item.isfile() else None)
     return out / built.name
 
