@@ -1,11 +1,19 @@
-"""`python -m bench [NAME …]`: every module of this folder with a `main()`, or those that are named."""
+"""`python -m bench [NAME …]`: every module of this folder with a `main()`, or those that are named.
+
+With --record what they found is kept in bench/results, from which the documentation is made.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import sys
+from datetime import date
 from pathlib import Path
+
+import msgspec
+
+from bench.found import RESULTS, Found, Record, machine, table
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -28,6 +36,8 @@ def run(names: list[str]) -> int:
         width = max(map(len, known))
         print("\n".join(f"{name:<{width}}  {what}" for name, what in known.items()))
         return 0
+    keep = "--record" in names
+    names = [name for name in names if name != "--record"]
     unknown = [name for name in names if name not in known]
     if unknown:
         print(f"bench: no benchmark is called {', '.join(unknown)}; there are: {', '.join(known)}", file=sys.stderr)
@@ -37,10 +47,25 @@ def run(names: list[str]) -> int:
         print(f"\n== {name}: {known[name]}", flush=True)
         argv, sys.argv = sys.argv, [f"bench/{name}.py"]
         try:
-            missed |= int(importlib.import_module(f"bench.{name}").main() or 0)
+            missed |= _told(name, known[name], importlib.import_module(f"bench.{name}").main(), keep=keep)
         finally:
             sys.argv = argv
     return missed
+
+
+def _told(name: str, about: str, found: Found | int | None, *, keep: bool) -> int:
+    """Print what a benchmark returned, and keep it; one that prints for itself returns its exit code."""
+    if not isinstance(found, Found):
+        if keep:
+            print(f"{name} left nothing to record")
+        return int(found or 0)
+    print(table(found), *found.faults, sep="\n", flush=True)
+    if keep:
+        day = date.today().isoformat()  # noqa: DTZ011 - a day
+        record = Record(name=name, about=about, date=day, machine=machine(), found=found)
+        (RESULTS / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+        print(f"recorded in bench/results/{name}.json; now: python -m tools.pictures")
+    return int(found.missed)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from bench.found import Found, Row
 from gpusetup.bootstrap.hashes import Target, hashes_of
 from gpusetup.matrix.load import matrix
 from gpusetup.model.package import Package
@@ -46,8 +47,8 @@ def seconds(what: Callable[[], Any]) -> float:
     return time.monotonic() - began
 
 
-def main() -> int:
-    """Measure, print, judge."""
+def main() -> Found:
+    """Measure."""
     left_out = mock.patch.object(site, "controller_wheels", return_value=("", {}))
     with left_out, tempfile.TemporaryDirectory(prefix="gpusetup-bench-") as name:
         folder = Path(name)
@@ -81,11 +82,10 @@ def main() -> int:
         size = sum(item.size for item in supply.files()) / 1e6
         print(f"{len(packages)} packages and {len(wheels)} wheels, {size:.0f} MB")
         plain, ours, again = seconds(by_tools), seconds(by_us), seconds(by_us)
-    print(f"apt-get download + pip download {plain:6.1f} s")
-    print(f"the bundle                      {ours:6.1f} s  {ours / plain:.2f} (bound {BOUND})")
-    print(f"once more, all there            {again:6.1f} s  {again / plain:.2f} (bound {SECOND})")
-    return int(ours > BOUND * plain or again > SECOND * plain)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return Found(
+        plain="apt-get download and pip download",
+        rows=(
+            Row(what=f"the bundle, {size:.0f} MB", value=ours, unit="s", plain=plain, bound=BOUND, of="ratio"),
+            Row(what="once more, all there", value=again, unit="s", plain=plain, bound=SECOND, of="ratio"),
+        ),
+    )

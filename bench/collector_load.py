@@ -12,13 +12,13 @@ import json
 import multiprocessing
 import ssl
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+from bench.found import Found, Row
 from gpusetup.pull.store import FILE, Store, make_token
 from gpusetup.pull.web import collector_of
 from gpusetup.supply.listening import listening
@@ -96,8 +96,8 @@ def _measured(folder: str, tokens: dict[str, str], *, bare: bool) -> tuple[float
     return wall, used, refused.value
 
 
-def main() -> int:
-    """Measure and print; 1 when a bound is missed."""
+def main() -> Found:
+    """Measure."""
     with tempfile.TemporaryDirectory() as folder:
         argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
         argv += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
@@ -107,17 +107,14 @@ def main() -> int:
         bare = _measured(folder, tokens, bare=True)
         ours = _measured(folder, tokens, bare=False)
         there = len(Store(Path(folder) / FILE).state().hosts)
-    for name, (wall, used, lost) in (("bare server", bare), ("collector", ours)):
-        rate = REPORTS / wall * 60
-        print(
-            f"{name:12} {rate:8,.0f} a minute  {used / REPORTS * 1000:6.2f} ms of processor time each  {lost} not taken"
-        )
-    ratio = ours[1] / bare[1]
-    print(f"the collector costs {ratio:.2f} times the bare server (bound {RATIO:g}); {there} hosts on record")
-    kept = ratio <= RATIO and REPORTS / ours[0] * 60 >= A_MINUTE and ours[2] == 0 and there == HOSTS
-    print("bound kept" if kept else f"BOUND MISSED: {A_MINUTE:,} a minute, ratio {RATIO:g}")
-    return 0 if kept else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    cost, rate = (side[1] / REPORTS * 1000 for side in (ours, bare)), [REPORTS / side[0] * 60 for side in (ours, bare)]
+    mine, plain = cost
+    lost = [] if there == HOSTS and not ours[2] else [f"{ours[2]} reports were not taken, {there} hosts are on record"]
+    return Found(
+        plain="bare server",
+        rows=(
+            Row(what="processor time of a report", value=mine, unit="ms", plain=plain, bound=RATIO, of="ratio"),
+            Row(what="reports", value=rate[0], unit="a minute", plain=rate[1], bound=A_MINUTE, least=True),
+        ),
+        faults=tuple(lost),
+    )

@@ -1,7 +1,5 @@
 """CPU seconds that the doctor takes for a log of 50 MB, for many kinds of logs, beside what reading its lines takes.
 
-.venv/bin/python bench/doctor_log.py
-
 The ratio is to decoding the same bytes and splitting them into lines, measured in the same run: a busy or slow machine
 changes the seconds and hardly the ratio.
 """
@@ -12,16 +10,12 @@ import base64
 import hashlib
 import io
 import itertools
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from gpusetup.doctor.findings import diagnose_chunks, diagnose_text  # noqa: E402
-from gpusetup.doctor.logs import read_pieces  # noqa: E402
+from bench.found import Found, Row
+from gpusetup.doctor.findings import diagnose_chunks, diagnose_text
+from gpusetup.doctor.logs import read_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,11 +68,10 @@ def kinds() -> Iterator[tuple[str, bytes]]:
     yield "one line", log(LINES["json"]).replace(b"\n", b" ")
 
 
-def main() -> int:
-    """Print seconds and ratio for each kind; 1 when one of them is over the bound."""
+def main() -> Found:
+    """Measure each kind; what was found in it is said as it comes."""
     diagnose_text("warm")
-    worst = 0.0
-    print(f"{'kind of log':<22}{'seconds':>8}{'ratio':>7}  found")
+    rows = []
     for name, body in kinds():
         raw = body + b"\n" + END.encode()
         began = time.process_time()
@@ -88,12 +81,6 @@ def main() -> int:
         began = time.process_time()
         found = diagnose_chunks(read_pieces(io.BytesIO(raw)))
         took = time.process_time() - began
-        worst = max(worst, took if name != WORST else 0.0)
-        told = ", ".join(f"{entry.cause} ({entry.count})" for entry in found)
-        print(f"{name:<22}{took:>8.2f}{took / plain:>7.1f}  {told}", flush=True)
-    print(f"worst: {worst:.2f} s (bound: {BOUND:.0f} s)")
-    return int(worst > BOUND)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        rows.append(Row(what=name, value=took, unit="s", plain=plain, bound=None if name == WORST else BOUND))
+        print(f"{name}: " + ", ".join(f"{entry.cause} ({entry.count})" for entry in found), flush=True)
+    return Found(plain="decoding and splitting it", rows=tuple(rows))

@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from bench.found import Found, Row
 from gpusetup.content import collections_path
 from gpusetup.drive.argv import ansible_environment
 from tests.simulated_fleet import SimulatedFleet
@@ -125,23 +126,26 @@ def measure(folder: Path, number: int) -> dict[str, Measured]:
     return found
 
 
-def main() -> int:
+def main() -> Found:
     """Measure."""
     chosen = [int(word) for word in os.environ.get("GPUSETUP_BENCH_HOSTS", "").split(",") if word] or list(HOSTS)
     results: dict[int, dict[str, Measured]] = {}
     with tempfile.TemporaryDirectory(prefix="gb-") as folder:
         for number in chosen:
             results[number] = measure(Path(folder), number)
-    largest, missed = max(results), False
-    for name, bound in BOUNDS.items():
-        ratio = results[largest][name].processor / results[largest]["ping"].processor
-        missed |= ratio > bound
-        print(f"{name}: {ratio:.2f} pings (bound {bound:g})")
-    memory = max(done.memory for done in results[largest].values())
-    missed |= memory > MEMORY
-    print(f"memory of {largest} hosts: {memory >> 20} MiB (bound {MEMORY >> 20})")
+    rows = []
+    for number, found in results.items():
+        ping = 1000 * found["ping"].processor / number
+        for name, done in found.items():
+            if name == "ping":
+                continue
+            bound = BOUNDS.get(name) if number == max(results) else None
+            what, each = f"{name} of {number:,} hosts", 1000 * done.processor / number
+            rows.append(Row(what=what, value=each, unit="ms a host", plain=ping, bound=bound, of="ratio"))
+    most = max(done.memory for done in results[max(results)].values()) / 2**20
+    rows.append(Row(what=f"memory with {max(results):,} hosts", value=most, unit="MiB", bound=MEMORY / 2**20))
     print(json.dumps(model(results)))
-    return int(missed)
+    return Found(plain="a bare ping", rows=tuple(rows))
 
 
 def model(results: dict[int, dict[str, Measured]], hosts: int = 10_000) -> dict[str, float]:

@@ -14,9 +14,12 @@ import sys
 import tempfile
 import time
 
+from bench.found import Found, Row
+
 RUNS = 25
+BARE = "python3 -c pass"
 COMMANDS = {
-    "python3 -c pass": ((sys.executable, "-c", "pass"), None),
+    BARE: ((sys.executable, "-c", "pass"), None),
     "matrix": ((sys.executable, "-m", "gpusetup", "matrix", "torch==2.6.*", "--format", "json"), 10),
     "resolve": ((sys.executable, "-m", "gpusetup", "resolve", "torch==2.6.*", "--format", "json"), 12),
     "resolve, nothing asked": ((sys.executable, "-m", "gpusetup", "resolve", "--format", "json"), 12),
@@ -33,8 +36,8 @@ def once(argv: tuple[str, ...], environment: dict[str, str]) -> tuple[float, flo
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
 
 
-def main() -> int:
-    """Measure and print; 1 when a bound is missed."""
+def main() -> Found:
+    """Measure."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -45,17 +48,12 @@ def main() -> int:
             for name, (argv, _) in COMMANDS.items():
                 found[name].append(once(argv, environment))
     fastest = {name: tuple(min(run[side] for run in runs) for side in (0, 1)) for name, runs in found.items()}
-    bare = fastest["python3 -c pass"]
-    missed = 0
-    print(f"{'command':<24} {'processor':>10} {'ratio':>6} {'clock':>10} {'ratio':>6}  bound")
+    bare = fastest[BARE]
+    rows = []
     for name, (_, bound) in COMMANDS.items():
-        cpu, wall = fastest[name]
-        ratios = (cpu / bare[0], wall / bare[1])
-        told = "" if bound is None else f"{bound}x " + ("kept" if ratios[0] <= bound else "MISSED")
-        missed |= "MISSED" in told
-        print(f"{name:<24} {cpu * 1e3:>7.1f} ms {ratios[0]:>5.1f}x {wall * 1e3:>7.1f} ms {ratios[1]:>5.1f}x  {told}")
-    return int(missed)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        if name == BARE:
+            continue
+        cpu, wall = (1e3 * seconds for seconds in fastest[name])
+        of_cpu = Row(what=name, value=cpu, unit="ms of processor", plain=bare[0] * 1e3, bound=bound, of="ratio")
+        rows += [of_cpu, Row(what=name, value=wall, unit="ms by the clock", plain=bare[1] * 1e3)]
+    return Found(plain=BARE, rows=tuple(rows))

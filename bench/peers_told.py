@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bench.found import framed
 from gpusetup.report.svg import element, text_at
 
 if TYPE_CHECKING:
@@ -83,23 +84,19 @@ def table(record: Record) -> str:
 def picture(record: Record) -> str:
     """Return seconds as bars; what failed is pale."""
     longest = max((run.seconds for who in record.contenders for run in who.runs), default=1.0) or 1.0
-    parts = [element("style", "text { font: 13px system-ui, sans-serif; fill: #6b7280; } .name { font-weight: 600; }")]
-    y = 8
+    parts, y = [], 8
     for who in record.contenders:
-        parts.append(text_at(8, y + 16, who.name, "name", "start"))
+        parts.append(text_at(12, y + 16, who.name, "name", "start"))
         for run, title in zip(who.runs, RUNS, strict=True):
             y += 24
             width = 380 * run.seconds / longest
-            pale = 0.35 if run.code else 1
-            parts.append(text_at(8, y + 15, title, "axis", "start"))
-            parts.append(element("rect", x=220, y=y + 2, width=f"{width:.0f}", height=17, fill="#2563eb", opacity=pale))
-            parts.append(text_at(228 + width, y + 15, run.told(), "axis", "start"))
+            kind = "ours pale" if run.code else "ours"
+            parts.append(text_at(12, y + 15, title, "soft", "start"))
+            parts.append(element("rect", x=220, y=y + 2, width=f"{width:.0f}", height=17, class_=kind))
+            parts.append(text_at(228 + width, y + 15, run.told(), "soft", "start"))
         y += 40
     told = [f"{who.name}: {who.runs[1].seconds:.1f} seconds the second time" for who in record.contenders if who.runs]
-    return element(
-        "svg", "".join(parts), xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 900 {y}", width=900, role="img",
-        aria_label="; ".join(told),
-    )  # fmt: skip
+    return framed(parts, y, "; ".join(told))
 
 
 def page(record: Record) -> str:

@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - printed rows
 """What verification costs beside the GPU's own time: looking at this machine, judging a captured one, reporting."""
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.found import Found, Row
 from gpusetup.report.formats import FORMATS, render
 from gpusetup.report.verification import verification_report
 from gpusetup.verify.judge import judge
@@ -59,7 +59,8 @@ def look_cpu() -> float:
     return statistics.median(found)
 
 
-def main() -> int:
+def main() -> Found:
+    """Measure."""
     document = json.loads(CAPTURE.read_text(encoding="utf-8"))
     bare = median(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True))
     probe = median(
@@ -74,27 +75,27 @@ def main() -> int:
             check=False,
         )
     )
-    print(f"python3 -c pass                  {bare * 1e3:8.0f} ms")
-    print(f"the probe, level quick, here     {probe * 1e3:8.0f} ms  {probe / bare:6.1f} x")
-    print(
-        f"gpusetup verify --level quick    {command * 1e3:8.0f} ms  {command / bare:6.1f} x  (bound {QUICK_BOUND:g} s)"
-    )
     look = look_cpu()
-    print(f"processor time of a timer's look {look * 1e3:8.0f} ms  {look / bare:6.1f} x  (bound {CPU_BOUND:g} s)")
     judge(Machine(document))
-    print(
-        f"judging a machine with 4 GPUs    {median(lambda: judge(Machine(document))) * 1e3:8.1f} ms, {len(judge(Machine(document)))} checks"
-    )
+    rows = [
+        Row(what="the probe, level quick, here", value=probe * 1e3, unit="ms", plain=bare * 1e3),
+        Row(
+            what="verify --level quick, here", value=command * 1e3, unit="ms", plain=bare * 1e3, bound=QUICK_BOUND * 1e3
+        ),
+        Row(
+            what="processor time of a timer's look",
+            value=look * 1e3,
+            unit="ms",
+            plain=bare * 1e3,
+            bound=CPU_BOUND * 1e3,
+        ),
+        Row(what="judging a machine with 4 GPUs", value=median(lambda: judge(Machine(document))) * 1e3, unit="ms"),
+    ]
     hosts = {f"gpu{number}": document for number in range(16)}
     report = verification_report(hosts, level="full", started=datetime.now(timezone.utc), seconds=1)
     for name in FORMATS:
         render(report, name)
         seconds = median(lambda name=name: render(report, name), 3)  # type: ignore[misc]
-        print(
-            f"report on 16 such machines, {name:<10} {seconds * 1e3:8.1f} ms, {len(render(report, name)) / 1024:,.0f} KiB"
-        )
-    return int(command > QUICK_BOUND or look > CPU_BOUND)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        size = len(render(report, name)) / 1024
+        rows.append(Row(what=f"report on 16 such, {name}, {size:,.0f} KiB", value=seconds * 1e3, unit="ms"))
+    return Found(plain="python3 -c pass", rows=tuple(rows))

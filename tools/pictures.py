@@ -1,7 +1,7 @@
 """The pictures of README and CONTRIBUTING, and the comparison with others: `python -m tools.pictures` draws them anew.
 
 `docs/session.svg` is what the commands in it print; `docs/house.svg` is the packages in the order of their imports,
-`docs/peers.svg` and its page are what `./dev bench peers` recorded.
+`docs/peers.svg`, `docs/benchmarks` and the pages with them are what `./dev bench` recorded.
 A test says when one is stale.
 """
 
@@ -11,10 +11,11 @@ import ast
 import sys
 import textwrap
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
-from bench import peers_told
+from bench import found, peers_told
 from gpusetup.report.svg import element, text_at
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -121,12 +122,25 @@ def peers_page() -> str:
     return peers_told.page(peers_told.recorded())
 
 
-PICTURES = {ROOT / "docs/session.svg": session, ROOT / "docs/house.svg": house, ROOT / "docs/peers.svg": peers}
-PAGES = {ROOT / "docs/reference/peers.md": peers_page}
+def _bars(record: found.Record) -> str:
+    return found.picture(record.found) + "\n"
+
+
+PICTURES = {
+    ROOT / "docs/session.svg": session,
+    ROOT / "docs/house.svg": house,
+    ROOT / "docs/peers.svg": peers,
+    **{ROOT / f"docs/benchmarks/{record.name}.svg": partial(_bars, record) for record in found.records()},
+}
+PAGES = {
+    ROOT / "docs/reference/peers.md": peers_page,
+    ROOT / "docs/reference/benchmarks.md": lambda: found.page(found.records()),
+}
 
 
 def main() -> int:
     for path, drawn in {**PICTURES, **PAGES}.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(drawn(), encoding="utf-8")
         print(f"written: {path.relative_to(ROOT)}")
     return 0

@@ -17,8 +17,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from gpusetup.model.run import Applied, HostOutcome
+    from gpusetup.model.verdict import Verdict
 
 __all__ = ["applied_html"]
+
+
+_TONES: dict[str, Verdict] = {
+    "done": "pass", "unchanged": "pass", "nothing-to-do": "skip", "pending-reboot": "warn", "postponed": "warn",
+    "not-started": "skip",
+}  # fmt: skip
+_SHORT = {
+    "pending-reboot": "reboot pending", "postponed": "postponed", "refused": "refused", "not-started": "not started",
+    "verify-failed": "verification FAILED", "unreachable": "no answer",
+}  # fmt: skip
+"""Where the sentence is too long for a label; what follows says the rest."""
 
 
 def applied_html(applied: Applied, made: datetime) -> str:
@@ -37,7 +49,8 @@ def applied_html(applied: Applied, made: datetime) -> str:
 def _host(name: str, outcome: HostOutcome) -> HostReport:
     return HostReport(
         name=name,
-        state=WORDS[outcome.state],
+        state=_SHORT.get(outcome.state) or WORDS[outcome.state],
+        tone=_TONES.get(outcome.state, "fail"),
         problem=_problem(outcome),
         rows=tuple(Row(label=label, text=text) for label, text in _rows(outcome) if text),
         results=outcome.checks,

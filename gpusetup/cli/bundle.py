@@ -27,8 +27,8 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
 
+    from gpusetup.model.documents import SystemWanted
     from gpusetup.supply.choosing import Supply
-    from gpusetup.supply.signing import Signer
 
 __all__ = ["Progress", "add_arguments", "run"]
 
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             _prove(folder, arguments.signed_by)
         check_bundle(folder)
         if arguments.diff:
-            return _differences(folder / MANIFEST, Path(arguments.diff))
+            return _differences(folder / MANIFEST, Path(arguments.diff), arguments.format)
         return _told(folder, arguments)
     if not arguments.out and not arguments.dry_run:
         raise BadInputError("GS-720", "no folder for the bundle", path="--out", hint="--out gpusetup-bundle")
@@ -144,32 +144,55 @@ def _hosts(arguments: argparse.Namespace) -> bool:
     from gpusetup.matrix.load import matrix as load_matrix
     from gpusetup.supply.choosing import choose
     from gpusetup.supply.signing import signer
+    from gpusetup.supply.site import add_system
 
     matrix = load_matrix()
     systems = systems_of(arguments, matrix)
     # A key that cannot sign is told before anything is asked of the network.
     key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
+    wanted = []
     for kinds in systems:
-        _one(choose(kinds, matrix, output.say), key, arguments.out)
+        supply = choose(kinds, matrix, output.say)
+        if key is None:
+            wanted.append(_needed(supply))
+            continue
+        output.say(_in_short(_needed(supply)))
+        add_system(Path(arguments.out), supply, key, Progress())
+    if key is None:
+        from gpusetup.model.documents import BundleWanted
+
+        json = arguments.format == "json"
+        text = output.json_text(BundleWanted(systems=tuple(wanted))) if json else "\n".join(map(_in_full, wanted))
+        output.write_answer(text, None)
     return key is not None
 
 
-def _one(supply: Supply, key: Signer | None, out: str | None) -> None:
-    """Say what a release needs, and fetch it when there is a key to sign it with."""
-    from gpusetup.cli.plan_text import size_text
-    from gpusetup.supply.site import add_system
+def _needed(supply: Supply) -> SystemWanted:
+    """Return what a release needs, the largest file first; one that is needed twice is fetched once."""
+    from gpusetup.model.documents import Carried, SystemWanted
 
-    files = {item.sha256: item.size for item in supply.files()}
-    stacks = f"{len(supply.locks)} stacks, " if len(supply.locks) > 1 else ""
-    output.say(
-        f"{supply.name}: {stacks}{len(supply.packages)} packages, {len(supply.wheels)} wheels, "
-        f"{size_text(sum(files.values()))}"
+    files = {item.sha256: item for item in supply.files()}.values()
+    return SystemWanted(
+        system=supply.name,
+        stacks=len(supply.locks),
+        packages=len(supply.packages),
+        wheels=len(supply.wheels),
+        bytes=sum(item.size for item in files),
+        files=tuple(Carried(name=item.name, size=item.size) for item in sorted(files, key=lambda item: -item.size)),
     )
-    if key is not None and out is not None:
-        add_system(Path(out), supply, key, Progress())
-        return
-    for item in sorted(supply.files(), key=lambda item: -item.size):
-        output.say(f"  {size_text(item.size):>10}  {item.name}")
+
+
+def _in_short(wanted: SystemWanted) -> str:
+    from gpusetup.cli.plan_text import size_text
+
+    stacks = f"{wanted.stacks} stacks, " if wanted.stacks > 1 else ""
+    return f"{wanted.system}: {stacks}{wanted.packages} packages, {wanted.wheels} wheels, {size_text(wanted.bytes)}"
+
+
+def _in_full(wanted: SystemWanted) -> str:
+    from gpusetup.cli.plan_text import size_text
+
+    return "\n".join([_in_short(wanted), *(f"  {size_text(file.size):>10}  {file.name}" for file in wanted.files)])
 
 
 class Progress:
@@ -188,7 +211,7 @@ class Progress:
             output.say(f"  {size_text(done)} of {size_text(whole)}")
 
 
-def _differences(manifest: Path, older: Path) -> Exit:
+def _differences(manifest: Path, older: Path, form: str) -> Exit:
     from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
     from gpusetup.cli.plan_text import size_text
 
@@ -197,6 +220,13 @@ def _differences(manifest: Path, older: Path) -> Exit:
     there = {file.sha256 for file in old.files.values()}
     carried = {name: file for name, file in sorted(new.files.items()) if file.sha256 not in there}
     size = sum(file.size for file in carried.values())
+    if form == "json":
+        from gpusetup.model.documents import BundleDiff, Carried
+
+        files = tuple(Carried(name=name, size=file.size) for name, file in carried.items())
+        about = BundleDiff(path=str(manifest.parent), older=str(older.parent), bytes=size, files=files)
+        output.write_answer(output.json_text(about), None)
+        return Exit.DONE
     output.say(f"{len(carried)} of {len(new.files)} files are not in the older bundle, {size_text(size)}")
     output.write_answer("\n".join([*carried, manifest.name]), None)
     return Exit.DONE

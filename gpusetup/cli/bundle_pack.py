@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import output
+from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--since", metavar="OLD", help="only what an older bundle, or its manifest.json, does not have")
     parser.add_argument("--split", default="", metavar="SIZE", help="parts of at most this size: 4G, 650M")
+    options.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -53,6 +54,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     since = since / MANIFEST if since is not None and since.is_dir() else since
     parts = pack(Path(arguments.folder), out, _size(arguments.split), Progress(), since)
     size = sum(part.stat().st_size for part in parts)
+    if arguments.format == "json":
+        from gpusetup.model.documents import BundlePacked
+
+        output.write_answer(output.json_text(BundlePacked(parts=tuple(map(str, parts)), bytes=size)), None)
+        return Exit.DONE
     last = f" to {parts[-1].name}" if len(parts) > 1 else ""
     where = "site" if since is None else "SITE, the folder of the older bundle"
     output.write_answer(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.cli import output
+from gpusetup.cli import options, output
 from gpusetup.errors import Exit
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="the packed bundle, or the first of its parts")
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder to make or to bring up to date")
+    options.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -36,8 +37,11 @@ def run(arguments: argparse.Namespace) -> Exit:
     out = Path(arguments.out)
     came = unpack(Path(arguments.file), out, Progress())
     manifest, digest = read_manifest(out / MANIFEST)
-    output.write_answer(
-        f"{out}: {came} of {len(manifest.files)} files were new, all as the manifest says\nmanifest sha256 {digest}",
-        None,
-    )
+    text = f"{out}: {came} of {len(manifest.files)} files were new, all as the manifest says\nmanifest sha256 {digest}"
+    if arguments.format == "json":
+        from gpusetup.model.documents import BundleUnpacked
+
+        about = BundleUnpacked(path=str(out), new=came, files=len(manifest.files), manifest_sha256=digest)
+        text = output.json_text(about)
+    output.write_answer(text, None)
     return Exit.DONE

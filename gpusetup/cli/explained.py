@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from gpusetup.cli import output
 from gpusetup.errors import BadInputError, Exit
@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 
-def explain(arguments: argparse.Namespace, pages: Mapping[str, Callable[[], str]], what: str, reference: str) -> Exit:
+def explain(
+    arguments: argparse.Namespace,
+    pages: Mapping[str, Callable[[], str]],
+    what: Literal["check", "cause"],
+    reference: str,
+) -> Exit:
     """Print the page that was asked for; a name that nothing has is refused with those that are near."""
     name = arguments.explain
-    if arguments.format != "text":
-        raise BadInputError(reference, f"--explain has only text output, not {arguments.format}", path="--format")
+    if arguments.format not in {"text", "json"}:
+        raise BadInputError(reference, f"--explain answers as text or json, not {arguments.format}", path="--format")
     if name not in pages:
         close = difflib.get_close_matches(name.lower(), pages, n=3, cutoff=0.4)
         raise BadInputError(
@@ -28,5 +33,10 @@ def explain(arguments: argparse.Namespace, pages: Mapping[str, Callable[[], str]
             path="--explain",
             hint=f"did you mean {', '.join(close)}?" if close else f"there are: {', '.join(sorted(pages)[:8])}, …",
         )
-    output.write_answer(pages[name](), arguments.out)
+    text = pages[name]()
+    if arguments.format == "json":
+        from gpusetup.model.documents import Explained
+
+        text = output.json_text(Explained(kind=what, name=name, page=text))
+    output.write_answer(text, arguments.out)
     return Exit.DONE

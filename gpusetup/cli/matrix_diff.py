@@ -12,6 +12,7 @@ examples:
 from __future__ import annotations
 
 import collections
+import difflib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from gpusetup.model.matrix_release import Change
+    from gpusetup.model.matrix_release import Change, MatrixRelease
 
 __all__ = ["add_arguments", "lines", "named", "run", "summary"]
 
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.model.documents import MatrixDiff
 
     before, after = named(arguments.old), named(arguments.new)
-    found = tuple(of_component(differences.changes(before.files, after.files), arguments.component))
+    found = tuple(of_component(differences.changes(before.files, after.files), arguments.component, after))
     if arguments.format == "json":
         write_answer(json_text(MatrixDiff(before=before.date, after=after.date, changes=found)), arguments.out)
     else:
@@ -80,8 +81,15 @@ def named(word: str) -> kept.MatrixRelease:
         ) from error  # fmt: skip
 
 
-def of_component(found: Iterable[Change], name: str | None) -> Iterator[Change]:
-    """Yield the changes of one component, or of all."""
+def of_component(found: Iterable[Change], name: str | None, release: MatrixRelease) -> Iterator[Change]:
+    """Yield the changes of one component, or of all; a name that a release does not have is refused."""
+    known = {file.removeprefix("frameworks/") for file in release.files}
+    if name and name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        raise BadInputError(
+            "GS-110", f"unknown component {name!r}", path="COMPONENT",
+            hint=f"did you mean {' or '.join(near)}?" if near else f"one of: {', '.join(sorted(known))}",
+        )  # fmt: skip
     return (item for item in found if not name or item.component in {name, f"frameworks/{name}"})
 
 

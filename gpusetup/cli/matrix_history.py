@@ -38,9 +38,10 @@ def run(arguments: argparse.Namespace) -> Exit:
     releases = [kept.release_of(Matrix())]
     releases += [kept.release_of(Matrix(path)) for path in kept.all_kept(Path(releases_place(os.environ)))]
     releases.sort(key=lambda release: release.date)
+    of_component((), arguments.component, releases[-1])
     steps = []
     for before, after in itertools.pairwise(releases):
-        found = tuple(of_component(differences.changes(before.files, after.files), arguments.component))
+        found = tuple(of_component(differences.changes(before.files, after.files), arguments.component, after))
         steps.append(MatrixDiff(before=before.date, after=after.date, changes=found))
     if arguments.format == "json":
         write_answer(json_text(MatrixHistory(component=arguments.component, steps=tuple(steps))), arguments.out)

@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> Exit:
         warn(text)
     if arguments.format == "json":
         document = MatrixUpdated(
-            date=release.date, before=now.date, place=place, changes=found, answers=answers,
+            ok=not failed, date=release.date, before=now.date, place=place, changes=found, answers=answers,
             left_out=tuple(gathered.told),
             failed=tuple(
                 SourceFailed(source=name, reference=error.reference, message=error.message) for name, error in failed

@@ -22,6 +22,8 @@ from gpusetup.errors import BadInputError, Exit
 if TYPE_CHECKING:
     import argparse
 
+    from gpusetup.model.documents import Mirror
+
 __all__ = ["add_arguments", "run"]
 
 
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: one of ours")
     parser.add_argument("--dry-run", action="store_true", help="say what would be there")
     timers.add_argument(parser)
+    options.add_format(parser)
     parser.set_defaults(
         ask_become_pass=False, ask_vault_pass=False, limit=None, forks=None, user=None, private_key=None,
         vault_password_file=None, ansible_arguments=[], extra_vars=[], inventory=None,
@@ -60,9 +63,9 @@ def run(arguments: argparse.Namespace) -> Exit:
     if arguments.timer:
         return _timed(arguments)
     from gpusetup.cli.bundle import Progress
-    from gpusetup.cli.plan_text import size_text
     from gpusetup.matrix.load import data_home
     from gpusetup.matrix.load import matrix as load_matrix
+    from gpusetup.model.documents import Mirror, Mirrored
     from gpusetup.plan.settings import read_level, settings_for
     from gpusetup.resolve.question import question
     from gpusetup.supply import mirroring
@@ -76,7 +79,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     settings = settings_for({}, {}, read_level(level, "--source"), ())
     room = arguments.room << 30 if arguments.room is not None else None
     key = None if arguments.dry_run else signer(arguments.sign_with, Path(data_home(os.environ), "bundle-key"))
-    lines: list[str] = []
+    found: list[Mirrored] = []
     vendors: list[str] = []
     selections = [
         mirroring.look(question([], matrix, os=system, arch=arch), settings, matrix, arguments.releases)
@@ -87,18 +90,32 @@ def run(arguments: argparse.Namespace) -> Exit:
     mirroring.check_room(out, selections, room)
     with nullcontext() if key is None else mirroring.alone(out):
         for chosen in selections:
-            said = f"{chosen.place}: {len(chosen.entries)} packages, {size_text(chosen.size)}"
-            if key is not None:
-                came, went = mirroring.keep(out, chosen, key, Progress())
-                said += f"; {came} new, {went} gone"
-            lines.append(said)
+            came, went = (None, None) if key is None else mirroring.keep(out, chosen, key, Progress())
+            found.append(
+                Mirrored(place=chosen.place, packages=len(chosen.entries), bytes=chosen.size, new=came, gone=went)
+            )
             vendors += fingerprints_of(chosen.beside.keys)
-    if key is not None:
-        keys = ",".join(dict.fromkeys((key.fingerprint, *vendors)))
-        lines += ["", f"gpusetup_source={Path(arguments.out).absolute()}   # or where it is served",
-                  f"gpusetup_source_fingerprints={keys}"]  # fmt: skip
-    output.write_answer("\n".join(lines), None)
+    made = Mirror(
+        repositories=tuple(found),
+        source="" if key is None else str(out.absolute()),
+        fingerprints=() if key is None else tuple(dict.fromkeys((key.fingerprint, *vendors))),
+    )
+    output.write_answer(output.json_text(made) if arguments.format == "json" else _text(made), None)
     return Exit.DONE
+
+
+def _text(made: Mirror) -> str:
+    from gpusetup.cli.plan_text import size_text
+
+    lines = [
+        f"{each.place}: {each.packages} packages, {size_text(each.bytes)}"
+        + ("" if each.new is None else f"; {each.new} new, {each.gone} gone")
+        for each in made.repositories
+    ]
+    if made.source:
+        lines += ["", f"gpusetup_source={made.source}   # or where it is served",
+                  f"gpusetup_source_fingerprints={','.join(made.fingerprints)}"]  # fmt: skip
+    return "\n".join(lines)
 
 
 def _timed(arguments: argparse.Namespace) -> Exit:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 __all__ = [
     "add_draining",
     "add_engine",
+    "add_format",
     "add_inventory",
     "add_output",
     "add_reach",
@@ -34,6 +35,11 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text"
     group = parser.add_argument_group("output")
     group.add_argument("--format", choices=formats, default=formats[0], help="default: %(default)s")
     group.add_argument("--out", metavar="FILE", help="write the answer to FILE instead of standard output")
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """`--format` alone, where `--out` names what a command makes."""
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 
 def add_requirements(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.cli import output
+from gpusetup.cli import options, output
 from gpusetup.errors import BadInputError, Exit
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="a document; without it, their names")
     parser.add_argument("--out", metavar="FILE", help="write it there instead of to standard output")
-    parser.set_defaults(format="text")
+    options.add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.model.documents import DOCUMENTS
 
     if arguments.name is None:
-        output.write_answer(_names(), arguments.out)
+        output.write_answer(_names(arguments.format), arguments.out)
         return Exit.DONE
     name = arguments.name.removeprefix("gpusetup/").partition("/")[0]
     if name not in DOCUMENTS:
@@ -66,7 +66,9 @@ def schema_of(name: str) -> dict[str, Any]:
     }
 
 
-def _names() -> str:
-    from gpusetup.model.documents import DOCUMENTS
+def _names(form: str) -> str:
+    from gpusetup.model.documents import DOCUMENTS, Documents
 
+    if form == "json":
+        return output.json_text(Documents(documents={name: source for name, (source, _) in DOCUMENTS.items()}))
     return output.table(("document", "from"), [(name, source) for name, (source, _) in DOCUMENTS.items()])

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.cli.output import json_text
 from gpusetup.errors import BadInputError, Exit, PreflightError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
+
+    from gpusetup.model.documents import Timer
 
 __all__ = ["Task", "add_argument", "answer", "command_of", "name_of", "quoted", "record", "unit_folder", "units"]
 
@@ -101,16 +104,28 @@ def answer(arguments: argparse.Namespace, task: Task, environment: Mapping[str, 
     """Install, show or remove the timer; return what to say."""
     command = command_of(arguments, task)
     name = name_of(task, command, arguments.inventory)
+    from gpusetup.model.documents import Timer
+
     if arguments.timer == SHOW:
-        return _shown(name, environment)
-    if arguments.timer == OFF:
-        return (f"removed {name}.timer\n" if _remove(name, environment) else "no such timer\n"), Exit.DONE
-    _install(arguments, task, name, command, environment)
-    user = "" if os.geteuid() == 0 else "--user "
-    return (
-        f"{name}.timer runs {arguments.timer}; what it found: journalctl {user}-u {name}, systemctl {user}--failed\n",
-        Exit.DONE,
-    )
+        found = _shown(name, environment)
+    elif arguments.timer == OFF:
+        found = Timer(timer=name, state="removed" if _remove(name, environment) else "none")
+    else:
+        _install(arguments, task, name, command, environment)
+        runs = " ".join(quoted(word) for word in command)
+        found = Timer(timer=name, state="installed", when=arguments.timer, runs=runs)
+    return (json_text(found) if arguments.format == "json" else _told(found)), Exit.DONE
+
+
+def _told(found: Timer) -> str:
+    user, name = "" if os.geteuid() == 0 else "--user ", found.timer
+    return {
+        "installed": f"{name}.timer runs {found.when}; what it found: "
+        f"journalctl {user}-u {name}, systemctl {user}--failed\n",
+        "there": f"{name}.timer: {found.when}\n  {found.runs}\n",
+        "removed": f"removed {name}.timer\n",
+        "none": "no such timer\n",
+    }[found.state]
 
 
 def command_of(arguments: argparse.Namespace, task: Task) -> list[str]:
@@ -265,16 +280,18 @@ def _remove(name: str, environment: Mapping[str, str]) -> bool:
     return True
 
 
-def _shown(name: str, environment: Mapping[str, str]) -> tuple[str, Exit]:
+def _shown(name: str, environment: Mapping[str, str]) -> Timer:
     """Return when the timer runs and what it runs."""
+    from gpusetup.model.documents import Timer
+
     folder = unit_folder(environment)
     try:
         texts = [(folder / f"{name}.{suffix}").read_text(encoding="utf-8") for suffix in ("timer", "service")]
     except FileNotFoundError:
-        return "no such timer\n", Exit.DONE
+        return Timer(timer=name, state="none")
     found = [re.search(pattern, text, re.MULTILINE) for pattern, text in zip(_SHOWN, texts, strict=True)]
     when, what = (match[1] if match else "?" for match in found)
-    return f"{name}.timer: {when}\n  {what}\n", Exit.DONE
+    return Timer(timer=name, state="there", when=when, runs=what)
 
 
 _SHOWN = (r"^OnCalendar=(.*)$", r"^ExecStart=(.*)$")

@@ -111,6 +111,112 @@ class BundleMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     systems: tuple[str, ...] = ()
 
 
+class Carried(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of a bundle."""
+
+    name: str
+    size: int
+
+
+class SystemWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a release needs in a bundle."""
+
+    system: str
+    stacks: int
+    packages: int
+    wheels: int
+    bytes: int
+    files: tuple[Carried, ...]
+
+
+class BundleWanted(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a bundle would fetch."""
+
+    schema: Literal["gpusetup/bundle-wanted/1"] = "gpusetup/bundle-wanted/1"
+    ok: Literal[True] = True
+    systems: tuple[SystemWanted, ...]
+
+
+class BundleDiff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an older bundle lacks of a newer one; its manifest is carried too."""
+
+    schema: Literal["gpusetup/bundle-diff/1"] = "gpusetup/bundle-diff/1"
+    ok: Literal[True] = True
+    path: str
+    older: str
+    bytes: int
+    files: tuple[Carried, ...]
+
+
+class BundlePacked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A bundle as one file, or as several."""
+
+    schema: Literal["gpusetup/bundle-packed/1"] = "gpusetup/bundle-packed/1"
+    ok: Literal[True] = True
+    parts: tuple[str, ...]
+    bytes: int
+
+
+class BundleUnpacked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A bundle's folder that was made of a packed one."""
+
+    schema: Literal["gpusetup/bundle-unpacked/1"] = "gpusetup/bundle-unpacked/1"
+    ok: Literal[True] = True
+    path: str
+    new: int
+    files: int
+    manifest_sha256: str
+
+
+class Mirrored(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a mirror has of a repository; `new` and `gone` are null where nothing was published."""
+
+    place: str
+    packages: int
+    bytes: int
+    new: int | None
+    gone: int | None
+
+
+class Mirror(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A mirror, and what hosts are told to use it; empty where it was only looked at."""
+
+    schema: Literal["gpusetup/mirror/1"] = "gpusetup/mirror/1"
+    ok: Literal[True] = True
+    repositories: tuple[Mirrored, ...]
+    source: str
+    fingerprints: tuple[str, ...]
+
+
+class Timer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A systemd timer of gpusetup's; `when` and `runs` are empty where there is none."""
+
+    schema: Literal["gpusetup/timer/1"] = "gpusetup/timer/1"
+    ok: Literal[True] = True
+    timer: str
+    state: Literal["installed", "there", "removed", "none"]
+    when: str = ""
+    runs: str = ""
+
+
+class Explained(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The page about a check or a cause, in Markdown."""
+
+    schema: Literal["gpusetup/explained/1"] = "gpusetup/explained/1"
+    ok: Literal[True] = True
+    kind: Literal["check", "cause"]
+    name: str
+    page: str
+
+
+class Documents(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The documents that have a schema, and what each is from."""
+
+    schema: Literal["gpusetup/documents/1"] = "gpusetup/documents/1"
+    ok: Literal[True] = True
+    documents: dict[str, str]
+
+
 class MatrixExported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A matrix that was written into one file."""
 
@@ -146,7 +252,8 @@ class MatrixUpdated(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """New records from what publishers list; `place` is empty where they were only shown."""
 
     schema: Literal["gpusetup/matrix-updated/1"] = "gpusetup/matrix-updated/1"
-    ok: Literal[True] = True
+    ok: bool = True
+    """False where a source brought nothing."""
     date: str
     before: str
     place: str
@@ -203,13 +310,19 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "apply": ("apply", (ApplyRun,)),
     "audit": ("audit", (Audit,)),
     "bundle": ("a bundle's manifest.json", (Manifest,)),
+    "bundle-diff": ("bundle --verify DIR --diff OLDER", (BundleDiff,)),
     "bundle-made": ("bundle", (BundleMade,)),
+    "bundle-packed": ("bundle pack", (BundlePacked,)),
+    "bundle-unpacked": ("bundle unpack", (BundleUnpacked,)),
+    "bundle-wanted": ("bundle --dry-run", (BundleWanted,)),
     "compare": ("compare", (Comparison,)),
     "content": ("content", (ContentPlace,)),
     "doctor": ("doctor", (DoctorHosts, DoctorText, DoctorReference, DoctorAlert)),
+    "documents": ("schema", (Documents,)),
     "drift": ("drift", (Drift,)),
     "driver-ends": ("matrix eol", (DriverEnds,)),
     "error": ("any command that fails", (ErrorDocument,)),
+    "explained": ("verify --explain, doctor --explain", (Explained,)),
     "facts": ("facts", (Facts,)),
     "fleet": ("/v1/fleet of a collector", (FleetState,)),
     "handover": ("handover", (HandoverFiles,)),
@@ -225,6 +338,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "matrix-imported": ("matrix import", (MatrixImported,)),
     "matrix-release": ("what matrix export writes", (MatrixRelease,)),
     "matrix-updated": ("matrix update", (MatrixUpdated,)),
+    "mirror": ("mirror", (Mirror,)),
     "monitoring": ("monitoring", (MonitoringFiles,)),
     "offer": ("the signed text of a collector's offer", (Offer,)),
     "offer-made": ("collect offer", (OfferMade,)),
@@ -235,6 +349,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "stack": ("resolve", (Resolution, NoStack)),
     "stacks": ("resolve --from", (StackClasses,)),
     "status": ("status", (Status,)),
+    "timer": ("--timer of verify, drift, pull, mirror", (Timer,)),
     "token-made": ("collect token", (TokenMade,)),
     "user-data": ("cloud-init", (UserDataMade,)),
     "verifications": ("history", (Verifications,)),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -37,6 +37,8 @@ class HostReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     state: str = ""
     """What `apply` made of it (`done`, `pending-reboot`, …); empty for `verify` alone."""
+    tone: Verdict | Literal[""] = ""
+    """How good that state is, where pages show it by a colour."""
     problem: str = ""
     """Why there is nothing to report, such as an unreachable host."""
     rows: tuple[Row, ...] = ()

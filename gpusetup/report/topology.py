@@ -162,7 +162,7 @@ def topology_svg(found: Topology) -> str:
         title = "processor" if node is None else f"NUMA node {node}"
         parts.insert(0, _box(begin, 8, left - begin, bottom - 8, "node"))
         parts.append(_box(begin + _GAP, _PROCESSOR - 10, left - begin - 2 * _GAP, 24, "bar"))
-        parts.append(text_at((begin + left) / 2, _PROCESSOR + 6, title, "told"))
+        parts.append(text_at(begin + _GAP + 10, _PROCESSOR + 6, title, "told", "start"))  # seen where a phone cuts
         left += _GAP
     height = _meeting(parts, found, places, (gpu + _TALL, left - _GAP))
     return element(
@@ -232,7 +232,7 @@ def _meeting(parts: list[str], found: Topology, places: list[float], corner: tup
     under, right = corner
     if found.switched:
         parts.append(_box(_EDGE, under + 42, right - _EDGE, 26, "bar link"))
-        parts.append(text_at((_EDGE + right) / 2, under + 59, "NVSwitch", "told"))
+        parts.append(text_at(_EDGE + 10, under + 59, "NVSwitch", "told", "start"))
         for x, up in zip(places, found.links, strict=True):
             parts.append(line_of(x, under, x, under + 42, class_="wire link"))
             parts.append(text_at(x + 6, under + 30, "NVLink" if up is None else f"{up} NVLinks", anchor="start"))

@@ -80,7 +80,7 @@ def test_the_program_prints_its_pages(words, said, capsys):
     [
         (("verify", "--explain", "nvlink.link"), "nvlink.links"),
         (("doctor", "--explain", "out-of-memry"), "out-of-memory"),
-        (("doctor", "--explain", "out-of-memory", "--format", "json"), "text"),
+        (("verify", "--explain", "pcie.link", "--format", "junit"), "text or json"),
         (("doctor", "--explain", "out-of-memory", "a message"), "cannot be used together"),
     ],
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
+import jsonschema
 import pytest
 
 from gpusetup.cli.main import main
+from gpusetup.cli.schema import schema_of
 from gpusetup.errors import BadInputError, PreflightError, UnreachableError
 from gpusetup.matrix.load import matrix
 from gpusetup.model.request import Request
@@ -158,6 +161,28 @@ def test_a_stranger_and_too_little_room_are_refused(tmp_path: Path, upstream: Up
     with pytest.raises(BadInputError, match="more than --room allows"):
         check_room(tmp_path / "mirror", [upstream.chosen(), upstream.chosen()._replace(entries=())], 1)
     assert not (tmp_path / "mirror").exists()
+
+
+def test_programs_are_told_what_people_are(
+    tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    words = ["mirror", "--os", upstream.system, "--source", f"file://{upstream.folder}",
+             "--source-fingerprints", upstream.key.fingerprint]  # fmt: skip
+    told = []
+    for more in (["--dry-run"], ["--out", str(tmp_path / "mirror")], ["--out", str(tmp_path / "mirror")]):
+        assert main([*words, *more, "--format", "json"]) == 0
+        told.append(json.loads(capsys.readouterr().out))
+        jsonschema.validate(told[-1], schema_of("mirror"))
+    counts = [(each["packages"], each["new"], each["gone"]) for document in told for each in document["repositories"]]
+    assert counts == [(1, None, None), (1, 1, 0), (1, 0, 0)]
+    assert told[0]["source"] == ""
+    kept = [upstream.key.fingerprint] if upstream.suffix == ".rpm" else []
+    assert told[1]["fingerprints"][1:] == kept, "rpm packages keep their vendor's signature"
+    assert main([*words, "--out", str(tmp_path / "mirror")]) == 0
+    said = capsys.readouterr().out
+    assert f"gpusetup_source={told[1]['source']} " in said
+    assert ",".join(told[1]["fingerprints"]) in said
 
 
 def test_bad_input_is_told(capsys: pytest.CaptureFixture[str]) -> None:

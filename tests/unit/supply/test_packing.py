@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import os
 import random
 import shutil
@@ -14,12 +15,15 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 
 from gpusetup.bootstrap.bundle import MANIFEST, check_bundle, write_manifest
 from gpusetup.cli.main import main
+from gpusetup.cli.schema import schema_of
 from gpusetup.errors import GpuSetupError, PreflightError
 from gpusetup.model.bundle import BundledFile, Manifest, Since
 from gpusetup.supply import parts as parts_module
@@ -65,6 +69,23 @@ def test_there_and_back(site: Path, tmp_path: Path, name: str, split: str, capsy
     assert "4 of 4 files were new" in capsys.readouterr().out
     check_bundle(tmp_path / "there")
     assert (tmp_path / "there" / MANIFEST).read_bytes() == (site / MANIFEST).read_bytes()
+
+
+def test_programs_are_told_the_same(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(*words: str) -> dict[str, Any]:
+        assert main([*words, "--format", "json"]) == 0
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        jsonschema.validate(document, schema_of(document["schema"].split("/")[1]))
+        return document
+
+    packed = told("bundle", "pack", str(site), "--out", str(tmp_path / "s.tar"), "--split", "1M")
+    assert packed["bytes"] == sum(Path(part).stat().st_size for part in packed["parts"])
+    there = told("bundle", "unpack", packed["parts"][0], "--out", str(tmp_path / "there"))
+    assert (there["new"], there["files"]) == (4, 4)
+    older = bundle(tmp_path / "older", {"sbom.json": b"{}", "empty": b""})
+    lacks = told("bundle", "--verify", str(site), "--diff", str(older))
+    assert [file["name"] for file in lacks["files"]] == ["compute/driver.deb", "python/a.whl"]
+    assert lacks["bytes"] == 4 * MIB + 17
 
 
 def test_equal_bundles_are_equal_files(site: Path, tmp_path: Path) -> None:

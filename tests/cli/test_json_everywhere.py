@@ -1,0 +1,169 @@
+"""Every command that tells people something tells it programs too, by `--format json`; a refusal as well."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from gpusetup.cli import timers
+from gpusetup.cli.commands import COMMANDS
+from gpusetup.cli.main import command_parser
+from gpusetup.cli.schema import schema_of
+from gpusetup.matrix.load import matrix
+from gpusetup.model.request import Request
+from gpusetup.model.settings import Settings
+from gpusetup.plan.lock import lock_of
+from gpusetup.resolve.api import resolve
+from gpusetup.supply import choosing
+from gpusetup.supply.entry import Entry
+from gpusetup.supply.fetching import Wanted
+from tests.property.test_command_line import run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpusetup.model.lock import Lock
+
+NO_ANSWER = {
+    "completion": "a program of the shell's",
+    "bootstrap": "a service that writes a log; `status` tells how far it is",
+    "collect": "a server",
+    "bundle serve": "a server",
+}
+REFUSED = {
+    "matrix": "pandas",
+    "matrix update": "nobody",
+    "matrix diff": "NOWHERE",
+    "matrix history": "pandas",
+    "matrix eol": "NOWHERE",
+    "matrix export": "--out NOWHERE/m.json",
+    "matrix import": "NOWHERE",
+    "resolve": "pandas",
+    "why": "pandas",
+    "why-not": "pandas=1",
+    "facts": "--root NOWHERE",
+    "plan": "NOWHERE",
+    "apply": "NOWHERE",
+    "verify": "--from NOWHERE",
+    "rollback": "NOWHERE",
+    "remove": "NOWHERE",
+    "history": "NOWHERE",
+    "known-hosts": "NOWHERE",
+    "audit": "NOWHERE",
+    "drift": "NOWHERE",
+    "lock": "pandas",
+    "compare": "NOWHERE",
+    "watch": "NOWHERE",
+    "monitoring": "--out NOWHERE/a/file/m",
+    "handover": "kubernetes NOWHERE --out OUT",
+    "doctor": "--root NOWHERE",
+    "bundle": "cupy",
+    "mirror": "",
+    "bundle pack": "NOWHERE --out OUT.zip",
+    "bundle unpack": "NOWHERE --out OUT",
+    "pull": "http://collector.example --class h100",
+    "collect token": "OUT gpu01",
+    "collect offer": "OUT h100 --lock NOWHERE --sign NOWHERE",
+    "cloud-init": "pandas",
+    "status": "",
+    "schema": "stak",
+}
+"""What each is asked in vain."""
+CANNOT_FAIL = {"content": "it says where something of its own is"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GPUSETUP_STATE", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "own"))
+
+
+def document_of(out: str) -> Any:
+    document = json.loads(out)
+    jsonschema.validate(document, schema_of(document["schema"].split("/")[1]))
+    return document
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in NO_ANSWER])
+def test_it_takes_the_format(name: str) -> None:
+    (asked,) = [action for action in command_parser(name)._actions if "--format" in action.option_strings]
+    assert "json" in (asked.choices or ())
+
+
+def test_nothing_is_left_out() -> None:
+    assert set(COMMANDS) == {*REFUSED, *NO_ANSWER, *CANNOT_FAIL}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_is_a_document(name: str, tmp_path: Path) -> None:
+    places = {"NOWHERE": str(tmp_path / "nowhere"), "OUT": str(tmp_path / "out")}
+    (tmp_path / "nowhere-file").touch()
+    words = REFUSED[name].replace("NOWHERE/a/file", str(tmp_path / "nowhere-file"))
+    for word, place in places.items():
+        words = words.replace(word, place)
+    code, out, err = run([*name.split(), *words.split(), "--format", "json"])
+    assert code not in {0, 1, 2}, err
+    assert document_of(out)["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("command", "states"),
+    [
+        (["verify"], ("installed", "there", "removed", "none")),
+        (["drift"], ("installed", "there", "removed", "none")),
+        (["mirror", "--os", "debian12", "--out", "m"], ("installed", "there", "removed", "none")),
+    ],
+    ids=lambda value: value[0],
+)
+def test_a_timer(command: list[str], states: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers, "unit_folder", lambda _environment: tmp_path / "units")
+    monkeypatch.setattr(timers, "_run", lambda _argv, _environment: "")
+    told = []
+    for when in ("daily", "show", "never", "never"):
+        code, out, _ = run([*command, "--timer", when, "--format", "json"])
+        assert code == 0
+        told.append(document_of(out))
+    assert tuple(document["state"] for document in told) == states
+    assert told[0]["when"] == told[1]["when"] == "daily"
+    assert command[0] in told[1]["runs"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "name"),
+    [
+        (["verify", "--explain", "pcie.link"], "check", "pcie.link"),
+        (["doctor", "--explain", "out-of-memory"], "cause", "out-of-memory"),
+    ],
+)
+def test_a_page_is_explained(words: list[str], kind: str, name: str) -> None:
+    document = document_of(run([*words, "--format", "json"])[1])
+    assert (document["kind"], document["name"]) == (kind, name)
+    assert document["page"] == run(words)[1]
+
+
+def test_the_documents_are_a_document() -> None:
+    named = document_of(run(["schema", "--format", "json"])[1])["documents"]
+    assert len(named) == len(run(["schema"])[1].splitlines()) - 2
+
+
+def _wish() -> tuple[Lock, Request]:
+    request = Request(gpus=("t4",), os="debian12", arch="x86_64")
+    return lock_of(resolve(request, matrix()), matrix()), request
+
+
+def test_what_a_bundle_would_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, request = _wish()
+    packages = tuple(
+        Entry(name, "1", Wanted(f"http://x.invalid/{name}", f"{name}.deb", size, name), ())
+        for name, size in (("small", 10), ("large", 3_000_000))
+    )
+    supply = choosing.Supply(choosing.Asked(request, Settings()), (lock,), "compute", packages, (), "3.11")
+    monkeypatch.setattr(choosing, "choose", lambda *_: supply)
+    words = ["bundle", "--gpu", "t4", "--os", "debian12", "--dry-run"]
+    (wanted,) = document_of(run([*words, "--format", "json"])[1])["systems"]
+    assert [(file["name"], file["size"]) for file in wanted["files"]] == [("large.deb", 3_000_000), ("small.deb", 10)]
+    assert (wanted["packages"], wanted["bytes"]) == (2, 3_000_010)
+    assert [line.split()[-1] for line in run(words)[1].splitlines()[1:]] == ["large.deb", "small.deb"]
