@@ -27,7 +27,10 @@ from gpusetup.plan.logins import secrets_in, without_login, without_logins, with
 __all__ = ["EventWriter"]
 
 _OWN = "gpu_"
-_PREFIXES = re.compile(r"^(?:Task failed: )?(?:Failed to connect to the host via ssh: )?(?:ssh: )?")
+_PREFIXES = re.compile(
+    r"^(?:Task failed: )?(?:Failed to connect to the host via ssh: )?"
+    r"(?:Data could not be sent to remote host \S+\. Make sure this host can be reached over ssh: )?(?:ssh: )?"
+)
 """What Ansible and ssh put before the reason that a host cannot be reached."""
 _TEXT_LIMIT = 8000
 _ANSIBLES_OWN, _AT_FIRST, _IN_A_LONG_STEP = 0.001, 0.002, 0.05
@@ -181,8 +184,9 @@ def _text(value: Any) -> str:
 
 
 def _name(task: Any) -> str:
-    """Return a task's own name, without the role that Ansible puts before it."""
-    return _text(task.get_name()).rpartition(" : ")[2]
+    """Return a task's own name, without what Ansible puts before it: the role, and that it checks variables."""
+    own = _text(task.get_name()).rpartition(" : ")[2]
+    return own.partition(" - ")[2] or own if own.startswith("Validating arguments against") else own
 
 
 def _own(task: Any) -> bool:

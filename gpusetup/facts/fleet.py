@@ -88,12 +88,18 @@ def _failure(progress: HostProgress, inventory: str) -> Failure:
         return Failure(
             reference="GS-308",
             message=f"cannot be reached: {message}",
-            hint=f"check with: ansible all -i {shlex.quote(inventory or 'INVENTORY')} -m ping",
+            hint=_way_out(message).format(inventory=shlex.quote(inventory or "INVENTORY")),
             exit=int(Exit.UNREACHABLE),
         )
     return Failure(
         reference="GS-309", message=f"could not be examined: {message}", hint=_hint(message), exit=int(Exit.REFUSED)
     )
+
+
+def _way_out(message: str) -> str:
+    if "Host key verification failed" in message or "HOST IDENTIFICATION HAS CHANGED" in message:
+        return "see the keys that hosts show, and keep those that are proven: gpusetup known-hosts {inventory}"
+    return "check with: ansible all -i {inventory} -m ping"
 
 
 def _hint(message: str) -> str:

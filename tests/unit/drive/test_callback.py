@@ -61,3 +61,33 @@ def test_what_a_site_says_in_its_settings_stays(writer: Any) -> None:
     events.v2_playbook_on_task_start(TASK)
     events.v2_runner_retry(AGAIN)
     assert interval() == 0.3
+
+
+@pytest.mark.parametrize(
+    ("ansibles", "told"),
+    [
+        ("gpusetup.stack.gpu_driver : Load the module", "Load the module"),
+        ("gpusetup.stack.gpu_cuda : Validating arguments against arg spec 'main' - CUDA toolkits", "CUDA toolkits"),
+        ("r : Validating arguments against arg spec 'main'", "Validating arguments against arg spec 'main'"),
+    ],
+)
+def test_a_task_is_told_by_its_own_name(writer: Any, tmp_path: Path, ansibles: str, told: str) -> None:
+    writer(0.001).v2_playbook_on_task_start(SimpleNamespace(**vars(TASK) | {"get_name": lambda: ansibles}))
+    assert json.loads((tmp_path / "events.jsonl").read_text())["name"] == told
+
+
+@pytest.mark.parametrize(
+    "ansibles",
+    [
+        "Failed to connect to the host via ssh: ssh: connect to host g1 port 22: Connection refused",
+        (
+            'Task failed: Data could not be sent to remote host "g1". Make sure this host can be reached over ssh: '
+            "ssh: connect to host g1 port 22: Connection refused"
+        ),
+    ],
+)
+def test_a_host_that_cannot_be_reached_is_told_in_the_words_of_ssh(writer: Any, tmp_path: Path, ansibles: str) -> None:
+    result = SimpleNamespace(host=AGAIN.host, task=TASK, result={"msg": ansibles, "unreachable": True})
+    writer(0.001).v2_runner_on_unreachable(result)
+    (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert json.loads(line)["message"] == "connect to host g1 port 22: Connection refused"

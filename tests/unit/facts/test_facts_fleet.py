@@ -45,6 +45,7 @@ def test_every_host_has_facts_or_a_failure(answers):
     answers.host(
         "gone", failure=Failure("Look at the host", "ssh: connect to host\n  10.0.0.9 port 22: timed out", True)
     )
+    answers.host("key", failure=Failure("Look at the host", "Host key verification failed.", True))
     answers.host("sudo", failure=Failure("Look at the host", "Missing sudo password"))
     answers.host("python", {"msg": "x"}, Failure("Look at the host", "/usr/bin/python3: not found"))
     answers.host("old", {"facts": {"os": {}}})
@@ -54,11 +55,14 @@ def test_every_host_has_facts_or_a_failure(answers):
     assert told.ok is False
     assert {name: (item.reference, item.exit) for name, item in told.failures.items()} == {
         "gone": ("GS-308", 6),
+        "key": ("GS-308", 6),
         "sudo": ("GS-309", 5),
         "python": ("GS-309", 5),
         "old": ("GS-304", 3),
         "silent": ("GS-309", 6),
     }
+    assert "-m ping" in told.failures["gone"].hint
+    assert "gpusetup known-hosts" in told.failures["key"].hint
     assert "-K" in told.failures["sudo"].hint
     assert "\n" not in told.failures["gone"].message
     assert gravest([Exit(item.exit) for item in told.failures.values()]) is Exit.UNREACHABLE
