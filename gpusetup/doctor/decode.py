@@ -12,7 +12,7 @@ from gpusetup.doctor.scan import scan
 if TYPE_CHECKING:
     from gpusetup.model.diagnosis import CudaError
 
-__all__ = ["WORDS", "api_version", "bare_numbers", "capability", "cuda_error"]
+__all__ = ["CAPABILITY", "WORDS", "api_version", "bare_numbers", "capability", "cuda_error"]
 
 WORDS = {
     "xid": re.compile(r"xid\D{0,3}(\d{1,3})", re.IGNORECASE),
@@ -27,6 +27,8 @@ WORDS = {
     "code": re.compile(r"(?:sm|compute)_(\d{2,3})[af]?", re.IGNORECASE),
 }
 
+CAPABILITY = re.compile(r"(?:sm_|compute_)(\d+)(\d)[af]?|(\d+)\.(\d)")
+
 
 def api_version(number: int) -> str:
     """Return the CUDA version behind the driver's or runtime's number: 11040 is 11.4."""
@@ -35,8 +37,8 @@ def api_version(number: int) -> str:
 
 def capability(text: str) -> str | None:
     """Return the compute capability that `sm_90a`, `compute_120` or `9.0` name."""
-    found = re.fullmatch(r"(?:sm_|compute_)(\d+)(\d)[af]?", text) or re.fullmatch(r"(\d+)\.(\d)", text)
-    return f"{found[1]}.{found[2]}" if found else None
+    found = CAPABILITY.fullmatch(text)
+    return ".".join(filter(None, found.groups())) if found else None
 
 
 def cuda_error(number: int) -> CudaError | None:

@@ -13,15 +13,15 @@ from gpusetup.model.diagnosis import Fix
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["fixes_for", "number_told"]
+__all__ = ["NAME", "fixes_for", "number_told"]
 
-_NAME = re.compile(r"lib(?P<name>[A-Za-z]+)[\w-]*?\.so\.(?P<major>\d+)")
+NAME = re.compile(r"lib(?P<name>[A-Za-z]+)[\w-]*?\.so\.(?P<major>\d+)")
 _TENSORRT = ("nvinfer", "nvonnxparser")
 _NUMBERED_AS_CUDA = ("cudart", "cublas", "cublasLt", "nvrtc", "nvJitLink", "cupti")
 
 
 def _named(library: str) -> tuple[str, str]:
-    found = _NAME.match(library)
+    found = NAME.match(library)
     return (found["name"], found["major"]) if found else ("", "")
 
 

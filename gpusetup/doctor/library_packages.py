@@ -14,9 +14,9 @@ from gpusetup.versions import cuda_minor, nv
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["cuda_majors", "manager_here", "of_cuda", "of_cudnn", "of_nccl"]
+__all__ = ["WHEEL", "cuda_majors", "manager_here", "of_cuda", "of_cudnn", "of_nccl"]
 
-_WHEEL = {
+WHEEL = {
     "cudart": "cuda-runtime",
     "nvrtc": "cuda-nvrtc",
     "cupti": "cuda-cupti",
@@ -61,7 +61,7 @@ def _wheels() -> Mapping[str, Mapping[int, str]]:
 
 def _pinned(name: str, number: str) -> dict[int, str]:
     """Return {CUDA major: requirement} of the wheels whose files have this number."""
-    stem = "npp" if name.startswith("npp") else _WHEEL.get(name, "")
+    stem = "npp" if name.startswith("npp") else WHEEL.get(name, "")
     return {
         major: f"nvidia-{stem}" + (f"-cu{major}" if major < 13 or stem in _WITH_MAJOR else "") + f"=={number}.*"
         for major, version in sorted(_wheels().get(stem, {}).items())
@@ -81,7 +81,7 @@ def cuda_majors(name: str, number: str) -> tuple[int, ...]:
 def of_cuda(name: str, number: str, manager: str) -> tuple[Fix, ...]:
     """Return what installs a library of CUDA; nothing for one that is not CUDA's."""
     pinned = _pinned(name, number)
-    if not pinned and name in _WHEEL:
+    if not pinned and name in WHEEL:
         return (_too_old(f"CUDA {number}"),)
     if not pinned:
         return ()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Request
     from gpusetup.model.stack import Resolution, Stack
 
-__all__ = ["apply_line", "companions_of", "install_of", "pip_lines"]
+__all__ = ["apply_line", "companions_of", "install_of"]
 
 _AGAINST_TORCH = "--no-build-isolation"
 """What pip needs where a package is compiled against the torch that is installed."""
@@ -33,10 +33,13 @@ def install_of(resolution: Resolution, matrix: Matrix) -> Install:
     """Return every way to install a stack."""
     stack, request = resolution.stack, resolution.request
     built = _built(stack)
-    pins, later = _pins(stack, matrix)
+    pins = python_requirements(stack, matrix)
+    later = tuple(pin for pin in pins if _name(pin) in built)
+    pins = tuple(pin for pin in pins if pin not in later)
     notes: dict[Way, str] = {}
-    if not pins and not later:
-        missing = _NO_TOOLKIT if _lacks_toolkit(stack) else _NO_WHEELS
+    missing = _NO_TOOLKIT if _lacks_toolkit(stack) else "" if pins or later else _NO_WHEELS
+    if missing:
+        pins = later = ()
         notes = {"pip": missing, "uv": missing, "conda": missing}
     if request.driver_elsewhere is not None:
         notes["apply"] = "this machine borrows its driver: apply installs none in WSL or a container"
@@ -55,20 +58,6 @@ def install_of(resolution: Resolution, matrix: Matrix) -> Install:
         companions=companions_of(stack, matrix),
         notes=notes,
     )
-
-
-def pip_lines(stack: Stack, matrix: Matrix) -> tuple[str, ...]:
-    """Return the lines of `install_of` for pip alone."""
-    return _pip(stack, *_pins(stack, matrix))
-
-
-def _pins(stack: Stack, matrix: Matrix) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what has wheels, and what is built after it; nothing where wheels would leave a part out."""
-    if _lacks_toolkit(stack):
-        return (), ()
-    built, pins = _built(stack), python_requirements(stack, matrix)
-    later = tuple(pin for pin in pins if _name(pin) in built)
-    return tuple(pin for pin in pins if pin not in later), later
 
 
 def apply_line(stack: Stack, request: Request) -> str:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from gpusetup.resolve.space import Space
 
-__all__ = ["TORCH_INDEX", "relations", "stack_of", "stays"]
+__all__ = ["TORCH_INDEX", "python_range", "relations", "stack_of", "stays"]
 
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 _WEAKEST_LAST: tuple[Relation, ...] = ("native", "backward", "minor-version", "forward")
@@ -177,10 +177,10 @@ def _python(space: Space, solution: Mapping[str, Value]) -> PythonChoice:
         (version for version in set.intersection(*sets) if not version.endswith("t")), key=lambda text: nv(text).numbers
     )
     pinned = "python" in space.named or bool(pythons(space))
-    return PythonChoice(requires=_range(shared), version=solution["python"].version if pinned else None)
+    return PythonChoice(requires=python_range(shared), version=solution["python"].version if pinned else None)
 
 
-def _range(minors: list[str]) -> str:
+def python_range(minors: list[str]) -> str:
     """Return a specifier for consecutive minor versions; gaps are listed as exclusions."""
     numbers = [nv(text).numbers[1] for text in minors]
     gaps = "".join(f",!=3.{gap}.*" for gap in range(numbers[0], numbers[-1]) if gap not in numbers)

@@ -73,8 +73,9 @@ class Page:
 
     def key(self, name: str) -> None:
         """Press a key and let it go."""
+        typed: dict[str, Any] = {"text": "\r", "windowsVirtualKeyCode": 13} if name == "Enter" else {}
         for kind in ("keyDown", "keyUp"):
-            self._browser.call("Input.dispatchKeyEvent", self._session, type=kind, key=name, code=name)
+            self._browser.call("Input.dispatchKeyEvent", self._session, type=kind, key=name, code=name, **typed)
 
     def tells(self, expression: str) -> Any:
         """What a JavaScript expression is here."""

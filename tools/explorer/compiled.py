@@ -1,42 +1,45 @@
 """The resolver's own search, compiled for a browser: values, masks, groups and ranks, and no rule a second time.
 
-The resolver builds a space for every question (gpusetup/resolve/space.py). A question of the page differs from another
-one of the same framework and CPU in its GPU, its system, its driver and the release alone, and each of them only adds
-constraints or changes ranks. So one space is built with every driver in it, and one for each GPU and each system; what
-these add is kept beside, equal additions once. tools/explorer/web/lookup.js puts them together again and searches.
+The resolver builds a space for every question (gpusetup/resolve/space.py): constraints of one component and of two, and
+an order of criteria. A constraint depends on no other component than those that it speaks of. So one space is built
+with everything in it, every driver too, and one for each GPU and each system; what these add is kept beside, equal
+additions once. A question is a part of that: tools/explorer/web/lookup.js puts it together and searches.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cached_property
+from graphlib import TopologicalSorter
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple, replace
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.matrix.gpus import find_gpu
-from gpusetup.model.request import DriverCandidate, Request, Requirement
-from gpusetup.plan.compilers import CAPPED_MAJOR
+from gpusetup.model.request import COMPONENTS, DriverCandidate, Request, Requirement
 from gpusetup.resolve.constraints import build
+from gpusetup.resolve.domains import matches, parsed
 from gpusetup.resolve.preferences import Ranked, criteria
 from gpusetup.resolve.search import Pair, Unary
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.resolve.domains import Value
     from gpusetup.resolve.preferences import Criterion
     from gpusetup.resolve.space import Space
 
-__all__ = ["FRAMEWORKS", "Compiled", "Gpus", "drivers", "releases"]
+__all__ = ["NO_LIMIT_WHEN_GIVEN", "WISHES", "Compiled", "Gpus", "drivers", "releases", "series", "sets"]
 
-FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy", "cuda")
+WISHES = ("torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl")
+"""What can be asked for, in the order in which preferences look at it (COMPONENTS)."""
 _OF_THE_DRIVER = {"repository-offers", "installed-driver-stays"}
 """What only says which drivers are in question: the page says it by the values themselves."""
-_NO_LIMIT_WHEN_GIVEN = {"jetson-driver-elsewhere"}
+NO_LIMIT_WHEN_GIVEN = {"jetson-driver-elsewhere"}
 """Rules that leave exactly the driver that was given."""
 
 
@@ -78,89 +81,108 @@ def _spoken(name: str) -> Iterator[str]:
                 yield text
 
 
-def releases(space: Space, framework: str) -> list[str]:
-    """Return the releases of a framework, the newest first."""
-    from gpusetup.resolve.domains import parsed
+def sets() -> list[tuple[str, ...]]:
+    """Return everything that can be asked for together."""
+    return [some for length in range(1, len(WISHES) + 1) for some in combinations(WISHES, length)]
 
-    return sorted({value.version for value in space.values[framework]}, key=parsed, reverse=True)
+
+def releases(space: Space, component: str) -> list[str]:
+    """Return the releases of a component, the newest first."""
+    return sorted({value.version for value in space.values[component]}, key=parsed, reverse=True)
+
+
+def series(space: Space, component: str) -> dict[str, list[str]]:
+    """Return the series of a component, the newest first, with the releases that the resolver counts to each."""
+    known = releases(space, component)
+    numbers = [parsed(version).release for version in known]
+    beginnings = {number[:length] for number in numbers for length in range(1, len(number))}
+    texts = [".".join(map(str, number)) + ".*" for number in sorted(beginnings, reverse=True)]
+    found = {text: matches(Requirement(component=component, specifier=f"=={text}"), known) for text in texts}
+    return {text: [version for version in known if version in some] for text, some in found.items()}
 
 
 class Compiled:
-    """One framework on one CPU."""
+    """Everything about one CPU."""
 
-    def __init__(self, matrix: Matrix, framework: str, arch: str) -> None:
-        self.matrix, self.framework, self.arch = matrix, framework, arch
+    def __init__(self, matrix: Matrix, arch: str) -> None:
+        self.matrix, self.arch = matrix, arch
         self._all = tuple(DriverCandidate(version=version, modules=()) for version in drivers(matrix))
         self.base = self.space()
         usual = {(value.version, value.module) for value in self.space(every_driver=False).values["driver"]}  # type: ignore[union-attr]
         self._usual = [(value.version, value.module) in usual for value in self.base.values["driver"]]  # type: ignore[union-attr]
         self._here = {_identity(item) for item in self.base.constraints}
-        self._order = criteria(self.base)
+        self._order = list({_name(item): item for item in criteria(self.base)}.values())
         self._own: dict[int, Any] = {}
         self._kinds: dict[Hashable, int] = {}
         self._additions: list[dict[str, Any]] = []
+        self._places: dict[tuple[Any, ...], int] = {}
 
     @cached_property
     def newest_driver(self) -> Any:
         """The newest driver of all."""
         return max(self.base.values["driver"], key=lambda item: item.number)  # type: ignore[union-attr]
 
-    @cached_property
-    def counting(self) -> dict[str, Value]:
-        """A driver of each branch that can change what pip is told, one for all others: `gpusetup.plan.compilers`."""
-        newest: dict[str, Any] = {}
-        for value in sorted(self.base.values["driver"], key=lambda item: item.number):  # type: ignore[union-attr]
-            major = (value.branch.cuda or "0").partition(".")[0]  # type: ignore[union-attr]
-            newest[str(value.branch.branch) if int(major) == CAPPED_MAJOR else "*"] = value  # type: ignore[union-attr]
-        return newest
-
-    def space(self, *, gpu: str = "", system: str | None = None, driver: str | None = None, every_driver: bool = True,
-              release: str = "") -> Space:  # fmt: skip
-        """Return the resolver's own space for a question."""
-        wish = Requirement(component=self.framework, specifier=f"=={release}" if release else "")
+    def space(self, *, wishes: Mapping[str, str] | None = None, gpu: str = "", system: str | None = None,
+              driver: str | None = None, every_driver: bool = True) -> Space:  # fmt: skip
+        """Return the resolver's own space for a question; wishes: component → ``2.6.0``, ``2.6.*`` or nothing."""
+        asked = wishes if wishes is not None else dict.fromkeys(WISHES, "")
+        requirements = tuple(
+            Requirement(component=name, specifier=f"=={asked[name]}" if asked[name] else "")
+            for name in COMPONENTS if name in asked
+        )  # fmt: skip
         request = Request(
-            requirements=(wish,), gpus=(gpu,) if gpu else (), gpu_count=int(bool(gpu)), os=system, driver=driver,
+            requirements=requirements, gpus=(gpu,) if gpu else (), gpu_count=int(bool(gpu)), os=system, driver=driver,
             arch=self.arch, driver_candidates=self._all if every_driver else None,
         )  # fmt: skip
         return build(self.matrix, request)
 
     def document(self, gpus: Gpus) -> dict[str, Any]:
-        """Return everything that the page needs for this framework on this CPU."""
-        space, own = self.base, len(self._order)
-        named = self._named()
-        added = [self._addition(gpu=name) for name, _cpu in gpus.kinds]
-        systems = {
-            item.id: self._addition(system=item.id) for item in self.matrix.os.systems if self.arch in item.arches
-        }
+        """Return everything that the page needs for this CPU."""
+        space = self.base
+        systems = [item.id for item in self.matrix.os.systems if self.arch in item.arches]
+        self._places = self._placed([name for name, _cpu in gpus.kinds], systems)
         return {
-            "framework": self.framework,
+            "arch": self.arch,
+            "wishes": WISHES,
             "variables": list(space.values),
             "versions": {name: [value.version for value in values] for name, values in space.values.items()},
             "modules": [value.module for value in space.values["driver"]],  # type: ignore[union-attr]
             "usual": _text(sum(1 << index for index, there in enumerate(self._usual) if there)),
             "base": [self._constraint(item) for item in space.constraints if item.rule not in _OF_THE_DRIVER],
             "order": [self._criterion(item) for item in self._order],
-            "any": own,
-            "named": named,
-            "gpus": added,
-            "systems": systems,
+            "sets": {"+".join(some): self._set(some) for some in sets()},
+            "gpus": [self._addition(gpu=name) for name, _cpu in gpus.kinds],
+            "systems": {system: self._addition(system=system) for system in systems},
             "additions": self._additions,
         }
 
-    def _named(self) -> list[int] | None:
-        """Return the order of the criteria when a release is named, where that is another one: of CUDA it is."""
-        release = releases(self.base, self.framework)[0]
-        named = criteria(self.space(release=release))
-        if [_name(item) for item in named] == [_name(item) for item in self._order]:
-            return None
-        found = []
-        for item in named:
-            known = [index for index, other in enumerate(self._order) if _name(other) == _name(item)]
-            if not known:
-                self._order.append(item)
-                known = [len(self._order) - 1]
-            found.append(known[0])
+    def _set(self, some: tuple[str, ...]) -> list[list[int]]:
+        """Return what is in question when these are asked for, and the criteria by which one is chosen.
+
+        The last list is there for CUDA: who names one wants the driver that it was made with, by another order.
+        """
+        names = list(self.base.values)
+        free = self.space(wishes=dict.fromkeys(some, ""))
+        found = [[names.index(name) for name in free.values], self._ordered(free)]
+        if "cuda" in some:
+            release = releases(self.base, "cuda")[0]
+            found.append(self._ordered(self.space(wishes=dict.fromkeys(some, "") | {"cuda": release})))
         return found
+
+    def _ordered(self, space: Space) -> list[int]:
+        places = {_name(item): place for place, item in enumerate(self._order)}
+        return [places[_name(item)] for item in criteria(space)]
+
+    def _placed(self, gpus: Sequence[str], systems: Sequence[str]) -> dict[tuple[Any, ...], int]:
+        """Return the place of each constraint in the order in which the resolver adds them: conflicts depend on it."""
+        asked = [{"gpu": name, "system": systems[0]} for name in gpus]
+        asked += [{"gpu": gpus[0], "system": system} for system in systems]
+        before: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
+        for question in asked:
+            keys = [(item.rule, item.scope) for item in self.space(**question).constraints]  # type: ignore[arg-type]
+            for one, other in pairwise(keys):
+                before.setdefault(other, set()).add(one)
+        return {key: place for place, key in enumerate(TopologicalSorter(before).static_order())}
 
     def _addition(self, **question: Any) -> int:
         """Return the number of what a GPU or a system adds; those that add the same have the same number."""
@@ -168,7 +190,7 @@ class Compiled:
         free = self._new(space)
         given = self._new(self.space(**question, driver=self._all[0].version))
         always = {key: item for key, item in free.items() if key in given}
-        unexpected = {item.rule for key, item in given.items() if key not in free} - _NO_LIMIT_WHEN_GIVEN
+        unexpected = {item.rule for key, item in given.items() if key not in free} - NO_LIMIT_WHEN_GIVEN
         if unexpected:
             raise RuntimeError(f"{question}: {unexpected} depends on the driver in a way that is not compiled")
         document = {
@@ -192,10 +214,10 @@ class Compiled:
     def _other_ranks(self, space: Space) -> dict[str, list[int]]:
         """Return the criteria that rank otherwise here, by their place."""
         found = {}
-        there = criteria(space)
-        if [_name(item) for item in there] != [_name(item) for item in self._order[: len(there)]]:
+        there = {_name(item): item for item in criteria(space)}
+        if list(there) != [_name(item) for item in self._order]:
             raise RuntimeError("the criteria are others: that is not compiled")
-        for index, (mine, other) in enumerate(zip(self._order, there, strict=False)):
+        for index, (mine, other) in enumerate(zip(self._order, there.values(), strict=True)):
             if isinstance(mine, Ranked) and isinstance(other, Ranked):
                 ranks = _ranks(other, space.values[other.component])
                 if ranks != self._of_base(index)["ranks"]:
@@ -226,15 +248,19 @@ class Compiled:
 
     def _constraint(self, item: Unary | Pair) -> dict[str, Any]:
         if isinstance(item, Unary):
-            return {"rule": item.rule, "of": item.scope[0], "allowed": _text(item.allowed)}
+            return {"rule": item.rule, "of": item.scope[0], "allowed": _text(item.allowed), **self._told(item)}
         # Groups whose partners are the same behave alike: they are one.
         mine: dict[int, int] = {}
         for (_key, group), partners in zip(item.groups[0], item.masks[0], strict=True):
             mine[partners] = mine.get(partners, 0) | group
         return {
             "rule": item.rule, "of": item.scope[0], "and": item.scope[1],
-            "goes": [[_text(group), _text(partners)] for partners, group in mine.items()],
+            "goes": [[_text(group), _text(partners)] for partners, group in mine.items()], **self._told(item),
         }  # fmt: skip
+
+    def _told(self, item: Unary | Pair) -> dict[str, int]:
+        """Return what a conflict is made by: the place of a constraint, and whether it speaks of something given."""
+        return {"place": self._places[item.rule, item.scope], **({"given": 1} if item.subject is not None else {})}
 
 
 def _ranks(item: Ranked, values: Sequence[Value]) -> list[int]:

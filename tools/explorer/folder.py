@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.load import matrix as load
-from tools.explorer.compiled import FRAMEWORKS, Compiled, Gpus, drivers, releases
+from tools.explorer.compiled import WISHES, Compiled, Gpus, drivers, releases, series
 from tools.explorer.messages import messages
-from tools.explorer.told import about_kinds, about_problem, about_rules
+from tools.explorer.reasons import about_reasons
+from tools.explorer.told import about_kinds, about_names, about_problem, about_rules
 
-__all__ = ["write"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpusetup.matrix.load import Matrix
+
+__all__ = ["ARCHES", "documents", "write"]
 
 ARCHES = ("x86_64", "aarch64")
 _WEB = Path(__file__).parent / "web"
@@ -21,39 +27,50 @@ _STYLE = Path(__file__).resolve().parents[2] / "gpusetup/report/templates/style.
 
 def write(folder: Path) -> None:
     """Write every file."""
-    matrix = load()
-    gpus = Gpus(matrix)
-    (folder / "problems").mkdir(parents=True)
+    for part in ("problems", "reasons"):
+        (folder / part).mkdir(parents=True)
     for path in _WEB.glob("*.js"):
         shutil.copyfile(path, folder / path.name)
+    matrix = load()
+    gpus, compiled = Gpus(matrix), [Compiled(matrix, arch) for arch in ARCHES]
+    about, problems = documents(matrix, gpus, compiled)
+    for each in compiled:
+        _script(folder / f"problems/{each.arch}.js", f'EXPLORER.problems["{each.arch}"]', problems[each.arch])
+        _script(folder / f"reasons/{each.arch}.js", f'EXPLORER.reasons["{each.arch}"]', about_reasons(each, gpus))
     # The style is in the page: what is fetched first is what delays the first view.
     style = "".join(path.read_text(encoding="utf-8") for path in (_STYLE, _WEB / "explorer.css"))
-    html = (_WEB / "index.html").read_text(encoding="utf-8").replace("{style}", style)
+    html = (_WEB / "index.html").read_text(encoding="utf-8")
+    stamp = f"Matrix of {matrix.date} · {len(about['products'])} GPUs, {len(about['drivers'])} drivers"
+    html = html.replace("{style}", style).replace("{stamp}", stamp)
     (folder / "index.html").write_text(html, encoding="utf-8")
-    rules: set[str] = set()
+    _script(folder / "about.js", "window.EXPLORER", about)
+    _script(folder / "messages.js", "EXPLORER.messages", messages())
+
+
+def documents(
+    matrix: Matrix, gpus: Gpus, compiled: Sequence[Compiled]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Return what the page knows from its start, and the problem of each CPU."""
+    one = compiled[0]
+    problems = {each.arch: each.document(gpus) | {"told": about_problem(each)} for each in compiled}
+    rules = {"requested", "installed-driver-stays"}
+    for document in problems.values():
+        added = [item for some in document["additions"] for item in (*some["always"], *some["free"])]
+        rules |= {item["rule"] for item in (*document["base"], *added)}
     about: dict[str, Any] = {
-        "date": matrix.date,
         "drivers": drivers(matrix),
         "systems": [[item.id, item.name] for item in matrix.os.systems],
         "gpus": gpus.names,
-        "products": {gpu.name: gpus.names[gpu.name] for gpu in matrix.gpus.gpus if gpu.name in gpus.names},
-        "frameworks": {},
+        "products": [gpu.name for gpu in matrix.gpus.gpus if gpu.name in gpus.names],
+        "releases": {name: releases(one.base, name) for name in WISHES},
+        "series": {name: series(one.base, name) for name in WISHES},
+        "kinds": about_kinds(one, gpus),
+        "rules": about_rules(matrix, rules),
         "problems": {},
+        "reasons": {},
+        **about_names(matrix, gpus),
     }
-    for framework in FRAMEWORKS:
-        for arch in ARCHES:
-            compiled = Compiled(matrix, framework, arch)
-            document = compiled.document(gpus) | {"told": about_problem(compiled)}
-            rules |= {item["rule"] for item in document["base"]} | {
-                item["rule"] for added in document["additions"] for item in (*added["always"], *added["free"])
-            }
-            name = f"{framework}-{arch}"
-            _script(folder / f"problems/{name}.js", f'EXPLORER.problems["{name}"]', document)
-        about["kinds"] = about_kinds(compiled, gpus)
-        about["frameworks"][framework] = {"releases": releases(compiled.base, framework)}
-    about["rules"] = about_rules(matrix, rules | {"requested", "installed-driver-stays"})
-    _script(folder / "about.js", "window.EXPLORER", about)
-    _script(folder / "messages.js", "EXPLORER.messages", messages())
+    return about, problems
 
 
 def _script(path: Path, name: str, document: dict[str, Any]) -> None:

@@ -13,8 +13,10 @@ from gpusetup.doctor import others
 from gpusetup.doctor import outside as elsewhere
 from gpusetup.doctor.advice import details
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors
-from gpusetup.doctor.decode import WORDS
+from gpusetup.doctor.decode import CAPABILITY, WORDS
 from gpusetup.doctor.judge import Expression
+from gpusetup.doctor.library_names import NAME
+from gpusetup.doctor.library_packages import WHEEL
 from gpusetup.doctor.logs import TROUBLE
 from gpusetup.doctor.meanings import meaning, statuses, sxid
 from gpusetup.doctor.recovering import recovery_of
@@ -27,6 +29,8 @@ from gpusetup.recovery.xids import known as xid
 from tools.explorer.expressions import script
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpusetup.model.diagnosis import Cause, Outside, Pattern
 
 __all__ = ["messages"]
@@ -108,18 +112,41 @@ def _means() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _told() -> dict[str, dict[str, list[str]]]:
-    """Return what the numbers in a message mean, in the doctor's words."""
-    asked = {
-        "cuda_number": ("cuda-error", [str(error.number) for error in cuda_errors()]),
-        "driver_api": ("driver-too-old", [f"1{a}0{b}0" for a in range(10) for b in range(10)]),
-        "xid": ("xid-other", [str(number) for number in range(1000) if xid(number)]),
-        "sxid": ("sxid-unknown", [str(number) for number in _SXIDS if sxid(number)]),
-    }
-    found: dict[str, dict[str, list[str]]] = {}
-    for group, (cause, values) in asked.items():
-        lines = {value: list(details(cause, {group: value})) for value in values}
-        found[group] = {
-            value: said for value, said in lines.items() if said and "is not in the vendor's list" not in said[0]
-        }
-    return found
+def _told() -> list[list[Any]]:
+    """Return what the numbers in a message mean, in the doctor's words and order.
+
+    Each is a list of the causes that are told so (empty: all), the groups of the expression, the first that is there
+    counts; what of it is looked up (empty: all of it); and the lines for each.
+    """
+    capabilities = [f"{major}.{minor}" for major in range(1, 20) for minor in range(10)]
+    minors = [f"{major}.{minor}" for major in range(1, 20) for minor in range(20)]
+    names = (*WHEEL, "cudnn", "nccl", "nvinfer", "nvonnxparser")
+    libraries = {f"{name}.{number}": f"lib{name}.so.{number}" for name in names for number in range(1, 20)}
+    api = [f"1{a}0{b}0" for a in range(10) for b in range(10)]
+    capability = script(CAPABILITY, whole=True)
+    return [
+        _lines("cuda-error", ["cuda_number"], [str(error.number) for error in cuda_errors()]),
+        _lines("driver-too-old", ["driver_api"], api),
+        _lines("driver-too-old", ["cuda"], minors, own=True),
+        _lines("container-cuda-requirement", ["needs_cuda"], minors, own=True),
+        _lines("ptx-too-new", ["ptx"], minors),
+        _lines("ptx-too-new", ["ptx_max"], minors),
+        *(
+            _lines(cause, ["capability", "arch"], capabilities, own=True, form=capability)
+            for cause in ("no-kernel-image", "ptxas-arch-unknown", "nvcc-arch-unsupported")
+        ),
+        _lines("xid-other", ["xid"], [str(number) for number in range(1000) if xid(number)]),
+        _lines("sxid-unknown", ["sxid"], [str(number) for number in _SXIDS if sxid(number)]),
+        *(
+            _lines(cause, ["library"], libraries, own=True, form=f"^{script(NAME)}")
+            for cause in ("cuda-library-missing", "cudnn-library-missing")
+        ),
+    ]
+
+
+def _lines(cause: str, groups: list[str], values: Iterable[str], *, own: bool = False, form: str = "") -> list[Any]:
+    """Return the lines for each value; a dictionary's values are how the doctor meets its keys."""
+    meets = values if isinstance(values, dict) else {value: value for value in values}
+    lines = {value: list(details(cause, {groups[0]: text})) for value, text in meets.items()}
+    kept = {value: said for value, said in lines.items() if said and "is not in the vendor's list" not in said[0]}
+    return [[cause] if own else [], groups, form, kept]

@@ -92,7 +92,7 @@ def test_what_gpusetup_is_asked_for_is_a_wish_that_it_reads():
 def test_every_wheel_that_is_named_is_one_of_the_matrix():
     known = {name for item in matrix().cuda.wheel_pins for name in item.pins}
     known |= {name for item in matrix().torch.releases for name in item.pins}
-    for name in library_packages._WHEEL:
+    for name in library_packages.WHEEL:
         for number in range(14):
             for wheel in library_packages._pinned(name, str(number)).values():
                 assert wheel.partition("==")[0] in known

@@ -214,8 +214,17 @@ const Doctor = (data) => {
     return other.length && !other.every(({ id }) => data.routine.includes(id)) ? { outside: other } : {};
   }
 
-  // What its numbers mean.
-  const told = (groups) => Object.entries(data.told).flatMap(([group, table]) => own(table, groups[group] ?? "") ?? []);
+  // What the numbers of a finding mean.
+  function told(cause, groups) {
+    const first = (text) => strip(text.split(", ")[0], " .,()");
+    const key = (text, form) => (form ? (expression(form).exec(text) ?? []).slice(1).filter(Boolean).join(".") : text);
+    const lines = data.told.flatMap(([causes, names, form, table]) => {
+      if (causes.length && !causes.includes(cause)) return [];
+      const found = names.map((name) => key(first(groups[name] ?? ""), form)).find(Boolean);
+      return own(table, found ?? "") ?? [];
+    });
+    return [...new Set(lines)];
+  }
 
   return { answer, told };
 };

@@ -1,14 +1,14 @@
-// The page: a question from the form or the address, its answer in words. What is true is decided by lookup.js.
+// The page: a question from the form or the address, its answer shown. What is true is decided by lookup.js.
 "use strict";
 
 (() => {
   const about = window.EXPLORER;
   const { made, copied, script } = Pieces;
+  const asking = Asked(about), words = Words(about);
   const at = (id) => document.getElementById(id);
-  const fields = ["framework", "release", "gpu", "os", "arch", "driver"];
-  const loaded = {};
-
-  // -- small pieces of a page; text is always text ----------------------------------------------------------------
+  const rows = at("wishes"), loaded = {}, reasoned = {};
+  const SLICE = 12;  // milliseconds
+  let beyond = [];  // what an address asks that this page cannot answer
 
   function options(list, pairs) {
     list.replaceChildren(...pairs.map(([value, text]) => made("option", text, { value })));
@@ -31,43 +31,94 @@
   }
 
   function near(text) {
-    const words = plain(text).split(" ");
-    return Object.keys(about.gpus).filter((name) => words.every((word) => plain(name).includes(word))).slice(0, 5);
+    const parts = plain(text).split(" ");
+    return Object.keys(about.gpus).filter((name) => parts.every((word) => plain(name).includes(word))).slice(0, 5);
   }
 
   const newestOf = (versions, beginning) => versions.find((version) => version === beginning || version.startsWith(`${beginning}.`));
 
+  // One row for each wish; the first is in the page already.
+  const wishes = () => [...rows.children].map((row) => ({ name: row.component.value, text: row.release.value }));
+
+  function addWish({ name, text }) {
+    const first = rows.children.length === 0;
+    const component = made("select", undefined, first ? { id: "framework" } : { "aria-label": "And also" });
+    const release = made("select", undefined, { "aria-label": "Release", ...(first ? { id: "release" } : {}) });
+    const pair = made("span", [component, release], { class: "pair" });
+    const row = made("p", [first ? made("label", "I need", { for: "framework" }) : made("span", "and", { class: "and" }), pair]);
+    if (!first) {
+      const away = made("button", "×", { type: "button", class: "small" });
+      away.addEventListener("click", () => { row.remove(); at("more").focus(); named(); show(); });
+      pair.append(away);
+    }
+    Object.assign(row, { component, release });
+    rows.append(row);
+    named(row, name);
+    listReleases(row, text);
+    component.addEventListener("change", () => { named(); listReleases(row, ""); show(); });
+    release.addEventListener("change", show);
+    return row;
+  }
+
+  // A component is asked for once: each row offers its own and what no other row has.
+  function named(fresh, name) {
+    const taken = [...rows.children].map((row) => (row === fresh ? name : row.component.value));
+    [...rows.children].forEach((row, place) => {
+      const free = Object.keys(about.releases).filter((other) => other === taken[place] || !taken.includes(other));
+      options(row.component, free.map((other) => [other, about.titles[other]]));
+      row.component.value = taken[place];
+      row.release.setAttribute("aria-label", `Release of ${about.titles[taken[place]]}`);
+      row.querySelector("button")?.setAttribute("aria-label", `Without ${about.titles[taken[place]]}`);
+    });
+    at("more").hidden = taken.length === Object.keys(about.releases).length;
+  }
+
+  function listReleases(row, text) {
+    const name = row.component.value;
+    const several = Object.entries(about.series[name]).filter(([, versions]) => versions.length > 1);
+    const group = (label, pairs) => {
+      const part = made("optgroup", undefined, { label });
+      options(part, pairs);
+      return part;
+    };
+    const single = text && !about.releases[name].includes(text) && !several.some(([series]) => series === text) ? [[text, text]] : [];
+    row.release.replaceChildren(made("option", "newest that fits", { value: "" }),
+      group("Any of a series", [...single, ...several.map(([series]) => [series, series])]),
+      group("A release", about.releases[name].map((version) => [version, version])));
+    row.release.value = text;
+  }
+
   function fromAddress() {
-    const given = new URLSearchParams(location.search || location.hash.slice(1));
-    const framework = Object.keys(about.frameworks).find((name) => given.has(name)) ?? "torch";
-    at("framework").value = framework;
-    at("gpu").value = given.get("gpu") ?? "";
-    at("driver").value = given.get("driver") ?? "";
-    at("os").value = about.systems.some(([id]) => id === given.get("os")) ? given.get("os") : "";
-    at("arch").value = given.get("arch") === "aarch64" ? "aarch64" : "x86_64";
-    listReleases();
-    at("release").value = newestOf(about.frameworks[framework].releases, (given.get(framework) ?? "").replace(/[=*]|\.\*$/g, "")) ?? "";
+    const given = asking.read(location.search || location.hash.slice(1));
+    ({ beyond } = given);
+    rows.replaceChildren();
+    given.wishes.forEach(addWish);
+    if (!rows.children.length) addWish({ name: "torch", text: "" });
+    for (const name of ["gpu", "driver"]) at(name).value = given[name];
+    at("os").value = about.systems.some(([id]) => id === given.os) ? given.os : "";
+    at("arch").value = given.arch === "aarch64" ? "aarch64" : "x86_64";
+    if (beyond.length) told(given);
   }
 
-  function address() {
-    const told = new URLSearchParams({ [at("framework").value]: at("release").value });
-    for (const name of ["gpu", "os", "driver"]) if (at(name).value) told.set(name, at(name).value);
-    if (at("arch").value !== "x86_64") told.set("arch", at("arch").value);
-    return `?${told}`;
+  // A question for the command line: it is said, with the command, and nothing else is answered.
+  function told({ wishes: known, gpu, os, arch, driver }) {
+    const line = words.command("resolve", [...beyond.filter((word) => !word.startsWith("--")), ...known.map(({ name, text }) => asking.word(name, text))],
+      { gpu: [gpu], os: [os], arch: [arch], driver: [driver] });
+    const more = beyond.filter((word) => word.startsWith("--") && !line.includes(word)).map((word) => ` ${word}`).join("");
+    const ask = made("button", "Ask without it", { type: "button" });
+    ask.addEventListener("click", () => { beyond = []; show(); at("framework").focus(); });
+    at("answer").replaceChildren(made("p", made("b", "This question is one for the command line.")),
+      made("p", `The page does not answer for ${beyond.join(", ")}; this does:`), copied(line + more), ask);
+    at("all").replaceChildren();
   }
 
-  function listReleases() {
-    const before = at("release").value;
-    const { releases } = about.frameworks[at("framework").value];
-    options(at("release"), [["", "newest that fits"], ...releases.map((version) => [version, version])]);
-    at("release").value = releases.includes(before) ? before : "";
-  }
+  const typed = () => ({ wishes: wishes(), gpu: at("gpu").value, os: at("os").value, arch: at("arch").value, driver: at("driver").value.trim() });
 
   function asked() {
-    const kind = kindOf(at("gpu").value), driver = at("driver").value.trim();
+    const { wishes: wanted, gpu, driver, os } = typed(), kind = kindOf(gpu);
     const known = driver ? newestOf([...about.drivers].reverse(), driver) : "";
     at("gpu-said").textContent = kind === null
-      ? (near(at("gpu").value).length ? `which one? ${near(at("gpu").value).join(", ")}` : "not a GPU that is known here")
+      ? (near(gpu).length ? `which one? ${near(gpu).join(", ")}` : "not a GPU that is known here")
       : kind === undefined ? "" : `${about.kinds[kind].arch}, compute capability ${about.kinds[kind].cc}`;
     at("driver-said").textContent = driver && !known ? "not a driver that is known here: write it as nvidia-smi does" : "";
     at("gpu").setAttribute("aria-invalid", kind === null);
@@ -75,123 +126,126 @@
     if (kind === null || (driver && !known)) return null;
     const cpu = kind !== undefined && about.kinds[kind].cpu;
     if (cpu) at("arch").value = cpu;
-    return { gpu: kind, driver: known, release: at("release").value, system: at("os").value };
+    return {
+      wishes: Object.fromEntries(wanted.map(({ name, text }) => [name, text && (about.series[name][text] ?? [text])])),
+      gpu: kind, driver: known, system: os,
+    };
   }
 
   // -- problems come one by one, as scripts: a page that was opened from a folder may fetch nothing ----------------
 
-  function problem(framework, arch) {
-    const name = `${framework}-${arch}`;
-    loaded[name] ??= script(`problems/${name}.js`).then(() => Lookup.prepare(about.problems[name]));
-    return loaded[name];
+  function problem(arch) {
+    loaded[arch] ??= script(`problems/${arch}.js`).then(() => Lookup.prepare(about.problems[arch]));
+    return loaded[arch];
   }
 
-  // -- the answer in words ----------------------------------------------------------------------------------------
+  // -- the answer --------------------------------------------------------------------------------------------------
 
-  const titled = { driver: "Driver", torch: "torch", tensorflow: "TensorFlow", jax: "JAX", cupy: "CuPy", cuda: "CUDA", python: "Python" };
-
-  function relation(told, name, solution) {
-    const { rows, driver, words } = told.relations[name];
-    return words[rows[driver[solution.driver]][solution[name]]];
+  function command(name) {
+    const { wishes: wanted, gpu, os, arch, driver } = typed();
+    const alone = about.kinds[kindOf(gpu)]?.cpu === arch ? "" : arch;
+    return words.command(name, wanted.map((wish) => asking.word(wish.name, wish.text)), { gpu: [gpu.trim()], os: [os], arch: [alone === "x86_64" ? "" : alone], driver: [driver] });
   }
 
-  function pip(given, solution, framework) {
-    const { note, texts, lines } = given.told.pip;
-    if (note !== undefined) return { note };
-    const branch = given.versions.driver[solution.driver].split(".")[0];
-    const told = lines[solution[framework]][framework === "cupy" ? solution.cuda : 0];
-    return { line: `pip install ${texts[told[branch] ?? told["*"]]}` };
-  }
-
-  function applyLine(given, question, solution, framework) {
-    const words = [given.told.words[solution[framework]]];
-    if (given.told.cudas) words.push(given.told.cudas[solution.cuda]);
-    if (!question.driver) words.push(`driver==${given.versions.driver[solution.driver]}`);
-    return `sudo gpusetup apply ${words.map((word) => `-w ${word}`).join(" ")}`;
-  }
-
-  function why(given, question, solution, framework) {
-    const { told, versions, modules } = given;
-    const branch = versions.driver[solution.driver].split(".")[0];
-    const kind = question.gpu === undefined ? null : about.kinds[question.gpu];
-    const reasons = [];
-    if (question.driver) reasons.push([`driver ${question.driver} stays`]);
-    reasons.push([told.driver[branch] ?? `R${branch}`]);
-    if (kind?.last) reasons.push([kind.last]);
-    reasons.push([kind?.module ? kind.module : `${modules[solution.driver]} kernel modules: NVIDIA's default for R${branch}`]);
-    for (const name of Object.keys(told.relations)) {
-      const inside = name === "cuda" ? "" : ` inside ${titled[name]}`;
-      reasons.push([`CUDA ${told.minors[name][solution[name]]}${inside} ${relation(told, name, solution)}`]);
-    }
-    const newest = newestLeft(given, question, solution, framework);
-    if (newest) reasons.push(newest);
-    return reasons;
-  }
-
-  // Why not the newest release: the first rule that it breaks beside the rest of this stack.
-  function newestLeft(given, question, solution, framework) {
-    if (question.release) return null;
-    const versions = given.versions[framework], top = about.frameworks[framework].releases[0];
-    if (versions[solution[framework]] === top) return null;
-    const candidates = versions.flatMap((version, index) => (version === top ? [index] : []));
-    const broken = Lookup.against(given, question, solution, framework, candidates[candidates.length - 1]);
-    return broken.length ? [`not ${titled[framework]} ${top}: `, ...rule(broken[0].rule)] : null;
-  }
-
-  function answered(given, question, solution, framework) {
-    const { versions, modules, told } = given;
-    const index = solution[framework];
+  function answered(given, question, solution) {
     const list = made("dl");
-    const row = (name, text, more = "") => list.append(made("dt", name), made("dd", [made("b", text), more && ` ${more}`]));
-    row("Driver", versions.driver[solution.driver], `${modules[solution.driver]} modules${question.driver ? ", stays" : ""}`);
-    row(titled[framework], versions[framework][index], told.shown[index]);
-    if (framework !== "cuda" && solution.cuda !== undefined) row("CUDA", versions.cuda[solution.cuda]);
-    if (told.python[index]) row("Python", question.system ? versions.python[solution.python] : told.python[index], question.system ? `of ${told.python[index]}` : "");
-    const installs = [copied(applyLine(given, question, solution, framework))];
-    const { line, note } = pip(given, solution, framework);
-    installs.push(line ? copied(line) : made("p", note, { class: "said" }));
-    return [list, made("h3", "Install"), ...installs, made("h3", "Why"),
-      made("ul", why(given, question, solution, framework).map((text) => made("li", text)))];
+    for (const [name, version, more] of words.rows(given, question, solution)) list.append(made("dt", name), made("dd", [made("b", version), more && ` ${more}`]));
+    const { line, note } = words.pip(given, question, solution);
+    return [list, made("h3", "Install"), copied(words.apply(given, question, solution)), line ? copied(line) : made("p", note, { class: "said" }),
+      made("h3", "Why"), made("ul", words.why(given, question, solution).map(([text, name]) => made("li", name ? [text, ...rule(name)] : text))),
+      made("p", ["The same on the command line: ", made("code", command("resolve"))], { class: "said same" })];
   }
 
-  function refused(given, question) {
-    const rules = [...new Set(Lookup.conflict(given, question).map((item) => item.rule))];
-    return [made("p", made("b", "No stack fits.")), made("p", "These cannot hold together:"), made("ul", rules.map((name) => made("li", rule(name))))];
+  // The words of a refusal come when there is one.
+  function reasons(given) {
+    reasoned[given.arch] ??= Promise.all([script("reasons.js"), script(`reasons/${given.arch}.js`)]).then(() => Reasons(about, given, about.reasons[given.arch]));
+    return reasoned[given.arch];
   }
 
-  function everything(given, question, framework, chosen) {
-    const body = made("tbody");
-    for (const version of about.frameworks[framework].releases) {
-      const one = { ...question, release: version };
-      const solution = Lookup.best(given, one);
-      const choose = made("button", version, { type: "button", "aria-label": `Ask for ${titled[framework]} ${version}` });
-      choose.addEventListener("click", () => { at("release").value = version; show(); at("answer-title").scrollIntoView(); });
-      const cells = solution
-        ? [made("span", "fits", { class: "verdict pass" }), given.told.shown[solution[framework]] || "", given.versions.driver[solution.driver],
-          solution.cuda !== undefined && framework !== "cuda" ? given.versions.cuda[solution.cuda] : given.told.python[solution[framework]]]
-        : [made("span", "no", { class: "verdict fail" }), rule(refusal(given, one)), "", ""];
-      const labels = ["", "", "driver", framework === "cupy" ? "CUDA" : "Python"];
-      body.append(made("tr", [made("th", choose, { scope: "row" }), ...cells.map((cell, place) => made("td", cell, labels[place] ? { "data-label": labels[place] } : {}))],
-        version === chosen ? { class: "chosen", "aria-current": "true" } : {}));
-    }
-    const names = ["Release", "Fits", "Build", "Driver", framework === "cupy" ? "CUDA" : "Python"];
-    const head = made("thead", made("tr", names.map((text) => made("th", text, { scope: "col" }))));
-    return made("table", [head, body]);
+  async function refused(given, question) {
+    const said = { gpu: labelOf(at("gpu").value.trim()), wishes: Object.fromEntries(wishes().map(({ name, text }) => [name, text])) };
+    const told = (await reasons(given)).conflict(question, said);
+    const lines = told.map(({ text, source }) => made("li", source.startsWith("https://") ? [text, " (", made("a", "source", { href: source }), ")"] : text));
+    const ways = instead(given, question).map(([text, choose]) => {
+      const button = made("button", text, { type: "button" });
+      button.addEventListener("click", () => { choose(); show(); at("answer-title").scrollIntoView(); });
+      return made("li", button);
+    });
+    return [made("p", made("b", "No stack fits.")), made("p", "These cannot hold together:"), made("ul", lines),
+      ...(ways.length ? [made("p", "Each of these alone would fit:"), made("ul", ways, { class: "ways" })] : []),
+      made("p", ["The same on the command line: ", made("code", command("resolve"))], { class: "said same" })];
   }
 
-  // The rule that tells most about why a release does not fit: of the conflict, what is not the question itself.
-  function refusal(given, question) {
+  const labelOf = (text) => Object.entries(about.labels).find(([name]) => plain(name) === plain(text))?.[1] ?? text;
+
+  // What fits when one thing that was asked for is left open.
+  function instead(given, question) {
+    const found = [];
+    [...rows.children].forEach((row) => {
+      const name = row.component.value;
+      if (!question.wishes[name]) return;
+      const solution = Lookup.best(given, { ...question, wishes: { ...question.wishes, [name]: null } });
+      const version = solution && given.versions[name][solution[name]];
+      if (version) found.push([`${about.titles[name]} ${version}`, () => { listReleases(row, version); }]);
+    });
+    const solution = question.driver && Lookup.best(given, { ...question, driver: undefined });
+    if (solution) found.push([`Driver ${given.versions.driver[solution.driver]}`, () => { at("driver").value = given.versions.driver[solution.driver]; }]);
+    return found;
+  }
+
+  // Every release of the first wish, beside the others: a few rows at a time, so that the page stays usable meanwhile.
+  function everything(given, question, chosen, current) {
+    const [{ name }] = wishes(), body = made("tbody"), left = [...about.releases[name]];
+    const last = "cuda" in (chosen ?? {}) && name !== "cuda" ? "cuda" : "python";
+    at("all-title").textContent = `All releases of ${about.titles[name]}${wishes().length > 1 ? ", beside the rest" : ""}`;
+    const names = ["Release", "Fits", "Build", "Driver", about.titles[last]];
+    at("all").replaceChildren(made("table", [made("thead", made("tr", names.map((text) => made("th", text, { scope: "col" })))), body]));
+    at("all").setAttribute("aria-busy", "true");
+    const some = () => {
+      if (!current()) return;
+      for (const end = performance.now() + SLICE; left.length && performance.now() < end;) body.append(releaseRow(given, question, chosen, name, last, left.shift()));
+      if (left.length) setTimeout(some);
+      else at("all").setAttribute("aria-busy", "false");
+    };
+    setTimeout(some);
+  }
+
+  function releaseRow(given, question, chosen, name, last, version) {
+    const one = { ...question, wishes: { ...question.wishes, [name]: [version] } };
+    const solution = Lookup.best(given, one);
+    const choose = made("button", version, { type: "button", "aria-label": `Ask for ${about.titles[name]} ${version}` });
+    choose.addEventListener("click", () => { at("release").value = version; show(); at("answer-title").scrollIntoView(); });
+    const cells = solution ? fits(given, question, solution, name, last)
+      : [made("span", "no", { class: "verdict fail" }), rule(refusal(given, one, name)), "", ""];
+    const labels = ["", "", "driver", about.titles[last]];
+    const here = chosen && given.versions[name][chosen[name]] === version;
+    return made("tr", [made("th", choose, { scope: "row" }), ...cells.map((cell, place) => made("td", cell, labels[place] ? { "data-label": labels[place] } : {}))],
+      here ? { class: "chosen", "aria-current": "true" } : {});
+  }
+
+  function fits(given, question, solution, name, last) {
+    const shown = words.rows(given, question, solution);
+    const [, , build] = shown.find(([title]) => title === about.titles[name]);
+    const [, end] = shown.find(([title]) => title === about.titles[last]) ?? ["", ""];
+    return [made("span", "fits", { class: "verdict pass" }), build, given.versions.driver[solution.driver], end];
+  }
+
+  // The rule that tells most about why a release does not fit: one that forbids it by itself, else of the conflict what is
+  // not the question itself.
+  function refusal(given, question, name) {
+    const { constraints } = Lookup.question(given, question), [wanted] = constraints.filter((item) => item.rule === "requested" && item.of === name);
+    const alone = constraints.find((item) => item.place !== undefined && item.of === name && !item.sides && !(item.allowed & (wanted?.allowed ?? item.allowed)));
+    if (alone) return alone.rule;
     const found = Lookup.conflict(given, question).map((item) => item.rule);
-    return found.find((name) => !["requested", "installed-driver-stays"].includes(name)) ?? found[0];
+    return found.find((rule) => !["requested", "installed-driver-stays"].includes(rule)) ?? found[0];
   }
 
   let turn = 0;
   async function show() {
     const mine = ++turn;
     const question = asked();
-    if (!question) return;
-    const framework = at("framework").value, arch = at("arch").value;
-    const given = await problem(framework, arch);
+    if (!question || beyond.length) return;
+    const arch = at("arch").value, given = await problem(arch);
     if (mine !== turn) return;
     if (question.system && given.systems[question.system] === undefined) {
       at("answer").replaceChildren(made("p", `${at("os").selectedOptions[0].textContent} does not run on ${arch}.`));
@@ -199,31 +253,32 @@
       return;
     }
     const solution = Lookup.best(given, question);
-    at("answer").replaceChildren(...(solution ? answered(given, question, solution, framework) : refused(given, question)));
+    const parts = solution ? answered(given, question, solution) : await refused(given, question);
+    if (mine !== turn) return;
+    at("answer").replaceChildren(...parts);
+    const address = asking.write(typed());
     try {
-      history.replaceState(null, "", address());
+      history.replaceState(null, "", address);
     } catch {
-      location.replace(`#${address().slice(1)}`);  // a page from a folder may not change its address
+      location.replace(`#${address.slice(1)}`);  // a page from a folder may not change its address
     }
-    setTimeout(() => {
-      if (mine === turn) at("all").replaceChildren(everything(given, question, framework, solution && given.versions[framework][solution[framework]]));
-    });
+    everything(given, question, solution, () => mine === turn);
   }
 
-  at("stamp").textContent = `Matrix of ${about.date} · ${Object.keys(about.products).length} GPUs, ${about.drivers.length} drivers`;
-  options(at("framework"), Object.keys(about.frameworks).map((name) => [name, titled[name]]));
   options(at("os"), [["", "any Linux"], ...about.systems]);
   options(at("arch"), [["x86_64", "x86_64"], ["aarch64", "aarch64 (Arm)"]]);
-  options(at("gpus"), Object.keys(about.products).map((name) => [name, ""]));
-  options(at("drivers"), about.drivers.map((version) => [version, ""]));
+  // Hundreds of proposals are made when somebody comes to their field.
+  for (const [field, list, texts] of [["gpu", "gpus", about.products], ["driver", "drivers", about.drivers]]) {
+    at(field).addEventListener("focus", () => options(at(list), texts.map((text) => [text, ""])), { once: true });
+  }
   fromAddress();
   at("question").addEventListener("submit", (event) => event.preventDefault());
-  for (const id of fields) {
-    at(id).addEventListener("change", () => {
-      if (id === "framework") listReleases();
-      show();
-    });
-  }
+  for (const id of ["gpu", "os", "arch", "driver"]) at(id).addEventListener("change", show);
+  at("more").addEventListener("click", () => {
+    const taken = wishes().map(({ name }) => name);
+    addWish({ name: Object.keys(about.releases).find((name) => !taken.includes(name)), text: "" }).component.focus();
+    show();
+  });
   addEventListener("popstate", () => { fromAddress(); show(); });
   show();
 })();

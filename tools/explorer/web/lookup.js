@@ -21,54 +21,60 @@ const Lookup = (() => {
     return found;
   };
 
-  // Hexadecimal text becomes numbers once; a problem is asked many questions.
+  // Hexadecimal text becomes numbers once, when it is first needed; a problem is asked many questions.
   function prepare(problem) {
+    const known = new Map();
     const constraint = (item) => {
-      if ("allowed" in item) return { ...item, allowed: mask(item.allowed) };
+      if (!known.has(item)) known.set(item, "allowed" in item ? { ...item, allowed: mask(item.allowed) } : { ...item, sides: sides(item) });
+      return known.get(item);
+    };
+    const sides = (item) => {
       const goes = item.goes.map(([group, partners]) => [mask(group), mask(partners)]);
       const back = [];  // the same from the other side: values of `and` by the groups that they go with
       problem.versions[item.and].forEach((_, index) => {
         const bit = 1n << BigInt(index);
         const partners = goes.reduce((all, [group, theirs]) => (theirs & bit ? all | group : all), 0n);
-        const known = back.find(([, others]) => others === partners);
-        if (known) known[0] |= bit;
+        const same = back.find(([, others]) => others === partners);
+        if (same) same[0] |= bit;
         else back.push([bit, partners]);
       });
-      return { ...item, sides: [goes, back] };
+      return [goes, back];
     };
-    return {
-      ...problem,
-      usual: mask(problem.usual),
-      base: problem.base.map(constraint),
-      additions: problem.additions.map((item) => ({
-        ranks: item.ranks, always: item.always.map(constraint), free: item.free.map(constraint),
-      })),
-      full: Object.fromEntries(problem.variables.map((name) => [name, (1n << BigInt(problem.versions[name].length)) - 1n])),
-    };
+    const all = (name) => (1n << BigInt(problem.versions[name].length)) - 1n;
+    return { ...problem, constraint, usual: mask(problem.usual), full: Object.fromEntries(problem.variables.map((name) => [name, all(name)])) };
   }
 
-  // What is asked: { gpu: a kind's number, system: an id, driver: a version, release: a version }, each of them or none.
+  // What is asked: { wishes: { component: versions that will do, or null for any }, gpu: a kind's number, system: an id,
+  // driver: a version }; all but the wishes may be missing.
   function question(problem, asked) {
+    const names = problem.wishes.filter((name) => name in asked.wishes);
+    const [variables, free, named] = problem.sets[names.join("+")];
+    const there = variables.map((place) => problem.variables[place]);
     const added = [];
     if (asked.gpu !== undefined) added.push(problem.additions[problem.gpus[asked.gpu]]);
     if (asked.system) added.push(problem.additions[problem.systems[asked.system]]);
     const versions = (name, wanted) =>
-      problem.versions[name].reduce((all, version, index) => (version === wanted ? all | (1n << BigInt(index)) : all), 0n);
-    const constraints = [...problem.base, ...added.flatMap((item) => item.always)];
-    if (asked.driver) constraints.push({ rule: "installed-driver-stays", of: "driver", allowed: versions("driver", asked.driver) });
-    else constraints.push({ rule: "", of: "driver", allowed: problem.usual }, ...added.flatMap((item) => item.free));
-    if (asked.release) constraints.push({ rule: "requested", of: problem.framework, allowed: versions(problem.framework, asked.release) });
+      problem.versions[name].reduce((all, version, index) => (wanted.includes(version) ? all | (1n << BigInt(index)) : all), 0n);
+    const stays = asked.driver ? versions("driver", [asked.driver]) : 0n;
+    const constraints = names.filter((name) => asked.wishes[name])
+      .map((name) => ({ rule: "requested", of: name, allowed: versions(name, asked.wishes[name]) }))
+      .filter((item) => item.allowed !== problem.full[item.of]);
+    if (stays) constraints.push({ rule: "installed-driver-stays", of: "driver", allowed: stays });
+    const rules = [problem.base, ...added.flatMap((item) => (stays ? [item.always] : [item.always, item.free]))].flat()
+      .filter((item) => there.includes(item.of) && (item.and === undefined || there.includes(item.and)));
+    constraints.push(...rules.sort((a, b) => a.place - b.place).map(problem.constraint));
     // Whoever names a CUDA names the driver that it was made with: then the order is another one.
-    const places = asked.release && problem.named ? problem.named : [...Array(problem.any).keys()];
-    const order = places.map((place) => {
+    const order = (named && asked.wishes.cuda ? named : free).map((place) => {
       const other = added.map((item) => item.ranks[place]).find((ranks) => ranks);
       return other ? { ...problem.order[place], ranks: other } : problem.order[place];
     });
-    return { constraints, order };
+    const full = Object.fromEntries(there.map((name) => [name, problem.full[name]]));
+    full.driver = problem.usual | stays;
+    return { variables: there, full, constraints, order };
   }
 
-  function search(problem, constraints) {
-    const touching = Object.fromEntries(problem.variables.map((name) => [name, []]));
+  function search({ variables, full }, constraints) {
+    const touching = Object.fromEntries(variables.map((name) => [name, []]));
     for (const item of constraints) {
       if (!item.sides) continue;
       touching[item.of].push([item, 1]);
@@ -101,7 +107,7 @@ const Lookup = (() => {
 
     function solve(domains) {
       if (!domains) return null;
-      const open = problem.variables.filter((name) => !one(domains[name]));
+      const open = variables.filter((name) => !one(domains[name]));
       if (!open.length) return domains;
       const variable = open.reduce((best, name) => (count(domains[name]) < count(domains[best]) ? name : best));
       for (const index of bits(domains[variable])) {
@@ -112,10 +118,10 @@ const Lookup = (() => {
     }
 
     function initial() {
-      const domains = { ...problem.full };
+      const domains = { ...full };
       for (const item of constraints) if (!item.sides) domains[item.of] &= item.allowed;
-      if (problem.variables.some((name) => !domains[name])) return null;
-      return propagate(domains, [...problem.variables]);
+      if (variables.some((name) => !domains[name])) return null;
+      return propagate(domains, [...variables]);
     }
 
     return { propagate, restrict, solve, initial };
@@ -123,24 +129,24 @@ const Lookup = (() => {
 
   // Each criterion keeps the best of what the ones before it left.
   function best(problem, asked) {
-    const { constraints, order } = question(problem, asked);
-    let engine = search(problem, constraints);
+    const posed = question(problem, asked), { constraints, order } = posed;
+    let engine = search(posed, constraints);
     let domains = engine.initial();
     let witness = engine.solve(domains);
     if (!witness) return null;
     for (const item of order) {
       if ("ranks" in item) [domains, witness] = ranked(problem, engine, domains, witness, item);
       else {
-        const kept = related(problem, constraints, engine, domains, witness, item);
+        const kept = related(posed, constraints, domains, witness, item);
         if (kept.added) {
           constraints.push(kept.added);
-          engine = search(problem, constraints);
+          engine = search(posed, constraints);
         }
         ({ domains, witness } = kept);
       }
     }
     const solution = engine.solve(domains);
-    return Object.fromEntries(problem.variables.map((name) => [name, lowest(solution[name])]));
+    return Object.fromEntries(posed.variables.map((name) => [name, lowest(solution[name])]));
   }
 
   function ranked(problem, engine, domains, witness, item) {
@@ -162,7 +168,7 @@ const Lookup = (() => {
     return [domains, witness];
   }
 
-  function related(problem, constraints, engine, domains, witness, item) {
+  function related(posed, constraints, domains, witness, item) {
     const level = (mine, theirs) => item.levels[item.first[mine]][item.second[theirs]];
     const mine = [...bits(domains[item.of])], theirs = [...bits(domains[item.and])];
     const distinct = [...new Set(mine.flatMap((a) => theirs.map((b) => level(a, b))))].sort((a, b) => a - b);
@@ -174,7 +180,7 @@ const Lookup = (() => {
         rule: item.name, of: item.of, and: item.and,
         sides: [side(mine, theirs, (a, b) => level(a, b) <= limit), side(theirs, mine, (b, a) => level(a, b) <= limit)],
       };
-      const narrowed = search(problem, [...constraints, added]);
+      const narrowed = search(posed, [...constraints, added]);
       const limited = narrowed.propagate({ ...domains }, [item.of, item.and]);
       const solution = reached <= limit ? witness : narrowed.solve(limited);
       if (limited && solution) return { added, domains: limited, witness: solution };
@@ -184,9 +190,9 @@ const Lookup = (() => {
 
   // The rules that a candidate breaks while the rest of a stack stays as it is.
   function against(problem, asked, solution, name, candidate) {
-    const there = Object.fromEntries(problem.variables.map((other) => [other, 1n << BigInt(solution[other])]));
+    const there = Object.fromEntries(Object.entries(solution).map(([other, index]) => [other, 1n << BigInt(index)]));
     there[name] = 1n << BigInt(candidate);
-    return question(problem, asked).constraints.filter((item) => item.rule && broken(item, there, name));
+    return question(problem, asked).constraints.filter((item) => broken(item, there, name));
   }
 
   function broken(item, there, name) {
@@ -199,18 +205,19 @@ const Lookup = (() => {
 
   // Constraints that cannot hold together, none of which can be left out; the least telling are left out first.
   function conflict(problem, asked) {
-    const telling = (item) => (["requested", "installed-driver-stays"].includes(item.rule) ? 3 : item.rule === "" ? -1 : problem.base.includes(item) ? (item.sides ? 1 : 0) : 2);
-    let kept = question(problem, asked).constraints.sort((a, b) => telling(a) - telling(b));
+    const telling = (item) => (item.place === undefined ? 3 : item.given ? 2 : item.sides ? 1 : 0);
+    const posed = question(problem, asked);
+    let kept = posed.constraints.sort((a, b) => telling(a) - telling(b));
     for (let index = 0; index < kept.length; ) {
       const rest = kept.filter((_, other) => other !== index);
-      const engine = search(problem, rest);
+      const engine = search(posed, rest);
       if (engine.solve(engine.initial())) index += 1;
       else kept = rest;
     }
-    return kept.filter((item) => item.rule).reverse();
+    return kept.sort((a, b) => telling(b) - telling(a));
   }
 
-  return { prepare, best, against, conflict };
+  return { prepare, question, best, against, conflict };
 })();
 
 if (typeof module !== "undefined") module.exports = Lookup;

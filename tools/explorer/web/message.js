@@ -18,7 +18,7 @@
 
   function finding({ told }, { cause, line, groups, evidence }) {
     const { title, weight, text, needs, fixes = [] } = EXPLORER.messages.causes[cause];
-    const facts = [...told(groups), ...(needs ? [`It needs ${needs}.`] : [])];
+    const facts = [...told(cause, groups), ...(needs ? [`It needs ${needs}.`] : [])];
     return [made("h3", `${kinds[weight]}: ${title}`), ...evidence.map((shown) => quoted(line > 1 ? `line ${line}: ${shown}` : shown)),
       made("p", text), ...(facts.length ? [made("ul", facts.map((fact) => made("li", fact)))] : []),
       ...fixes.flatMap(([fix, commands]) => [made("p", fix), ...commands.map(copied)]),

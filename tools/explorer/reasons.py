@@ -1,0 +1,98 @@
+"""What a conflict is told by: each rule's sentence about a GPU or a system, and what sentences say of single values.
+
+tools/explorer/web/reasons.js puts them together as gpusetup/resolve/sentences.py does; python -m tests.site.proof
+compares the two for every refusal at random.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.resolve.domains import branch_of
+from gpusetup.resolve.explain import conflict
+from gpusetup.resolve.search import Unary
+from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.versions import nv
+from tools.explorer.compiled import drivers
+
+if TYPE_CHECKING:
+    from gpusetup.resolve.space import Space
+    from tools.explorer.compiled import Compiled, Gpus
+
+__all__ = ["about_reasons"]
+
+_CODE = {"torch": "torch-needs-code-for-gpu"}
+
+
+def about_reasons(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
+    """Return the sentences of one CPU; `{}` stands for the name of what is spoken of, a GPU's or a build's."""
+    space = compiled.base
+    values: Any = space.values
+    systems = [item.id for item in compiled.matrix.os.systems if compiled.arch in item.arches]
+    return {
+        "base": _said(space),
+        "gpus": [_of_gpu(compiled, name) for name, _cpu in gpus.kinds],
+        "systems": {system: _said(compiled.space(system=system)) for system in systems},
+        "stays": {str(nv(version).major): _stays(compiled, version) for version in drivers(compiled.matrix)},
+        "floors": _floors(compiled),
+        "code": {name: _code(compiled, gpus, name) for name in FRAMEWORKS},
+        "glibc": {name: [value.release.glibc for value in values[name]] for name in FRAMEWORKS},
+        "cupy": [sorted({nv(minor).major for minor in value.release.cuda}) for value in values["cupy"]],
+        "jax": [[value.release.min_driver, value.release.min_cc] for value in values["jax"]],
+        "torch": [value.build.cudnn or "" for value in values["torch"]],
+        "pins": {name: [_cudnn_of(space, value) for value in values[name]] for name in ("tensorflow", "jax")},
+        "cudnn": [[list(value.row.cuda), value.row.min_driver or ""] for value in values["cudnn"]],
+    }
+
+
+def _cudnn_of(space: Space, value: Any) -> str:
+    pin: str = value.release.pins.get(f"nvidia-cudnn-cu{space.cuda_major(value)}", "")
+    return pin
+
+
+def _said(space: Space) -> dict[str, str]:
+    """Return what each constraint of one component says, and each pair that speaks of something given."""
+    members = [item for item in space.constraints if isinstance(item, Unary) or item.subject is not None]
+    return {
+        f"{item.rule}:{item.scope[-1]}": conflict(space, [item])[0]["text"] for item in members if item.origin == "rule"
+    }
+
+
+def _of_gpu(compiled: Compiled, name: str) -> dict[str, str]:
+    space = compiled.space(gpu=name)
+    known = _said(compiled.base)
+    (gpu,) = space.gpus
+    return {key: text.replace(gpu.label, "{}") for key, text in _said(space).items() if known.get(key) != text}
+
+
+def _stays(compiled: Compiled, version: str) -> str:
+    branch = branch_of(compiled.matrix, version)
+    cuda = f", CUDA {branch.cuda}" if branch is not None and branch.cuda else ""
+    return f"(R{nv(version).major}{cuda})"
+
+
+def _floors(compiled: Compiled) -> dict[str, str]:
+    """Return the driver that each CUDA needs, in the words of the rule."""
+    space, found = compiled.base, {}
+    for name in ("cuda", *FRAMEWORKS):
+        (rule,) = (item for item in space.constraints if item.rule == "driver-runs-cuda" and item.scope[-1] == name)
+        for index, value in enumerate(space.values[name]):
+            one = Unary("requested", name, 1 << index, origin="request")
+            found[space.minor(value)] = conflict(space, [rule, one])[0]["text"].partition(" needs ")[2]
+    return found
+
+
+def _code(compiled: Compiled, gpus: Gpus, name: str) -> list[str]:
+    """Return what GPUs each build has code for."""
+    space = compiled.space(gpu=gpus.kinds[0][0])
+    rule = next(
+        item
+        for item in space.constraints
+        if item.rule == _CODE.get(name, "framework-needs-code-for-gpu") and item.scope == (name,)
+    )
+    (gpu,) = space.gpus
+    told = []
+    for index in range(len(space.values[name])):
+        text = conflict(space, [rule, Unary("requested", name, 1 << index, origin="request")])[0]["text"]
+        told.append(text.removeprefix(f"{gpu.label} has compute capability {gpu.cc}; "))
+    return told

@@ -1,0 +1,90 @@
+// An answer in words: rows, reasons, lines to copy. Every word came with the problem; what is true is decided by lookup.js.
+"use strict";
+
+const Words = (about) => {
+  const FRAMEWORKS = ["torch", "tensorflow", "jax"];
+  const RUNTIMES = ["cuda", ...FRAMEWORKS];
+  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word}'`);
+  const branchOf = (given, solution) => given.versions.driver[solution.driver].split(".")[0];
+  const wanted = (given, asked) => given.wishes.filter((name) => name in asked.wishes);
+
+  // The CUDA major that libraries are for: that of what lies beside them.
+  function major(given, solution) {
+    const beside = RUNTIMES.find((name) => name in solution);
+    return given.told.minors[beside][solution[beside]].split(".")[0];
+  }
+
+  function pythons(given, solution) {
+    const { tags, words } = given.told.python;
+    const names = Object.keys(tags).filter((name) => name in solution);
+    return names.length ? words[names.reduce((all, name) => all & tags[name][solution[name]], -1)] : "";
+  }
+
+  function rows(given, asked, solution) {
+    const { versions, modules, told } = given;
+    const shown = (name) => [about.titles[name], versions[name][solution[name]],
+      name === "cudnn" ? `for CUDA ${major(given, solution)}` : told.shown[name][solution[name]]];
+    const range = pythons(given, solution);
+    return [
+      [about.titles.driver, versions.driver[solution.driver], `${modules[solution.driver]} modules${asked.driver ? ", stays" : ""}`],
+      ...wanted(given, asked).map(shown),
+      ...("cuda" in solution && !("cuda" in asked.wishes) ? [shown("cuda")] : []),
+      ...(range ? [asked.system ? [about.titles.python, versions.python[solution.python], `of ${range}`] : [about.titles.python, range, ""]] : []),
+    ];
+  }
+
+  function why(given, asked, solution) {
+    const { told, modules, versions } = given, branch = branchOf(given, solution);
+    const kind = asked.gpu === undefined ? null : about.kinds[asked.gpu];
+    const stands = (name) => told.relations[name].words[told.relations[name].rows[told.relations[name].driver[solution.driver]][solution[name]]];
+    return [
+      ...(asked.driver ? [[`driver ${asked.driver} stays`]] : []),
+      [told.driver[branch] ?? `R${branch}`],
+      ...(kind?.last ? [[kind.last]] : []),
+      [kind?.module ? kind.module : `${modules[solution.driver]} kernel modules: NVIDIA's default for R${branch}`],
+      ...RUNTIMES.filter((name) => name in solution).map((name) =>
+        [`CUDA ${told.minors[name][solution[name]]}${name === "cuda" ? "" : ` inside ${about.titles[name]}`} ${stands(name)}`]),
+      ...wanted(given, asked).filter((name) => !asked.wishes[name]).flatMap((name) => newestLeft(given, asked, solution, name, versions[name])),
+    ];
+  }
+
+  // Why not the newest release of a wish: the first rule that it breaks beside the rest of this stack.
+  function newestLeft(given, asked, solution, name, versions) {
+    const top = about.releases[name][0];
+    if (versions[solution[name]] === top) return [];
+    const candidates = versions.flatMap((version, index) => (version === top ? [index] : []));
+    const broken = Lookup.against(given, asked, solution, name, candidates[candidates.length - 1]);
+    const telling = broken.find((item) => !item.sides) ?? broken[0];
+    return telling ? [[`not ${about.titles[name]} ${top}: `, telling.rule]] : [];
+  }
+
+  function pip(given, asked, solution) {
+    const { options, pins, toolkit, libraries, limits, none } = given.told.install;
+    const there = Object.keys(pins).filter((name) => name in solution);
+    if (!there.length) return { note: none };
+    const framework = there.some((name) => FRAMEWORKS.includes(name)), cuda = solution.cuda;
+    const alone = framework ? [] : [toolkit.wheels[toolkit.extra[solution.cupy]][cuda],
+      ...["cudnn", "nccl"].filter((name) => name in solution).map((name) => libraries[name][solution[name]][major(given, solution)])];
+    const brings = { driver: true, torch: "torch" in solution, jax: "jax" in solution, cuda: "cupy" in solution && toolkit.extra[solution.cupy] };
+    const place = Object.keys(limits.kinds).reduce((found, name, index) =>
+      found * limits.sizes[index] + (brings[name] ? limits.kinds[name][solution[name]] : 0), 0);
+    const words = ["torch" in solution ? options[solution.torch] : "", ...there.map((name) => pins[name][solution[name]]), ...alone, limits.texts[limits.table[place]]];
+    return { line: `pip install ${words.filter(Boolean).join(" ")}` };
+  }
+
+  function apply(given, asked, solution) {
+    const words = given.wishes.filter((name) => name in solution).map((name) => given.told.words[name][solution[name]]);
+    if (!asked.driver) words.push(`driver==${given.versions.driver[solution.driver]}`);
+    return `sudo gpusetup apply ${words.map((word) => `-w ${quoted(word)}`).join(" ")}`;
+  }
+
+  // The command that asks the same: `words` are requirements, options are what else is known.
+  function command(name, words, options) {
+    const told = Object.entries(options).flatMap(([option, values]) => values.filter(Boolean).map((value) => `--${option} ${quoted(value)}`));
+    return ["gpusetup", name, ...words.map(quoted), ...told].join(" ");
+  }
+
+  return { rows, pythons, why, pip, apply, command };
+};
+
+if (typeof module !== "undefined") module.exports = Words;
