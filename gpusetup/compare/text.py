@@ -26,20 +26,20 @@ def title(group: CompareGroup) -> str:
 
 
 def rows(group: CompareGroup) -> list[tuple[str, ...]]:
-    """Return a row for each value that stands out, however many have it; each figure has its own."""
+    """Return a row for each value that stands out, however many have it; figures of one host are told together."""
     titles = {column.id: column.title for column in group.columns}
     units = {column.id: column.unit for column in group.columns}
     alike: dict[tuple[object, ...], list[Outlier]] = {}
     for item in group.outliers:
-        own = (item.host, item.subject) if item.deviation is not None else ()
-        alike.setdefault((item.column, item.value, *own), []).append(item)
+        own = item.value if item.deviation is None else (item.host, item.deviation > 0)
+        alike.setdefault((item.column, own), []).append(item)
     return [
         (
             items[0].column if units[items[0].column] else titles[items[0].column],
             "no majority" if items[0].usual is None else f"{shown(items[0].usual)} {units[items[0].column]}".strip(),
-            shown(items[0].value),
+            _span([shown(item.value) for item in items]),
             _who(items),
-            "" if items[0].deviation is None else f"{items[0].deviation:+.1f} %",
+            _span([f"{item.deviation:+.1f}" for item in items if item.deviation is not None], " %"),
         )
         for items in alike.values()
     ]
@@ -58,6 +58,13 @@ def trailer(group: CompareGroup) -> str:
 def shown(value: str | float) -> str:
     """Return a value with the digits that mean something."""
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _span(told: Sequence[str], unit: str = "") -> str:
+    """Return the first and the last of figures that are told together."""
+    if len({*told}) < 2:
+        return f"{told[0]}{unit}" if told else ""
+    return f"{min(told, key=float)} to {max(told, key=float)}{unit}"
 
 
 def _who(items: Sequence[Outlier]) -> str:

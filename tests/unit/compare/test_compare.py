@@ -11,6 +11,7 @@ from gpusetup.cli.main import main
 from gpusetup.cli.schema import schema_of
 from gpusetup.compare.hosts import compared
 from gpusetup.compare.standing import figures_apart, settings_apart
+from gpusetup.compare.text import rows
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.facts.tabular import COLUMNS
@@ -165,6 +166,17 @@ def test_the_command_in_every_form(files, tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, schema_of("compare"))
     assert document["groups"][0]["hosts"] == ["gpu-0", "gpu-1", "gpu-2"]
+
+
+def test_figures_of_one_host_are_told_together(h200x8):
+    fleet = {f"gpu-{number}": h200x8 for number in range(4)}
+    rates = {name: [4280.0] * 8 for name in fleet} | {"gpu-2": [3400.0, 3500.0, *[4280.0] * 5, 5000.0]}
+    comparison = compared(Facts(hosts=fleet), {name: (copy_rate(*found),) for name, found in rates.items()})
+    (group,) = comparison.groups
+    assert rows(group) == [
+        ("memory.copy", "4280 GB/s", "3400 to 3500", "gpu-2 GPU 0, GPU 1", "-20.6 to -18.2 %"),
+        ("memory.copy", "4280 GB/s", "5000", "gpu-2 GPU 7", "+16.8 %"),
+    ]
 
 
 def test_figures_come_from_the_histories_of_the_hosts(files, monkeypatch, tmp_path, capsys):
