@@ -33,6 +33,8 @@ from gpusetup.resolve.answer import stack_of
 from gpusetup.resolve.causes import minimal_conflict
 from gpusetup.resolve.explain import conflict
 from gpusetup.resolve.preferences import best
+from gpusetup.resolve.python_told import python_warnings
+from gpusetup.resolve.warn import warnings_about
 from tests.lab.browser import browser
 from tools.explorer.compiled import WISHES, Compiled, Gpus
 from tools.explorer.folder import ARCHES, documents
@@ -40,6 +42,8 @@ from tools.explorer.reasons import about_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from gpusetup.resolve.space import Space
 
 WEB = Path(__file__).resolve().parents[2] / "tools/explorer/web"
 _AT_ONCE = 500
@@ -49,7 +53,8 @@ _ASK = """asked.map(({ lines, said, ...question }) => {
   if (!lines) return { solution };
   if (!found) return { rules: Lookup.conflict(problem, question).map((item) => [item.rule, item.of, item.and ?? ""]), conflict: reasons.conflict(question, said) };
   const { line, note } = words.pip(problem, question, found);
-  return { solution, apply: words.apply(problem, question, found), pip: line ?? note, python: words.pythons(problem, found) };
+  return { solution, apply: words.apply(problem, question, found), pip: line ?? note, python: words.pythons(problem, found),
+    warnings: words.warnings(problem, question, found, { name: said.name, label: said.gpu }).sort() };
 })"""
 Question = dict[str, Any]
 """wishes: component → version, series or nothing; gpu: a kind's number; system; driver; lines: whether to compare these."""
@@ -156,8 +161,16 @@ def expected(known: Explored, question: Question) -> dict[str, Any]:
         stack = stack_of(space, solution)
         said = install_of(Resolution(matrix=stamp, request=space.request, stack=stack, reasons=()), known.matrix)
         pip = next((line.partition("-m ")[2] for line in said.pip if "-m pip install" in line), said.notes.get("pip"))
+        told["warnings"] = sorted(
+            text for text in warnings_about(space, solution) if text not in held_back(space, solution)
+        )
         told |= {"apply": said.apply[0], "pip": pip, "python": stack.python.requires if stack.python else ""}
     return told
+
+
+def held_back(space: Space, solution: dict[str, Any]) -> list[str]:
+    """What only the program says: a newer Python would bring newer releases."""
+    return [text for text in python_warnings(space, solution) if "nobody published" not in text]
 
 
 def _told(value: Any) -> str:
@@ -194,7 +207,7 @@ def posed(known: Explored, question: Question) -> Question:
     wishes = {name: known.versions(name, text) for name, text in question["wishes"].items()}
     name = known.gpus.kinds[question["gpu"]][0] if question["gpu"] is not None else ""
     gpu = known.about["labels"].get(name, name)
-    said = {"gpu": gpu, "wishes": question["wishes"]}
+    said = {"gpu": gpu, "name": name, "wishes": question["wishes"]}
     return {name: value for name, value in question.items() if value not in ("", None)} | {
         "wishes": wishes,
         "said": said,

@@ -102,6 +102,9 @@ def test_a_link_carries_its_question_and_the_lines_are_those_of_the_command(
     pip = [line.partition("-m ")[2] for line in said.install.pip if "-m pip install" in line]
     assert _lines(page) == [*said.install.apply, *pip]
     assert _asked_again(page) == said.stack
+    cautions = page.tells("[...document.querySelectorAll('.cautions li')].map(e => e.textContent)")
+    assert set(cautions) <= set(said.warnings)
+    assert all("Python" in text for text in said.warnings if text not in cautions)
     text = page.tells("document.getElementById('answer').innerText")
     assert said.stack.driver.version in text
     assert said.stack.driver.module in text

@@ -52,7 +52,7 @@ def documents(
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return what the page knows from its start, and the problem of each CPU."""
     one = compiled[0]
-    problems = {each.arch: each.document(gpus) | {"told": about_problem(each)} for each in compiled}
+    problems = {each.arch: each.document(gpus) | {"told": about_problem(each, gpus)} for each in compiled}
     rules = {"requested", "installed-driver-stays"}
     for document in problems.values():
         added = [item for some in document["additions"] for item in (*some["always"], *some["free"])]

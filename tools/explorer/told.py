@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.gpus import find_gpu
-from gpusetup.model.request import COMPONENTS
+from gpusetup.model.request import COMPONENTS, Request, Requirement
 from gpusetup.resolve.answer import python_range, stack_of
-from gpusetup.resolve.constraints import python_tags
+from gpusetup.resolve.constraints import build, python_tags
 from gpusetup.resolve.naming import only_module, title
 from gpusetup.resolve.reasons import RELATION, reasons
 from gpusetup.resolve.requests import ALIASES
 from gpusetup.resolve.search import Unary
 from gpusetup.resolve.sources import rule_source, rule_text
 from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.resolve.warn import warnings_about
 from gpusetup.versions import nv
 from tools.explorer.compiled import WISHES
 from tools.explorer.install import about_install
+from tools.explorer.warnings import about_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gpusetup.matrix.load import Matrix
     from gpusetup.resolve.domains import Value
@@ -44,6 +46,7 @@ def about_names(matrix: Matrix, gpus: Gpus) -> dict[str, Any]:
     """Return how wishes and GPUs are called, and what the command line answers for alone."""
     labels = {name: find_gpu(matrix, name).label for name in gpus.names}
     return {
+        "inferred": dict(_inferred(matrix, gpus)),
         "labels": {name: label for name, label in labels.items() if label != name},
         "titles": {name: title(name) for name in (*WISHES, "driver", "python")}
         | {"driver": "Driver", "python": "Python"},
@@ -52,6 +55,15 @@ def about_names(matrix: Matrix, gpus: Gpus) -> dict[str, Any]:
             {*COMPONENTS, *(name for name, known in ALIASES.items() if known not in WISHES)} - {*WISHES, "driver"}
         ),
     }
+
+
+def _inferred(matrix: Matrix, gpus: Gpus) -> Iterator[tuple[str, str]]:
+    """Yield the GPUs whose compute capability is not published, with the warning."""
+    for name in gpus.names:
+        if find_gpu(matrix, name).inferred:
+            space = build(matrix, Request(requirements=(Requirement(component="cuda"),), gpus=(name,), gpu_count=1))
+            driver = max(space.values["driver"], key=lambda item: item.number)  # type: ignore[union-attr]
+            yield name, next(text for text in warnings_about(space, {"driver": driver}) if " inferred " in text)
 
 
 def about_kinds(compiled: Compiled, gpus: Gpus) -> list[dict[str, str]]:
@@ -65,7 +77,7 @@ def about_kinds(compiled: Compiled, gpus: Gpus) -> list[dict[str, str]]:
     return told
 
 
-def about_problem(compiled: Compiled) -> dict[str, Any]:
+def about_problem(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
     """Return what is said of the values on one CPU."""
     space = compiled.base
     return {
@@ -76,6 +88,7 @@ def about_problem(compiled: Compiled) -> dict[str, Any]:
         "relations": {name: _relations(compiled, name) for name in _RUNTIMES},
         "minors": {name: [space.minor(value) for value in space.values[name]] for name in (*_RUNTIMES, "nccl")},
         "install": about_install(compiled),
+        "warnings": about_warnings(compiled, gpus),
     }
 
 

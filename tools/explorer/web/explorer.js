@@ -70,6 +70,7 @@
       row.release.setAttribute("aria-label", `Release of ${about.titles[taken[place]]}`);
       row.querySelector("button")?.setAttribute("aria-label", `Without ${about.titles[taken[place]]}`);
     });
+    document.body.style.setProperty("--wishes", taken.length);
     at("more").hidden = taken.length === Object.keys(about.releases).length;
   }
 
@@ -105,11 +106,12 @@
     const line = words.command("resolve", [...beyond.filter((word) => !word.startsWith("--")), ...known.map(({ name, text }) => asking.word(name, text))],
       { gpu: [gpu], os: [os], arch: [arch], driver: [driver] });
     const more = beyond.filter((word) => word.startsWith("--") && !line.includes(word)).map((word) => ` ${word}`).join("");
-    const ask = made("button", "Ask without it", { type: "button" });
+    const ask = made("button", "Ask without it", { type: "button", class: "small" });
     ask.addEventListener("click", () => { beyond = []; show(); at("framework").focus(); });
     at("answer").replaceChildren(made("p", made("b", "This question is one for the command line.")),
       made("p", `The page does not answer for ${beyond.join(", ")}; this does:`), copied(line + more), ask);
     at("all").replaceChildren();
+    at("all").parentElement.hidden = true;
   }
 
   const typed = () => ({ wishes: wishes(), gpu: at("gpu").value, os: at("os").value, arch: at("arch").value, driver: at("driver").value.trim() });
@@ -151,7 +153,9 @@
     const list = made("dl");
     for (const [name, version, more] of words.rows(given, question, solution)) list.append(made("dt", name), made("dd", [made("b", version), more && ` ${more}`]));
     const { line, note } = words.pip(given, question, solution);
-    return [list, made("h3", "Install"), copied(words.apply(given, question, solution)), line ? copied(line) : made("p", note, { class: "said" }),
+    const typedGpu = plain(at("gpu").value);
+    const cautions = words.warnings(given, question, solution, { label: labelOf(at("gpu").value.trim()), name: Object.keys(about.inferred).find((name) => plain(name) === typedGpu) });
+    return [list, ...(cautions.length ? [made("h3", "Keep in mind"), made("ul", cautions.map((text) => made("li", text)), { class: "cautions" })] : []), made("h3", "Install"), copied(words.apply(given, question, solution)), line ? copied(line) : made("p", note, { class: "said" }),
       made("h3", "Why"), made("ul", words.why(given, question, solution).map(([text, name]) => made("li", name ? [text, ...rule(name)] : text))),
       made("p", ["The same on the command line: ", made("code", command("resolve"))], { class: "said same" })];
   }
@@ -247,6 +251,7 @@
     if (!question || beyond.length) return;
     const arch = at("arch").value, given = await problem(arch);
     if (mine !== turn) return;
+    at("all").parentElement.hidden = false;
     if (question.system && given.systems[question.system] === undefined) {
       at("answer").replaceChildren(made("p", `${at("os").selectedOptions[0].textContent} does not run on ${arch}.`));
       at("all").replaceChildren();

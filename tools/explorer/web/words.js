@@ -20,6 +20,9 @@ const Words = (about) => {
     return names.length ? words[names.reduce((all, name) => all & tags[name][solution[name]], -1)] : "";
   }
 
+  // How a CUDA stands on the driver, by a letter.
+  const relation = ({ told }, solution, name) => told.relations[name].rows[told.relations[name].driver[solution.driver]][solution[name]];
+
   function rows(given, asked, solution) {
     const { versions, modules, told } = given;
     const shown = (name) => [about.titles[name], versions[name][solution[name]],
@@ -36,7 +39,7 @@ const Words = (about) => {
   function why(given, asked, solution) {
     const { told, modules, versions } = given, branch = branchOf(given, solution);
     const kind = asked.gpu === undefined ? null : about.kinds[asked.gpu];
-    const stands = (name) => told.relations[name].words[told.relations[name].rows[told.relations[name].driver[solution.driver]][solution[name]]];
+    const stands = (name) => told.relations[name].words[relation(given, solution, name)];
     return [
       ...(asked.driver ? [[`driver ${asked.driver} stays`]] : []),
       [told.driver[branch] ?? `R${branch}`],
@@ -78,13 +81,37 @@ const Words = (about) => {
     return `sudo gpusetup apply ${words.map((word) => `-w ${quoted(word)}`).join(" ")}`;
   }
 
+  // What to keep in mind about this stack.
+  function warnings(given, asked, solution, gpu) {
+    const { none, gpus, rows: known, texts, ended, floors, minor, untested, systems } = given.told.warnings;
+    const { versions, told } = given, branch = branchOf(given, solution), version = versions.driver[solution.driver];
+    const values = asked.gpu === undefined ? none : gpus[asked.gpu];
+    const floor = asked.gpu === undefined ? undefined : given.additions[given.gpus[asked.gpu]].free.find(({ rule }) => rule === "gpu-product-floor");
+    const low = floor && !(given.constraint(floor).allowed >> BigInt(solution.driver) & 1n);
+    const minors = RUNTIMES.filter((name) => name in solution && relation(given, solution, name) === "m")
+      .map((name) => minor.replace("{}", `CUDA ${told.minors[name][solution[name]]}${name === "cuda" ? "" : ` inside ${name}`}`).replaceAll("{branch}", `R${branch}`));
+    const tested = given.order.find(({ name }) => name === "tested-together");
+    const odd = "cupy" in solution && tested.levels[tested.first[solution.cupy]][tested.second[solution.cuda]] > 0;
+    const inferred = Object.entries(about.inferred).find(([name]) => name === gpu.name);
+    return [
+      ...(ended[branch] ? [ended[branch][asked.driver ? 0 : 1]] : []),
+      ...(low ? [`${floors[asked.gpu].replace("{}", gpu.label)}; ${version} is older`] : []),
+      ...minors,
+      ...(odd ? [untested.replace("{}", versions.cupy[solution.cupy]).replace("{cuda}", told.minors.cuda[solution.cuda])] : []),
+      ...Object.entries(values).filter(([name]) => name in solution)
+        .flatMap(([name, row]) => (known[row][solution[name]] ?? []).map((text) => texts[text].replaceAll("{}", gpu.label))),
+      ...(inferred ? [inferred[1]] : []),
+      ...("python" in solution && systems[asked.system] ? [systems[asked.system]] : []),
+    ];
+  }
+
   // The command that asks the same: `words` are requirements, options are what else is known.
   function command(name, words, options) {
     const told = Object.entries(options).flatMap(([option, values]) => values.filter(Boolean).map((value) => `--${option} ${quoted(value)}`));
     return ["gpusetup", name, ...words.map(quoted), ...told].join(" ");
   }
 
-  return { rows, pythons, why, pip, apply, command };
+  return { rows, pythons, why, pip, apply, warnings, command };
 };
 
 if (typeof module !== "undefined") module.exports = Words;

@@ -1,0 +1,106 @@
+"""What to keep in mind about a stack, in the resolver's own words: each warning by the values that it speaks of.
+
+What is said of a Python that holds releases back needs a search of its own, and stays with the command line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpusetup.resolve.python_told import python_warnings
+from gpusetup.resolve.space import FRAMEWORKS
+from gpusetup.resolve.warn import warnings_about
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.resolve.space import Space
+    from tools.explorer.compiled import Compiled, Gpus
+
+__all__ = ["about_warnings"]
+
+_SPOKEN_OF = (*FRAMEWORKS, "cudnn", "nccl")
+
+
+def about_warnings(compiled: Compiled, gpus: Gpus) -> dict[str, Any]:
+    """Return the warnings of one CPU; `{}` stands for the GPU's name."""
+    texts: dict[str, int] = {}
+    rows: dict[str, int] = {}
+    kept: list[Any] = []
+
+    def row(space: Space, name: str) -> int:
+        found = {}
+        for index, value in enumerate(space.values[name]):
+            if said := list(_said(compiled, space, {name: value})):
+                found[index] = [texts.setdefault(text, len(texts)) for text in said]
+        if repr(found) not in rows:
+            rows[repr(found)] = len(kept)
+            kept.append(found)
+        return rows[repr(found)]
+
+    spaces = [compiled.base, *(compiled.space(gpu=name) for name, _cpu in gpus.kinds)]
+    told = [{name: row(space, name) for name in _SPOKEN_OF} for space in spaces]
+    return {
+        "none": told[0],
+        "gpus": told[1:],
+        "rows": kept,
+        "texts": list(texts),
+        "ended": _ended(compiled),
+        "floors": [f"NVIDIA lists {{}} from driver {gpu.min_driver}" for space in spaces[1:] for gpu in space.gpus],
+        "minor": _minor(compiled),
+        "untested": _untested(compiled),
+        "systems": dict(_systems(compiled)),
+    }
+
+
+def _said(compiled: Compiled, space: Space, chosen: dict[str, Any]) -> Iterator[str]:
+    """Yield what is said of values alone: beside the newest driver, which nothing is said of."""
+    driver = {"driver": compiled.newest_driver}
+    about_gpu = warnings_about(space, driver)
+    for text in warnings_about(space, driver | chosen):
+        if text not in about_gpu:
+            yield text.replace(space.gpus[0].label, "{}") if space.gpus else text
+
+
+def _ended(compiled: Compiled) -> dict[str, list[str]]:
+    """Return for each branch that has ended what is said where its driver was given, and where it was chosen."""
+    found = {}
+    free = compiled.space(wishes={"cuda": ""}, every_driver=False)
+    for value in {item.branch.branch: item for item in compiled.base.values["driver"]}.values():  # type: ignore[union-attr]
+        if value.ended:  # type: ignore[union-attr]
+            given = compiled.space(wishes={"cuda": ""}, driver=value.version, every_driver=False)
+            found[str(value.branch.branch)] = [  # type: ignore[union-attr]
+                next(iter(warnings_about(space, {"driver": value}))) for space in (given, free)
+            ]
+    return found
+
+
+def _minor(compiled: Compiled) -> str:
+    """Return what is said of a CUDA that runs by minor-version compatibility; `{}` and `{branch}` stand for the two."""
+    space = compiled.base
+    for driver in space.values["driver"]:
+        for cuda in space.values["cuda"]:
+            if space.relation(driver, cuda) == "minor-version" and not driver.ended:  # type: ignore[arg-type,union-attr]
+                said = warnings_about(space, {"driver": driver, "cuda": cuda})[0]
+                branch = f"R{driver.branch.branch}"  # type: ignore[union-attr]
+                return said.replace(f"CUDA {space.minor(cuda)}", "{}").replace(branch, "{branch}")
+    return ""
+
+
+def _untested(compiled: Compiled) -> str:
+    """Return what is said of a CuPy beside a CUDA that it was not tested with."""
+    values: Any = compiled.base.values
+    cupy = values["cupy"][-1]
+    cuda = next(item for item in values["cuda"] if item.release.minor not in cupy.release.cuda)
+    chosen = {"driver": compiled.newest_driver, "cupy": cupy, "cuda": cuda}
+    (said,) = warnings_about(compiled.base, chosen)
+    return said.replace(cupy.version, "{}").replace(cuda.release.minor, "{cuda}")
+
+
+def _systems(compiled: Compiled) -> Iterator[tuple[str, str]]:
+    """Yield the systems whose Python nobody published, with what is said of them."""
+    for item in compiled.matrix.os.systems:
+        if item.python == "unknown" and compiled.arch in item.arches:
+            space = compiled.space(wishes={"torch": ""}, system=item.id)
+            for text in python_warnings(space, {"python": space.values["python"][-1]}):
+                yield item.id, text
