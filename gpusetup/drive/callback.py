@@ -10,12 +10,14 @@ import json
 import os
 import re
 import time
+from pathlib import Path
 from typing import Any
 
-from ansible import constants, context
+from ansible import constants, context, release
 
 from gpusetup.drive.handed import hand_over
 from gpusetup.drive.names import check_address, check_host_name
+from gpusetup.drive.packed import keep, place_of, take
 from gpusetup.drive.parent import die_with_parent
 from gpusetup.drive.secrets import ENVIRONMENT as SECRETS
 from gpusetup.drive.secrets import tell_secrets
@@ -54,6 +56,7 @@ class EventWriter:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600) if path else -1
         self._started: dict[tuple[str, str], float] = {}
         self._playbook = ""
+        self._packed: Path | None = None
         self._secrets: set[str] = set()
         self._shard = {"shard": int(os.environ[NUMBER])} if NUMBER in os.environ else {}
 
@@ -61,6 +64,10 @@ class EventWriter:
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         self._playbook = os.path.splitext(os.path.basename(playbook._file_name))[0]  # noqa: PTH119, PTH122
+        overriding = getattr(constants, "DEFAULT_MODULE_UTILS_PATH", None) or ()
+        self._packed = place_of(os.environ, Path(release.__file__), release.__version__, overriding)
+        if self._packed is not None:
+            take(self._packed, Path(constants.DEFAULT_LOCAL_TMP))
         self._write("start", playbook=self._playbook)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
@@ -92,6 +99,8 @@ class EventWriter:
         self._write("task", task=_text(task._uuid), handler=True, **_task_document(task))
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
+        if self._packed is not None:
+            keep(self._packed, Path(constants.DEFAULT_LOCAL_TMP))
         self._write("end", stats={host: stats.summarize(host) for host in sorted(stats.processed)})
 
     # --- one host -----------------------------------------------------------------------------------------------

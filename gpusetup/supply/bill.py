@@ -6,10 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import msgspec
 from packaging.utils import parse_wheel_filename
 
-from gpusetup import __version__
+from gpusetup.supply.cyclonedx import bill, component, python_library
 from gpusetup.supply.kinds import kind_at
 
 if TYPE_CHECKING:
@@ -34,23 +33,9 @@ def bill_of(
             epoch, _colon, release = entry.version.rpartition(":") if kind.name == "rpm" else ("", "", entry.version)
             purl = f"pkg:{kind.name}/{family[0] if family else name}/{quote(entry.name)}@{quote(release)}"
             purl += f"?arch={entry.arch}" + (f"&epoch={epoch}" if epoch else "")
-            components[purl] = _component(entry.name, entry.version, purl, entry.file.sha256)
+            components[purl] = component(entry.name, entry.version, purl, entry.file.sha256)
     for wheel in (*(name for system in systems.values() for name in system.wheels), *controller):
         project, version, _build, _tags = parse_wheel_filename(wheel.rpartition("/")[2])
-        purl = f"pkg:pypi/{project}@{quote(str(version))}?file_name={quote(wheel.rpartition('/')[2])}"
-        components[purl] = _component(str(project), str(version), purl, digests.get(wheel, ""))
-    bill = {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "version": 1,
-        "metadata": {"tools": [{"name": "gpusetup", "version": __version__}]},
-        "components": [components[purl] for purl in sorted(components)],
-    }
-    return msgspec.json.format(msgspec.json.encode(bill), indent=1) + b"\n"
-
-
-def _component(name: str, version: str, purl: str, sha256: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": "library", "name": name, "version": version, "purl": purl, "bom-ref": purl}
-    if sha256:
-        found["hashes"] = [{"alg": "SHA-256", "content": sha256}]
-    return found
+        item = python_library(str(project), str(version), wheel.rpartition("/")[2], digests.get(wheel, ""))
+        components[item["purl"]] = item
+    return bill(components.values())

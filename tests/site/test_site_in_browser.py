@@ -14,6 +14,8 @@ PLACES = (
     "index.html",
     "contributing.html",
     "guides/health.html",
+    "reference/benchmarks.html",
+    "reference/features.html",
     "reference/commands/README.html",
     "reference/matrix/torch.html",
     "reference/messages/out-of-memory.html",

@@ -1,7 +1,9 @@
 """Build what people install: `./dev release [KIND …] [--out DIR] [--python 3.11 …] [--arch amd64]`.
 
 Kinds: wheel (with the sdist), collection (Ansible Galaxy), single (one file that needs only Python), deb, rpm; all of
-them when none is named. The same commit gives the same bytes: every date in them is the commit's.
+them when none is named. container, an image of the .deb, is built when it is named: it fetches its base (--base).
+Beside each file lies its bill of materials (.cdx.json). The same commit gives the same bytes: every date in them is the
+commit's. Those of the image also depend on its base and on the distribution's packages of that day.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpusetup import __version__
-from tools.release import deb, front, rpm, single
+from tools.release import bills, container, deb, front, rpm, share, single
 from tools.release.tree import MACHINES, Target, lay_out
 
 if TYPE_CHECKING:
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("wheel", "collection", "single", "deb", "rpm")
+NAMED = ("container",)
+"""Built when it is named: it needs buildah, a registry, and rights that not everybody has."""
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-PROGRAMS = {"deb": "dpkg-deb", "rpm": "rpmbuild"}
+PROGRAMS = {"deb": "dpkg-deb", "rpm": "rpmbuild", "container": "buildah"}
 """What builds them, where Python alone does not."""
 SYSTEMS = {"deb": ("3.11", "3.13"), "rpm": ("3.12",)}
 """The Pythons of today's Debian 12 and 13, and of Enterprise Linux 9 and 10."""
@@ -38,25 +42,28 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="./dev release", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS + NAMED))
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="default: dist")
     parser.add_argument("--python", action="append", metavar="3.N", help="for packages of this Python; may be repeated")
     parser.add_argument("--arch", choices=MACHINES, default="amd64", help="default: %(default)s")
+    parser.add_argument(
+        "--base", default=container.BASE, metavar="IMAGE", help="of the container; default: %(default)s"
+    )
     told = parser.parse_args(arguments)
-    unknown = [kind for kind in told.kinds if kind not in KINDS]
+    unknown = [kind for kind in told.kinds if kind not in KINDS + NAMED]
     if unknown:
-        parser.error(f"no kind is called {unknown[0]!r}; known: {', '.join(KINDS)}")
+        parser.error(f"no kind is called {unknown[0]!r}; known: {', '.join(KINDS + NAMED)}")
     missing = sorted(
         {PROGRAMS[kind] for kind in told.kinds or KINDS if kind in PROGRAMS and not shutil.which(PROGRAMS[kind])}
     )
     if missing:
-        packages = " ".join({"rpmbuild": "rpm", "dpkg-deb": "dpkg"}[name] for name in missing)
+        packages = " ".join({"rpmbuild": "rpm", "dpkg-deb": "dpkg", "buildah": "buildah"}[name] for name in missing)
         parser.error(
             f"{', '.join(missing)} is not here: sudo apt-get install {packages}, or name the kinds that you want"
         )
     out = told.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for path in made(told.kinds or list(KINDS), out, told.python, told.arch, moment()):
+    for path in made(told.kinds or list(KINDS), out, told.python, told.arch, moment(), told.base):
         print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(out)}", flush=True)
     return 0
 
@@ -69,32 +76,54 @@ def moment() -> int:
     return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
 
 
-def made(kinds: Sequence[str], out: Path, pythons: Sequence[str] | None, arch: str, when: int) -> list[Path]:
-    """Build the kinds; return their files."""
-    found = []
+def made(  # noqa: PLR0917 - what the command line says, in its order
+    kinds: Sequence[str], out: Path, pythons: Sequence[str] | None, arch: str, when: int, base: str = container.BASE
+) -> list[Path]:
+    """Build the kinds; return their files, each with the bill of what is in it."""
+    found: list[Path] = []
+
+    def add(path: Path, inside: list[dict[str, Any]]) -> Path:
+        found.extend((path, bills.write(path, inside, when, __version__)))
+        return path
+
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         wheel, sdist = python_packages(scratch, when)
         if "wheel" in kinds:
-            found += [Path(shutil.copy(path, out)) for path in (wheel, sdist)]
+            for package in (wheel, sdist):
+                add(Path(shutil.copy(package, out)), bills.asked_by(package))
         if "collection" in kinds:
-            found.append(collection(out, scratch, when))
+            add(collection(out, scratch, when), [])
         if "single" in kinds:
             targets = [Target(python, arch) for python in pythons or PYTHONS]
-            found.append(single.build(wheel, out, targets, moment=when))
+            file = single.build(wheel, out, targets, moment=when)
+            add(file, bills.wheels_in(file))
+
+        def root(target: Target) -> Path:
+            place = scratch / f"root-{target.python}"
+            if not place.exists():
+                lay_out(place, wheel, target)
+            return place
+
         for kind, pack in (("deb", deb.build), ("rpm", rpm.build)):
             for python in (pythons or SYSTEMS[kind]) if kind in kinds else ():
-                target, root = Target(python, arch), scratch / f"root-{python}"
-                if not root.exists():
-                    lay_out(root, wheel, target)
-                found.append(pack(root, out, target, moment=when))
+                target = Target(python, arch)
+                package = pack(root(target), out, target, moment=when)
+                add(package, bills.libraries_in(target.site(root(target))))
+        if "container" in kinds:
+            target = Target(pythons[0] if pythons else container.PYTHON, arch)
+            package = deb.build(root(target), scratch, target, moment=when)
+            image = container.build(package, out, base, moment=when)
+            add(image.path, [*image.packages, *bills.libraries_in(target.site(root(target)))])
     return found
 
 
 def python_packages(folder: Path, when: int) -> tuple[Path, Path]:
     """Build the sdist, and the wheel from it."""
+    share.write(folder / "share")
     argv = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
-    env = {**os.environ, "SOURCE_DATE_EPOCH": str(when), "GPUSETUP_REPOSITORY": front.repository(ROOT)}
+    told = {"GPUSETUP_REPOSITORY": front.repository(ROOT), "GPUSETUP_SHARE": str(folder / "share")}
+    env = {**os.environ, "SOURCE_DATE_EPOCH": str(when), **told}
     subprocess.run(argv, check=True, env=env, stdout=subprocess.DEVNULL)
     return next(folder.glob("gpusetup-*.whl")), next(folder.glob("gpusetup-*.tar.gz"))
 
@@ -110,7 +139,7 @@ def collection(out: Path, scratch: Path, when: int) -> Path:
         tarfile.open(fileobj=packed, mode="w") as made,
     ):
         for item in archive:
-            item.mtime = when
+            item.mtime, item.pax_headers = when, {}  # a part of a second stands in the headers
             made.addfile(item, archive.extractfile(item) if item.isfile() else None)
     return out / built.name
 

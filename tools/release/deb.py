@@ -77,6 +77,8 @@ def build(laid_out: Path, out: Path, target: Target, *, moment: int) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
         shutil.copytree(laid_out, root, symlinks=True)
+        zsh = root / "usr/share/zsh"
+        (zsh / "site-functions").rename(zsh / "vendor-completions")  # the other one is the administrator's
         docs = root / "usr/share/doc/gpusetup"
         docs.mkdir(parents=True)
         (docs / "copyright").write_text(_COPYRIGHT)

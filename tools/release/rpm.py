@@ -39,8 +39,6 @@ below /usr/lib/gpusetup.
 
 %install
 cp -a {root}/. %{{buildroot}}/
-mkdir -p %{{buildroot}}/usr/share/zsh/site-functions
-mv %{{buildroot}}/usr/share/zsh/vendor-completions/_gpusetup %{{buildroot}}/usr/share/zsh/site-functions/
 
 %post
 python{python} -m compileall -q -j 0 /usr/lib/gpusetup/lib || :

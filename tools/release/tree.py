@@ -14,8 +14,6 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tools.release import man
-
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "usr/lib/gpusetup"
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -47,11 +45,15 @@ class Target(NamedTuple):
         """The CPU as the kernel calls it."""
         return MACHINES[self.arch]
 
+    def site(self, root: Path) -> Path:
+        """Return where its libraries are in a folder that was laid out."""
+        return root / HOME / "lib" / f"python{self.python}" / "site-packages"
+
 
 def lay_out(root: Path, wheel: Path, target: Target) -> None:
     """Fill a folder with what the package puts below /."""
     home = root / HOME
-    site = home / "lib" / f"python{target.python}" / "site-packages"
+    site = target.site(root)
     site.mkdir(parents=True)
     argv = [sys.executable, "-m", "pip", "install", "-qq", "--no-compile", "--target", str(site)]
     subprocess.run([*argv, *pip_words(wheel, target)], check=True)
@@ -61,19 +63,23 @@ def lay_out(root: Path, wheel: Path, target: Target) -> None:
         subprocess.run(["strip", "--strip-unneeded", str(library)], check=False, capture_output=True)
     _environment(home, target)
     _program(root, home)
-    _read_by_people(root)
+    _read_by_people(root, site)
     for path in root.rglob("*"):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.read_bytes()[:2] == b"#!" else 0o644)
 
 
 def without_origin(site: Path) -> None:
-    """Forget the folder on the machine that built it: it says nothing to anybody else, and is another one each time."""
+    """Forget the folder on the machine that built it: it says nothing to anybody else, and is another one each time.
+
+    What is for people is moved to where a system looks for it, so the record of files does not have that either.
+    """
     for origin in site.glob("*.dist-info/direct_url.json"):
         origin.unlink()
         record = origin.with_name("RECORD")
         lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if not line.startswith(f"{origin.parent.name}/{origin.name},")]
+        gone = (f"{origin.parent.name}/{origin.name},", "../../share/", "share/")
+        kept = [line for line in lines if not line.startswith(gone)]
         record.write_text("".join(kept), encoding="utf-8")
 
 
@@ -101,20 +107,12 @@ def _program(root: Path, home: Path) -> None:
     (root / "usr/bin/gpusetup").symlink_to("../lib/gpusetup/bin/gpusetup")
 
 
-def _read_by_people(root: Path) -> None:
-    pages = root / "usr/share/man/man1"
-    pages.mkdir(parents=True)
-    for name, text in man.pages().items():
-        packed(pages / f"{name}.gz", text)
-    for shell, place in (
-        ("bash", "bash-completion/completions/gpusetup"),
-        ("zsh", "zsh/vendor-completions/_gpusetup"),
-        ("fish", "fish/vendor_completions.d/gpusetup.fish"),
-    ):
-        path = root / "usr/share" / place
-        path.parent.mkdir(parents=True)
-        argv = [sys.executable, "-m", "gpusetup", "completion", shell]
-        path.write_text(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
+def _read_by_people(root: Path, site: Path) -> None:
+    """Move what the wheel has for people to where a system looks for it."""
+    (site / "share").rename(root / "usr/share")
+    for page in (root / "usr/share/man/man1").iterdir():
+        packed(page.with_name(f"{page.name}.gz"), page.read_text(encoding="utf-8"))
+        page.unlink()
 
 
 def packed(path: Path, text: str) -> None:

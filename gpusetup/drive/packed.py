@@ -1,0 +1,118 @@
+"""Modules as Ansible packs them for hosts, kept from one Ansible process to the next.
+
+Ansible reads and parses a hundred files to pack one module: a quarter to half a second of a processor for each, anew in
+every process. What is packed depends on the collection and on Ansible alone, so it is kept under the name of both. Only
+modules of our collection are: others may come from a folder of the site. Where anything is unusual nothing is kept or
+taken, and Ansible packs as ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["keep", "place_of", "take"]
+
+_CACHE = "ansiballz_cache"
+"""Ansible's own folder for them, in the temporary folder of each process."""
+_OURS = "ansible_collections.gpusetup.stack."
+_KEPT, _DAY = 3, 86400.0
+
+
+def place_of(
+    environment: Mapping[str, str], ansible: Path, version: str, overriding: Iterable[str] = ()
+) -> Path | None:
+    """Return the folder for what is packed of this collection by this Ansible; None where there can be none.
+
+    `ansible` is a file of the Ansible in use, `overriding` are folders whose code would take the place of its own.
+    """
+    base = _cache_home(environment)
+    collections = environment.get("ANSIBLE_COLLECTIONS_PATH", "").partition(":")[0]
+    plugins = Path(collections, "ansible_collections/gpusetup/stack/plugins")
+    if base is None or any(Path(folder).is_dir() for folder in overriding):
+        return None
+    try:
+        files = [plugins / name for name in sorted(_python_below(plugins))]
+        stamps = [(str(path), told.st_mtime_ns, told.st_size) for path in (ansible, *files) for told in [path.stat()]]
+    except OSError:
+        return None
+    key = hashlib.sha256(repr((version, sys.version_info[:2], stamps)).encode()).hexdigest()
+    return base / "packed" / key[:24] if files else None
+
+
+def _cache_home(environment: Mapping[str, str]) -> Path | None:
+    """Return where what can be made anew is kept: $GPUSETUP_CACHE, $XDG_CACHE_HOME/gpusetup or ~/.cache/gpusetup."""
+    home = environment.get("HOME")
+    places = (
+        environment.get("GPUSETUP_CACHE"),
+        f"{told}/gpusetup" if (told := environment.get("XDG_CACHE_HOME")) else None,
+        f"{home}/.cache/gpusetup" if home else None,
+    )
+    place = next(filter(None, places), "")
+    return Path(place) if place.startswith("/") else None
+
+
+def _python_below(folder: Path) -> Iterable[str]:
+    for place, _folders, names in os.walk(folder):
+        yield from (os.path.relpath(os.path.join(place, name), folder) for name in names if name.endswith(".py"))  # noqa: PTH118 - a hundred of them
+
+
+def take(place: Path, temporary: Path) -> None:
+    """Let Ansible find what was kept where it looks for what it packed itself."""
+    if not _only_ours(place):
+        return
+    with suppress(OSError):
+        cache = temporary / _CACHE
+        cache.mkdir(mode=0o700, exist_ok=True)
+        for path in place.iterdir():
+            if path.name.startswith(_OURS) and not (cache / path.name).exists():
+                (cache / path.name).symlink_to(path)
+        os.utime(place)
+
+
+def keep(place: Path, temporary: Path) -> None:
+    """Keep what Ansible packed anew, each file whole or not at all."""
+    with suppress(OSError):
+        new = [
+            path
+            for path in (temporary / _CACHE).iterdir()
+            if path.name.startswith(_OURS) and not path.name.endswith((".lock", "-part")) and not path.is_symlink()
+        ]
+        if not new:
+            return
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _only_ours(place):
+            return
+        for path in new:
+            part = place / f".{path.name}.{os.getpid()}"
+            shutil.copyfile(path, part)
+            part.replace(place / path.name)
+        _forget_old(place)
+
+
+def _only_ours(place: Path) -> bool:
+    """Tell whether nobody else can write there: it becomes what root runs on hosts."""
+    try:
+        return all(
+            told.st_uid == os.geteuid() and not told.st_mode & 0o022
+            for told in (path.stat() for path in (place.parent, place))
+        )
+    except OSError:
+        return False
+
+
+def _forget_old(place: Path) -> None:
+    """Forget what earlier versions packed, unless a run may still use it."""
+    others = sorted(place.parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT:]
+    for other in others:
+        if other.stat().st_mtime < time.time() - _DAY:
+            shutil.rmtree(other, ignore_errors=True)

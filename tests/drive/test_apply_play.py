@@ -1,0 +1,102 @@
+"""The play that applies: what a host wants nothing of is not loaded for it, and what it wants comes in the one order."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusetup.content import collections_path
+from gpusetup.drive.argv import ansible_environment
+from tests.simulated_fleet import SimulatedFleet
+
+PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
+ALWAYS = ("gpu_state", "gpu_preview", "gpu_repo_source", "gpu_packages")
+WANTED = (
+    {},
+    {"gpu_mig_layouts": [{"gpu": "0000:01:00.0", "enabled": True}], "gpu_fabric_services": ["nvidia-fabricmanager"]},
+    {
+        "gpu_imex_channels": 0, "gpu_licence_give_up": True, "gpu_container_give_up": True, "gpu_rdma_stack": "inbox",
+        "gpu_nouveau_blacklist": True, "gpu_preflight_enabled": False,
+    },
+    {
+        "gpu_driver_version": "580.159.04", "gpu_desktop_backend": "egl", "gpu_cuda_default": "/usr/local/cuda-13.0",
+        "gpu_python_environments": [{"name": "a", "path": "/opt/a", "requirements": ["x==1"]}],
+        "gpu_monitoring_exporter": "textfile", "gpu_persistence_services": ["nvidia-persistenced"],
+    },
+)  # fmt: skip
+CALLED = (
+    (*ALWAYS, "gpu_state"),
+    (*ALWAYS, "gpu_service", "gpu_mig", "gpu_state"),
+    (
+        "gpu_state", "gpu_repo_source", "gpu_packages", "gpu_nouveau", "gpu_container_runtime", "gpu_licence", "gpu_rdma", "gpu_imex",
+        "gpu_state",
+    ),
+    (
+        "gpu_state", "gpu_preview", "gpu_repo_source", "gpu_monitoring", "gpu_packages", "gpu_kernel_module", "gpu_service",
+        "gpu_cuda_default", "gpu_venv", "gpu_monitoring", "gpu_reboot_need", "gpu_desktops", "gpu_state",
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Hosts of which each wants something else, said by the inventory to the roles themselves."""
+    made = SimulatedFleet(tmp_path / "fleet", len(WANTED), kinds=("ubuntu24.04-h200-keep",))
+    made.answer("gpu_state", {"converged": False})
+    made.answer("gpu_reboot_need", {"needed": False})
+    made.answer("gpu_venv", {"python": {}})
+    for name, variables in zip(made.names, WANTED, strict=True):
+        folder = made.folder / "host_vars"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps(variables))
+    return made
+
+
+def play(fleet, tmp_path, *words):
+    outside = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    environment = ansible_environment(
+        outside, collections=collections_path(), package=PACKAGE, events=tmp_path / "events.jsonl"
+    )
+    argv = [sys.executable, "-m", "ansible", "playbook", "-i", str(fleet.inventory), "gpusetup.stack.apply", *words]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [tuple((fleet.folder / "calls" / name).read_text().split()) for name in fleet.names]
+
+
+def test_every_host_gets_what_its_inventory_wants_in_the_one_order(fleet, tmp_path):
+    assert play(fleet, tmp_path) == list(CALLED)
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    idle = [event["name"] for event in events if event.get("host") == fleet.names[0] and event["event"] == "skipped"]
+    assert len(idle) <= 10, idle  # not one for every task of every role
+
+
+@pytest.mark.parametrize(
+    ("tag", "called"),
+    [
+        ("mig", [(), ("gpu_mig",), (), ()]),
+        ("driver", [("gpu_repo_source", "gpu_packages"), ("gpu_repo_source", "gpu_packages"),
+                    ("gpu_repo_source", "gpu_packages", "gpu_nouveau"),
+                    ("gpu_repo_source", "gpu_monitoring", "gpu_packages", "gpu_kernel_module", "gpu_service")]),
+        ("persistence", [(), (), (), ("gpu_service",)]),
+        ("licence", [(), (), ("gpu_licence",), ()]),
+    ],
+)  # fmt: skip
+def test_a_tag_takes_its_part_alone(fleet, tmp_path, tag, called):
+    assert play(fleet, tmp_path, "--tags", tag) == [("gpu_state", *words, "gpu_state") for words in called]
+
+
+def test_the_tag_of_the_reboot_reaches_what_follows_from_it(fleet, tmp_path):
+    fleet.answer("gpu_reboot_need", {"needed": True, "reasons": ["the module is another"]})
+    play(fleet, tmp_path, "--tags", "reboot")
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    said = [
+        event["host"]
+        for event in events
+        if event.get("name") == "Say that a reboot is pending" and event["event"] == "ok"
+    ]
+    assert said == [fleet.names[3]]

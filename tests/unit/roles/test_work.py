@@ -1,0 +1,97 @@
+"""What a host wants of each role is said once, in gpu_common: the play, the roles and the roles' defaults agree with it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.roles.test_roles import tasks_of
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMON = yaml.safe_load((ROOT / "roles/gpu_common/vars/main.yml").read_text())
+WORK: dict[str, str] = COMMON["__gpu_common_work"]
+APPLY = yaml.safe_load((ROOT / "playbooks/apply.yml").read_text())[0]["tasks"]
+DEFAULTS = {
+    name: value
+    for path in (ROOT / "roles").glob("*/defaults/main.yml")
+    for name, value in (yaml.safe_load(path.read_text()) or {}).items()
+}
+ASKED = re.compile(r"__gpu_common_work\.(\w+)")
+
+
+def parts(name: str) -> list[dict[str, Any]]:
+    return yaml.safe_load((ROOT / "playbooks" / name).read_text())
+
+
+def included() -> list[dict[str, Any]]:
+    """The play's tasks that load a role only where it has work, those of its groups among them."""
+    groups = [task["ansible.builtin.include_tasks"] for task in APPLY if "ansible.builtin.include_tasks" in task]
+    every = APPLY + [task for name in groups for task in parts(name)]
+    return [
+        task
+        for task in every
+        if "__gpu_common_work" in str(task.get("when")) and "ansible.builtin.include_role" in task
+    ]
+
+
+def role_of(task: dict[str, Any]) -> str:
+    return task["ansible.builtin.include_role"]["name"].rpartition(".")[2]
+
+
+def own(role: str) -> list[dict[str, Any]]:
+    """A role's tasks without those that bring packages where it is used alone, and what follows from an earlier one."""
+    tasks = tasks_of(yaml.safe_load((ROOT / f"roles/{role}/tasks/main.yml").read_text()))
+    later = re.compile(r"__gpu_packages_transaction|__gpu_\w+_made\b|__gpu_reboot_how")
+    return [task for task in tasks if not later.search(str(task.get("when")))]
+
+
+def expanded(text: str) -> str:
+    for name, value in COMMON.items():
+        if isinstance(value, str):
+            text = re.sub(rf"\b{name}\b", f"({value.strip('{} ')})", text)
+    return text
+
+
+@pytest.mark.parametrize("task", included(), ids=role_of)
+def test_a_role_acts_only_where_the_play_would_load_it(task: dict[str, Any]) -> None:
+    asked = set(ASKED.findall(task["when"]))
+    assert asked <= set(WORK)
+    variables = set(re.findall(r"\bgpu_\w+", " ".join(expanded(WORK[name]) for name in asked)))
+    assert own(role_of(task))
+    for one in own(role_of(task)):
+        when = str(one["when"])
+        assert set(ASKED.findall(when)) <= asked
+        assert set(re.findall(r"\bgpu_\w+", when)) <= variables, one["name"]
+
+
+@pytest.mark.parametrize("task", included(), ids=role_of)
+def test_a_tag_that_reaches_a_role_reaches_its_tasks(task: dict[str, Any]) -> None:
+    for one in own(role_of(task)):
+        assert set(task["tags"]) <= set(one["tags"]), one["name"]
+
+
+@pytest.mark.parametrize(
+    "task", [task for task in APPLY if "ansible.builtin.include_tasks" in task], ids=lambda task: task["name"]
+)
+def test_a_group_is_entered_for_each_of_its_parts_alone(task: dict[str, Any]) -> None:
+    within = parts(task["ansible.builtin.include_tasks"])
+    assert set(ASKED.findall(task["when"])) == {name for one in within for name in ASKED.findall(one["when"])}
+    assert set(task["tags"]) == {tag for one in within for tag in one["tags"]}
+
+
+def test_all_work_is_asked_for() -> None:
+    assert {name for task in included() for name in ASKED.findall(task["when"])} == set(WORK)
+
+
+def test_what_stands_in_for_an_undefined_variable_is_its_roles_default() -> None:
+    text = (ROOT / "roles/gpu_common/vars/main.yml").read_text()
+    found = re.findall(r"\b(gpu_\w+) \| default\(([^()]*)\)", text)
+    assert len(found) > 50
+    meant = {"true": True, "false": False}
+    told = {(name, str(meant.get(value) if value in meant else ast.literal_eval(value))) for name, value in found}
+    assert told - {(name, str(DEFAULTS[name])) for name, _ in told} == set()

@@ -1,0 +1,31 @@
+"""Manual pages and completion, laid out as below /usr/share: the wheel carries them, the packages take them from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tools.release import man
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COMPLETION = {
+    "bash": "bash-completion/completions/gpusetup",
+    "zsh": "zsh/site-functions/_gpusetup",
+    "fish": "fish/vendor_completions.d/gpusetup.fish",
+}
+
+
+def write(folder: Path) -> None:
+    """Fill a folder."""
+    pages = folder / "man/man1"
+    pages.mkdir(parents=True)
+    for name, text in man.pages().items():
+        (pages / name).write_text(text, encoding="utf-8")
+    for shell, place in COMPLETION.items():
+        path = folder / place
+        path.parent.mkdir(parents=True)
+        argv = [sys.executable, "-m", "gpusetup", "completion", shell]
+        path.write_text(subprocess.run(argv, check=True, capture_output=True, text=True).stdout, encoding="utf-8")
