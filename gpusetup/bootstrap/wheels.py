@@ -189,6 +189,13 @@ def _pip(*arguments: str) -> None:
             "this Python has no pip, which is needed to fetch the wheels",
             hint=f"{sys.executable} -m ensurepip",
         )
+    if "No space left on device" in done.err:
+        raise HostFailedError(
+            "GS-765",
+            f"pip {arguments[0]} found no space left on the disk",
+            context=last_words(done).rpartition("No space left on device: ")[2].splitlines()[0],
+            hint="free some space, or give another --out; what is there already is kept",
+        )
     raise UnreachableError(
         "GS-711",
         f"pip {arguments[0]} failed" + (" at its deadline" if done.timed_out else ""),

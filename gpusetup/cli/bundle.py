@@ -212,7 +212,7 @@ class Progress:
 
 
 def _differences(manifest: Path, older: Path, form: str) -> Exit:
-    from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
+    from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
     from gpusetup.cli.plan_text import size_text
 
     older = older / MANIFEST if older.is_dir() else older
@@ -228,7 +228,8 @@ def _differences(manifest: Path, older: Path, form: str) -> Exit:
         output.write_answer(output.json_text(about), None)
         return Exit.DONE
     output.say(f"{len(carried)} of {len(new.files)} files are not in the older bundle, {size_text(size)}")
-    output.write_answer("\n".join([*carried, manifest.name]), None)
+    always = [name for name in (MANIFEST, SIGNATURE) if manifest.with_name(name).is_file()]
+    output.write_answer("\n".join([*carried, *always]), None)
     return Exit.DONE
 
 

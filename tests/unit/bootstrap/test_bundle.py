@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from gpusetup.bootstrap import bundle, wheels
-from gpusetup.errors import BadInputError
+from gpusetup.drive.runner import Finished
+from gpusetup.errors import BadInputError, HostFailedError
 from gpusetup.model.bundle import BundledFile, Manifest
 
 
@@ -117,3 +118,19 @@ def test_the_installed_package_is_packed_again(tmp_path: Path) -> None:
         assert any(name.endswith("playbooks/apply.yml") for name in two.namelist())
         same = [name for name in one.namelist() if not name.endswith("RECORD")]
         assert all(one.read(name) == two.read(name) for name in same)
+
+
+def test_a_disk_that_is_full_while_pip_writes_is_said_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the words of a real pip; an index would not help."""
+    said = """ERROR: Exception:
+Traceback (most recent call last):
+    sent = os.sendfile(outfd, infd, offset, blocksize)
+OSError: [Errno 28] No space left on device: '/tmp/pip-unpack-wg/ansible_core-2.21.5-py3-none-any.whl' -> '/srv/a.whl'
+"""
+    done = Finished(argv=("pip",), code=2, out="", err=said, seconds=1.0)
+    monkeypatch.setattr(wheels, "pip", lambda *_words, **_named: done)
+    with pytest.raises(HostFailedError, match="no space left") as told:
+        wheels.download_pip(tmp_path)
+    assert told.value.reference == "GS-765"
+    assert told.value.context.endswith("'/srv/a.whl'")
+    assert "Traceback" not in str(told.value.context)

@@ -340,4 +340,5 @@ def test_what_an_older_bundle_lacks(
         assert main(["bundle", "--verify", str(tmp_path / "new"), "--diff", str(tmp_path / older)]) == 0
         told = capsys.readouterr().out.split()
         assert "python/cupy-1.0-py3-none-any.whl" in told
+        assert told[-2:] == ["manifest.json", "manifest.json.asc"]
         assert not [name for name in told if name.endswith(".deb")]
