@@ -74,7 +74,11 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
             variables, gpu_driver_runfile=runfile.path, gpu_driver_runfile_sha256=runfile.sha256 or UNSET
         )
     if wanted.environments:
-        variables = replace(variables, gpu_python_environments=for_role(wanted.environments))
+        variables = replace(
+            variables,
+            gpu_python_environments=for_role(wanted.environments),
+            gpu_python_find_links=settings.python_links or UNSET,
+        )
     if wanted.requirements:
         variables = replace(
             variables,
