@@ -24,8 +24,23 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DRIVER = Settings(requirements=(Requirement(component="driver"),))
-PLAYBOOK = yaml.safe_load((content_path() / "playbooks/apply.yml").read_text())[0]
-STEPS = [item["role"].rpartition(".")[2] for item in PLAYBOOK["roles"]] + ["finish"]
+PLAYBOOKS = content_path() / "playbooks"
+
+
+def roles_of(tasks: list[dict[str, Any]]) -> list[str]:
+    """Return the roles that tasks bring, in their order."""
+    found = []
+    for task in tasks:
+        if "ansible.builtin.include_tasks" in task:
+            found += roles_of(yaml.safe_load((PLAYBOOKS / task["ansible.builtin.include_tasks"]).read_text()))
+        else:
+            role = task.get("ansible.builtin.include_role") or task["ansible.builtin.import_role"]
+            found.append(role.get("tasks_from") or role["name"].rpartition(".")[2])
+    return found
+
+
+PLAY = yaml.safe_load((PLAYBOOKS / "apply.yml").read_text())[0]
+STEPS = [item["role"].rpartition(".")[2] for item in PLAY["roles"]] + roles_of(PLAY["tasks"])
 NOTHING_LACKS_FROM = STEPS.index("gpu_reboot") + 1
 
 
