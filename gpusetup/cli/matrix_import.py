@@ -112,8 +112,9 @@ def _vouched(arguments: argparse.Namespace, content: bytes, folder: Path) -> str
     signers = _signers(arguments.signers)
     release, signature = folder / "release", folder / "signature"
     release.write_bytes(content)
-    signature.write_bytes(content_of(arguments.signature or arguments.source + ".sig"))
-    return f"signed by {signatures.check(release, signature, signers)}"
+    source = arguments.signature or arguments.source + ".sig"
+    signature.write_bytes(content_of(source))
+    return f"signed by {signatures.check(release, signature, signers, source)}"
 
 
 def _signers(named: str | None) -> Path:

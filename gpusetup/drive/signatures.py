@@ -33,13 +33,13 @@ def sign(path: Path, key: Path, use: str = NAMESPACE) -> Path:
     return made
 
 
-def check(content: Path, signature: Path, signers: Path, use: str = NAMESPACE) -> str:
-    """Return who signed a file; refuse a signature that none of the known signers made for this use."""
+def check(content: Path, signature: Path, signers: Path, source: str, use: str = NAMESPACE) -> str:
+    """Return who signed a file; refuse a signature (it came from `source`) that no known signer made for this use."""
     who = _ssh_keygen("-Y", "find-principals", "-f", str(signers), "-s", str(signature))
     names = who.out.split()
     if who.code or not names:
         raise BadInputError(
-            "GS-221", f"nobody who is trusted signed this {_what(use)}", path=str(signature),
+            "GS-221", f"nobody who is trusted signed this {_what(use)}", path=source,
             note=who.err.strip()[-300:],
             hint=f"add the signer's line to {signers} when you trust it (see ALLOWED SIGNERS in ssh-keygen's manual)",
         )  # fmt: skip
@@ -47,7 +47,7 @@ def check(content: Path, signature: Path, signers: Path, use: str = NAMESPACE) -
     done = _ssh_keygen(*argv, stdin=content.read_bytes())
     if done.code:
         raise BadInputError(
-            "GS-221", f"the signature does not belong to this {_what(use)}", path=str(signature),
+            "GS-221", f"the signature does not belong to this {_what(use)}", path=source,
             note=done.err.strip()[-300:],
             hint="fetch both again, from the same place",
         )  # fmt: skip

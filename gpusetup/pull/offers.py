@@ -97,7 +97,7 @@ def opened(raw: bytes, source: str, signers: Path, kind: str) -> tuple[Offer, st
         content, signature = Path(scratch) / "offer", Path(scratch) / "offer.sig"
         content.write_text(signed.offer, encoding="utf-8")
         signature.write_text(signed.signature, encoding="utf-8")
-        who = signatures.check(content, signature, signers, use=NAMESPACE)
+        who = signatures.check(content, signature, signers, source, use=NAMESPACE)
     if offer.kind != kind:
         raise BadInputError(
             "GS-974", f"this is the offer of class {offer.kind}, not of {kind}", path=source,

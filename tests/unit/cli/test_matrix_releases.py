@@ -77,7 +77,9 @@ def test_a_signature_of_a_known_signer_is_what_it_takes(home, capsys):
         subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", home / key, "-n", use, path], check=True)
 
     signed("theirs")
-    assert "nobody who is trusted signed this matrix" in asked(capsys, "import", path)[2]
+    told = asked(capsys, "import", path)[2]
+    assert "nobody who is trusted signed this matrix" in told
+    assert f"at: {path}.sig" in told
     signed("ours", use="git")
     assert "does not belong to this matrix" in asked(capsys, "import", path)[2]
     signed("ours")
