@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "KEPT",
     "MatrixRelease",
     "all_kept",
     "check_order",
@@ -37,6 +38,8 @@ __all__ = [
 ]
 
 _CURRENT = "current"
+KEPT = 60
+"""How many releases stay here, for `matrix diff` and `matrix history`: two months of one a day, about 100 MB."""
 _AHEAD = dt.timedelta(days=2)
 """How far a clock may be behind: a release from the future would keep every later one out."""
 
@@ -135,6 +138,9 @@ def put_in_force(release: MatrixRelease, home: Path) -> Path:
     link.unlink(missing_ok=True)
     link.symlink_to(folder.name)
     link.replace(home / _CURRENT)
+    for old in all_kept(home)[:-KEPT]:
+        if old != folder:
+            shutil.rmtree(old, ignore_errors=True)
     return folder
 
 

@@ -131,6 +131,20 @@ def test_an_older_release_comes_back_only_when_it_is_asked_for(home, capsys):
     assert {path.name[:10] for path in kept.all_kept(home / "data/gpusetup/matrix")} == {shipped_date(), TOMORROW}
 
 
+def test_so_many_releases_are_kept_and_the_one_in_force_always(home, capsys, monkeypatch):
+    monkeypatch.setattr(kept, "KEPT", 2)
+    days = [(dt.date.fromisoformat(shipped_date()) + dt.timedelta(days=number)).isoformat() for number in range(3)]
+    for day in days:
+        content = release(home / f"{day}.json", day)
+        assert asked(capsys, "import", content, "--sha256", sha256(content), "--older")[0] == 0
+    folder = home / "data/gpusetup/matrix"
+    assert [path.name[:10] for path in kept.all_kept(folder)] == days[1:]
+    first = home / f"{days[0]}.json"
+    assert asked(capsys, "import", first, "--sha256", sha256(first), "--older")[0] == 0
+    assert [path.name[:10] for path in kept.all_kept(folder)] == [days[0], *days[1:]]
+    assert (folder / "current").resolve().name.startswith(days[0])
+
+
 def test_a_gpusetup_that_ships_a_newer_matrix_uses_that(home, capsys, monkeypatch):
     path = release(home / "matrix.json")
     asked(capsys, "import", path, "--sha256", sha256(path))
