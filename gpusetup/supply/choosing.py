@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from gpusetup.bootstrap.bundle import sets_for
 from gpusetup.bootstrap.hashes import Target, hashes_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import find_gpu
@@ -84,6 +85,8 @@ class Supply(NamedTuple):
     beside: Beside = Beside()
     environments: Mapping[str, tuple[str, ...]] = _NO_ENVIRONMENTS
     """Of each named environment its wheels."""
+    controller: str = ""
+    """The Python with which a new machine of this release runs gpusetup; empty: the matrix knows none."""
 
     @property
     def name(self) -> str:
@@ -204,7 +207,8 @@ def _chosen(asked: Asked, roots: _Roots, matrix: Matrix, tell: Callable[[str], N
     environments.pop("", None)
     place = f"compute/cuda/repos/{repository.folder}/{repository.cpu}"
     return Supply(
-        asked, (lock,), place, entries, tuple(wheels.values()), python, kind_of(asked), beside, environments
+        asked, (lock,), place, entries, tuple(wheels.values()), python, kind_of(asked), beside, environments,
+        _controllers_python(request, matrix),
     )  # fmt: skip
 
 
@@ -269,6 +273,13 @@ def _planned(
     if wished is None or not (wished.packages or wished.requirements or wished.environments):
         raise BadInputError("GS-784", "nothing in this request comes as a package", hint="ask for a driver as well")
     return draft.plan, wished, root
+
+
+def _controllers_python(request: Request, matrix: Matrix) -> str:
+    """Return the first that cloud-init looks for in a bundle: the release's own, or one that it has beside."""
+    system = next((item for item in matrix.os.systems if item.id == request.os), None)
+    sets = sets_for(system, request.arch or "x86_64") if system is not None else ()
+    return sets[0].partition("-")[0] if sets else ""
 
 
 def _target(request: Request, stack: Stack, matrix: Matrix) -> Target:

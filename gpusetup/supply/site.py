@@ -18,7 +18,6 @@ import msgspec
 from gpusetup import __version__
 from gpusetup.bootstrap.bundle import (
     MANIFEST,
-    PYTHONS,
     SIGNATURE,
     controller_wheels,
     digest_of,
@@ -44,6 +43,8 @@ __all__ = ["add_system"]
 
 _BILL = "sbom.json"
 _LINKS = "python"
+_ANY_PYTHON = "3.12"
+"""For a release whose Python is not known: what most controllers have."""
 _UNCHANGED = {".deb", ".rpm", ".whl"}
 """Files whose name says what is in them: they are fetched, and never written to."""
 
@@ -161,8 +162,7 @@ def _with_controller(
     out: Path, pool: Pool, before: Manifest | None, supply: Supply
 ) -> tuple[str, dict[str, tuple[str, ...]]]:
     """Put gpusetup's own wheels beside, for the Python of this release; those that are there by this version stay."""
-    python, arch = supply.python or "3.12", supply.asked.request.arch or "x86_64"
-    python = python if python in PYTHONS else "3.12"
+    python, arch = supply.controller or _ANY_PYTHON, supply.asked.request.arch or "x86_64"
     sets = dict(before.sets) if before is not None and before.gpusetup == __version__ else {}
     if f"{python}-{arch}" in sets and before is not None:
         return before.pip, sets

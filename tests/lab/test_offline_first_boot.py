@@ -35,7 +35,7 @@ def test_a_new_machine_comes_up_from_a_bundle_alone(
 ) -> None:
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", network="none")
     kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
-    said = bundle(place, lab_repositories, NEWER, kernel, tmp_path)
+    said = bundle(place, lab_repositories, NEWER, kernel, tmp_path, "cupy")
     for name in ("sources.list", "sources.list.d"):
         host.ssh("rm", "-rf", f"/etc/apt/{name}")
     host.ssh("mkdir", "/etc/apt/sources.list.d")

@@ -122,7 +122,8 @@ def test_each_kind_has_its_lock_and_one_repository_has_it_all(
     tmp_path: Path, key: Signer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two kinds want different versions of a package: apt is asked for each, and the bundle has both."""
-    monkeypatch.setattr(site, "controller_wheels", lambda _folder, **_what: ("", {}))
+    controllers = []
+    monkeypatch.setattr(site, "controller_wheels", lambda _folder, **what: controllers.append(what) or ("", {}))
     upstream = tmp_path / "upstream"
     entries = [described(deb(upstream / version, "gpu", "gpu2", version=version)) for version in ("1.0", "2.0")]
     entries.append(described(deb(upstream, "gpu2", version="1")))
@@ -158,6 +159,7 @@ def test_each_kind_has_its_lock_and_one_repository_has_it_all(
     out = tmp_path / "site"
     system = add_system(out, chosen, key, nothing).systems["debian12-x86_64"]
     check_bundle(out)
+    assert controllers == [{"pythons": ("3.11",), "archs": ("x86_64",)}], "with this Python Debian 12 runs gpusetup"
     locks = [read_lock((out / name).read_bytes(), name).stack.driver for name in (system.lock, *system.locks)]
     assert [driver.version for driver in locks if driver] == ["570.211.01", "580.142"]
 
