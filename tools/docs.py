@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 from pathlib import Path
@@ -31,7 +32,9 @@ def build(folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    folder = Path(arguments[0]) if arguments else ROOT / "build/docs"
+    parser = argparse.ArgumentParser(prog="./dev docs", description="Build the documentation, as Markdown.")
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build/docs", help="default: build/docs")
+    folder = parser.parse_args(arguments).folder
     if folder.exists() and not (folder / "reference").is_dir() and any(folder.iterdir()):
         print(f"dev: {folder} holds something else; name an empty folder", file=sys.stderr)
         return 2

@@ -8,6 +8,7 @@ Every link inside the site is checked, those to headings too: one that leads now
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -43,9 +44,11 @@ _VERSIONS = """<!DOCTYPE html>
 
 
 def main(arguments: list[str]) -> int:
-    several = "--versions" in arguments
-    named = [word for word in arguments if word != "--versions"]
-    whole = Path(named[0]) if named else ROOT / "build/site"
+    parser = argparse.ArgumentParser(prog="./dev site", description="Build the site, every link in it checked.")
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "build/site", help="default: build/site")
+    parser.add_argument("--versions", action="store_true", help="one site for each version, side by side in the folder")
+    given = parser.parse_args(arguments)
+    whole, several = given.folder, given.versions
     folder = whole / __version__ if several else whole
     if folder.exists() and not (folder / MARK).exists() and any(folder.iterdir()):
         print(f"dev: {folder} holds something else; name an empty folder", file=sys.stderr)
