@@ -184,9 +184,10 @@ def _refuse_unserved(manifest: Manifest, lock: Lock) -> None:
     from gpusetup.bootstrap.bundle import sets_for, unusable_wheels
     from gpusetup.matrix.gpus import find_gpu
     from gpusetup.matrix.load import matrix as load_matrix
+    from gpusetup.matrix.systems import by_id
 
     matrix = load_matrix()
-    system = next((item for item in matrix.os.systems if item.id == lock.request.os), None)
+    system = by_id(matrix, lock.request.os)
     if system is None or system.python == "unknown":
         return
     only = {find_gpu(matrix, name).only_cpu for name in lock.request.gpus} - {None}

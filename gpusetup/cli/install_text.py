@@ -50,8 +50,10 @@ def _ways(resolution: Resolution, install: Install) -> Iterator[tuple[str, str]]
 
 def _not_the_base(resolution: Resolution, matrix: Matrix) -> str:
     """Return the Python of a stack where the distribution's own python3 is another one."""
+    from gpusetup.matrix.systems import by_id
+
     python = resolution.stack.python.version if resolution.stack.python else None
-    system = next((item for item in matrix.os.systems if item.id == resolution.request.os), None)
+    system = by_id(matrix, resolution.request.os)
     return python if python and system is not None and system.python != python else ""
 
 

@@ -125,9 +125,10 @@ def _pylock_beside(out: str) -> str:
 def _with_hashes(lock: Lock, matrix: Matrix) -> tuple[Lock, str]:
     """Return the lock with everything that its lines need, and the same as a PEP 751 document."""
     from gpusetup.bootstrap.hashes import Target, hashes_of
+    from gpusetup.matrix.systems import by_id
     from gpusetup.plan.lock import with_hashes
 
-    system = next((item for item in matrix.os.systems if item.id == lock.request.os), None)
+    system = by_id(matrix, lock.request.os)
     python = (lock.stack.python and lock.stack.python.version) or (system and system.python)
     if not python:
         raise BadInputError(

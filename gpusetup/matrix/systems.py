@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpusetup.matrix.load import Matrix
     from gpusetup.model.platforms import OsRelease
 
-__all__ = ["find_system", "systems_named"]
+__all__ = ["by_id", "find_system", "systems_named"]
 
 _TOKEN = re.compile(r"[a-z]+|\d+(?:\.\d+)*")
 _CODENAME = re.compile(r"\(([a-z]+)\)$")
@@ -48,12 +48,16 @@ _ELSEWHERE = {
 }
 
 
+def by_id(matrix: Matrix, name: str | None) -> OsRelease | None:
+    """Return the distribution of exactly this id, if the matrix knows it."""
+    return next((system for system in matrix.os.systems if system.id == name), None)
+
+
 def find_system(matrix: Matrix, text: str) -> OsRelease:
     """Return the distribution that the text names; anything else is bad input with what is near."""
     lowered = text.strip().lower()
-    for system in matrix.os.systems:
-        if lowered == system.id:
-            return system
+    if (exact := by_id(matrix, lowered)) is not None:
+        return exact
     found = list(_named(matrix.os.systems, lowered))
     if len(found) == 1:
         return found[0]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpusetup.errors import PreflightError
+from gpusetup.matrix.systems import by_id
 from gpusetup.model.plan import Package, Refusal
 from gpusetup.plan.adopted import adopted_python
 from gpusetup.plan.compilers import compiler_caps
@@ -134,7 +135,7 @@ class Interpreter:
 
 def system_of(matrix: Matrix, facts: HostFacts) -> OsRelease | None:
     """Return what the matrix says of a host's distribution."""
-    return next((system for system in matrix.os.systems if system.id == facts.os.label), None)
+    return by_id(matrix, facts.os.label)
 
 
 def pythons_of(

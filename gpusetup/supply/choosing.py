@@ -17,6 +17,7 @@ from gpusetup.bootstrap.bundle import sets_for
 from gpusetup.bootstrap.hashes import Target, hashes_of
 from gpusetup.errors import BadInputError, PreflightError
 from gpusetup.matrix.gpus import find_gpu
+from gpusetup.matrix.systems import by_id
 from gpusetup.model.facts import Containers
 from gpusetup.model.facts_machine import NvSwitch
 from gpusetup.model.lock import PipRequirements
@@ -277,13 +278,13 @@ def _planned(
 
 def _controllers_python(request: Request, matrix: Matrix) -> str:
     """Return the first that cloud-init looks for in a bundle: the release's own, or one that it has beside."""
-    system = next((item for item in matrix.os.systems if item.id == request.os), None)
+    system = by_id(matrix, request.os)
     sets = sets_for(system, request.arch or "x86_64") if system is not None else ()
     return sets[0].partition("-")[0] if sets else ""
 
 
 def _target(request: Request, stack: Stack, matrix: Matrix) -> Target:
-    system = next((item for item in matrix.os.systems if item.id == request.os), None)
+    system = by_id(matrix, request.os)
     version = (stack.python and stack.python.version) or (system.python if system else "")
     target = Target(".".join(version.split(".")[:2]), request.arch or "x86_64")
     return target._replace(glibc=system.glibc) if system is not None and system.glibc != "unknown" else target

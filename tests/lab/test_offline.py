@@ -39,13 +39,8 @@ def bundle(
 
 
 def bundle_by(words: list[str], out: Path, repositories: Repositories, home: Path) -> dict[str, str]:
-    wishes = {
-        "gpusetup_source": repositories.base,
-        "gpusetup_source_fingerprints": repositories.fingerprint,
-        "gpusetup_source_key": f"{repositories.base}/lab-key.asc",
-    }
     argv = [sys.executable, "-m", "gpusetup", "bundle", *words]
-    for name, value in wishes.items():
+    for name, value in repositories.variables.items():
         argv += ["--set", f"{name}={value}"]
     env = {**os.environ, "XDG_DATA_HOME": str(home)}
     done = subprocess.run(
@@ -58,6 +53,19 @@ def bundle_by(words: list[str], out: Path, repositories: Repositories, home: Pat
         if line.startswith("gpusetup_")
     )
     return {name: value.replace("/srv/bundle", f"/srv/{out.name}") for name, value in said.items()}
+
+
+def without_sources(host: Host) -> None:
+    """A host that knows no archive."""
+    for place in ("sources.list", "sources.list.d"):
+        host.ssh("rm", "-rf", f"/etc/apt/{place}")
+    host.ssh("mkdir", "/etc/apt/sources.list.d")
+
+
+def asked_by(host: Host) -> int:
+    """How often it has asked the packages' server."""
+    log = STATE / "requests.log"
+    return log.read_text().count(host.address) if log.exists() else 0
 
 
 def carry(host: Host, folder: Path) -> None:
@@ -73,13 +81,10 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     tmp_path: Path,
 ) -> None:
     (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
-    for place in ("sources.list", "sources.list.d"):
-        host.ssh("rm", "-rf", f"/etc/apt/{place}")
-    host.ssh("mkdir", "/etc/apt/sources.list.d")
+    without_sources(host)
     kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
     before = packages(host)
-    log = STATE / "requests.log"
-    asked = log.read_text().count(host.address) if log.exists() else 0
+    asked = asked_by(host)
 
     made = {}
     for version in (OLDER, NEWER):
@@ -109,7 +114,7 @@ def test_a_host_without_a_network_comes_up_is_upgraded_and_goes_back(
     assert gone.code in (0, 9), gone.out + gone.err
     left = set(json.loads(json.dumps(packages(host)))) - set(before)
     assert not {name for name in left if "nvidia" in str(name)}, left
-    assert (log.read_text().count(host.address) if log.exists() else 0) == asked, "the host asked somebody"
+    assert asked_by(host) == asked, "the host asked somebody"
 
 
 @pytest.mark.slow
@@ -121,11 +126,8 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(
 ) -> None:
     """The same inventory for both: components, versions and a named environment are said there alone."""
     (host,) = lab_hosts(flavour="debian12-bare", machine="t4", network="none")
-    for place in ("sources.list", "sources.list.d"):
-        host.ssh("rm", "-rf", f"/etc/apt/{place}")
-    host.ssh("mkdir", "/etc/apt/sources.list.d")
-    log = STATE / "requests.log"
-    asked = log.read_text().count(host.address) if log.exists() else 0
+    without_sources(host)
+    asked = asked_by(host)
     wishes = {
         "gpusetup_components": '["driver"]',
         "gpusetup_driver": f"=={NEWER}",
@@ -143,7 +145,7 @@ def test_a_bundle_for_an_inventory_is_all_that_apply_needs_of_it(
     assert told.stdout.strip(), told.stderr
     again = apply(tmp_path, inventory)
     assert (again.code, host_of(again)["state"]) == (0, "unchanged"), again.out
-    assert (log.read_text().count(host.address) if log.exists() else 0) == asked, "the host asked somebody"
+    assert asked_by(host) == asked, "the host asked somebody"
 
 
 def archive(path: Path, repositories: Repositories, flavour: str) -> Path:
@@ -175,8 +177,7 @@ def test_a_host_with_rpm_lives_on_bundles_alone(
     host.ssh("mkdir", definitions)
     kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
     before = rpms(host)
-    log = STATE / "requests.log"
-    asked = log.read_text().count(host.address) if log.exists() else 0
+    asked = asked_by(host)
     archives = ("--archive", str(archive(tmp_path / "archive.repo", lab_repositories, flavour)))
 
     made = {}
@@ -206,4 +207,4 @@ def test_a_host_with_rpm_lives_on_bundles_alone(
     gone = gpusetup(tmp_path, "remove", wanted(older), "--yes", "--format", "json")
     assert gone.code in (0, 9), gone.out + gone.err
     assert not {name for name in set(rpms(host)) - set(before) if "nvidia" in name}
-    assert (log.read_text().count(host.address) if log.exists() else 0) == asked, "the host asked somebody"
+    assert asked_by(host) == asked, "the host asked somebody"

@@ -11,7 +11,7 @@ import pytest
 from tests.lab.bootstrapping import Served, first_boot, status, user_data, wait_for_end
 from tests.lab.places import REPOSITORIES
 from tests.lab.private_site import NAME, private_site
-from tests.lab.test_offline import NEWER, bundle
+from tests.lab.test_offline import NEWER, bundle, without_sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,9 +36,7 @@ def test_a_new_machine_comes_up_from_a_bundle_alone(
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4", network="none")
     kernel = max(path.name for path in host.path("/boot").glob("vmlinuz-*")).removeprefix("vmlinuz-")
     said = bundle(place, lab_repositories, NEWER, kernel, tmp_path, "cupy")
-    for name in ("sources.list", "sources.list.d"):
-        host.ssh("rm", "-rf", f"/etc/apt/{name}")
-    host.ssh("mkdir", "/etc/apt/sources.list.d")
+    without_sources(host)
     key = said["gpusetup_source_fingerprints"][-8:].lower()
     wish = (f"driver=={NEWER}", "cupy", "--gpu", "t4", "--os", "debian12")
     with private_site(tmp_path) as site:
