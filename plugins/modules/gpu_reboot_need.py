@@ -69,7 +69,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     after, kernels = module.params["after_reboot"], module.params["kernels"]
-    facts = Machine(params.plain(module)["simulated_root"]).facts()
+    # Whoever owns the host waits here for programs to end: every look is a sign of life.
+    request = params.owned(module) if module.params["host"]["owner"] else params.plain(module)
+    facts = Machine(request["simulated_root"]).facts()
     running = facts["kernel"]["running"]
     reasons = driver.reboot_reasons(
         facts, driver.Wish(module.params["version"], module.params["flavour"], tuple(kernels))

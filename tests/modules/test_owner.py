@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
-from typing import TYPE_CHECKING, Any
+import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import jobs, owner
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.modules import gpu_service
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_reboot_need, gpu_service
 
 ANNA = {"controller": "desk", "user": "anna", "run": "run-1", "home": "aa", "alive": ["run-1"]}
 BERT = {"controller": "lab", "user": "bert", "run": "run-9", "home": "bb", "alive": ["run-9"]}
@@ -189,3 +188,44 @@ def test_to_look_for_an_owner_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = tmp_path / "nobody"
     owner.hold(str(folder), "")
     assert not folder.exists()
+
+
+def test_a_step_that_lasts_shows_life_all_the_while(
+    clock: Any, folder: str, run_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def lasts(*_words: Any) -> bool:
+        for _minute in range(4):
+            clock.now += 60.0
+            Path(owner._UPTIME).write_text(f"{clock.now} 0\n")
+            threading.Event().wait(0.3)
+            seen.append(owner.present(folder) is not None)
+        return False
+
+    monkeypatch.setattr(owner, "_SIGN_OF_LIFE", 0.05)
+    monkeypatch.setattr(gpu_service.services, "bring_up", lasts)
+    token = owner.take(folder, ANNA, "580")
+    run_module(gpu_service, names=["x"], host={"state_dir": folder, "owner": token})
+    assert seen == [True] * 4
+    with pytest.raises(HostFailure, match="another gpusetup"):
+        owner.take(folder, BERT, "590")
+
+
+def test_whoever_waits_for_programs_to_end_keeps_the_host(
+    clock: Any, folder: str, run_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"simulated": False, "kernel": {"running": "6.1", "next": "6.1", "installed": []}, "processes": []}
+    monkeypatch.setattr(gpu_reboot_need.Machine, "facts", lambda _self: facts)
+    token = owner.take(folder, ANNA, "580")
+    for _poll in range(20):
+        clock.sleep(15.0)
+        failed, _result = run_module(gpu_reboot_need, host={"state_dir": folder, "owner": token})
+        assert not failed
+        assert owner.present(folder) is not None
+    clock.sleep(owner.PATIENCE + 1)
+    owner.take(folder, BERT, "590")
+    failed, result = run_module(gpu_reboot_need, host={"state_dir": folder, "owner": token})
+    assert (failed, result["gpu_failure"]["reference"]) == (True, "GS-452"), "nobody reboots under another one"
+    failed, _result = run_module(gpu_reboot_need, host={"state_dir": folder})
+    assert not failed, "to look is free"

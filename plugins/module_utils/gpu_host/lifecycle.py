@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import threading
+import weakref
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_judge import driver, gpudirect, versions
@@ -39,6 +41,7 @@ class Lifecycle:
         why = lost.reason(folder, self.machine.host) if request.get("mode") == "begin" and not check else ""
         self.digest = files.digest(json.dumps(request["wanted"], sort_keys=True))
         self.token = request.get("token") or ""
+        self.signs = threading.Event()
         if why:
             self._take()
         self.ledger = lost.begin_anew(folder, why, self._manager().held()) if why else Ledger(folder, check)
@@ -53,6 +56,9 @@ class Lifecycle:
         """Go on only while this host is ours."""
         if not self.check:
             owner.hold(self.request["state_dir"], self.token)
+            if self.token:
+                self.signs = owner.show_life(self.request["state_dir"], self.token)
+                weakref.finalize(self, self.signs.set)
 
     def begin(self) -> Dict[str, Any]:
         """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
@@ -284,6 +290,7 @@ class Lifecycle:
         if gone and not self.check:
             process.output(["ldconfig"], process.environment())
         left, ours = self._left_over(), {} if self.check else self._still_ours()
+        self.signs.set()
         if not self.check and not ours and os.path.isdir(self.ledger.folder):
             shutil.rmtree(self.ledger.folder)
         elif not self.check:

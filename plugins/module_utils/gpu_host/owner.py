@@ -1,12 +1,14 @@
 """Who changes this host: one apply or removal at a time, from its beginning to its record.
 
-The owner shows signs of life: every step of it writes one. Whoever comes meanwhile is told who it is. An owner that
-died gives way: at once to its own controller, which knows that the run is over, to others after some time without a
-sign. Every step of an owner carries its token, so that one that was given up for dead and is not cannot go on beside
-its successor.
+The owner shows signs of life: every step of it writes one when it begins, and more for as long as it lasts. Whoever
+comes meanwhile is told who it is. An owner that died gives way: at once to its own controller, which knows that the run
+is over, to others after some time without a sign. Every step of an owner carries its token, so that one that was given
+up for dead and is not cannot go on beside its successor.
 """
 
+import contextlib
 import os
+import threading
 import time
 from typing import Any, Dict, Optional
 
@@ -18,6 +20,7 @@ PATIENCE = 120.0
 _TURN = 10.0
 """Seconds more for each turn in which its controller goes through more hosts than it can talk to at once."""
 _POLL = 1.0
+_SIGN_OF_LIFE = 20.0
 _BOOT_ID, _UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"
 
 
@@ -55,6 +58,21 @@ def hold(folder: str, token: str) -> None:
         if owner["token"] != token:
             raise _refusal(owner)
         _write(folder, owner)
+
+
+def show_life(folder: str, token: str) -> threading.Event:
+    """Hold the host again and again beside the work of this process, until the event that is returned is set."""
+    over = threading.Event()
+    signs = threading.Thread(target=_show_life, args=(folder, token, over))
+    signs.daemon = True
+    signs.start()
+    return over
+
+
+def _show_life(folder: str, token: str, over: threading.Event) -> None:
+    with contextlib.suppress(HostFailure, OSError):  # given up for dead and taken by another: the next step is refused
+        while not over.wait(_SIGN_OF_LIFE):
+            hold(folder, token)
 
 
 def present(folder: str) -> Optional[Dict[str, Any]]:

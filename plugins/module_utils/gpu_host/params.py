@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import weakref
 from typing import Any, Dict, NoReturn, Union
 
 from . import failure, owner
@@ -149,13 +150,18 @@ def plain(module: Any) -> Dict[str, Any]:
 
 
 def owned(module: Any) -> Dict[str, Any]:
-    """Return the parameters of a module that changes the host, once it may: nobody else is about to."""
-    params = plain(module)
+    """Return the parameters of a module that changes the host, once it may: nobody else is about to.
+
+    The owner shows signs of life until the module ends, however long that takes.
+    """
+    params, token = plain(module), module.params["host"]["owner"]
     if not module.check_mode:
         try:
-            owner.hold(params["state_dir"], module.params["host"]["owner"])
+            owner.hold(params["state_dir"], token)
         except (failure.HostFailure, OSError) as stop:
             end(module, stop)
+        if token:
+            weakref.finalize(module, owner.show_life(params["state_dir"], token).set)
     return params
 
 

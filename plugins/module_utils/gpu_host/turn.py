@@ -6,16 +6,13 @@ lasts; a turn that was cut is over at once for the next one, by the process id i
 
 import contextlib
 import os
-import threading
 import time
 from typing import Any, Dict, Iterator, List, Optional
 
 from . import owner
-from .failure import HostFailure
 
 FOLDER = "/var/lib/gpusetup"
 _HOME = "measures"
-_SIGN_OF_LIFE = 20.0
 
 
 @contextlib.contextmanager
@@ -29,22 +26,12 @@ def taken(folder: str, controller: str = "") -> Iterator[None]:
         "alive": _alive(folder),
     }
     token = owner.take(folder, who, "", patience=-1.0)
-    over = threading.Event()
-    signs = threading.Thread(target=_show_life, args=(folder, token, over))
-    signs.daemon = True
-    signs.start()
+    over = owner.show_life(folder, token)
     try:
         yield
     finally:
         over.set()
-        signs.join(_SIGN_OF_LIFE)
         owner.release(folder, token)
-
-
-def _show_life(folder: str, token: str, over: threading.Event) -> None:
-    with contextlib.suppress(HostFailure, OSError):  # given up for dead and taken by another: measuring ends by itself
-        while not over.wait(_SIGN_OF_LIFE):
-            owner.hold(folder, token)
 
 
 def _alive(folder: str) -> List[str]:
