@@ -6,6 +6,7 @@ The controller's part is real: Ansible's workers, its ssh plugin, the modules it
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from contextlib import suppress
@@ -34,7 +35,11 @@ case $fault in
   garbage) cat > /dev/null; echo "Welcome to $host"; exit 0 ;;
   sudo) cat > /dev/null; echo "sudo: a password is required" >&2; exit 1 ;;
 esac
-module=$(grep -aoE "module_fqn='[a-z_.]+'" | tail -n1)
+if [ -d "{folder}/asked" ]; then
+  module=$(grep -aoE "^params=.*|module_fqn='[a-z_.]+'" | tee -a "{folder}/asked/$host" | grep -a "^module_fqn" | tail -n1)
+else
+  module=$(grep -aoE "module_fqn='[a-z_.]+'" | tail -n1)
+fi
 module=${{module##*.}} module=${{module%\'}}
 printf '%s\n' "$module" >> "{folder}/calls/$host"
 for answer in "{folder}/answers/$host/$module.json" "{folder}/answers/all/$module.json"; do
@@ -85,6 +90,21 @@ class SimulatedFleet:
         folder = self.folder / "answers" / host
         folder.mkdir(exist_ok=True)
         (folder / f"{module}.json").write_text(json.dumps({"changed": False, **document}))
+
+    def listen(self) -> None:
+        """Keep what each module is asked from now on, for `asked`."""
+        (self.folder / "asked").mkdir(exist_ok=True)
+
+    def asked(self, host: str, module: str) -> list[dict[str, Any]]:
+        """Return the parameters of each call of a module, in their order."""
+        found, name = [], ""
+        for line in (self.folder / "asked" / host).read_text().splitlines():
+            what, _equals, value = line.partition("=")
+            if what == "module_fqn":
+                name = value.strip("'").rpartition(".")[2]
+            elif name == module:
+                found.append(json.loads(ast.literal_eval(value.rstrip(",")))["ANSIBLE_MODULE_ARGS"])
+        return found
 
     def break_every(self, step: int, faults: Iterable[str] = FAULTS) -> dict[str, str]:
         """Let one host in so many fail, each in another way than the one before; return which and how."""

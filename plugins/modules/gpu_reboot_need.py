@@ -12,6 +12,12 @@ options:
     description: The host has just rebooted for it; a driver that still does not run is a failure.
     type: bool
     default: false
+  wait:
+    description:
+      - After a reboot, the longest wait in seconds for a driver that is loaded late, as by DKMS, which builds it first.
+      - Once the boot is over, some seconds of it are enough.
+    type: int
+    default: 0
   also:
     description: What else needs a reboot, in words.
     type: list
@@ -51,11 +57,36 @@ processes:
   elements: dict
 """
 
+import time
+from typing import Any, Dict
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import params, process
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
+
+_POLL = 2.0
+_GRACE = 20.0
+"""Seconds after the end of a boot in which udev may still load a module."""
+
+
+def settled(machine: Machine, wish: driver.Wish, wait: float) -> Dict[str, Any]:
+    """Return the facts once the driver runs, or once waiting for it is of no more use."""
+    over = time.monotonic() + wait
+    while True:
+        facts = machine.facts()
+        late = driver.loaded(facts) is None and not driver.nouveau_runs(facts) and not facts["simulated"]
+        if not late or not driver.reboot_reasons(facts, wish) or time.monotonic() >= over:
+            return facts
+        if not _boots():
+            over = min(over, time.monotonic() + _GRACE)
+        time.sleep(_POLL)
+
+
+def _boots() -> bool:
+    _code, state, _error = process.output(["systemctl", "is-system-running"], process.environment(), 30)
+    return state.strip() in ("initializing", "starting")
 
 
 def main() -> None:
@@ -64,6 +95,7 @@ def main() -> None:
         argument_spec=params.spec(
             params.DRIVER,
             after_reboot={"type": "bool", "default": False},
+            wait={"type": "int", "default": 0},
             also={"type": "list", "elements": "str", "default": []},
         ),
         supports_check_mode=True,
@@ -71,11 +103,10 @@ def main() -> None:
     after, kernels = module.params["after_reboot"], module.params["kernels"]
     # Whoever owns the host waits here for programs to end: every look is a sign of life.
     request = params.owned(module) if module.params["host"]["owner"] else params.plain(module)
-    facts = Machine(request["simulated_root"]).facts()
+    wish = driver.Wish(module.params["version"], module.params["flavour"], tuple(kernels))
+    facts = settled(Machine(request["simulated_root"]), wish, module.params["wait"])
     running = facts["kernel"]["running"]
-    reasons = driver.reboot_reasons(
-        facts, driver.Wish(module.params["version"], module.params["flavour"], tuple(kernels))
-    )
+    reasons = driver.reboot_reasons(facts, wish)
     if reasons and after and not module.check_mode:
         params.end(
             module,

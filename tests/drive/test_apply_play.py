@@ -57,14 +57,14 @@ def fleet(tmp_path):
     return made
 
 
-def play(fleet, tmp_path, *words):
+def play(fleet, tmp_path, *words, book="apply", code=0):
     outside = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     environment = ansible_environment(
         outside, collections=collections_path(), package=PACKAGE, events=tmp_path / "events.jsonl"
     )
-    argv = [sys.executable, "-m", "ansible", "playbook", "-i", str(fleet.inventory), "gpusetup.stack.apply", *words]
+    argv = [sys.executable, "-m", "ansible", "playbook", "-i", str(fleet.inventory), f"gpusetup.stack.{book}", *words]
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return [tuple((fleet.folder / "calls" / name).read_text().split()) for name in fleet.names]
 
 
@@ -100,3 +100,39 @@ def test_the_tag_of_the_reboot_reaches_what_follows_from_it(fleet, tmp_path):
         if event.get("name") == "Say that a reboot is pending" and event["event"] == "ok"
     ]
     assert said == [fleet.names[3]]
+
+
+def test_a_scheduled_reboot_cuts_nothing_of_what_follows_it(fleet, tmp_path):
+    fleet.answer("gpu_reboot_need", {"needed": True, "reasons": ["the module is another"], "processes": []})
+    fleet.answer("gpu_mig", {"reboot": ["a change of mode"]})
+    variables = {
+        "gpu_reboot_policy": "schedule", "gpu_reboot_resume": ["/bin/true"], "gpu_driver_version": "580.159.04",
+        "gpu_mig_layouts": [{"gpu": "0000:01:00.0", "enabled": True}], "gpu_imex_channels": 0,
+    }  # fmt: skip
+    (tmp_path / "wish.json").write_text(json.dumps(variables))
+    fleet.listen()
+    for called in play(fleet, tmp_path, "-e", f"@{tmp_path}/wish.json"):
+        assert called[-2:] == ("gpu_state", "gpu_reboot_stage"), called
+        assert called.count("gpu_reboot_stage") == 1
+    (asked,) = fleet.asked(fleet.names[0], "gpu_reboot_stage")
+    assert (asked["when"], asked["resume"]) == ("+1", ["/bin/true"])
+
+
+@pytest.mark.parametrize(("command", "outcome"), [("false", "failed"), ("", "pending")])
+def test_a_reboot_that_failed_or_waits_is_not_on_record_as_done(fleet, tmp_path, command, outcome):
+    fleet.answer("gpu_recover", {"owner": "token"})
+    fleet.answer("gpu_reboot_need", {"needed": True, "reasons": ["the bus lost a GPU"], "processes": []})
+    policy = "when-needed" if command else "never"
+    variables = {
+        "gpu_recover_reboot": True,
+        "gpu_recover_why": ["x"],
+        "gpu_reboot_policy": policy,
+        "gpu_reboot_timeout": 3,
+        "gpu_state_owner": {},
+    }
+    (tmp_path / "wish.json").write_text(json.dumps(variables))
+    fleet.listen()
+    play(fleet, tmp_path, "-e", f"@{tmp_path}/wish.json", book="recover", code=2 if command else 0)
+    assert [asked["outcome"] for asked in fleet.asked(fleet.names[0], "gpu_recover") if asked["mode"] == "note"] == [
+        outcome
+    ]

@@ -54,3 +54,45 @@ def test_after_the_reboot_that_is_a_failure_with_its_reason(ask: Any) -> None:
     assert "doctor" in result["gpu_failure"]["hint"]
     failed, result = ask(None, after_reboot=True, check=True)
     assert (failed, result["needed"]) == (False, True)  # a rehearsal did not reboot
+
+
+@pytest.mark.parametrize(
+    ("states", "patience", "runs"),
+    [
+        (["starting"] * 100 + ["running"] * 5, 300, True),  # DKMS builds for some minutes
+        (["running"] * 5, 300, True),
+        (["running"] * 50, 300, False),
+        (["starting"] * 500, 300, False),
+    ],
+)
+def test_a_driver_that_comes_some_seconds_after_the_boot_is_waited_for(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch, states: list[str], patience: int, runs: bool
+) -> None:
+    left, spent = list(states), [0.0]
+
+    def passes(seconds: float) -> None:
+        spent[0] += seconds
+
+    def facts(_self: Any) -> dict[str, Any]:
+        loaded = None if left else {"version": "580.95.05", "flavour": "open"}
+        return {**FACTS, "driver": {"loaded": loaded}}
+
+    monkeypatch.setattr(gpu_reboot_need.Machine, "facts", facts)
+    monkeypatch.setattr(gpu_reboot_need.process, "output", lambda *_words: (1, left.pop(0) + "\n", ""))
+    monkeypatch.setattr(gpu_reboot_need.time, "sleep", passes)
+    monkeypatch.setattr(gpu_reboot_need.time, "monotonic", lambda: spent[0])
+    failed, result = run_module(gpu_reboot_need, **WANTED, after_reboot=True, wait=patience)
+    assert failed is not runs
+    assert spent[0] <= patience + 2
+    assert runs or result["gpu_failure"]["reference"] == "GS-496"
+
+
+def test_no_boot_brings_what_nouveau_or_another_version_keeps_out(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_reboot_need.time, "sleep", lambda _seconds: pytest.fail("waits for nothing"))
+    for found in ({"nouveau": {"loaded": True}}, {"driver": {"loaded": {"version": "570.1", "flavour": "open"}}}):
+        facts = {**FACTS, "driver": {"loaded": None}, **found}
+        monkeypatch.setattr(gpu_reboot_need.Machine, "facts", lambda _self, facts=facts: facts)
+        failed, _result = run_module(gpu_reboot_need, **WANTED, after_reboot=True, wait=300)
+        assert failed
