@@ -182,12 +182,12 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
-    """Tell what one of gpusetup's own error references says."""
-    from gpusetup.doctor.references import nearest, page_of, told
+    """Print what one of gpusetup's own error references stands for."""
+    from gpusetup.doctor.references import explained, nearest, page_of
     from gpusetup.doctor.text import reference_text
 
-    said = told(reference)
-    if not said:
+    entry = explained(reference)
+    if entry is None:
         near = nearest(reference)
         raise BadInputError(
             "GS-605",
@@ -197,10 +197,12 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
     if arguments.format == "json":
         from gpusetup.model.examined import DoctorReference
 
-        document = DoctorReference(reference=reference, messages=tuple(said), page=page_of(reference))
+        document = DoctorReference(
+            reference=reference, title=entry.title, meaning=entry.meaning, fix=entry.fix, page=page_of(reference)
+        )
         output.write_answer(output.json_text(document), arguments.out)
     else:
-        output.write_answer(reference_text(reference, said), arguments.out)
+        output.write_answer(reference_text(reference, entry), arguments.out)
     return Exit.DONE
 
 

@@ -1,4 +1,7 @@
-"""What gpusetup's own error references (GS-324) say: read from the list that tools/references.py writes."""
+"""What gpusetup's own error references (GS-324) stand for: data/references.json, which people write.
+
+Whoever raises a new reference adds its title, meaning and fix there; a test compares the file with the sources.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from gpusetup.doctor.catalogue import read_table
-from gpusetup.model.diagnosis import Said
+from gpusetup.model.diagnosis import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MENTIONED", "PLACE", "REFERENCE", "mentioned", "nearest", "page_of", "pages", "reference_in", "told"]
+__all__ = ["MENTIONED", "PLACE", "REFERENCE", "explained", "mentioned", "nearest", "page_of", "pages", "reference_in"]
 
 PLACE = "reference/errors"
 """Where the built documentation has the pages."""
@@ -25,11 +28,11 @@ MENTIONED = re.compile(rb"\bGS-\d{3}\b")
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    references: dict[str, tuple[Said, ...]]
+    references: dict[str, Reference]
 
 
 @cache
-def _list() -> dict[str, tuple[Said, ...]]:
+def _catalogue() -> dict[str, Reference]:
     return msgspec.json.decode(read_table("references.json"), type=_File).references
 
 
@@ -42,17 +45,17 @@ def reference_in(text: str) -> str:
 def mentioned(text: bytes) -> str:
     """Return the first reference that stands in a text; empty without one."""
     names = (found[0].decode() for found in MENTIONED.finditer(text))
-    return next((name for name in names if name in _list()), "")
+    return next((name for name in names if name in _catalogue()), "")
 
 
-def told(reference: str) -> tuple[Said, ...]:
-    """Return what is said with a reference; nothing for one that does not exist."""
-    return _list().get(reference, ())
+def explained(reference: str) -> Reference | None:
+    """Return the entry of a reference; None for one that does not exist."""
+    return _catalogue().get(reference)
 
 
 def nearest(reference: str) -> tuple[str, ...]:
     """Return the references that somebody may have meant: a digit that differs, is missing or is one too many."""
-    return tuple(difflib.get_close_matches(reference, _list(), n=3, cutoff=0.8))
+    return tuple(difflib.get_close_matches(reference, _catalogue(), n=3, cutoff=0.8))
 
 
 def page_of(reference: str) -> str:
@@ -62,24 +65,20 @@ def page_of(reference: str) -> str:
 
 def pages() -> dict[str, str]:
     """Return every page by its file name, the list of all of them included."""
-    found = {f"{reference}.md": "\n".join(_page(reference, said)) for reference, said in _list().items()}
+    found = {f"{reference}.md": "\n".join(_page(reference, entry)) for reference, entry in _catalogue().items()}
     lines = [
         "# gpusetup's own messages",
         "",
-        "`gpusetup doctor GS-324` prints a page; … differs from case to case.",
+        "`gpusetup doctor GS-324` prints a page.",
         "",
     ]
-    lines += [f"- [{reference}]({reference}.md): {said[0].message}" for reference, said in _list().items()]
+    lines += [f"- [{reference}]({reference}.md): {entry.title}" for reference, entry in _catalogue().items()]
     found["README.md"] = "\n".join(lines) + "\n"
     return found
 
 
-def _page(reference: str, said: tuple[Said, ...]) -> Iterator[str]:
-    yield f"# {reference}"
-    yield ""
-    yield "A message of gpusetup itself; … differs from case to case."
-    for one in said:
-        yield from ("", f"> {one.message}")
-        if one.hint:
-            yield from ("", f"What helps: {one.hint}")
-    yield ""
+def _page(reference: str, entry: Reference) -> Iterator[str]:
+    yield f"# {reference}: {entry.title}"
+    if entry.meaning:
+        yield from ("", entry.meaning)
+    yield from ("", f"What helps: {entry.fix}", "")

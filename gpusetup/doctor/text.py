@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from gpusetup.doctor.outside import Shown
-    from gpusetup.model.diagnosis import Diagnosis, Finding, Said
+    from gpusetup.model.diagnosis import Diagnosis, Finding, Reference
     from gpusetup.model.recovery import Recovered, Recovery
 
 __all__ = [
@@ -92,13 +92,12 @@ def needs(recovery: Recovery) -> str:
     return f"{recovery.text} ({'; '.join(recovery.why)})"
 
 
-def reference_text(reference: str, said: Iterable[Said]) -> str:
-    """Tell the messages that carry a reference, each with what helps."""
-    lines = [f"{reference}: a message of gpusetup itself (… differs from case to case)"]
-    for one in said:
-        lines += ["", *_wrapped(one.message, "  ")]
-        if one.hint:
-            lines += _wrapped(f"fix: {one.hint}", "  ", "       ")
+def reference_text(reference: str, entry: Reference) -> str:
+    """Return the page of a reference for a terminal."""
+    lines = [*_wrapped(f"{reference}: {entry.title}", rest="  "), ""]
+    if entry.meaning:
+        lines += _wrapped(entry.meaning, "  ")
+    lines += _wrapped(f"fix: {entry.fix}", "  ", "       ")
     lines += ["", f"  page: {page_of(reference)} in the documentation"]
     return "\n".join(lines) + "\n"
 

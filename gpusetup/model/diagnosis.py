@@ -169,11 +169,12 @@ class SxidFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sxids: dict[int, Sxid]
 
 
-class Said(Struct, frozen=True, forbid_unknown_fields=True):
-    """One message of gpusetup's own with a reference; … stands for what differs from case to case."""
+class Reference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one of gpusetup's own error references (GS-324) stands for."""
 
-    message: str
-    hint: str
+    title: str
+    meaning: str = ""
+    fix: str
 
 
 class Finding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

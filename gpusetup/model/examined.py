@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gpusetup.model.diagnosis import Diagnosis, Finding, Said
+from gpusetup.model.diagnosis import Diagnosis, Finding
 from gpusetup.model.recovery import Recovered
 from gpusetup.model.verdict import Result, Verdict
 
@@ -68,12 +68,14 @@ class DoctorText(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DoctorReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one of gpusetup's own references says."""
+    """What one of gpusetup's own references stands for."""
 
     schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
     ok: Literal[True] = True
     reference: str
-    messages: tuple[Said, ...]
+    title: str
+    meaning: str = ""
+    fix: str
     page: str
 
 

@@ -20,7 +20,7 @@ from gpusetup.doctor.library_packages import WHEEL
 from gpusetup.doctor.logs import TROUBLE
 from gpusetup.doctor.meanings import meaning, statuses, sxid
 from gpusetup.doctor.recovering import recovery_of
-from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, told
+from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, explained
 from gpusetup.doctor.references import pages as reference_pages
 from gpusetup.doctor.scan import STAMP
 from gpusetup.doctor.text import needs
@@ -56,7 +56,7 @@ def messages() -> dict[str, Any]:
         "gpu": script(elsewhere.GPU), "frame": script(elsewhere.FRAME), "code": script(elsewhere.CODE),
         "trouble": script(re.compile(TROUBLE.pattern.decode(), re.IGNORECASE)),
         "reference": script(REFERENCE, whole=True), "mentioned": script(MENTIONED.pattern.decode()),
-        "references": {name: said[0].message for page in reference_pages() if (said := told(name := page[:-3]))},
+        "references": {name: entry.title for page in reference_pages() if (entry := explained(name := page[:-3]))},
         "pages": PAGES, "errors": PLACE,
     }  # fmt: skip
 
