@@ -122,7 +122,6 @@ class SimulatedFleet:
 
 def _facts(kind: str) -> dict[str, Any]:
     """Return what the probe says of a captured machine, which has the host's name for its identity."""
-    package = probe.load()
-    found: dict[str, Any] = package.collect(open_captured(_ROOTS / kind / "root"))
+    found: dict[str, Any] = probe.load("facts").collect(open_captured(_ROOTS / kind / "root"))
     found["boot"] = {**found.get("boot", {}), "id": "boot-@HOST@", "machine": "machine-@HOST@"}
     return found

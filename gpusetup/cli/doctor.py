@@ -302,7 +302,7 @@ def _bundle(path: Path, root: str | None, look: Look, diagnosis: Diagnosis) -> N
     from gpusetup.doctor.text import diagnoses
     from gpusetup.facts import probe
 
-    files = probe.load().open_host(root or "/")
+    files = probe.load("host").open_host(root or "/")
     capture, masking = probe.load("capture"), probe.load("masking")
     names = [platform.node()] if root is None else []
 

@@ -27,7 +27,7 @@ __all__ = ["captured", "guest_here", "hosts", "this_machine"]
 
 
 def _look(host: Any, lookup: Lookup, environment: dict[str, str]) -> Look:
-    told = probe.load().collect(host, None, False)
+    told = probe.load("facts").collect(host, None, False)
     symptoms = probe.load("symptoms").collect(host, told, environment)
     return _opened(told, symptoms, collect.LOCAL_NAME, lookup)
 
@@ -45,14 +45,14 @@ def _opened(facts: object, symptoms: object, name: str, lookup: Lookup) -> Look:
 
 def this_machine(lookup: Lookup) -> Look:
     """Look at the machine this runs on, as its user meets it."""
-    return _look(probe.load().open_host("/"), lookup, dict(os.environ))
+    return _look(probe.load("host").open_host("/"), lookup, dict(os.environ))
 
 
 def guest_here() -> Guest | None:
     """Tell whether this machine's driver comes from Windows or from Jetson Linux, without looking at anything else."""
     if is_jetson(platform.release()):
         return "jetson"
-    return "wsl" if probe.load("virtualisation").is_wsl(probe.load().open_host("/")) else None
+    return "wsl" if probe.load("virtualisation").is_wsl(probe.load("host").open_host("/")) else None
 
 
 def captured(root: Path, lookup: Lookup) -> Look:

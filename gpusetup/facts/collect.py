@@ -35,18 +35,18 @@ STATE_FILE = "/var/lib/gpusetup/state.json"
 
 def this_machine(lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
     """Look at the machine this runs on."""
-    package = probe.load()
-    return from_probe(package.collect(package.open_host("/"), None, candidates), LOCAL_NAME, lookup)
+    here = probe.load("host").open_host("/")
+    return from_probe(probe.load("facts").collect(here, None, candidates), LOCAL_NAME, lookup)
 
 
 def this_boot() -> Boot:
     """Return what tells the machine this runs on, since it was booted, from any other."""
-    return msgspec.convert(probe.load("system").boot(probe.load().open_host("/")), Boot)
+    return msgspec.convert(probe.load("system").boot(probe.load("host").open_host("/")), Boot)
 
 
 def captured(root: Path, lookup: Lookup | None = None, *, name: str = LOCAL_NAME) -> HostFacts:
     """Look at a folder that stands in for a machine: a capture, or any root file system."""
-    return from_probe(probe.load().collect(open_captured(root)), name, lookup)
+    return from_probe(probe.load("facts").collect(open_captured(root)), name, lookup)
 
 
 def open_captured(root: Path) -> Any:
@@ -66,7 +66,7 @@ def open_captured(root: Path) -> Any:
             hint="give the folder that `gpusetup facts --capture DIR` wrote",
         )
     try:
-        return probe.load().open_host(str(root))
+        return probe.load("host").open_host(str(root))
     except ValueError as error:
         raise BadInputError(
             "GS-302",
@@ -79,9 +79,9 @@ def open_captured(root: Path) -> Any:
 def capture_this_machine(folder: Path, lookup: Lookup | None = None, *, candidates: bool = True) -> HostFacts:
     """Look at this machine and write what was seen, redacted, as a miniature root."""
     _refuse_occupied(folder)
-    package, capture = probe.load(), probe.load("capture")
-    host = package.Recorder()
-    facts = from_probe(package.collect(host, None, candidates), LOCAL_NAME, lookup)
+    capture = probe.load("capture")
+    host = probe.load("host").Recorder()
+    facts = from_probe(probe.load("facts").collect(host, None, candidates), LOCAL_NAME, lookup)
     write_capture(capture.pack(host), folder)
     return facts
 

@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 __all__ = ["load"]
 
 
-def load(part: str = "") -> ModuleType | Any:
-    """Return the probe package, or one of its modules."""
-    return host_code(f"gpu_probe.{part}" if part else "gpu_probe")
+def load(part: str) -> ModuleType | Any:
+    """Return one of the probe's modules."""
+    return host_code(f"gpu_probe.{part}")

@@ -65,20 +65,21 @@ import os
 from typing import Any, Dict, List, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils import gpu_probe
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import capture as gpu_capture
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import facts as gpu_facts
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import symptoms as gpu_symptoms
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost, LiveHost, Recorder
 
 
 def look(
     simulated_root: Optional[str], candidates: bool, record: bool, pythons: List[str], symptoms: bool
 ) -> Tuple[Dict[str, Any], Optional[Dict[str, Any]], Optional[Dict[str, Any]]]:
     """Return (facts, capture or None, symptoms or None) of this host, or of one whose devices come from a capture."""
-    host = gpu_probe.Recorder() if record else gpu_probe.LiveHost()
-    simulated = gpu_probe.FolderHost(simulated_root) if simulated_root else None
-    facts = gpu_probe.collect(host, simulated, candidates, pythons)
+    host = Recorder() if record else LiveHost()
+    simulated = FolderHost(simulated_root) if simulated_root else None
+    facts = gpu_facts.collect(host, simulated, candidates, pythons)
     seen = gpu_symptoms.collect(host, facts, gpu_symptoms.surroundings(host)) if symptoms else None
-    return facts, gpu_capture.pack(host) if isinstance(host, gpu_probe.Recorder) else None, seen
+    return facts, gpu_capture.pack(host) if isinstance(host, Recorder) else None, seen
 
 
 def main() -> None:

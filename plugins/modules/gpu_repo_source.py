@@ -42,8 +42,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     sources,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import LiveHost
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import sources as probe_sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
 
 def definitions(request: Dict[str, Any]) -> sources.Written:

@@ -98,7 +98,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import turn
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands, exporters, facts, recovery  # noqa: F401 - brought along for what measures
 
 DEADLINES = {"quick": 90, "smoke": 1080, "full": 2100, "stress": 2100}
 SPEC = {

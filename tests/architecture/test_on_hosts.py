@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bench import modules
+
 ROOT = Path(__file__).resolve().parents[2]
 # What measures GPUs is started as a program of its own beside its files, and asks for frameworks where they are there.
 MEASURES = ROOT / "plugins" / "module_utils" / "gpu_measure"
@@ -35,24 +37,15 @@ def test_only_the_standard_library_is_imported_on_hosts(path: Path) -> None:
         assert {name.partition(".")[0] for name in names} <= allowed, f"{path}:{node.lineno}: {names}"
 
 
-def _brought(package: Path) -> set[str]:
-    """Return what Ansible brings along of a package: what its `__init__` imports, and what that imports in turn."""
-    found: set[str] = set()
-    left = ["__init__"]
-    while left:
-        tree = ast.parse((package / f"{left.pop()}.py").read_text(encoding="utf-8"))
-        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 1]
-        for node in nodes:
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            fresh = [name for name in names if name not in found and (package / f"{name}.py").exists()]
-            found.update(fresh)
-            left.extend(fresh)
-    return found
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return modules.archives(tmp_path_factory.mktemp("archives"))
 
 
 @pytest.mark.parametrize("package", ["gpu_probe", "gpu_judge"])
-def test_what_measures_finds_its_neighbours_on_a_host(package: str) -> None:
+def test_what_measures_finds_its_neighbours_on_a_host(package: str, archives: dict[str, Path]) -> None:
     """It runs beside what its module was brought with: no file of a package that nothing there imports."""
+    brought = {Path(name) for name in modules.brought(archives["gpu_verify"])}
     used = {
         name
         for path in MEASURES.glob("*.py")
@@ -63,4 +56,4 @@ def test_what_measures_finds_its_neighbours_on_a_host(package: str) -> None:
         )
     }
     files = {path.stem for path in (MEASURES.parent / package).glob("*.py")}
-    assert used & files <= _brought(MEASURES.parent / package)
+    assert used & files <= {path.stem for path in brought if path.parent.name == package}

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils import gpu_probe
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import drift as host_drift
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver as host_driver
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import driver_state
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 
 from gpusetup.facts.collect import captured
 from gpusetup.plan import judge
@@ -58,7 +59,7 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_what_has_drifted_is_the_same_on_the_host_and_on_the_controller(machine: Path) -> None:
     told = [(item.what, item.was, item.now) for item in differences(captured(machine))]
     seen = host_drift.deviations(
-        "/var/lib/gpusetup", SimpleNamespace(host=gpu_probe.FolderHost(str(machine)), simulated=None), {"remove": []}
+        "/var/lib/gpusetup", SimpleNamespace(host=FolderHost(str(machine)), simulated=None), {"remove": []}
     )
     assert [(item["what"], item["was"], item["is"]) for item in seen] == told
     whats = [what for what, _was, _now in told]
@@ -70,7 +71,7 @@ def test_the_driver_is_judged_alike_from_the_whole_facts_and_from_the_part_that_
     machine: Path, kernels: tuple[str, ...]
 ) -> None:
     whole = judge.probed(captured(machine))
-    part = gpu_probe.collect_driver(gpu_probe.FolderHost(str(machine)))
+    part = driver_state.collect(FolderHost(str(machine)))
     own = (whole["driver"] or {}).get("version") or "580.95.05"
     for version in ("", "535.1", own):
         for flavour in ("open", "proprietary", ""):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import LiveHost, containers
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import containers
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
 from tests.modules.container_host import made_call, made_host  # noqa: F401 - fixtures
 

@@ -120,9 +120,9 @@ def test_as_a_program_it_refuses_a_missing_folder(tmp_path):
 
 
 def test_the_program_and_the_controller_say_the_same():
-    package = probe.load()
+    host, facts = probe.load("host"), probe.load("facts")
     assert json.loads(program("--root", str(CAPTURE)).stdout) == json.loads(
-        json.dumps(package.collect(package.open_host(str(CAPTURE))))
+        json.dumps(facts.collect(host.open_host(str(CAPTURE))))
     )
 
 
@@ -157,7 +157,7 @@ def test_a_driver_that_hangs_does_not_hang_the_probe(tmp_path, monkeypatch):
     hanging.chmod(0o755)
     smi = probe.load("smi")
     monkeypatch.setattr(smi, "_PLACES", (str(hanging),))
-    host = probe.load().LiveHost()
+    host = probe.load("host").LiveHost()
     began = time.monotonic()
     told = smi.collect(host, True, seconds=1)
     assert time.monotonic() - began < 60, "it sleeps for 300 s"
@@ -176,21 +176,21 @@ def test_a_broken_driver_leaves_the_rest_of_the_facts(tmp_path, monkeypatch):
     broken = tmp_path / "nvidia-smi"
     broken.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n")
     broken.chmod(0o755)
-    package = probe.load()
+    host, facts = probe.load("host"), probe.load("facts")
     monkeypatch.setattr(probe.load("smi"), "_PLACES", (str(broken),))
     monkeypatch.setattr(probe.load("modules"), "loaded", lambda _host: ["nvidia"])
-    facts = package.collect(package.LiveHost(), with_candidates=False)
-    assert facts["smi"]["why"] == "Failed to initialize NVML: Driver/library version mismatch"
-    assert facts["os"]["id"] != "unknown"
+    told = facts.collect(host.LiveHost(), with_candidates=False)
+    assert told["smi"]["why"] == "Failed to initialize NVML: Driver/library version mismatch"
+    assert told["os"]["id"] != "unknown"
 
 
 def test_a_look_without_candidates_is_quick():
     """A generous bound: the probe needs some hundredths of a second here; half a second means it started waiting."""
-    package = probe.load()
-    package.collect(package.LiveHost(), with_candidates=False)
+    host, facts = probe.load("host"), probe.load("facts")
+    facts.collect(host.LiveHost(), with_candidates=False)
     times = []
     for _run in range(3):
         began = time.process_time()
-        package.collect(package.LiveHost(), with_candidates=False)
+        facts.collect(host.LiveHost(), with_candidates=False)
         times.append(time.process_time() - began)
     assert min(times) < 0.5

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import owner, recover
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import reset
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import FolderHost, recovery
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import recovery
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_recover
 
 from tests.modules.gpu_host_stand_in import FIRST, SECOND, Host

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, signing
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import LiveHost, firmware
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
 
 if TYPE_CHECKING:
     from pathlib import Path

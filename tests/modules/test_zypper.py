@@ -15,8 +15,9 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     zypper_xml,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import FolderHost, locks
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import locks
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import packages as probed
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

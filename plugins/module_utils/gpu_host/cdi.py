@@ -3,7 +3,8 @@
 import os
 from typing import Dict, List
 
-from ..gpu_probe import LiveHost, containers, modules
+from ..gpu_probe import containers, modules
+from ..gpu_probe.host import LiveHost
 from . import process, services
 from .failure import HostFailure
 from .ledger import Ledger

@@ -6,8 +6,8 @@ import tempfile
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import versions
-from ..gpu_probe import LiveHost
 from ..gpu_probe import packages as probe_packages
+from ..gpu_probe.host import LiveHost
 from . import dnf_table, process
 from .failure import HostFailure
 from .manager import Log, Tell

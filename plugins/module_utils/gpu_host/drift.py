@@ -5,15 +5,15 @@ begins.
 import os
 from typing import Any, Dict, List
 
-from .. import gpu_probe
 from ..gpu_judge import drift
+from ..gpu_probe import facts as probe
 from .machine import Machine
 
 
 def deviations(folder: str, machine: Machine, request: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return what is no longer as it was left: [{"what", "is", "was"}]."""
     state_file = os.path.join(folder, "state.json")
-    facts = gpu_probe.collect(machine.host, machine.simulated, with_candidates=False, state_file=state_file)
+    facts = probe.collect(machine.host, machine.simulated, with_candidates=False, state_file=state_file)
     record = facts["state"] or {}
     found: List[Dict[str, Any]] = [
         {"what": item.what, "was": item.was, "is": item.now}

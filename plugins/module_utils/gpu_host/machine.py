@@ -3,24 +3,24 @@
 import os
 from typing import Any, Dict, Iterable, List, Optional
 
-from .. import gpu_probe
-from ..gpu_probe import kernels, modules
+from ..gpu_probe import driver_state, kernels, modules
+from ..gpu_probe.host import FolderHost, LiveHost
 
 
 class Machine:
     """This host; with `simulated_root`, its running kernel and firmware are the captured machine's."""
 
     def __init__(self, simulated_root: str = "") -> None:
-        self.host = gpu_probe.LiveHost()
-        self.simulated = gpu_probe.FolderHost(simulated_root) if simulated_root else None
+        self.host = LiveHost()
+        self.simulated = FolderHost(simulated_root) if simulated_root else None
         self._kernels: Optional[Dict[str, Any]] = None
 
     def facts(self) -> Dict[str, Any]:
         """Return what the judge asks of a driver, as it is at this moment."""
-        return gpu_probe.collect_driver(self.host, self.simulated)
+        return driver_state.collect(self.host, self.simulated)
 
     @property
-    def running_from(self) -> gpu_probe.LiveHost:
+    def running_from(self) -> LiveHost:
         """Return where the running system is read."""
         return self.simulated or self.host
 

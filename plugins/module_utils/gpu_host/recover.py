@@ -8,10 +8,10 @@ import os
 import time
 from typing import Any, Dict, List, Sequence
 
-from .. import gpu_probe
 from ..gpu_judge import reset as judge
 from ..gpu_probe import mig as mig_probe
 from ..gpu_probe import pci, recovery, smi
+from ..gpu_probe.host import LiveHost
 from . import files, mig, process
 from .failure import HostFailure
 
@@ -69,7 +69,7 @@ def _gpus(env: Env) -> List[Dict[str, Any]]:
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) == 2:
             capabilities[cells[0].lower()[-12:]] = cells[1]
-    links = smi.nvlinks(gpu_probe.LiveHost(), True)
+    links = smi.nvlinks(LiveHost(), True)
     return [
         {
             "address": gpu["address"],
@@ -84,14 +84,14 @@ def _gpus(env: Env) -> List[Dict[str, Any]]:
 
 def _fabric(env: Env) -> Any:
     """Say whether NVSwitches are here, and whether the fabric manager runs."""
-    host = gpu_probe.LiveHost()
+    host = LiveHost()
     there = pci.nvswitch(host, pci.collect(host)["nvswitches"]) is not None
     active = process.output(["systemctl", "is-active", "--quiet", _FABRIC_MANAGER], env, 30)[0] == 0
     return there, active
 
 
 def _left(addresses: Sequence[str]) -> Dict[str, str]:
-    told = recovery.collect(gpu_probe.LiveHost(), "nvidia-smi")
+    told = recovery.collect(LiveHost(), "nvidia-smi")
     asks = {address: told.get(address, {}).get("action") for address in addresses}
     return {address: action for address, action in asks.items() if action not in (None, "None")}
 

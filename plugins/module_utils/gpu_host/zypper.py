@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ..gpu_judge import versions
-from ..gpu_probe import LiveHost
 from ..gpu_probe import packages as probe_packages
+from ..gpu_probe.host import LiveHost
 from . import files, openpgp, packages, process, zypper_xml
 from .failure import HostFailure
 from .manager import Log, Tell

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 import child
 import exporter
-import gpu_probe
-from gpu_probe import recovery
+from gpu_probe import facts as probe
+from gpu_probe import pci, record, recovery
+from gpu_probe.host import FolderHost, LiveHost
 
 if TYPE_CHECKING:
     from child import Answer
@@ -115,7 +116,7 @@ def imex() -> "Answer":
 
 def gdscheck() -> "Answer":
     """By which ways cuFile reads files, where an apply asked for one; elsewhere nobody waits for it."""
-    wanted = gpu_probe.record.applied().get("gpudirect") or {}
+    wanted = record.applied().get("gpudirect") or {}
     if wanted.get("storage", "none") == "none":
         return _not_asked()
     found = sorted(glob.glob("/usr/local/cuda*/gds/tools/gdscheck*") + glob.glob("/usr/libexec/gds/tools/gdscheck*"))
@@ -132,7 +133,7 @@ def kernel_log() -> Dict[str, Any]:
         answer = child.run(argv, TOOL_DEADLINE)
         if answer["rc"] == 0 and answer["stdout"]:
             lines = [line for line in answer["stdout"].splitlines() if re.search(r"NVRM|nvidia|nouveau|\bXid\b", line)]
-            resets = recovery.resets(gpu_probe.LiveHost())
+            resets = recovery.resets(LiveHost())
             return {"source": argv[0], "lines": lines[-LOG_LINES:], "error": None, "resets": resets}
     return {
         "source": None,
@@ -179,7 +180,7 @@ def machine() -> Dict[str, Any]:
 
 def facts() -> Dict[str, Any]:
     """What the host probe tells of this machine, as far as checks read it."""
-    told = gpu_probe.collect(gpu_probe.LiveHost(), with_candidates=False)
+    told = probe.collect(LiveHost(), with_candidates=False)
     found: Dict[str, Any] = {name: told[name] for name in FACTS}
     found["state"] = {"lock": (told["state"] or {}).get("lock")}
     return found
@@ -187,7 +188,7 @@ def facts() -> Dict[str, Any]:
 
 def gpus_of_capture(root: str) -> List[Dict[str, Any]]:
     """The GPUs of a captured machine, which stands in for one that has none."""
-    gpus: List[Dict[str, Any]] = gpu_probe.pci.collect(gpu_probe.FolderHost(root))["gpus"]
+    gpus: List[Dict[str, Any]] = pci.collect(FolderHost(root))["gpus"]
     return gpus
 
 

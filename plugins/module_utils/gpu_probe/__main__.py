@@ -21,9 +21,10 @@ def main(arguments: Any) -> None:
         parser.error("no such folder: " + options.root)
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.insert(0, os.path.dirname(here))
-    probe = importlib.import_module(os.path.basename(here))
-    simulated = probe.FolderHost(options.simulated_root) if options.simulated_root else None
-    facts = probe.collect(probe.open_host(options.root), simulated, not options.no_candidates)
+    name = os.path.basename(here)
+    probe, machine = importlib.import_module(name + ".facts"), importlib.import_module(name + ".host")
+    simulated = machine.FolderHost(options.simulated_root) if options.simulated_root else None
+    facts = probe.collect(machine.open_host(options.root), simulated, not options.no_candidates)
     print(json.dumps(facts, indent=2, sort_keys=True))  # noqa: T201 - a program of its own
 
 

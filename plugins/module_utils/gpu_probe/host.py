@@ -262,3 +262,8 @@ class Recorder(_Recording):
 
 class FolderRecorder(_Recording, FolderHost):
     """A captured machine, captured again."""
+
+
+def open_host(root: str = "/") -> Optional[LiveHost]:
+    """Return the live machine for "/", else a folder that stands in for one."""
+    return LiveHost() if root in ("", "/") else FolderHost(root)

@@ -34,7 +34,7 @@ class Machine:
 
     def host(self):
         self.put("/gpusetup-capture.json", json.dumps({"observations": self.observations}))
-        return probe.load().FolderHost(str(self.root))
+        return probe.load("host").FolderHost(str(self.root))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from gpusetup.errors import BadInputError
 from gpusetup.facts import collect, probe
 
-package = probe.load()
+package = probe.load("host")
 capture = probe.load("capture")
 HOSTS = sorted(path.parent for path in (Path(__file__).parents[2] / "hosts").glob("*/expected.json"))
 
@@ -17,17 +17,17 @@ HOSTS = sorted(path.parent for path in (Path(__file__).parents[2] / "hosts").glo
 @pytest.mark.parametrize("folder", HOSTS, ids=lambda folder: folder.name)
 def test_a_captured_machine_captured_again_has_the_same_facts(folder, tmp_path):
     host = package.FolderRecorder(str(folder / "root"))
-    before = package.collect(host)
+    before = probe.load("facts").collect(host)
     capture.write(json.loads(json.dumps(capture.pack(host))), str(tmp_path))
-    assert package.collect(package.FolderHost(str(tmp_path))) == before
+    assert probe.load("facts").collect(package.FolderHost(str(tmp_path))) == before
 
 
 def test_this_machine_captured_has_the_same_facts(tmp_path):
     host = package.Recorder()
-    before = package.collect(host, with_candidates=False)
+    before = probe.load("facts").collect(host, with_candidates=False)
     data = capture.pack(host)
     capture.write(data, str(tmp_path))
-    after = package.collect(package.FolderHost(str(tmp_path)), with_candidates=False)
+    after = probe.load("facts").collect(package.FolderHost(str(tmp_path)), with_candidates=False)
     assert after["boot"]["machine"] is None
     before["boot"].update(id=after["boot"]["id"], machine=None)
     for source, again in zip(before["packages"]["sources"], after["packages"]["sources"], strict=True):

@@ -36,8 +36,11 @@ def answers():
 
 
 def good():
-    package = probe.load()
-    return {"changed": False, "facts": json.loads(json.dumps(package.collect(package.open_host(str(CAPTURE)))))}
+    package = probe.load("host")
+    return {
+        "changed": False,
+        "facts": json.loads(json.dumps(probe.load("facts").collect(package.open_host(str(CAPTURE))))),
+    }
 
 
 def test_every_host_has_facts_or_a_failure(answers):

@@ -4,7 +4,7 @@ import pytest
 
 from gpusetup.facts import probe
 
-package = probe.load()
+package = probe.load("host")
 
 
 @pytest.fixture

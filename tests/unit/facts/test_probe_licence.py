@@ -15,7 +15,7 @@ def test_settings_and_digests(tmp_path):
     (folder / "a.tok").write_text("secret")
     (folder / "notes.txt").write_text("no token")
     (tmp_path / "etc/nvidia/gridd.conf").write_text("#FeatureType=1\n FeatureType = 2\nServerAddress=who.example\n")
-    host = probe.load().Recorder()
+    host = probe.load("host").Recorder()
     host.inside = lambda path: str(tmp_path / path.lstrip("/"))
     told = licence.collect(host)
     assert told == {"feature": 2, "server": True, "tokens": {"a.tok": hashlib.sha256(b"secret").hexdigest()}}

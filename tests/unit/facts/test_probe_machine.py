@@ -101,7 +101,7 @@ def test_nvswitch_by_its_driver_and_by_managers(machine):
 
 
 def test_the_manager_is_known_by_its_vital_data(tmp_path):
-    live = probe.load().LiveHost()
+    live = probe.load("host").LiveHost()
     (tmp_path / "vpd").write_bytes(b"\x82\x20\x00ConnectX-7\x90SMDL\x06SW_MNG")
     assert pci._is_switch_manager(live, str(tmp_path / "vpd")) is True
     assert pci._is_switch_manager(live, str(tmp_path / "none")) is False
@@ -218,7 +218,7 @@ def test_a_mismatch_is_told_in_its_own_words(machine):
 def test_it_is_not_started_without_a_module(machine):
     machine.put("/usr/bin/nvidia-smi").says("nvidia-smi", LINE)
     assert "not asked" in smi.collect(machine.host(), False)["why"]
-    assert smi.collect(probe.load().FolderHost(str(machine.root / "usr")), True) is None
+    assert smi.collect(probe.load("host").FolderHost(str(machine.root / "usr")), True) is None
 
 
 # --- services and screens --------------------------------------------------------------------------------------------
@@ -274,18 +274,17 @@ def test_a_named_interpreter_is_asked_itself(tmp_path):
         (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (site / "more.pth").write_text(str(tmp_path / "more") + "\n")
     path = str(environment / "bin/python3")
-    told = {item["path"]: item for item in probe.load("system").pythons(probe.load().LiveHost(), [path])}
+    told = {item["path"]: item for item in probe.load("system").pythons(probe.load("host").LiveHost(), [path])}
     assert told[path]["packages"] == {"torch": "2.9.0+cu130", "cupy-cuda13x": "14.2.0"}
-    assert probe.load("system").pythons(probe.load().LiveHost(), [str(tmp_path / "none")]) == [
+    assert probe.load("system").pythons(probe.load("host").LiveHost(), [str(tmp_path / "none")]) == [
         item for key, item in told.items() if key != path
     ]
 
 
 @pytest.mark.parametrize("answer", ["{", "[]", "3"])
 def test_a_record_that_cannot_be_read_is_noted(machine, answer):
-    package = probe.load()
     host = machine.put("/var/lib/gpusetup/state.json", answer).host()
-    assert package.record.read(host) is None
+    assert probe.load("record").read(host) is None
     assert "state" in host.unreadable
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpusetup.facts import probe
 
-package = probe.load()
+package = probe.load("host")
 
 
 # --- operating system ------------------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def simulated(machine_in, own_files, running=None):
     captured.put("/sys/bus/pci/devices/0000:00:04.0/vendor", "0x10de\n").put(
         "/proc/sys/kernel/osrelease", (running or "6.1.0-50-amd64") + "\n"
     )
-    return package.collect(own.host(), captured.host())
+    return probe.load("facts").collect(own.host(), captured.host())
 
 
 def test_a_simulated_host_is_its_captured_machine_with_its_own_packages(machine_in):

@@ -31,7 +31,7 @@ def test_a_live_host_hashes_and_keeps_the_content_to_itself(machine, tmp_path):
     (tmp_path / "etc/a.conf").write_text("secret\n")
     machine.put("/var/lib/gpusetup/state.json", json.dumps(STATE))
 
-    class Live(probe.load().Recorder):
+    class Live(probe.load("host").Recorder):
         def inside(self, path):
             return str(tmp_path / path.lstrip("/"))
 

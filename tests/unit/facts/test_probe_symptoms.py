@@ -17,7 +17,7 @@ def symptoms(machine):
         host = machine.put("/etc/os-release", OS_RELEASE).host()
         part = probe.load("symptoms")
         surroundings = part.surroundings(host) if environment is None else environment
-        told = part.collect(host, probe.load().collect(host, None, False), surroundings)
+        told = part.collect(host, probe.load("facts").collect(host, None, False), surroundings)
         # It travels as JSON, and the model takes every field of it.
         return msgspec.convert(json.loads(json.dumps(told)), Symptoms)
 
@@ -44,7 +44,7 @@ def test_of_the_environment_only_what_is_asked_is_taken(machine, symptoms):
 
 def test_a_recording_keeps_of_the_environment_file_only_what_is_asked(machine):
     machine.put("/etc/environment", "HF_TOKEN=planted\nVIRTUAL_ENV=/opt/venv\n").host()
-    recorder = probe.load().FolderRecorder(str(machine.root))
+    recorder = probe.load("host").FolderRecorder(str(machine.root))
     assert probe.load("symptoms").surroundings(recorder) == {"VIRTUAL_ENV": "/opt/venv"}
     assert recorder.files["/etc/environment"] == b"VIRTUAL_ENV=/opt/venv\n"
 

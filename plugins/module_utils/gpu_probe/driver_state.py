@@ -1,0 +1,38 @@
+"""What decides whether a driver runs, can be loaded, or needs a reboot first: the kernel, its modules, the firmware."""
+
+from typing import Any, Dict, Optional
+
+from . import firmware, kernels, modules, nouveau, sessions
+from .host import LiveHost
+
+
+def collect(host: LiveHost, simulated: Optional[LiveHost] = None) -> Dict[str, Any]:
+    """Return the part of the facts that the judge of drivers reads."""
+    kernel = kernels.collect(host)
+    if simulated is not None:
+        _stand_in_kernel(kernel, simulated)
+    loaded = modules.loaded(host)
+    firm = firmware.collect(simulated or host, host)
+    return {
+        "simulated": simulated is not None,
+        "kernel": kernel,
+        "modules": loaded,
+        "module_users": modules.users(host),
+        "driver": {"loaded": modules.loaded_nvidia(host)},
+        "nouveau": {"loaded": nouveau.is_loaded(loaded)},
+        "secure_boot": firm.pop("secure_boot"),
+        "firmware": firm,
+        "processes": sessions.gpu_processes(host),
+    }
+
+
+def _stand_in_kernel(kernel: Dict[str, Any], simulated: LiveHost) -> None:
+    """A simulated host's kernel is one that its own root has, else the captured one; never the outer machine's."""
+    own = [item["release"] for item in kernel["installed"]]
+    captured = kernels.collect(simulated)
+    if not any(item["image"] for item in kernel["installed"]):
+        kernel["next"] = own[-1] if own else captured["next"]
+        kernel["next_basis"] = "newest headers on the host" if own else "the captured machine's kernel"
+    kernel["next_basis"] = "simulated: " + kernel["next_basis"]
+    kernel["running"] = captured["running"] if captured["running"] in own else kernel["next"]
+    kernel["compiler"] = kernels.compiler(simulated, kernel["next"]) if not own else kernel["compiler"]
