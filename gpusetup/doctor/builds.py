@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.gpus import gpu_by_id, kind_of
 from gpusetup.matrix.load import matrix
-from gpusetup.resolve.rules import code_for
+from gpusetup.resolve.rules import code_for, compiles_for
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -148,10 +148,9 @@ def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:
     if known:
         branch = f", driver branch R{known[0].min_branch} or newer" if known[0].min_branch else ""
         lines.append(f"Compute capability {capability} is {known[0].name}{branch}.")
-    chains = [row for row in _matrix().cuda.toolchains if nv(row.cc_min) <= nv(capability)]
-    chains = [row for row in chains if row.cc_max and nv(capability) <= nv(row.cc_max)]
-    if toolkit and chains:
-        lines.append(f"CUDA {chains[0].minor} to {chains[-1].minor} compile for it.")
+    minors = [row.minor for row in _matrix().cuda.toolchains if compiles_for(_matrix(), row.minor, capability)]
+    if toolkit and minors:
+        lines.append(f"CUDA {minors[0]} to {minors[-1]} compile for it.")
     builds = [
         row
         for row in _matrix().torch.builds

@@ -85,6 +85,8 @@ class TensorflowChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cudnn: str
     relation: Relation
     extra: str | None = None
+    limits: tuple[str, ...] = ()
+    """Requirements that keep its libraries within what the GPUs can use: `nvidia-cudnn-cu12<9.11`."""
 
 
 class JaxChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,6 +96,8 @@ class JaxChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cuda: str
     relation: Relation
     extra: str
+    limits: tuple[str, ...] = ()
+    """As TensorFlow's."""
 
 
 class CupyChoice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

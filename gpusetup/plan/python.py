@@ -69,8 +69,9 @@ def python_requirements(stack: Stack, matrix: Matrix, *, wheels: Collection[str]
     if not frameworks:
         pins += _toolkit_wheels(stack, matrix.cuda) if "cuda" in wheels else []
         pins += _other_wheels(stack, matrix.nccl, wheels)
+    limits = [line for framework in (stack.tensorflow, stack.jax) if framework is not None for line in framework.limits]
     toolkit = stack.cupy is not None and stack.cupy.ctk and "cuda" in wheels
-    return (*options, *pins, *compiler_caps(stack, matrix, toolkit=toolkit))
+    return (*options, *pins, *dict.fromkeys(limits), *compiler_caps(stack, matrix, toolkit=toolkit))
 
 
 def _packages(stack: Stack) -> list[str]:

@@ -19,6 +19,7 @@ from gpusetup.model.stack import (
     TorchChoice,
 )
 from gpusetup.resolve.constraints import python_tags
+from gpusetup.resolve.libraries import limits_of
 from gpusetup.resolve.pythons import pythons
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
@@ -68,7 +69,7 @@ def stack_of(space: Space, solution: Mapping[str, Value]) -> Stack:
         cudnn=_cudnn(cast("CudnnValue", solution["cudnn"]), solution, space) if "cudnn" in solution else None,
         nccl=_nccl(cast("NcclValue", solution["nccl"])) if "nccl" in solution else None,
         torch=_torch(space, cast("TorchValue", solution["torch"]), stands["torch"]) if "torch" in solution else None,
-        tensorflow=_tensorflow(cast("TensorflowValue", solution["tensorflow"]), stands["tensorflow"])
+        tensorflow=_tensorflow(space, cast("TensorflowValue", solution["tensorflow"]), stands["tensorflow"])
         if "tensorflow" in solution
         else None,
         jax=_jax(space, cast("JaxValue", solution["jax"]), stands["jax"]) if "jax" in solution else None,
@@ -122,7 +123,7 @@ def _torch(space: Space, value: TorchValue, relation: Relation) -> TorchChoice:
     )
 
 
-def _tensorflow(value: TensorflowValue, relation: Relation) -> TensorflowChoice:
+def _tensorflow(space: Space, value: TensorflowValue, relation: Relation) -> TensorflowChoice:
     release = value.release
     return TensorflowChoice(
         version=value.version,
@@ -130,11 +131,18 @@ def _tensorflow(value: TensorflowValue, relation: Relation) -> TensorflowChoice:
         cudnn=release.cudnn,
         relation=relation,
         extra="and-cuda" if release.pins else None,
+        limits=limits_of(space, value),
     )
 
 
 def _jax(space: Space, value: JaxValue, relation: Relation) -> JaxChoice:
-    return JaxChoice(version=value.version, cuda=space.minor(value), relation=relation, extra=value.release.extra)
+    return JaxChoice(
+        version=value.version,
+        cuda=space.minor(value),
+        relation=relation,
+        extra=value.release.extra,
+        limits=limits_of(space, value),
+    )
 
 
 def _cupy(value: CupyValue) -> CupyChoice:

@@ -60,11 +60,10 @@ def _driver(space: Space, gpu: GpuKind) -> None:
 
 def _libraries(space: Space, gpu: GpuKind) -> None:
     cc = nv(gpu.cc)
-    toolchains = {item.minor: item for item in space.matrix.cuda.toolchains} if "cuda" in space.values else {}
     space.unary(
         "toolkit-targets-gpu",
         "cuda",
-        lambda value: rules.toolkit_targets(toolchains.get(value.release.minor), gpu.cc),
+        lambda value: rules.compiles_for(space.matrix, value.release.minor, gpu.cc),
         subject=gpu,
     )
     space.unary("cudnn-support-row", "cudnn", lambda value: rules.cudnn_row_covers(value.row, gpu.cc), subject=gpu)

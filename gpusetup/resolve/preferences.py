@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from gpusetup.model.request import COMPONENTS, PACKAGES
 from gpusetup.resolve import rules
-from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, NcclValue, TorchValue, Value, number
+from gpusetup.resolve.domains import DriverValue, JaxValue, NcclValue, TorchValue, Value, number
 from gpusetup.resolve.hardware import nccl_runs
+from gpusetup.resolve.libraries import uncovered_libraries
 from gpusetup.resolve.pythons import python_rank
 from gpusetup.resolve.search import Domains, Pair, Problem, bits
 from gpusetup.resolve.space import FRAMEWORKS
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from gpusetup.model.request import Requirement
     from gpusetup.resolve.space import Space
 
-__all__ = ["Ranked", "Related", "best", "build_rank", "criteria", "short_lived", "uncovered_libraries"]
+__all__ = ["Ranked", "Related", "best", "build_rank", "criteria", "short_lived"]
 
 _KIND_RANK = {"LTSB": 0, "PB": 1, "NFB": 2, "unknown": 2, "evaluation": 3}
 _STATUS_RANK = {"stable": 0, "legacy": 1, "experimental": 2, "unlisted": 3, "lts": 4}
@@ -87,39 +88,6 @@ class _Reversed:
 
     def __hash__(self) -> int:
         return hash(self.key)
-
-
-def uncovered_libraries(space: Space, value: TorchValue) -> list[str]:
-    """Return the libraries inside a torch wheel that do not speak for every GPU of the host."""
-    missing = []
-    build = value.build
-    for gpu in space.gpus:
-        if build.cudnn is not None and not _bundled_cudnn_covers(space, build.cudnn, gpu.cc):
-            missing.append(f"cuDNN {build.cudnn} for {gpu.label} ({gpu.cc})")
-        if build.nccl is not None and not _bundled_nccl_runs(space, build.nccl, rules.major(build.cuda), gpu.cc):
-            missing.append(f"NCCL {build.nccl} for {gpu.label} ({gpu.cc})")
-    return missing
-
-
-def _bundled_cudnn_covers(space: Space, version: str, cc: str) -> bool:
-    from gpusetup.resolve.domains import domain
-
-    key = nv(version).numbers[:3]
-    values = [cast("CudnnValue", value) for value in domain("cudnn", space.matrix, space.request)]
-    rows = [value.row for value in values if nv(value.version).numbers[:3] == key]
-    return not rows or any(rules.cudnn_row_covers(row, cc) for row in rows)
-
-
-def _bundled_nccl_runs(space: Space, version: str, cuda_major: int, cc: str) -> bool:
-    from gpusetup.resolve.domains import domain
-
-    values = [cast("NcclValue", value) for value in domain("nccl", space.matrix, space.request)]
-    same = [
-        value
-        for value in values
-        if value.version == version and rules.major(value.build.cuda) == cuda_major and value.build.targets
-    ]
-    return not same or any(nccl_runs(value, cc) for value in same)
 
 
 def _torch_build(space: Space) -> Callable[[TorchValue], Any]:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gpusetup.model.request import COMPONENTS, PACKAGES
 from gpusetup.model.stack import Reason
+from gpusetup.resolve import rules
 from gpusetup.resolve.answer import relations, stays
-from gpusetup.resolve.domains import CudnnValue, DriverValue, TorchValue, matches, parsed
+from gpusetup.resolve.domains import CudnnValue, DriverValue, JaxValue, TorchValue, matches, parsed
 from gpusetup.resolve.explain import judged
 from gpusetup.resolve.hardware import code_of
+from gpusetup.resolve.libraries import cudnn_limit
 from gpusetup.resolve.naming import label, only_module, title
 from gpusetup.resolve.preferences import build_rank, short_lived
 from gpusetup.resolve.python_told import python_reasons
@@ -159,6 +161,8 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
     for name, relation in relations(space, solution).items():
         minor = space.minor(solution[name])
         inside = "" if name == "cuda" else f" inside {title(name)}"
+        if isinstance(solution[name], JaxValue):
+            inside = f", the lowest that {title(name)} takes,"
         yield Reason(
             component="driver",
             rule="driver-runs-cuda",
@@ -182,7 +186,10 @@ def _chosen(space: Space, solution: Mapping[str, Value], component: str) -> Iter
         component=component, rule="newest", text=f"{name} is the newest {sure} that fits{asked}", source=source
     )
     if isinstance(value, TorchValue):
-        yield _build(space, cast("DriverValue", solution["driver"]), value, source)
+        driver = cast("DriverValue", solution["driver"])
+        yield _build(space, driver, value, source)
+        yield from _last_native(space, driver, value)
+    yield from _limited(space, component, value)
     yield from _not_newer(space, solution, component)
     yield from _provenance(space, value, component, source)
 
@@ -269,6 +276,38 @@ def _build(space: Space, driver: DriverValue, value: TorchValue, source: str) ->
     else:
         text = f"{own} is the newest stable build that fits; the one on PyPI is {usual.build.variant}"
     return Reason(component="torch", rule="build-on-pypi", text=text, source=source)
+
+
+def _last_native(space: Space, driver: DriverValue, value: TorchValue) -> Iterator[Reason]:
+    """Name the release to ask for where no build of the chosen one is native to the driver."""
+    wish = space.named.get("torch")
+    if space.relation(driver, value) != "minor-version" or (wish is not None and wish.specifier):
+        return
+    native = [
+        item
+        for item in cast("list[TorchValue]", space.values["torch"])
+        if (code := item.build.code_on(space.arch)) is not None
+        and space.relation(driver, item) in ("native", "backward")
+        and all(rules.code_for(code, gpu.cc) for gpu in space.gpus)
+        and parsed(item.version).major == parsed(value.version).major
+    ]
+    same = any(item.version == value.version for item in native)
+    last = max(native, key=lambda item: (parsed(item.version), build_rank(space, item)), default=None)
+    if same or last is None:
+        return
+    text = f"no build of {value.version} for {space.arch} is native to R{driver.branch.branch}; the last torch that "
+    text += f"has one: torch=={last.version}+{last.build.variant}"
+    source = cite(space.matrix, "torch", last.build)
+    yield Reason(component="torch", rule="native-before-minor", text=text, source=source)
+
+
+def _limited(space: Space, component: str, value: Value) -> Iterator[Reason]:
+    """Say why a library below a framework is kept from its newest release."""
+    limit = cudnn_limit(space, value)
+    if limit is not None and limit.last:
+        text = f"cuDNN stays below {limit.below}: {limit.last} is the last release for {limit.gpu.label}"
+        source = rule_source(space.matrix, "cudnn-support-row")
+        yield Reason(component=component, rule="cudnn-support-row", text=text, source=source)
 
 
 def _decisive(space: Space, component: str, constraint: Constraint) -> int:

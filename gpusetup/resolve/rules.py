@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
-    from gpusetup.model.release import ArchCode, CudaRelease, CudnnSupport, Toolchain
+    from gpusetup.model.release import ArchCode, CudaRelease, CudnnSupport
     from gpusetup.model.stack import Relation
     from gpusetup.resolve.domains import DriverValue
 
@@ -25,6 +25,7 @@ __all__ = [
     "Way",
     "code_for",
     "compat_bases",
+    "compiles_for",
     "cudnn_row_covers",
     "cudnn_row_takes",
     "major",
@@ -33,7 +34,6 @@ __all__ = [
     "need_of_release",
     "pins_agree",
     "relation",
-    "toolkit_targets",
     "way_of",
     "window_fits",
 ]
@@ -140,16 +140,22 @@ def module_fits(driver: DriverValue, gpu: GpuKind) -> bool:
     return driver.module == "open" if gpu.module == "required" else driver.module != "open" or gpu.module == "supported"
 
 
-def toolkit_targets(toolchain: Toolchain | None, cc: str) -> bool:
-    """Tell whether a toolkit's compiler and libraries know the GPU; an unmeasured toolkit is judged by its range."""
+@lru_cache(maxsize=4096)
+def compiles_for(matrix: Matrix, minor: str, cc: str) -> bool:
+    """Tell whether the compiler of a toolkit knows a GPU's compute capability: only then can it build for that GPU.
+
+    Code for an older GPU of the same major would run there, but `-arch=native` and `-arch=sm_NN` fail. A toolkit that
+    nobody measured is judged by its range; where that has no upper end, the next newer toolkit's end is the most.
+    """
+    chains = sorted(matrix.cuda.toolchains, key=lambda item: nv(item.minor))
+    toolchain = next((item for item in chains if item.minor == minor), None)
     if toolchain is None:
         return False
-    gpu = nv(cc)
-    if gpu < nv(toolchain.cc_min):
-        return False
     if toolchain.targets:
-        return way_of(toolchain.targets, (), cc) is not None
-    return toolchain.cc_max is None or gpu.minor[0] <= nv(toolchain.cc_max).minor[0]
+        return cc in toolchain.targets
+    newer = (item.cc_max for item in chains if nv(item.minor) >= nv(minor))
+    most = next((end for end in newer if end is not None), None)
+    return nv(toolchain.cc_min) <= nv(cc) and (most is None or nv(cc) <= nv(most))
 
 
 def cudnn_row_covers(row: CudnnSupport, cc: str) -> bool:

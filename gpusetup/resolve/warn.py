@@ -15,8 +15,9 @@ from gpusetup.resolve.answer import relations
 from gpusetup.resolve.constraints import build
 from gpusetup.resolve.domains import branch_of
 from gpusetup.resolve.hardware import code_of, nccl_runs
+from gpusetup.resolve.libraries import uncovered_libraries
 from gpusetup.resolve.naming import label, only_module
-from gpusetup.resolve.preferences import best, uncovered_libraries
+from gpusetup.resolve.preferences import best
 from gpusetup.resolve.python_told import python_warnings
 from gpusetup.resolve.space import FRAMEWORKS
 from gpusetup.versions import nv
@@ -24,6 +25,7 @@ from gpusetup.versions import nv
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gpusetup.matrix.gpus import GpuKind
     from gpusetup.matrix.load import Matrix
     from gpusetup.resolve.domains import (
         CudaValue,
@@ -38,6 +40,10 @@ if TYPE_CHECKING:
     from gpusetup.resolve.space import Space
 
 __all__ = ["unknown_driver", "warnings_about"]
+
+
+_EVERY_TRITON = "7.5"
+"""From here on no release of Triton refuses a GPU, so its file need not be read."""
 
 
 def warnings_about(space: Space, solution: Mapping[str, Value]) -> tuple[str, ...]:
@@ -115,8 +121,7 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
         if relation == "minor-version":
             yield (
                 f"{what} runs on R{driver.branch.branch} by minor-version compatibility: a program that hands the "
-                f"driver PTX (Numba without pynvjitlink, nvcc -arch=compute_NN) fails with error 222; Triton, "
-                f"torch.compile and CuPy work"
+                f"driver PTX (Numba without pynvjitlink, nvcc -arch=compute_NN) fails with error 222; {_work(space)}"
             )
         elif relation == "forward":
             yield (
@@ -125,6 +130,21 @@ def _relations(space: Space, solution: Mapping[str, Value]) -> Iterator[str]:
             )
             if any(gpu.forward_compatible is None for gpu in space.gpus) or not space.gpus:
                 yield "forward compatibility works only on data-centre GPUs; this host's GPU is unknown"
+
+
+def _work(space: Space) -> str:
+    """Say which compilers of Python work all the same: they hand the driver machine code."""
+    if any(_below_triton(space, gpu) for gpu in space.gpus):
+        return "CuPy works"
+    return "Triton, torch.compile and CuPy work"
+
+
+def _below_triton(space: Space, gpu: GpuKind) -> str:
+    """Return the compute capability from which Triton works, where a GPU is below it."""
+    if nv(gpu.cc) >= nv(_EVERY_TRITON):
+        return ""
+    floor = next((item.cc_min for item in space.matrix.package("triton").releases if item.cc_min), None)
+    return floor if floor is not None and nv(gpu.cc) < nv(floor) else ""
 
 
 def _cupy(cupy: CupyValue, cuda: CudaValue) -> Iterator[str]:
@@ -152,6 +172,10 @@ def _nccl(space: Space, value: NcclValue) -> Iterator[str]:
 def _torch(space: Space, value: TorchValue) -> Iterator[str]:
     for library in uncovered_libraries(space, value):
         yield f"torch {value.version}+{value.build.variant} includes a library that does not support the GPU: {library}"
+    if "triton" not in space.values and value.release.companions.get("triton"):
+        for gpu in space.gpus:
+            if floor := _below_triton(space, gpu):
+                yield f"Triton and torch.compile need compute capability {floor}; {gpu.label} has {gpu.cc}"
     if value.build.status in ("experimental", "unlisted") and not space.on_pypi(value):
         kind = "calls this build experimental" if value.build.status == "experimental" else "does not list this build"
         yield f"torch {value.version}+{value.build.variant}: PyTorch {kind}; check the index before you rely on it"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpusetup.model.release import ArchCode
-from gpusetup.resolve.rules import code_for, toolkit_targets, way_of
+from gpusetup.resolve.rules import code_for, compiles_for, way_of
 from gpusetup.versions import nv
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def test_blackwell_needs_torch_2_7_with_cu128_and_open_modules(ask: Any, refused
 @pytest.mark.parametrize("gpu", ["sm_103", "sm_121"])
 def test_the_second_blackwells_need_cuda_12_9(ask: Any, refused: Any, gpu: str) -> None:
     assert ask("cuda==12.9.*", gpu=[gpu]).stack.cuda.version.startswith("12.9")
-    # A cubin for 10.0 runs on 10.3, one for 12.0 on 12.1: the toolkit before still makes code for them.
+    # A cubin for 10.0 runs on 10.3, but the compiler before has no -arch=sm_103.
+    assert "toolkit-targets-gpu" in refused("cuda==12.8.*", gpu=[gpu])["rules"]
     assert ask("torch", gpu=[gpu]).stack.torch.version
 
 
@@ -115,7 +116,7 @@ def test_ptx_is_a_bridge_only_where_the_driver_compiles_it() -> None:
 
 def test_no_code_runs_nowhere(shipped: Matrix) -> None:
     assert code_for(None, "9.0") is None
-    assert not toolkit_targets(None, "9.0")
+    assert not compiles_for(shipped, "1.0", "9.0")
 
 
 def test_ptx_newer_than_the_driver_cannot_be_compiled(shipped: Matrix, refused: Any) -> None:
