@@ -18,7 +18,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 
-from tests.modules.package_managers import wish
+from tests.modules.rpm_host import wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable

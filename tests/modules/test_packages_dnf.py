@@ -12,7 +12,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import versions
 
-from tests.modules.package_managers import wish
+from tests.modules.rpm_host import wish
 
 DNF4 = """\
 Dependencies resolved.

@@ -13,7 +13,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     space,
 )
 
-from tests.modules.package_managers import DebHost, RpmHost
+from tests.modules.deb_host import DebHost
+from tests.modules.rpm_host import RpmHost
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,8 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import run
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
-from tests.modules.package_managers import DebHost, RpmHost
+from tests.modules.deb_host import DebHost
+from tests.modules.rpm_host import RpmHost
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -187,6 +188,21 @@ def test_a_disk_that_fills_up_half_way_is_told_and_what_came_is_known(
     assert site.state["brought"] == dict(WANTED)
 
 
+class TestHalfInstalled:
+    def test_what_apt_would_take_away_to_finish_it_must_be_allowed_to_go(
+        self, site: _Site, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        host = DebHost({"desktop": "1", "bash": "5"}, {"driver": ["1"]}, half={"desktop"}, needs={"desktop": "gone"})
+        host.stand_in(monkeypatch)
+        with pytest.raises(HostFailure) as caught:
+            site.transaction("apt", ("driver", "1"))
+        assert caught.value.fields["reference"] == "GS-467"
+        assert caught.value.fields["context"] == "desktop"
+        assert host.installed == {"desktop": "1", "bash": "5"}
+        site.transaction("apt", ("driver", "1"), may_remove=["desktop"])
+        assert host.installed == {"driver": "1", "bash": "5"}
+
+
 class TestTakenAway:
     def test_a_removal_does_not_bring_back_what_somebody_took_away(
         self, site: _Site, monkeypatch: pytest.MonkeyPatch
@@ -228,6 +244,15 @@ class TestHolding:
         assert caught.value.fields["reference"] == "GS-464"
         assert "python3-dnf-plugin-versionlock" in caught.value.fields["hint"]
         assert host.installed == {"bash": "0:5-1"}
+
+    def test_both_architectures_of_a_package_are_held(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As on a desktop with games: the driver's libraries for 32 bits beside those for 64."""
+        host = DebHost({"gl": "1", "gl:i386": "1", "bash": "5"}, {"driver": ["1"]})
+        host.stand_in(monkeypatch)
+        done = site.transaction("apt", ("driver", "1"), hold=["gl", "driver"])
+        assert done["held"] == sorted(host.held) == ["driver", "gl", "gl:i386"]
+        site.transaction("apt", ("driver", "1"))
+        assert host.held == set()
 
     def test_dnf_5_needs_nothing(self, site: _Site, monkeypatch: pytest.MonkeyPatch) -> None:
         host = el(monkeypatch, plugin=False, generation=5, offered={"driver": ["0:2-1"]})

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 from ..gpu_probe.candidates import parse_policy
 from . import packages, process
 from .failure import HostFailure
-from .manager import Log, PackageManager, Tell
+from .manager import Log, MayGo, PackageManager, Tell
 from .packages import Installed, Plan, Wish
 
 _SECTIONS = {
@@ -30,6 +30,7 @@ _OF_A_DRIVER = (
 _FETCH_TROUBLE = re.compile(r"^(?:Err|E|W|N):")
 # A download that breaks off is taken up where it stopped; a mirror that says nothing for a minute is given up.
 _PATIENCE = ("-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=60", "-o", "Acquire::https::Timeout=60")
+_ONLY_SAY = ("--print-uris", "--verbose-versions", "-o", "Debug::NoLocking=1")
 UNATTENDED_FILE = "/etc/apt/apt.conf.d/52gpusetup-unattended-upgrades"
 
 
@@ -76,17 +77,10 @@ class Apt(PackageManager):
         return self._status()[1]
 
     def _status(self) -> Tuple[Installed, Dict[str, str], List[str]]:
-        fields = "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n"
-        code, text, error = process.output(["dpkg-query", "-W", "-f", fields], self.env)
-        if code not in (0, 1):
-            raise HostFailure("GS-462", f"dpkg does not answer: {error.strip()}")
-        native = self.architecture()
         good: Installed = {}
         bad: Dict[str, str] = {}
         held: List[str] = []
-        for line in text.splitlines():
-            status, name, arch, version = line.split("\t")
-            key = name if arch in (native, "all") else f"{name}:{arch}"
+        for key, _name, status, version in self._rows():
             if status[0] == "h":
                 held.append(key)
             if status[1] == "i":
@@ -97,6 +91,21 @@ class Apt(PackageManager):
                 )
                 good[key] = version
         return good, bad, held
+
+    def _rows(self) -> List[Tuple[str, str, str, str]]:
+        """Return each package that dpkg knows: the name under which a package set lists it, dpkg's own name for it,
+        what is wanted and there, and the version.
+        """
+        fields = "${db:Status-Abbrev}\t${Package}\t${Architecture}\t${Version}\n"
+        code, text, error = process.output(["dpkg-query", "-W", "-f", fields], self.env)
+        if code not in (0, 1):
+            raise HostFailure("GS-462", f"dpkg does not answer: {error.strip()}")
+        native, found = self.architecture(), []
+        for line in text.splitlines():
+            status, name, arch, version = line.split("\t")
+            whole = f"{name}:{arch}" if arch else name
+            found.append((name if arch in (native, "all") else whole, whole, status, version))
+        return found
 
     def architecture(self) -> str:
         """Return dpkg's own architecture."""
@@ -147,24 +156,21 @@ class Apt(PackageManager):
         words = [packages.key(wish) + ("=" + wish["version"] if wish["version"] else "") for wish in wishes]
         return words + [name + "-" for name in removals]
 
-    def _install(self, words: List[str], extra: Iterable[str] = ()) -> List[str]:
-        return (
-            ["apt-get", "-q", "-y"]
-            + self.options
-            + list(extra)
-            + (["-o", "Dir::Etc::preferences=" + self.pins] if self.pins else [])
-            + ["-o", "APT::Install-Recommends={}".format("true" if self.recommends else "false")]
-            + [
-                "-o",
-                "Dpkg::Options::=--force-confdef",
-                "-o",
-                "Dpkg::Options::=--force-confold",
-                "-o",
-                "DPkg::Lock::Timeout=120",
-            ]
-            + ["--allow-downgrades", "--allow-change-held-packages", "--ignore-hold", "--purge", "install"]
-            + words
-        )
+    def _argv(self, verb: str, words: Iterable[str], *extra: str) -> List[str]:
+        """Return the command line of a change, whatever it does: it waits for dpkg's lock, asks nothing, keeps the
+        configuration that is there, and moves what is held, for whose hold that is was judged before.
+        """
+        settings = [
+            "DPkg::Lock::Timeout=120",
+            "Dpkg::Options::=--force-confdef",
+            "Dpkg::Options::=--force-confold",
+            "APT::Install-Recommends=" + ("true" if self.recommends else "false"),
+        ]
+        settings += ["Dir::Etc::preferences=" + self.pins] if self.pins else []
+        return [
+            "apt-get", "-q", "-y", *self.options, *extra, *(piece for item in settings for piece in ("-o", item)),
+            "--allow-downgrades", "--allow-change-held-packages", "--ignore-hold", "--purge", verb, *words,
+        ]  # fmt: skip
 
     def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:
         """Return what the transaction would do: {"install", "upgrade", "downgrade", "remove", "download_bytes",
@@ -174,7 +180,7 @@ class Apt(PackageManager):
         packages.
         """
         words = self.arguments(wishes, removals)
-        argv = self._install(words, ["--print-uris", "--verbose-versions", "-o", "Debug::NoLocking=1"])
+        argv = self._argv("install", words, *_ONLY_SAY)
         code, text, error = process.output(argv, self.env, 300)
         if code:
             raise HostFailure(
@@ -213,21 +219,18 @@ class Apt(PackageManager):
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:
         """Fetch what a transaction needs, and change nothing; return (ok, last lines)."""
-        return self._run(
-            self._install(self.arguments(wishes, []), ["-o", "APT::Status-Fd={fd}", "--download-only", *_PATIENCE])
-        )
+        return self._run("install", self.arguments(wishes, []), "--download-only", *_PATIENCE)
 
     def transact(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Tuple[bool, List[str]]:
         """Install, change and remove in one transaction; return (ok, last lines)."""
-        extra = ["-o", "APT::Status-Fd={fd}", *_PATIENCE]
-        return self._run(self._install(self.arguments(wishes, removals), extra))
+        return self._run("install", self.arguments(wishes, removals), *_PATIENCE)
 
     def purge(self, names: Iterable[str]) -> Tuple[bool, List[str]]:
         """Take packages away with their configuration; return (ok, last lines)."""
-        argv = ["apt-get", "-q", "-y", *self.options, "--allow-change-held-packages", "purge", *list(names)]
-        return self._run([*argv[:3], "-o", "APT::Status-Fd={fd}", *argv[3:]])
+        return self._run("purge", names)
 
-    def _run(self, argv: List[str]) -> Tuple[bool, List[str]]:
+    def _run(self, verb: str, words: Iterable[str], *extra: str) -> Tuple[bool, List[str]]:
+        argv = self._argv(verb, words, "-o", "APT::Status-Fd={fd}", *extra)
         code, tail = process.stream(argv, self.env, self._line, self._progress, self.log)
         return code == 0, tail
 
@@ -247,20 +250,31 @@ class Apt(PackageManager):
             return
         self.tell("download" if kind == "dlstatus" else "install", pieces[2].strip()[:120], percent)
 
-    def repair(self) -> Dict[str, str]:
-        """Finish what an earlier, interrupted dpkg left; return the packages that are still damaged."""
+    def repair(self, may_go: MayGo) -> Dict[str, str]:
+        """Finish what an earlier, interrupted dpkg left; return the packages that are still damaged.
+
+        Where dpkg alone cannot, apt may; but it also takes packages away for that, those that MAY_GO does not return.
+        """
         if not self.damaged() and not _interrupted():
             return {}
         self.tell("repair", "finishing an interrupted package installation")
         argv = ["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"]
         process.stream(argv, self.env, lambda _line: None, log=self.log)
         if self.damaged():
-            process.stream(
-                ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=120", "--fix-broken", "install"],
-                self.env,
-                lambda _line: None,
-                log=self.log,
-            )
+            code, text, _error = process.output(self._argv("install", [], *_ONLY_SAY, "--fix-broken"), self.env, 300)
+            plan = None if code else _plan(text)
+            if plan is None:
+                return self.damaged()
+            extra = may_go(plan["remove"])
+            if extra:
+                raise HostFailure(
+                    "GS-467",
+                    "half-installed packages could only be finished by removing packages without permission",
+                    ", ".join(extra),
+                    ", ".join("{} ({})".format(*item) for item in sorted(self.damaged().items())),
+                    "finish them with apt-get --fix-broken install, or list those in gpu_packages_may_remove",
+                )
+            self._run("install", [], "--fix-broken")
         return self.damaged()
 
     def lock_name(self, name: str, _version: str) -> str:
@@ -269,22 +283,26 @@ class Apt(PackageManager):
 
     def hold(self, names: Iterable[str]) -> None:
         """Hold packages."""
-        self._select(dict.fromkeys(names, "hold"))
+        self._select(names, "hold")
 
     def unhold(self, names: Iterable[str]) -> None:
-        """Release packages; one that is gone by now is not asked for again."""
-        names = list(names)
-        installed = self.installed() if names else {}
-        self._select({name: "install" if name in installed else "deinstall" for name in names})
+        """Release packages; one that is gone by now has no hold any more."""
+        self._select(names, "install")
 
-    def _select(self, selections: Dict[str, str]) -> None:
-        """Say it to dpkg itself: apt-mark would read all package lists first."""
-        if not selections:
+    def _select(self, names: Iterable[str], state: str) -> None:
+        """Say it to dpkg itself: apt-mark would read all package lists first.
+
+        Each with its architecture, whichever it is: dpkg refuses all of them for one name that is there in two, and
+        passes over one that is there in another.
+        """
+        wanted = set(names)
+        there = {key: name for key, name, _status, _version in self._rows() if key in wanted} if wanted else {}
+        if not there:
             return
-        lines = "".join("{} {}\n".format(*item) for item in sorted(selections.items()))
+        lines = "".join(f"{name} {state}\n" for name in sorted(there.values()))
         code, _text, error = process.output(["dpkg", "--set-selections"], self.env, text=lines)
         if code:
-            raise HostFailure("GS-464", "dpkg --set-selections failed", ", ".join(sorted(selections)), error.strip())
+            raise HostFailure("GS-464", "dpkg --set-selections failed", ", ".join(sorted(there)), error.strip())
 
     def automatic_upgrades(self, names: Iterable[str]) -> Dict[str, str]:
         """Return the file that keeps automatic upgrades away from packages, as {path: content}."""

@@ -7,6 +7,8 @@ from .failure import HostFailure
 
 Tell = Optional[Callable[..., None]]
 Log = Optional[Callable[[str], None]]
+MayGo = Callable[[Iterable[str]], List[str]]
+"""Returns those of some packages that nobody allowed to be taken away."""
 
 
 class PackageManager:

@@ -6,7 +6,7 @@ from typing import Dict, List
 from ..gpu_judge import versions
 from . import packages, process
 from .failure import HostFailure
-from .manager import PackageManager
+from .manager import MayGo, PackageManager
 from .packages import Installed, Plan
 
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
@@ -53,7 +53,7 @@ class Rpm(PackageManager):
         """Rpm has no half-done state; a damaged database is a failure of `installed`."""
         return {}
 
-    def repair(self) -> Dict[str, str]:
+    def repair(self, _may_go: MayGo) -> Dict[str, str]:
         """Rpm finishes or rolls back by itself; a transaction that was cut is reported by the next one."""
         return {}
 

@@ -9,7 +9,7 @@ itself is not believed: after every transaction the host is asked what is there.
 import os
 import re
 import time
-from typing import Any, Dict, List, NoReturn, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence, Set, Tuple
 
 from ..gpu_judge import versions
 from . import dkms, fetched, files, locks, packages, planning, runfile, services
@@ -68,7 +68,7 @@ class Transaction:
         self.host.require()
         locks.wait_until_free(params["lock_timeout"], self.job.tell)
         before = self.before = self._before(self.host.installed())
-        damaged = self.host.repair()
+        damaged = self.host.repair(self._may_go)
         if damaged:
             raise HostFailure(
                 "GS-454",
@@ -96,6 +96,11 @@ class Transaction:
         except HostFailure as failure:
             self._roll_back(before, failure)
         return self._recorded(before, after, wishes, exact, streams)
+
+    def _may_go(self, names: Iterable[str]) -> List[str]:
+        """Return those of some packages that nobody allowed to be taken away."""
+        asked = self.params["may_remove"] + self.params["remove"]
+        return packages.forbidden(names, asked, [], self.ledger.state["brought"])
 
     def _give_up(self, before: Installed) -> None:
         """Write down what a failed try left, so that removal finds it and the next try goes on from there."""
@@ -288,7 +293,7 @@ class Transaction:
 
     def _restore(self, before: Installed) -> str:
         """Undo in one transaction; return what is still different as text."""
-        self.host.repair()
+        self._mend(before)
         change = packages.difference(before, self.host.installed())
         old = dict(change["removed"], **{name: moved[0] for name, moved in change["moved"].items()})
         back = [packages.listed(name, old[name]) for name in sorted(old)]
@@ -297,8 +302,15 @@ class Transaction:
         rest = sorted(packages.difference(before, self.host.installed())["installed"])
         if rest:
             self.host.purge(rest)
-        self.host.repair()
+        self._mend(before)
         return self._left_over(before)
+
+    def _mend(self, before: Installed) -> None:
+        """Finish what is half done, without taking away what was there before."""
+        try:
+            self.host.repair(lambda names: sorted(name for name in names if name in before))
+        except HostFailure as failure:
+            self.job.log("repair: " + failure.text())
 
     def _hold_again(self) -> str:
         """Hold what was released for the transaction; return why it could not be as text."""

@@ -1,0 +1,202 @@
+"""The host in memory answers as dpkg and apt themselves do: one table of cases, and each goes through both.
+
+A case is a host, what is asked of it, whether that is done or refused, and what the host then has. A stand-in that takes
+what the real programs refuse fails here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.apt import Apt
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+
+from tests.modules import real_deb
+from tests.modules.deb_host import DebHost
+from tests.modules.rpm_host import wish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+DRIVERS = {
+    "needs": {"driver=1": "gl (= 1)", "driver=2": "gl (= 2)"},
+    "offered": {"driver": ["1", "2"], "gl": ["1", "2"], "gl:i386": ["1", "2"], "tool": ["5"]},
+}
+BOTH = {"driver": "1", "gl": "1", "gl:i386": "1", "doc": "1"}
+
+
+def told(*lines: str) -> Callable[[Apt], Any]:
+    """Say lines to dpkg as they are."""
+
+    def ask(host: Apt) -> Any:
+        code, _text, error = process.output(
+            ["dpkg", "--set-selections"], host.env, text="".join(f"{one}\n" for one in lines)
+        )
+        if code:
+            raise HostFailure("GS-464", error)
+
+    return ask
+
+
+def may_not_go(names: Any) -> list[str]:
+    return sorted(names)
+
+
+@dataclass
+class Case:
+    name: str
+    ask: Callable[[Apt], Any]
+    done: bool = True
+    then: dict[str, str | None] = field(default_factory=dict)  # what is different, None: is gone
+    held: tuple[str, ...] = ()
+    installed: dict[str, str] = field(default_factory=lambda: dict(BOTH))
+    host: dict[str, Any] = field(default_factory=dict)
+
+    def stand_in(self) -> DebHost:
+        more = {"offered": DRIVERS["offered"], "needs": DRIVERS["needs"], "everywhere": {"doc"}, **self.host}
+        return DebHost(dict(self.installed), **more)
+
+
+CASES = [
+    # holds, as dpkg takes them
+    Case("a name that is there in two architectures", told("doc hold", "gl hold"), done=False),
+    Case("a name that is there once, in a foreign architecture", told("gl hold"), held=("gl:i386",), installed={"gl:i386": "1"}),
+    Case("the architecture that is not there", told("gl:amd64 hold"), installed={"gl:i386": "1"}),
+    Case("of no architecture, by the host's own", told("doc:amd64 hold")),
+    Case("of no architecture, by its own", told("doc:all hold"), held=("doc",)),
+    Case("a name that nobody knows", told("nothing hold")),
+    # holds, as gpusetup asks for them
+    Case("hold of both architectures", lambda apt: apt.hold(["gl", "gl:i386", "doc"]), held=("doc", "gl", "gl:i386")),
+    Case("hold of one of two", lambda apt: apt.hold(["gl"]), held=("gl",)),
+    Case("hold of the foreign one of two", lambda apt: apt.hold(["gl:i386"]), held=("gl:i386",)),
+    Case("hold of what is not there", lambda apt: apt.hold(["nothing", "gl:i386"]), held=(), installed={"gl": "1"}),
+    Case(
+        "release of one of two, and of one that is gone",
+        lambda apt: apt.unhold(["gl", "nothing"]), held=("gl:i386",), host={"held": {"gl", "gl:i386"}},
+    ),
+    # transactions
+    Case("the newest", lambda apt: apt.transact([wish("driver", "2")], []), then={"driver": "2", "gl": "2"}, installed={"driver": "1", "gl": "1"}),
+    Case("what is not offered", lambda apt: apt.transact([wish("driver", "3")], []), done=False),
+    Case("what nobody knows", lambda apt: apt.transact([wish("nothing")], []), done=False),
+    Case("of two one is not offered", lambda apt: apt.transact([wish("tool", "5"), wish("driver", "3")], []), done=False),
+    Case("what is there and no longer offered", lambda apt: apt.transact([wish("doc", "1")], [])),
+    Case(
+        "back, with all that stands together",
+        lambda apt: apt.transact([wish("driver", "1"), wish("gl", "1")], []),
+        then={"driver": "1", "gl": "1"}, installed={"driver": "2", "gl": "2"},
+    ),
+    Case(
+        "back, without what it needs: apt takes the newest of that",
+        lambda apt: apt.transact([wish("driver", "1")], []), done=False, installed={"driver": "2", "gl": "2"},
+    ),
+    Case(
+        "install and remove in one", lambda apt: apt.transact([wish("tool")], ["driver", "gl", "nothing-"[:-1]]),
+        done=False,
+    ),
+    Case(
+        "install and remove in one, both known", lambda apt: apt.transact([wish("tool")], ["driver", "doc"]),
+        then={"tool": "5", "driver": None, "doc": None},
+    ),
+    Case("a removal takes along what needs it", lambda apt: apt.transact([], ["gl"]), then={"gl": None, "driver": None}),
+    Case("purge takes along what needs it", lambda apt: apt.purge(["gl"]), then={"gl": None, "driver": None}),
+    Case("purge of the foreign one", lambda apt: apt.purge(["gl:i386"]), then={"gl:i386": None}),
+    Case("purge of what nobody knows", lambda apt: apt.purge(["driver", "nothing"]), done=False),
+    Case("purge of what is not there", lambda apt: apt.purge(["tool", "driver"]), then={"driver": None}),
+    Case("purge of what is held", lambda apt: apt.purge(["driver"]), then={"driver": None}, host={"held": {"driver"}}),
+    Case(
+        "purge below what is held", lambda apt: apt.purge(["gl"]), then={"gl": None, "driver": None}, host={"held": {"driver"}},
+    ),
+    Case(
+        "a held one moves, and is held no more", lambda apt: apt.transact([wish("driver", "2"), wish("gl", "2")], []),
+        then={"driver": "2", "gl": "2"}, installed={"driver": "1", "gl": "1"}, host={"held": {"driver"}},
+    ),
+    Case(
+        "a download alone", lambda apt: apt.download([wish("tool", "5")]),
+    ),
+    # half done
+    Case("dpkg was cut", lambda apt: apt.transact([wish("tool")], []), done=False, host={"half": {"driver"}, "journal": True}),
+    Case("dpkg was cut, and finished", lambda apt: apt.repair(may_not_go), host={"half": {"driver"}, "journal": True}),
+    Case("apt finishes what it can", lambda apt: apt.transact([wish("tool")], []), then={"tool": "5"}, host={"half": {"driver"}}),
+    Case(
+        "and nothing else before the rest is finished", lambda apt: apt.transact([wish("tool")], []), done=False,
+        installed={"driver": "1"}, host={"half": {"driver"}},
+    ),
+    Case("finished by dpkg", lambda apt: apt.repair(may_not_go), host={"half": {"driver"}}),
+    Case(
+        "finished by what comes", lambda apt: apt.repair(may_not_go), then={"gl": "1"},
+        installed={"driver": "1"}, host={"half": {"driver"}, "offered": {"gl": ["1"]}},
+    ),
+    Case(
+        "finished by what would go, which may not", lambda apt: apt.repair(may_not_go), done=False,
+        installed={"driver": "1", "doc": "1"}, host={"half": {"driver"}, "offered": {"tool": ["5"]}},
+    ),
+    Case(
+        "finished by what goes, which may", lambda apt: apt.repair(lambda _names: []), then={"driver": None},
+        installed={"driver": "1", "doc": "1"}, host={"half": {"driver"}, "offered": {"tool": ["5"]}},
+    ),
+]  # fmt: skip
+
+
+def outcome(case: Case) -> bool:
+    """Ask, and say whether it was done."""
+    try:
+        answer = case.ask(Apt())
+    except HostFailure:
+        return False
+    return answer[0] if isinstance(answer, tuple) else True
+
+
+def expected(case: Case) -> tuple[dict[str, str], list[str]]:
+    there = {**case.installed, **case.then}
+    return {name: version for name, version in there.items() if version is not None}, sorted(case.held)
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("packages")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+class TestCase:
+    def test_of_the_stand_in(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+        host = case.stand_in()
+        host.stand_in(monkeypatch)
+        assert (outcome(case), host.seen) == (case.done, expected(case))
+
+    @real_deb.NEEDED
+    def test_of_the_real_programs(
+        self, case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shelf: Path
+    ) -> None:
+        host = real_deb.RealDeb(tmp_path, case.stand_in(), shelf)
+        host.use(monkeypatch)
+        assert (outcome(case), host.seen) == (case.done, expected(case))
+
+
+@real_deb.NEEDED
+@pytest.mark.parametrize(
+    ("half", "ask"),
+    [
+        ((), lambda apt: apt.transact([wish("tool")], [])),
+        ((), lambda apt: apt.purge(["tool"])),
+        (("driver",), lambda apt: apt.repair(may_not_go)),
+    ],
+)
+def test_whatever_changes_packages_waits_for_dpkgs_lock(
+    half: tuple[str, ...], ask: Callable[[Apt], Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shelf: Path
+) -> None:
+    installed = {"driver": "1"} if half else {"tool": "4"}
+    like = DebHost(installed, {"gl": ["1"], "tool": ["5"]}, half=set(half), needs={"driver": "gl"})
+    real = real_deb.RealDeb(tmp_path, like, shelf)
+    real.use(monkeypatch)
+    with open(real.root / "var/lib/dpkg/lock-frontend", "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)
+        threading.Timer(2, lambda: fcntl.lockf(lock, fcntl.LOCK_UN)).start()
+        answer = ask(Apt())
+    assert answer == {} or answer[0], answer
+    assert real.seen[0] != installed
