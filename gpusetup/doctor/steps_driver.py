@@ -173,16 +173,21 @@ def loaded(look: Look) -> Outcome:
         return cause("nouveau-in-use", "nouveau holds the GPU", *shown)
     if told := _from_log(look):
         return told
-    refused = (
-        facts.secure_boot
-        or facts.firmware.signatures_enforced
-        or facts.firmware.lockdown in {"integrity", "confidentiality"}
-    )
-    keys = facts.firmware.signing_keys
-    if refused and not any(key.enrolled for key in keys):
-        shown = [f"{key.path} is not among the machine's keys" for key in keys] or ["no signing key is enrolled"]
-        return cause("secure-boot-rejected", "Secure Boot is on and the module's key is not enrolled", *shown)
-    return cause("nvml-driver-not-loaded", "the module is there and is not loaded", "nvidia is not in /proc/modules")
+    probed = judge.probed(facts)
+    module = judge.driver.module_of(probed, facts.kernel.running)
+    taken = judge.driver.taken(probed, module)
+    if taken is False:
+        problem = judge.driver.signature_problem(probed, module)
+        shown = [
+            f"{key.path} is not among the machine's keys" for key in facts.firmware.signing_keys if not key.enrolled
+        ]
+        return cause("secure-boot-rejected", problem, *(shown or [problem]))
+    shown = ["nvidia is not in /proc/modules"]
+    if taken is None and module is not None and module["signed"]:
+        shown.append(
+            f"it is signed by {module['signer'] or 'a key without a name'}; whether the kernel knows it, cannot be told"
+        )
+    return cause("nvml-driver-not-loaded", "the module is there and is not loaded", *shown)
 
 
 def _from_log(look: Look) -> Outcome | None:

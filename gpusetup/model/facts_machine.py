@@ -59,7 +59,11 @@ class ModuleFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: str
     version: str | None
     flavour: Flavour | None
+    signed: bool | None = None
+    """None: the file could not be read."""
     signer: str | None = None
+    key: str | None = None
+    """The number of the signer's certificate, or the identifier of its key."""
 
 
 class InstalledKernel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -182,8 +186,17 @@ class NvSwitch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     managers: tuple[str, ...] = ()
 
 
-class SigningKey(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A certificate that DKMS signs modules with."""
+class Certificate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose a certificate is; the kernel tells of those that it has loaded only the name and the key's identifier."""
+
+    name: str | None = None
+    issuer: str | None = None
+    serial: str | None = None
+    key: str | None = None
+
+
+class SigningKey(Certificate, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The certificate that DKMS signs modules with."""
 
     path: str
     sha256: str
@@ -198,6 +211,8 @@ class Firmware(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lockdown: str | None
     signatures_enforced: bool
     enrolled_keys: tuple[str, ...] = ()
+    trusted_keys: tuple[Certificate, ...] = ()
+    """By which the kernel takes modules, as far as it and the firmware show them."""
     signing_keys: tuple[SigningKey, ...] = ()
     password: str | None = None
     """The file with the one-time password of an enrolment that waits for somebody at the console."""

@@ -119,8 +119,20 @@ def main() -> None:
                 "kernel are usual",
             ),
         )
+    console = bool(reasons and driver.waits_for_console(facts))
+    if reasons and driver.refused_module(facts) and not console and not module.check_mode:
+        found = driver.module_of(facts, facts["kernel"]["next"])
+        params.end(
+            module,
+            HostFailure(
+                "GS-495",
+                "the kernel would not take the module after a reboot either",
+                (found or {}).get("path", ""),
+                driver.signature_problem(facts, found),
+                "nothing is rebooted; take modules that are signed, or see in DKMS's build log why it did not sign",
+            ),
+        )
     reasons = reasons + module.params["also"]
-    console = bool(reasons and driver.unsigned_reason(facts))
     module.exit_json(
         changed=False,
         needed=bool(reasons),

@@ -23,8 +23,10 @@ FACTS: dict[str, Any] = {
 
 @pytest.fixture
 def ask(run_module: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    def call(loaded: dict[str, str] | None, **more: Any) -> tuple[bool, dict[str, Any]]:
-        facts = {**FACTS, "driver": {"loaded": loaded}}
+    def call(
+        loaded: dict[str, str] | None, host: dict[str, Any] | None = None, **more: Any
+    ) -> tuple[bool, dict[str, Any]]:
+        facts = {**FACTS, "driver": {"loaded": loaded}, **(host or {})}
         monkeypatch.setattr(gpu_reboot_need.Machine, "facts", lambda _self: facts)
         failed: bool
         result: dict[str, Any]
@@ -96,3 +98,27 @@ def test_no_boot_brings_what_nouveau_or_another_version_keeps_out(
         monkeypatch.setattr(gpu_reboot_need.Machine, "facts", lambda _self, facts=facts: facts)
         failed, _result = run_module(gpu_reboot_need, **WANTED, after_reboot=True, wait=300)
         assert failed
+
+
+SIGNED = {"path": "/lib/modules/6.1/extra/nvidia.ko", "signed": True, "signer": "DKMS", "key": "1a"}
+OWN = {"serial": "1a", "issuer": "DKMS", "key": "2b", "enrolled": False}
+
+
+def with_secure_boot(module: dict[str, Any], *keys: dict[str, Any]) -> dict[str, Any]:
+    kernel = {"running": "6.1", "next": "6.1", "installed": [{"release": "6.1", "nvidia": module}]}
+    return {"secure_boot": True, "kernel": kernel, "firmware": {"signing_keys": list(keys), "password": None}}
+
+
+def test_a_reboot_that_could_not_help_is_not_made(ask: Any) -> None:
+    failed, result = ask(None, with_secure_boot({**SIGNED, "signed": False, "signer": None, "key": None}, OWN))
+    assert failed
+    assert result["gpu_failure"]["reference"] == "GS-495"
+    assert "not signed" in result["gpu_failure"]["note"]
+
+
+@pytest.mark.parametrize(("keys", "console"), [((OWN,), True), (({**OWN, "serial": "3c"},), False), ((), False)])
+def test_only_a_key_of_this_host_asks_for_somebody_at_the_console(
+    ask: Any, keys: tuple[dict[str, Any], ...], console: bool
+) -> None:
+    failed, result = ask(None, with_secure_boot(SIGNED, *keys))
+    assert (failed, result["needed"], result["console"]) == (False, True, console)

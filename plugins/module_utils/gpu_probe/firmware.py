@@ -4,13 +4,19 @@ import hashlib
 import re
 from typing import Any, Dict, List, Optional
 
+from . import signatures
 from .host import LiveHost
 
 _VARIABLES = "/sys/firmware/efi/efivars"
 _GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 _SHIM = "605dab50-e046-4300-abb6-3dd810dd8b23"
+_DATABASE = "d719b2cb-3d3a-4596-a3bc-dad00e67656f"
+_TABLE = "/sys/firmware/efi/mok-variables"
 _X509 = b"\xa1\x59\xc0\xa5\xe4\x94\xa7\x4a\x87\xb5\xab\x15\x5c\x2b\xf0\x72"
 _CONFIGURED = re.compile(r"^\s*mok_certificate=[\"']?([^\"'\s$]+)", re.MULTILINE)
+_SETTING, _FOLDER, _SHIMS = "mok_signing_key", "framework.conf.d", "/var/lib/shim-signed/mok"
+_NOBODY = {"name": None, "issuer": None, "serial": None, "key": None}
+DKMS = "/usr/sbin/dkms"
 UBUNTU_KEY, DKMS_KEY = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
 PASSWORD = "/var/lib/gpusetup/mok-password"  # noqa: S105 - where it is
 
@@ -22,7 +28,9 @@ def collect(host: LiveHost, disk: Optional[LiveHost] = None) -> Dict[str, Any]:
     """
     uefi = host.kind("/sys/firmware/efi") == "folder"
     secure = _flag(host, "SecureBoot", uefi)
-    enrolled = _enrolled(host) if uefi else []
+    if secure and _switched_off(host):
+        secure = False
+    trusted = _trusted(host)
     lockdown = re.search(r"\[(\w+)\]", host.read("/sys/kernel/security/lockdown") or "")
     return {
         "uefi": uefi,
@@ -30,8 +38,9 @@ def collect(host: LiveHost, disk: Optional[LiveHost] = None) -> Dict[str, Any]:
         "setup_mode": _flag(host, "SetupMode", uefi),
         "lockdown": lockdown.group(1) if lockdown else None,
         "signatures_enforced": host.value("/sys/module/module/parameters/sig_enforce") == "Y",
-        "enrolled_keys": enrolled,
-        "signing_keys": signing_keys(disk or host, enrolled),
+        "enrolled_keys": trusted["fingerprints"],
+        "trusted_keys": trusted["keys"],
+        "signing_keys": signing_keys(disk or host, trusted),
         "password": PASSWORD if (disk or host).exists(PASSWORD) else None,
     }
 
@@ -46,47 +55,126 @@ def _flag(host: LiveHost, name: str, uefi: bool) -> Optional[bool]:
     return len(raw) >= 5 and raw[4] == 1
 
 
-def _enrolled(host: LiveHost) -> List[Any]:
-    """Return the SHA-256 fingerprints of the machine owner keys that the boot loader shim accepts."""
-    return host.observe("enrolled_keys", lambda: _fingerprints(host)) or []
+def _switched_off(host: LiveHost) -> bool:
+    """Say whether shim's check was switched off at the console (mokutil --disable-validation); the kernel heeds it."""
+    raw = host.read_bytes(f"{_VARIABLES}/MokSBStateRT-{_SHIM}") or b""
+    return len(raw) >= 5 and raw[4] == 1
+
+
+def _trusted(host: LiveHost) -> Dict[str, Any]:
+    """Return the certificates by which the kernel takes modules: {"fingerprints", "keys"}.
+
+    They are those that the firmware's db and shim's list hold (its own certificate is in that list), and those that the
+    kernel has loaded, which it shows to root alone.
+    """
+    held = host.observe("enrolled_keys", lambda: _fingerprints(host)) or []
+    keys = host.observe("trusted_keys", lambda: _keys(host)) or []
+    return {"fingerprints": held, "keys": keys}
 
 
 def _fingerprints(host: LiveHost) -> List[str]:
-    raw = host.read_bytes(f"{_VARIABLES}/MokListRT-{_SHIM}", "firmware.enrolled_keys") or b""
-    raw = raw[4:]
-    found: List[str] = []
+    return _once([hashlib.sha256(raw).hexdigest() for raw in _certificates(host)])
+
+
+def _keys(host: LiveHost) -> List[Dict[str, Any]]:
+    known = [signatures.certificate(raw) for raw in _certificates(host)]
+    loaded = signatures.kernels_keys(host.read("/proc/keys", keep=signatures.only_kernels_keys) or "")
+    return _once([key for key in known if key] + loaded)
+
+
+def _once(found: List[Any]) -> List[Any]:
+    return [item for number, item in enumerate(found) if item not in found[:number]]
+
+
+def _certificates(host: LiveHost) -> List[bytes]:
+    """Return the certificates in shim's list, whole where the kernel has it from shim's own table, and in db."""
+    whole = host.read_bytes(_TABLE + "/MokListRT", "firmware.enrolled_keys")
+    lists = [whole] if whole else [raw[4:] for raw in _variables(host, "MokListRT", _SHIM)]
+    lists += [raw[4:] for raw in _variables(host, "db", _DATABASE)]
+    return [certificate for raw in lists for certificate in _listed(raw)]
+
+
+def _variables(host: LiveHost, name: str, vendor: str) -> List[bytes]:
+    """Return a variable and its continuations: what is too large for one, shim numbers from 1."""
+    found: List[bytes] = []
+    while True:
+        number = str(len(found)) if found else ""
+        raw = host.read_bytes(f"{_VARIABLES}/{name}{number}-{vendor}", "firmware.enrolled_keys")
+        if raw is None or raw in found:
+            return found
+        found.append(raw)
+
+
+def _listed(raw: bytes) -> List[bytes]:
+    """Return the certificates of an EFI signature list."""
+    found: List[bytes] = []
     while len(raw) >= 28:
         size, header, item = (int.from_bytes(raw[at : at + 4], "little") for at in (16, 20, 24))
         if not 28 <= size <= len(raw):
             break
         if raw[:16] == _X509 and item > 16:
-            starts = range(28 + header, size - item + 1, item)
-            found += [hashlib.sha256(raw[start + 16 : start + item]).hexdigest() for start in starts]
+            found += [raw[start + 16 : start + item] for start in range(28 + header, size - item + 1, item)]
         raw = raw[size:]
     return found
 
 
-def signing_keys(host: LiveHost, enrolled: List[Any]) -> List[Any]:
-    """Return the certificates that DKMS signs with: the configured one alone, else those of its own keys."""
-    found = [_CONFIGURED.findall(host.read(path) or "") for path in _configurations(host)]
-    configured = [path for paths in found for path in paths]
-    return [
-        key for key in (_signing_key(host, path, enrolled) for path in configured[-1:] or (UBUNTU_KEY, DKMS_KEY)) if key
-    ]
+def signing_keys(host: LiveHost, trusted: Dict[str, Any]) -> List[Any]:
+    """Return the certificate that DKMS signs with: the configured one, else that of the key which it makes itself.
+
+    Which it is, the DKMS that is installed decides; one that is still to come is taken for a current one.
+    """
+    script = host.read(DKMS, keep=_of_signing)
+    current = script is None or _SETTING in script
+    configured = _configured(host, folder=script is None or _FOLDER in script) if current else []
+    if configured:
+        paths = configured[-1:]
+    elif current:
+        paths = [UBUNTU_KEY if _is_ubuntu(host) else DKMS_KEY]
+    else:
+        paths = [UBUNTU_KEY] if _SHIMS in (script or "") else []
+    return [key for key in (_signing_key(host, path, trusted) for path in paths) if key]
 
 
-def _configurations(host: LiveHost) -> List[str]:
-    return ["/etc/dkms/framework.conf"] + [
-        "/etc/dkms/framework.conf.d/" + name for name in sorted(host.names("/etc/dkms/framework.conf.d", "*.conf"))
-    ]
+def takes_a_key(host: LiveHost) -> bool:
+    """Say whether the installed DKMS can be told which key to sign with; one that is still to come is taken for one."""
+    script = host.read(DKMS, keep=_of_signing)
+    return script is None or (_SETTING in script and _FOLDER in script)
 
 
-def _signing_key(host: LiveHost, path: str, enrolled: List[Any]) -> Any:
-    """Return a certificate that DKMS signs with, and whether the firmware knows it."""
+def _of_signing(text: str) -> str:
+    """Keep of DKMS, which is a script, what shows how it signs: releases before 3.0.4 read neither the setting nor the
+    folder.
+    """
+    return "".join(word + "\n" for word in (_SETTING, _FOLDER, _SHIMS) if word in text)
+
+
+def _configured(host: LiveHost, folder: bool) -> List[str]:
+    paths = ["/etc/dkms/framework.conf"]
+    if folder:
+        paths += ["/etc/dkms/" + _FOLDER + "/" + name for name in host.names("/etc/dkms/" + _FOLDER, "*.conf")]
+    return [found for path in paths for found in _CONFIGURED.findall(host.read(path) or "")]
+
+
+def _is_ubuntu(host: LiveHost) -> bool:
+    """Say whether DKMS takes the host for Ubuntu, as it does those that name it first as what they are like."""
+    told = dict(re.findall(r"^(ID|ID_LIKE)=[\"']?([\w.-]+)", host.read("/etc/os-release") or "", re.MULTILINE))
+    return "ubuntu" in (told.get("ID"), told.get("ID_LIKE"))
+
+
+def _signing_key(host: LiveHost, path: str, trusted: Dict[str, Any]) -> Any:
+    """Return a certificate that DKMS signs with, and whether the kernel takes what it signs."""
     digest = host.observe("certificate:" + path, lambda: _digest(host, path))
-    return {"path": path, "sha256": digest, "enrolled": digest in enrolled} if digest else None
+    if not digest:
+        return None
+    own = host.observe("certificate of:" + path, lambda: _certificate(host, path)) or _NOBODY
+    loaded = bool(own["key"]) and any(own["key"] == key["key"] for key in trusted["keys"])
+    return dict(own, path=path, sha256=digest, enrolled=digest in trusted["fingerprints"] or loaded)
 
 
 def _digest(host: LiveHost, path: str) -> Any:
     raw = host.read_bytes(path, "firmware.signing_keys")
-    return hashlib.sha256(raw).hexdigest() if raw else None
+    return hashlib.sha256(signatures.der(raw)).hexdigest() if raw else None
+
+
+def _certificate(host: LiveHost, path: str) -> Any:
+    return signatures.certificate(host.read_bytes(path, "firmware.signing_keys") or b"")

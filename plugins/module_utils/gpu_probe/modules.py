@@ -8,7 +8,7 @@ import re
 import struct
 from typing import Any, Dict, List, Optional
 
-from . import commands
+from . import commands, signatures
 from .host import LiveHost
 
 _FOLDERS = ("/lib/modules/{}", "/usr/lib/modules/{}")
@@ -56,7 +56,9 @@ def loaded_nvidia(host: LiveHost) -> Optional[Dict[str, Any]]:
 
 
 def find(host: LiveHost, release: str) -> Optional[Dict[str, Any]]:
-    """Return the NVIDIA module on disk for a kernel: {"path", "version", "flavour", "signer"}, None without one."""
+    """Return the NVIDIA module on disk for a kernel: {"path", "version", "flavour", "signed", "signer", "key"}, None
+    without one.
+    """
     for path in listing(host, release):
         if _NVIDIA.search(path):
             details = host.observe("modinfo:" + path, lambda found=path: modinfo(host, found)) or {}
@@ -65,7 +67,9 @@ def find(host: LiveHost, release: str) -> Optional[Dict[str, Any]]:
                 "path": path,
                 "version": details.get("version"),
                 "flavour": ("open" if licence == _OPEN_LICENCE else "proprietary") if licence else None,
+                "signed": details.get("signed", "signer" in details) if details else None,
                 "signer": details.get("signer"),
+                "key": details.get("key"),
             }
     return None
 
@@ -104,7 +108,8 @@ def modinfo(host: LiveHost, path: str) -> Optional[Dict[str, Any]]:
         answer = commands.run(["modinfo", real], 10)
         if answer["rc"] != 0:
             return None
-        return dict(re.findall(r"^(\w+):\s+(.*)$", answer["out"], re.MULTILINE))
+        told = dict(re.findall(r"^(\w+):[ \t]*(.*)$", answer["out"], re.MULTILINE))
+        return dict(told, **signatures.told_by_modinfo(told))
     try:
         with open(real, "rb") as handle:
             if path.endswith(".gz"):
@@ -137,7 +142,5 @@ def _elf_modinfo(image: Any) -> Optional[Dict[str, Any]]:
             for item in bytes(image[offset : offset + size]).split(b"\x00"):
                 key, _, value = item.decode("utf-8", "replace").partition("=")
                 fields.setdefault(key, value)
-    signature = b"~Module signature appended~\n"
-    if image[len(image) - len(signature) :] == signature:
-        fields.setdefault("signer", "signed")
-    return {key: fields[key] for key in ("version", "license", "vermagic", "signer") if key in fields}
+    described: Dict[str, Any] = {key: fields[key] for key in ("version", "license", "vermagic") if key in fields}
+    return dict(described, **signatures.of_module(image))

@@ -20,7 +20,9 @@ FACTS: dict[str, Any] = {
                     "path": "/lib/modules/6.1.0-2/updates/dkms/nvidia.ko",
                     "version": VERSION,
                     "flavour": "open",
+                    "signed": None,
                     "signer": None,
+                    "key": None,
                 },
             }
         ],

@@ -1,0 +1,279 @@
+"""Who signed a module, and does the kernel take it: real signatures, real certificates, wherever the module lies."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import firmware, modules, signatures
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import LiveHost
+
+from tests.lab.repository.elf import module
+from tests.unit.facts.signing import Key, efi_list, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+KERNEL = "6.4.0-150600.23-default"
+PLACES = ("updates/dkms", "updates", "weak-updates/updates", "extra", "kernel/nvidia-580", "kernel/drivers/video")
+VARIABLES = "sys/firmware/efi/efivars"
+SHIM, DATABASE = "605dab50-e046-4300-abb6-3dd810dd8b23", "d719b2cb-3d3a-4596-a3bc-dad00e67656f"
+PLAIN = module({"version": "580.95.05", "license": "Dual MIT/GPL"})
+
+
+class Below(LiveHost):  # type: ignore[misc]
+    """A live host whose files are in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__()
+        self.folder = root
+
+    def inside(self, path: str) -> str:
+        return str(self.folder) + path
+
+
+class Machine:
+    """A machine with Secure Boot whose module and keys are put in one by one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.put(f"{VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\1")
+        self.put("etc/os-release", b"ID=debian\n")
+
+    def put(self, path: str, content: bytes) -> Machine:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        return self
+
+    def owner(self, *certificates: bytes) -> Machine:
+        return self.put(f"{VARIABLES}/MokListRT-{SHIM}", efi_list(*certificates))
+
+    def facts(self) -> dict[str, Any]:
+        host = Below(self.root)
+        firm = firmware.collect(host)
+        item = {"release": KERNEL, "nvidia": modules.find(host, KERNEL)}
+        return {
+            "simulated": False,
+            "kernel": {"running": KERNEL, "next": KERNEL, "installed": [item]},
+            "nouveau": {"loaded": False},
+            "secure_boot": firm.pop("secure_boot"),
+            "firmware": firm,
+            "driver": {"loaded": None},
+            "processes": [],
+            "module_users": {},
+        }
+
+    def answer(self) -> tuple[bool | None, bool]:
+        """Whether the kernel takes the module, and whether somebody must go to the console."""
+        facts = self.facts()
+        return driver.taken(facts, driver.module_of(facts, KERNEL)), driver.waits_for_console(facts)
+
+
+@pytest.fixture(scope="module")
+def vendor(tmp_path_factory: pytest.TempPathFactory) -> Key:
+    return Key(tmp_path_factory.mktemp("vendor"), "SUSE Linux Enterprise Secure Boot CA", "SUSE Linux Products GmbH")
+
+
+@pytest.fixture(scope="module")
+def vendors_signer(tmp_path_factory: pytest.TempPathFactory, vendor: Key) -> Key:
+    name = "SUSE Linux Enterprise Secure Boot Signkey"
+    return Key(tmp_path_factory.mktemp("signer"), name, "SUSE Linux Products GmbH", vendor)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Key:
+    return Key(tmp_path_factory.mktemp("own"), "DKMS module signing key")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+KNOWN: dict[str, Callable[[Machine, Key], object]] = {
+    "the owner's list": lambda machine, key: machine.owner(key.der),
+    "shim's own table": lambda machine, key: machine.put(
+        "sys/firmware/efi/mok-variables/MokListRT", efi_list(key.der)[4:]
+    ),
+    "a continued list": lambda machine, key: machine.owner(b"another").put(
+        f"{VARIABLES}/MokListRT1-{SHIM}", efi_list(key.der)
+    ),
+    "the firmware's db": lambda machine, key: machine.put(f"{VARIABLES}/db-{DATABASE}", efi_list(b"x", key.der)),
+    "the kernel": lambda machine, key: machine.put("proc/keys", key.in_kernel().encode()),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("known", KNOWN)
+@pytest.mark.parametrize("who", ["vendor", "own"])
+def test_a_known_signer_is_taken_wherever_the_module_lies(
+    request: pytest.FixtureRequest, machine: Machine, place: str, known: str, who: str
+) -> None:
+    key = request.getfixturevalue(who)
+    machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", signed(key))
+    machine.put("var/lib/dkms/mok.pub", request.getfixturevalue("own").der)
+    if place.startswith("weak"):
+        machine.put(f"lib/modules/{KERNEL}/modules.dep", f"{place}/nvidia.ko:\n".encode())
+    KNOWN[known](machine, key)
+    assert machine.answer() == (True, False)
+    assert driver.obstacle(machine.facts(), driver.Wish("580.95.05", "open")) is None
+
+
+@pytest.mark.parametrize("by_key", [False, True], ids=["number", "identifier"])
+@pytest.mark.parametrize("place", PLACES[:1] + PLACES[3:4])
+def test_a_key_of_this_host_that_nobody_enrolled_waits_for_the_console(
+    machine: Machine, own: Key, vendor: Key, place: str, by_key: bool
+) -> None:
+    machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", signed(own, by_key=by_key))
+    machine.put("var/lib/dkms/mok.pub", own.der).owner(vendor.der).put("proc/keys", vendor.in_kernel().encode())
+    assert machine.answer() == (False, True)
+    assert "Enroll MOK" in (driver.refusal_reason(machine.facts()) or "")
+    machine.put("var/lib/dkms/mok.pub", own.pem.read_bytes())  # in text form it is the same certificate
+    assert machine.answer() == (False, True)
+    machine.owner(own.der)
+    assert machine.answer() == (True, False)
+
+
+def test_what_an_issuer_of_the_kernels_signed_is_taken_by_its_name(
+    machine: Machine, vendor: Key, vendors_signer: Key
+) -> None:
+    """Distributions sign with a certificate that theirs issued; modinfo then names the issuer."""
+    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(vendors_signer))
+    assert machine.answer() == (None, False)  # its number is another than the issuer's own
+    machine.put("proc/keys", (vendor.in_kernel() + vendors_signer.in_kernel()).encode())
+    assert machine.answer() == (True, False)
+    machine.put("proc/keys", b"").owner(vendors_signer.der)
+    assert machine.answer() == (True, False)
+
+
+def test_what_cannot_be_told_sends_nobody_to_the_console(machine: Machine, vendor: Key, own: Key) -> None:
+    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(vendor)).put("var/lib/dkms/mok.pub", own.der)
+    facts = machine.facts()
+    assert machine.answer() == (None, False)
+    assert driver.obstacle(facts, driver.Wish("580.95.05", "open")) is None
+    assert driver.reboot_reasons(facts, driver.Wish("580.95.05", "open")) == [
+        "nvidia 580.95.05 is to run, none is loaded"
+    ]
+
+
+@pytest.mark.parametrize("place", PLACES[:2] + PLACES[3:])
+def test_an_unsigned_module_is_refused_and_no_console_helps(machine: Machine, own: Key, place: str) -> None:
+    machine.put(f"lib/modules/{KERNEL}/{place}/nvidia.ko", PLAIN).put("var/lib/dkms/mok.pub", own.der).owner(own.der)
+    assert machine.answer() == (False, False)
+    assert "not signed" in (driver.obstacle(machine.facts(), driver.Wish("580.95.05", "open")) or "")
+
+
+def test_another_builds_own_key_of_the_same_name_says_nothing(machine: Machine, tmp_path: Path) -> None:
+    name = "Build time autogenerated kernel key"
+    there, here = Key(tmp_path / "there", name), Key(tmp_path / "here", name)
+    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(there)).put("proc/keys", here.in_kernel().encode())
+    assert machine.answer() == (None, False)
+    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", signed(here, by_key=True))
+    assert machine.answer() == (True, False)
+
+
+def test_without_secure_boot_every_module_is_taken(machine: Machine) -> None:
+    machine.put(f"lib/modules/{KERNEL}/updates/nvidia.ko", PLAIN)
+    off = machine.put(f"{VARIABLES}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\0")
+    assert off.answer() == (True, False)
+    off.put("sys/kernel/security/lockdown", b"none [integrity] confidentiality\n")
+    assert off.answer() == (False, False)
+
+
+def test_shims_check_that_was_switched_off_counts_as_no_secure_boot(machine: Machine) -> None:
+    assert machine.facts()["secure_boot"] is True
+    assert machine.put(f"{VARIABLES}/MokSBStateRT-{SHIM}", b"\6\0\0\0\1").facts()["secure_boot"] is False
+    assert machine.put(f"{VARIABLES}/MokSBStateRT-{SHIM}", b"\6\0\0\0\0").facts()["secure_boot"] is True
+
+
+@pytest.mark.parametrize("pack", [None, gzip, lzma])
+def test_what_a_signature_names_is_what_openssl_says_of_the_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: Key, vendors_signer: Key, pack: Any
+) -> None:
+    monkeypatch.setattr(modules, "_has_modinfo", lambda: False)
+    path = tmp_path / ("nvidia.ko" + {None: "", gzip: ".gz", lzma: ".xz"}[pack])
+    for key, issuer in ((own, own.name), (vendors_signer, "SUSE Linux Enterprise Secure Boot CA")):
+        raw = signed(key)
+        path.write_bytes(pack.compress(raw) if pack else raw)
+        told = modules.modinfo(LiveHost(), str(path))
+        assert told is not None
+        assert (told["signed"], told["signer"]) == (True, issuer)
+        assert told["key"] == key.field("serial").lower().lstrip("0")
+        assert signatures.certificate(key.der) == {
+            "name": key.name, "issuer": issuer, "serial": told["key"], "key": signatures.plain(key.field("key")),
+        }  # fmt: skip
+        by_key = signatures.of_module(signed(key, by_key=True))
+        assert by_key == {"signed": True, "signer": None, "key": signatures.plain(key.field("key"))}
+
+
+def test_a_damaged_signature_or_certificate_is_nobodys_and_no_failure(own: Key) -> None:
+    whole, certificate = signed(own), own.der
+    message = whole[len(PLAIN) : -len(signatures.MARK) - 12]
+    assert all(signatures.certificate(certificate[:size]) is None for size in range(len(certificate)))
+    assert signatures.of_module(whole[:-1])["signed"] is False
+    for size in range(0, len(message) - 1, 7):
+        told = signatures.of_module(PLAIN + message[:size] + whole[len(PLAIN) + len(message) :])
+        assert (told["signed"], told["key"]) == (True, None), size
+
+
+# As kmod prints it; the numbers are made for the tests.
+BY_NAME = """filename:       /lib/modules/6.8.0/kernel/nvidia-580/nvidia.ko
+license:        NVIDIA
+version:        580.95.05
+srcversion:     0123456789ABCDEF0123456
+vermagic:       6.8.0 SMP preempt mod_unload modversions
+sig_id:         PKCS#7
+signer:         Canonical Ltd. Kernel Module Signing
+sig_key:        0A:1B:2C:3D
+sig_hashalgo:   sha512
+signature:      31:7F:AA:BB:
+\t\tCC:DD:EE
+parm:           NVreg_Mobile:int
+"""
+NAMELESS = """license:        Dual MIT/GPL
+version:        580.95.05
+sig_id:         PKCS#7
+signer:         
+sig_key:        
+sig_hashalgo:   unknown
+signature:      30:82:01
+"""  # noqa: W291 - so does kmod without OpenSSL
+UNSIGNED = "filename:       /x/nvidia.ko\nlicense:        NVIDIA\nversion:        580.95.05\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (BY_NAME, {"signed": True, "signer": "Canonical Ltd. Kernel Module Signing", "key": "a1b2c3d"}),
+        (NAMELESS, {"signed": True, "signer": None, "key": None}),
+        (UNSIGNED, {"signed": False, "signer": None, "key": None}),
+    ],
+    ids=["named", "nameless", "unsigned"],
+)
+def test_what_modinfo_prints(monkeypatch: pytest.MonkeyPatch, text: str, says: dict[str, Any]) -> None:
+    monkeypatch.setattr(modules.commands, "run", lambda *_words: {"rc": 0, "out": text, "err": ""})
+    told = modules.modinfo(LiveHost(), "/lib/modules/x/nvidia.ko.zst")
+    assert told is not None
+    assert {name: told[name] for name in says} == says
+    assert told["version"] == "580.95.05"
+
+
+def test_the_kernels_list_of_keys() -> None:
+    text = (
+        "0748bcf7 I--Q---     1 perm 0c030000     0 65534 keyring   .user_reg: 2\n"
+        "1a7f7703 I------     1 perm 0f0b0000     0     0 keyring   .blacklist: empty\n"
+        "2b3c4d5e I------     1 perm 1f030000     0     0 asymmetri Debian Secure Boot CA: 6cce: X509.rsa 6cce []\n"
+        "2b3c4d5f I------     1 perm 1f030000     0     0 asymmetri Company: Kernel: Signer: 00f1: X509.ecdsa-nist 1 []\n"
+        "2b3c4d60 I------     1 perm 3f030000  1000  1000 asymmetri Somebody: aa11: X509.rsa aa11 []\n"
+    )
+    assert [(key["name"], key["key"]) for key in signatures.kernels_keys(text)] == [
+        ("Debian Secure Boot CA", "6cce"),
+        ("Signer", "f1"),
+    ]
+    assert signatures.kernels_keys(signatures.only_kernels_keys(text)) == signatures.kernels_keys(text)
+    assert "1000" not in signatures.only_kernels_keys(text)
