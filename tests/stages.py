@@ -19,7 +19,19 @@ from tests.lab.places import LabError
 from tests.unit.supply.rpms import TOOLS as RPM_TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
-QUICK = ("architecture", "cli", "crosscheck", "data", "drive", "golden", "hosts", "modules", "property", "unit")
+QUICK = (
+    "architecture",
+    "cli",
+    "crosscheck",
+    "data",
+    "drive",
+    "golden",
+    "hosts",
+    "modules",
+    "property",
+    "tools",
+    "unit",
+)
 
 
 class Outcome(NamedTuple):

@@ -27,7 +27,6 @@ class Command(Protocol):
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "matrix": ("matrix", "look up the compatibility matrix"),
-    "matrix update": ("matrix_update", "take newer versions in from what vendors publish for programs"),
     "matrix diff": ("matrix_diff", "what two matrices say differently"),
     "matrix history": ("matrix_history", "what each matrix on this machine brought for a component"),
     "matrix eol": ("matrix_eol", "until when the drivers of hosts are supported"),

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 
 def add_commands(parser: argparse.ArgumentParser, typed: Sequence[str], known_as: ParserOf) -> None:
-    """Add every command by its name, and the arguments of the one that these words name: `matrix update` is two."""
+    """Add every command by its name, and the arguments of the one that these words name: `matrix import` is two."""
     from gpusetup.cli.commands import COMMANDS
 
     name, whole = typed[0] if typed else "", " ".join(typed)

@@ -124,5 +124,5 @@ def age_warning(matrix: Matrix) -> str | None:
         return None
     return (
         f"the matrix is {age} days old ({matrix.date}); it lacks newer releases: update gpusetup, "
-        "or take newer rows in with `gpusetup matrix update`, a release of the matrix with `gpusetup matrix import`"
+        "or import a newer release of the matrix: `gpusetup matrix import FILE|URL`"
     )

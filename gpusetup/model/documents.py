@@ -240,29 +240,6 @@ class MatrixImported(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     changes: tuple[str, ...]
 
 
-class SourceFailed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A source of newer versions that brought nothing, and why."""
-
-    source: str
-    reference: str
-    message: str
-
-
-class MatrixUpdated(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """New records from what publishers list; `place` is empty where they were only shown."""
-
-    schema: Literal["gpusetup/matrix-updated/1"] = "gpusetup/matrix-updated/1"
-    ok: bool = True
-    """False where a source brought nothing."""
-    date: str
-    before: str
-    place: str
-    changes: tuple[Change, ...]
-    answers: tuple[str, ...]
-    left_out: tuple[str, ...]
-    failed: tuple[SourceFailed, ...] = ()
-
-
 class MatrixDiff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What two matrices say differently."""
 
@@ -337,7 +314,6 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "matrix-history": ("matrix history", (MatrixHistory,)),
     "matrix-imported": ("matrix import", (MatrixImported,)),
     "matrix-release": ("what matrix export writes", (MatrixRelease,)),
-    "matrix-updated": ("matrix update", (MatrixUpdated,)),
     "mirror": ("mirror", (Mirror,)),
     "monitoring": ("monitoring", (MonitoringFiles,)),
     "offer": ("the signed text of a collector's offer", (Offer,)),

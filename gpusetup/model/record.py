@@ -19,7 +19,7 @@ Capability = Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]$")]
 
 
 CANDIDATE = "read by a program on"
-"""How the note of a record begins that no person has looked at: `gpusetup matrix update` took it in."""
+"""How the note of a record begins that no person has checked: `python -m tools.refresh` read it."""
 
 
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -61,7 +61,7 @@ def reasons(space: Space, solution: Mapping[str, Value]) -> tuple[Reason, ...]:
 
 
 def _candidates(space: Space, solution: Mapping[str, Value]) -> Iterator[Reason]:
-    """Say which releases nobody has looked at: `matrix update` took them in."""
+    """Say which releases only a program has read."""
     if space.matrix.overlay is None:
         return  # what is shipped, people have looked at
     for component, value in solution.items():

@@ -31,7 +31,7 @@ LAYERS = (
     ("rollout",),
     ("bootstrap",),
     ("supply",),
-    ("pull", "refresh"),
+    ("pull",),
     ("cli", "api"),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

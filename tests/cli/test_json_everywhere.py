@@ -35,7 +35,6 @@ NO_ANSWER = {
 }
 REFUSED = {
     "matrix": "pandas",
-    "matrix update": "nobody",
     "matrix diff": "NOWHERE",
     "matrix history": "pandas",
     "matrix eol": "NOWHERE",

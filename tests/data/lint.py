@@ -15,7 +15,7 @@ from gpusetup.matrix.load import NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpusetup.matrix.lints import Documents
+    from tools.refresh.lints import Documents
 
 DATA = Path(__file__).parents[2] / "gpusetup" / "matrix" / "data"
 FIXTURES = Path(__file__).parent / "fixtures"

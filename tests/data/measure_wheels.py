@@ -26,14 +26,14 @@ from gpusetup.model.record import Arch, Source
 from gpusetup.model.request import Request, Requirement
 from gpusetup.model.wheels import Closure, Size, WheelsFile
 from gpusetup.plan.python import python_requirements
-from gpusetup.refresh.index import PYPI, Index
 from gpusetup.resolve.api import resolve
+from tools.refresh.index import PYPI, Index
 
 if TYPE_CHECKING:
     import zipfile
     from collections.abc import Iterator
 
-    from gpusetup.refresh.index import File
+    from tools.refresh.index import File
 
 FILE = Path(__file__).resolve().parents[2] / "gpusetup/matrix/data/wheels.json"
 GPUS = ("p100", "v100", "t4", "a100", "l40s", "h100", "b200", "rtx 5090")

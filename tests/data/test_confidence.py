@@ -1,7 +1,7 @@
 """Confidence is one of the three words; a derived value is never called the vendor's, and inferred ones say why."""
 
-from gpusetup.matrix.lints import LINTS
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import LINTS
 
 
 def test_shipped() -> None:

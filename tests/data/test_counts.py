@@ -1,7 +1,7 @@
 """How much the files hold. A count that falls is data lost; one that grows is written down here with the data."""
 
-from gpusetup.matrix.lints import Documents
 from tests.data.lint import shipped
+from tools.refresh.lints import Documents
 
 AT_LEAST = {"gpus": 494}
 EXACT = {

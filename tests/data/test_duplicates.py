@@ -1,7 +1,7 @@
 """No record is there twice, and a rule's name belongs to one rule of all files."""
 
-from gpusetup.matrix.lints import LINTS
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import LINTS
 
 
 def test_shipped() -> None:

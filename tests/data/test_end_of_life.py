@@ -2,8 +2,8 @@
 
 from datetime import date
 
-from gpusetup.matrix.lints import Documents, records
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import Documents, records
 
 
 def _day(text: str) -> date:

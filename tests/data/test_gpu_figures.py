@@ -1,7 +1,7 @@
 """Figures name products that the matrix has, no product twice, and say something that can be true."""
 
-from gpusetup.matrix.lints import Documents
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import Documents
 
 RATES = ("fp16", "bf16", "fp8")
 

@@ -1,7 +1,7 @@
 """Every GPU that sits on a PCI bus has an id, an architecture that the driver data knows, and no id it shares unsaid."""
 
-from gpusetup.matrix.lints import Documents
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import Documents
 
 ON_A_BUS = ("datacenter", "rtx-pro", "geforce", "laptop", "embedded")
 

@@ -1,7 +1,7 @@
 """For every driver branch there is one answer to what its packages are called, never two and never none."""
 
-from gpusetup.matrix.lints import Documents
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import Documents
 
 LISTS = {
     "drivers": ("family", "module"),

@@ -2,8 +2,8 @@
 
 import re
 
-from gpusetup.matrix.lints import Documents
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import Documents
 
 
 def lint(documents: Documents) -> list[str]:

@@ -1,7 +1,7 @@
 """The lower end of a range is not above its upper end, and lists of CUDA versions and GPU targets go upwards."""
 
-from gpusetup.matrix.lints import LINTS
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import LINTS
 
 
 def test_shipped() -> None:

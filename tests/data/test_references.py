@@ -1,7 +1,7 @@
 """What one record names, another record is: branches, drivers, CUDA versions, libraries, distributions, keys."""
 
-from gpusetup.matrix.lints import LINTS
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import LINTS
 
 
 def test_shipped() -> None:

@@ -3,8 +3,8 @@
 import ast
 from pathlib import Path
 
-from gpusetup.matrix.lints import Documents
 from tests.data.lint import shipped
+from tools.refresh.lints import Documents
 
 PACKAGE = Path(__file__).parents[2] / "gpusetup"
 CITING_CALLS = {"unary": 0, "pair": 0, "rule_source": 1, "rule_text": 1}

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from gpusetup.errors import BadInputError
-from gpusetup.matrix.lints import Documents
 from gpusetup.matrix.load import NAMES, SCHEMA, load_file, struct_of
 from tests.data.lint import DATA, FIXTURES, holds, shipped
+from tools.refresh.lints import Documents
 
 
 def lint(documents: Documents) -> list[str]:

@@ -1,7 +1,7 @@
 """Every record says where it is from, every source that is cited is there, and none is there for nothing."""
 
-from gpusetup.matrix.lints import LINTS
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import LINTS
 
 
 def test_shipped() -> None:

@@ -1,7 +1,7 @@
 """A torch build says which GPU code it carries, or says that nobody knows: then it is never chosen."""
 
-from gpusetup.matrix.lints import Documents
 from tests.data.lint import holds, shipped
+from tools.refresh.lints import Documents
 
 
 def lint(documents: Documents) -> list[str]:

@@ -12,8 +12,8 @@ import sys
 import time
 
 from gpusetup.matrix.load import Matrix
-from gpusetup.refresh.laws import Laws
-from gpusetup.refresh.questions import question, spelled
+from tools.refresh.laws import Laws
+from tools.refresh.questions import question, spelled
 
 MATRIX = Matrix()
 ALL = Laws(MATRIX)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpusetup.refresh.questions import question, spelled
 from tests.property.laws import ALL, MATRIX
+from tools.refresh.questions import question, spelled
 
 SAMPLE = 150
 

@@ -20,9 +20,9 @@ from gpusetup.model.facts import Facts, HostFacts
 from gpusetup.model.request import COMPONENTS, Request, Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.plan.host import Planner
-from gpusetup.refresh.questions import SERIES
 from gpusetup.resolve.api import resolve
 from tests.property.laws import MATRIX
+from tools.refresh.questions import SERIES
 
 HOSTS = {
     path.parent.name: captured(path, matrix_lookup(MATRIX))

@@ -37,7 +37,7 @@ NEEDS = {
     "plan": "a host", "remove": "a host with a record", "rollback": "a host with a record", "status": "a new instance",
     "verify": "a GPU, but for --explain", "watch": "a GPU", "matrix import": "a release of the matrix", "bundle serve": "a bundle",
     "bundle pack": "a bundle", "bundle unpack": "a packed bundle", "mirror": "the network",
-    "matrix export": "a key to sign with", "matrix update": "NVIDIA's list", "matrix diff": "an earlier matrix",
+    "matrix export": "a key to sign with", "matrix diff": "an earlier matrix",
     "matrix history": "an earlier matrix", "matrix eol": "hosts", "doctor": "a host, but for a message",
     "why": "a name", "why-not": "a name", "resolve": "a place to write", "content": "nothing, and says a place",
 }  # fmt: skip

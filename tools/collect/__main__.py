@@ -22,12 +22,12 @@ from packaging.utils import InvalidName, canonicalize_name
 
 from gpusetup.matrix.load import canonical
 from gpusetup.model.packages import PackageFile
-from gpusetup.refresh.asking import Fault, plain_url
-from gpusetup.refresh.index import Index, configured_index
-from gpusetup.refresh.known_packages import PACKAGES
-from gpusetup.refresh.packages import Findings, differences, refreshed
-from gpusetup.refresh.torch import COMPANIONS, torch_differences
 from tools.collect.gathered import gathered
+from tools.refresh.asking import Fault, plain_url
+from tools.refresh.index import Index, configured_index
+from tools.refresh.known_packages import PACKAGES
+from tools.refresh.packages import Findings, differences, refreshed
+from tools.refresh.torch import COMPANIONS, torch_differences
 
 DATA = Path(__file__).parents[2] / "gpusetup" / "matrix" / "data" / "frameworks"
 DONE, BAD_INPUT, UNREACHABLE, PENDING = 0, 3, 6, 9

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from packaging.version import Version
 
-from gpusetup.refresh.asking import Fault
-from gpusetup.refresh.known_packages import PACKAGES
-from gpusetup.refresh.rows import assemble
+from tools.refresh.asking import Fault
+from tools.refresh.known_packages import PACKAGES
+from tools.refresh.rows import assemble
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,18 +12,18 @@ from packaging.version import Version
 
 from gpusetup.matrix.load import package_files
 from gpusetup.model.record import CANDIDATE
-from gpusetup.refresh import reading
-from gpusetup.refresh.asking import Fault
-from gpusetup.refresh.gathering import Publication, day_that_was
-from gpusetup.refresh.packages import refreshed
-from gpusetup.refresh.rows import pythons_of
 from gpusetup.versions import nv
+from tools.refresh import reading
+from tools.refresh.asking import Fault
+from tools.refresh.gathering import Publication, day_that_was
+from tools.refresh.packages import refreshed
+from tools.refresh.rows import pythons_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpusetup.refresh.gathering import Gathering
-    from gpusetup.refresh.index import File, Index
+    from tools.refresh.gathering import Gathering
+    from tools.refresh.index import File, Index
 
 __all__ = ["by_version", "cudnn", "cupy", "fresh_files", "packages"]
 

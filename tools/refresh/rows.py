@@ -1,6 +1,6 @@
 """Turn rows of package metadata into the matrix's data, one file for each package.
 
-A row is what an index said of a release; `gpusetup.refresh.reading` makes them.
+A row is what an index said of a release; `tools.refresh.reading` makes them.
 Nothing is made up: a field that no row has stays empty, and every release says how it was read.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gpusetup.refresh.known_packages import PACKAGES
+from tools.refresh.known_packages import PACKAGES
 
 __all__ = ["assemble", "pythons_of"]
 

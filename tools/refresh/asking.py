@@ -18,7 +18,7 @@ from gpusetup.bootstrap.web import passes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["TIMEOUT", "Fault", "Place", "Web", "plain_url"]
+__all__ = ["TIMEOUT", "Contradiction", "Fault", "Place", "Web", "plain_url"]
 
 TIMEOUT = 60
 _TRIES, _PATIENCE = 3, 600
@@ -33,6 +33,10 @@ class Fault(Exception):  # noqa: N818 - it says what is wrong
     def __init__(self, text: str, *, missing: bool = False) -> None:
         super().__init__(text)
         self.missing = missing
+
+
+class Contradiction(Fault):
+    """A publisher says what cannot be true."""
 
 
 def plain_url(url: str) -> str:

@@ -145,7 +145,7 @@ class Laws:
             listed = set()
         records = getattr(self.matrix, lead).builds if lead == "torch" else getattr(self.matrix, lead).releases
         published = sorted({item.version for item in records})
-        for version in random.Random(str(request)).sample(published, k=3):  # noqa: S311 - guards nothing
+        for version in random.Random(str(request)).sample(published, k=3):
             exact = self.answer(asking(request, Requirement(component=lead, specifier=f"=={version}")))
             if (exact is not None) != (version in listed):
                 yield f"{lead}=={version} is {'accepted' if exact else 'refused'} by resolve, not so in matrix"
@@ -246,7 +246,7 @@ class Laws:
         default = DEFAULT_COMPONENTS if not asked - {"python"} else ()
         wishes = (*request.requirements, *(Requirement(component=name) for name in default))
         kept = Request(requirements=wishes, gpus=request.gpus, os=request.os, arch=request.arch)
-        for item in random.Random(str(request)).sample(self._published, k=3):  # noqa: S311 - guards nothing
+        for item in random.Random(str(request)).sample(self._published, k=3):
             if getattr(found.stack, item.component) is None:
                 continue
             fits = self.answer(asking(kept, item)) if _allows(request, item) else None

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from gpusetup.errors import BadInputError, GpuSetupError, UnreachableError
-from gpusetup.matrix.lints import LINTS
 from gpusetup.matrix.load import NAMES, struct_of
-from gpusetup.refresh import archives, drivers, repositories, torch_patches, wheels
-from gpusetup.refresh.asking import Fault, Place, Web
-from gpusetup.refresh.gathering import Gathering
-from gpusetup.refresh.index import Index, configured_index
+from tools.refresh import archives, drivers, repositories, torch_patches, wheels
+from tools.refresh.asking import Contradiction, Fault, Place, Web
+from tools.refresh.gathering import Gathering
+from tools.refresh.index import Index, configured_index
+from tools.refresh.lints import LINTS
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -62,12 +61,12 @@ def gather(
     elsewhere: Mapping[str, str],
     tell: Callable[[str], None],
     pause: float = 2.0,
-) -> tuple[Gathering, list[tuple[str, GpuSetupError]]]:
+) -> tuple[Gathering, list[tuple[str, Fault]]]:
     """Ask sources for what is newer than the documents, and return those that brought nothing, with the reason.
 
     `elsewhere` names other places than the publishers' own.
     """
-    found, failed = Gathering(documents, today), list[tuple[str, GpuSetupError]]()
+    found, failed = Gathering(documents, today), list[tuple[str, Fault]]()
     web = Web(pause=pause)
     asked = _Asked(
         {name: Place(elsewhere.get(name, address), web) for name, address in PLACES.items()},
@@ -82,28 +81,11 @@ def gather(
             look(found, asked)
             wrong = _problems(found.documents) - before
             if wrong:
-                raise BadInputError(
-                    "GS-227", f"what {what} says cannot be: {'; '.join(sorted(wrong)[:3])}", path=name,
-                    note="nothing of it was taken in", hint="a newer gpusetup may know better",
-                )  # fmt: skip
+                raise Contradiction(f"what {what} says cannot be: {'; '.join(sorted(wrong)[:3])}")
         except Fault as fault:
             found.documents = kept
-            failed.append((name, _unread(name, fault)))
-        except GpuSetupError as error:
-            found.documents = kept
-            failed.append((name, error))
+            failed.append((name, fault))
     return found, failed
-
-
-def _unread(name: str, fault: Fault) -> UnreachableError:
-    return UnreachableError(
-        "GS-223", f"{SOURCES[name][0]}: {fault}", note="nothing of it was taken in",
-        hint=f"try again, or give a copy: gpusetup matrix update {name} --from {_place_of(name)}=FOLDER",
-    )  # fmt: skip
-
-
-def _place_of(source: str) -> str:
-    return source if source in PLACES else "index"
 
 
 def _wheels(found: Gathering, index: Index) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpusetup.refresh import asking
 from tests.replay import CAPTURED, JSON, Replay, metadata, sdist, serving, wheel
 from tools.collect.__main__ import DATA, main
+from tools.refresh import asking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,17 +3,18 @@
 import datetime as dt
 import http.server
 import json
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
-from gpusetup.matrix.load import Matrix, matrix
-from gpusetup.refresh.drivers import with_drivers
-from gpusetup.refresh.gathering import Gathering
-from tests.unit.cli.test_matrix_releases import asked, home
-
-__all__ = ["home"]  # a fixture
+from gpusetup.matrix.load import Matrix
+from gpusetup.model.request import Request, Requirement
+from gpusetup.resolve.api import resolve
+from tools.refresh.__main__ import DATA, main
+from tools.refresh.drivers import with_drivers
+from tools.refresh.gathering import Gathering
 
 KNOWN = json.loads(Path(Matrix().path("driver")).read_text(encoding="utf-8"))
 TODAY = dt.datetime.now(tz=dt.timezone.utc).date()
@@ -112,73 +113,87 @@ def server():
     web.shutdown()
 
 
-def test_from_a_server_to_an_answer(home, capsys, server):
+@pytest.fixture
+def data(tmp_path):
+    """The shipped matrix, in a folder that may be written to."""
+    return Path(shutil.copytree(DATA, tmp_path / "data"))
+
+
+@pytest.fixture
+def refresh(data, capsys):
+    def asked(*words):
+        code = main(list(map(str, words)), data)
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return asked
+
+
+def drivers(data):
+    return {item.version for item in Matrix(data).driver.versions}
+
+
+def test_from_a_server_to_an_answer(data, refresh, server):
     answers, url = server
     answers["/releases.json"] = (200, json.dumps(listed(release(NEW))).encode())
-    source = ("--from", f"{url}/releases.json")
-    code, out, _err = asked(capsys, "update", *source, "--check")
+    source = ("drivers", "--from", f"drivers={url}/releases.json")
+    code, out, _err = refresh(*source)
     assert code == 9
-    assert NEW in out
-    assert NEW not in {item.version for item in matrix().driver.versions}
-    code, out, err = asked(capsys, "update", *source, "--format", "json")
+    assert f"added driver: {NEW}" in out
+    assert out.partition("answers that change:")[2].count(NEW)
+    assert NEW not in drivers(data)
+    code, _out, err = refresh(*source, "--write")
     assert code == 0, err
-    document = json.loads(out)
-    assert {change["what"] for change in document["changes"]} == {"added", "changed"}
-    assert any(NEW in text for text in document["answers"]), document["answers"]
-    assert NEW in {item.version for item in matrix().driver.versions}
-    assert NEW in asked(capsys, "driver", "580.*")[1]
-    assert asked(capsys, "update", *source)[:2] == (0, "nothing is new\n")
+    assert NEW in drivers(data)
+    assert Matrix(data).date == str(TODAY)
+    assert refresh(*source)[:2] == (0, "nothing is new\n")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    "content",
     [
-        (json.dumps(listed(release(NEW))).encode()[:-30], "not NVIDIA's list of drivers, or not all of it"),
-        (b"<html>proxy login</html>", "not NVIDIA's list"),
-        (b'{"580": {"driver_info": "none"}}', "not NVIDIA's list"),
-        (b"\xff\xfe", "not NVIDIA's list"),
-        (b"[]", "not NVIDIA's list"),
+        json.dumps(listed(release(NEW))).encode()[:-30],
+        b"<html>proxy login</html>",
+        b'{"580": {"driver_info": "none"}}',
+        b"\xff\xfe",
+        b"[]",
     ],
 )
-def test_a_broken_answer_changes_nothing(home, capsys, server, content, said):
+def test_a_broken_answer_changes_nothing(data, refresh, server, content):
     answers, url = server
     answers["/releases.json"] = (200, content)
-    code, out, err = asked(capsys, "update", "--from", f"{url}/releases.json")
-    assert (code, out) == (3, "")
-    assert said in " ".join(err.split())
-    assert matrix().overlay is None
+    before = drivers(data)
+    code, out, err = refresh("drivers", "--from", f"drivers={url}/releases.json", "--write")
+    assert (code, out) == (3, "nothing is new\n")
+    assert "not NVIDIA's list of drivers" in err
+    assert drivers(data) == before
 
 
-def test_a_server_that_says_no_is_unreachable(home, capsys, server):
+def test_a_server_that_says_no_is_unreachable(refresh, server):
     answers, url = server
     answers["/releases.json"] = (404, b"")
-    code, _out, err = asked(capsys, "update", "--from", f"{url}/releases.json")
+    code, _out, err = refresh("drivers", "--from", f"drivers={url}/releases.json")
     assert code == 6
     assert "404" in err
 
 
-def test_sources_that_fail_cost_only_themselves(home, capsys, server):
+def test_sources_that_fail_cost_only_themselves(data, refresh, server):
     answers, url = server
     answers["/releases.json"] = (200, json.dumps(listed(release(NEW))).encode())
     answers |= dict.fromkeys(("/cuda/",), (404, b""))
     places = ("--from", f"drivers={url}/releases.json", "--from", f"cuda={url}/cuda")
-    code, out, err = asked(capsys, "update", "drivers", "cuda", *places, "--format", "json")
-    document = json.loads(out)
+    code, _out, err = refresh("drivers", "cuda", *places, "--write")
     assert code == 6
-    assert [item["source"] for item in document["failed"]] == ["cuda"]
-    assert "NVIDIA's archives of CUDA: http://" in " ".join(err.split())
-    assert NEW in {item.version for item in matrix().driver.versions}
+    assert "cuda brought nothing: http://" in err
+    assert NEW in drivers(data)
 
 
-def test_an_answer_says_that_nobody_has_tried_what_it_takes(home, capsys, server):
+def test_an_answer_says_that_nobody_has_tried_what_it_takes(data, refresh, server):
     answers, url = server
     answers["/releases.json"] = (200, json.dumps(listed(release(NEW))).encode())
-    asked(capsys, "update", "--from", f"{url}/releases.json")
-    from gpusetup.model.request import Request, Requirement
-    from gpusetup.resolve.api import resolve
-
+    refresh("drivers", "--from", f"drivers={url}/releases.json", "--write")
     wish = Requirement(component="driver", specifier=f"=={NEW}")
-    told = resolve(Request(gpus=("h100",), gpu_count=1, requirements=(wish,)), matrix()).reasons
+    told = resolve(Request(gpus=("h100",), gpu_count=1, requirements=(wish,)), Matrix(data)).reasons
     assert [item.text for item in told if item.rule == "candidate"] == [
         f"driver {NEW}: read by a program on {TODAY}; nobody of gpusetup has tried it"
     ]
@@ -191,34 +206,36 @@ def manifest(folder, version):
     }))  # fmt: skip
 
 
-def test_copies_in_a_folder_do_as_well(home, capsys, tmp_path):
+def test_copies_in_a_folder_do_as_well(refresh, tmp_path):
     manifest(tmp_path, "9.99.0.7")
-    code, out, _err = asked(capsys, "update", "cudnn", "--from", f"cudnn={tmp_path}", "--check")
+    code, out, _err = refresh("cudnn", "--from", f"cudnn={tmp_path}")
     assert code == 9
     assert "cudnn: 9.99.0.7" in out
     assert "cudnn 9.28.0.42 -> 9.99.0.7: " in out
 
 
-def test_rows_that_break_a_law_of_answers_are_refused(home, capsys, tmp_path, monkeypatch):
+def test_rows_that_break_a_law_of_answers_are_refused(data, refresh, tmp_path, monkeypatch):
     manifest(tmp_path, "9.99.0.7")
-    monkeypatch.setattr("gpusetup.refresh.judging.new_breaches", lambda _before, _after: ["first_row: it is another"])
-    code, out, err = asked(capsys, "update", "cudnn", "--from", f"cudnn={tmp_path}")
+    monkeypatch.setattr("tools.refresh.__main__.new_breaches", lambda _before, _after: ["first_row: it is another"])
+    code, out, err = refresh("cudnn", "--from", f"cudnn={tmp_path}", "--write")
     assert (code, out) == (3, "")
-    assert "answers would contradict each other: first_row" in " ".join(err.split())
-    assert matrix().overlay is None
+    assert "answers would contradict each other" in err
+    assert "first_row" in err
+    assert "9.99.0.7" not in (data / "cudnn.json").read_text()
 
 
-def test_rows_that_break_a_lint_are_refused_with_their_source(home, capsys, tmp_path, monkeypatch):
+def test_rows_that_break_a_lint_are_refused_with_their_source(data, refresh, tmp_path, monkeypatch):
     manifest(tmp_path, "9.99.0.7")
     lints = {"made up": lambda documents: ["9.99"] * ("9.99.0.7" in str(documents["cudnn"]["releases"][-1]))}
-    monkeypatch.setattr("gpusetup.refresh.sources.LINTS", lints)
-    code, out, err = asked(capsys, "update", "cudnn", "--from", f"cudnn={tmp_path}")
-    assert (code, out) == (3, "")
-    assert "NVIDIA's archives of cuDNN says cannot be: 9.99" in " ".join(err.split())
-    assert matrix().overlay is None
-
-
-def test_a_source_that_nobody_knows_is_told(home, capsys):
-    code, _out, err = asked(capsys, "update", "cudas")
+    monkeypatch.setattr("tools.refresh.sources.LINTS", lints)
+    code, _out, err = refresh("cudnn", "--from", f"cudnn={tmp_path}", "--write")
     assert code == 3
-    assert "drivers, cuda, cudnn, repositories, wheels, torch, packages" in " ".join(err.split())
+    assert "NVIDIA's archives of cuDNN says cannot be: 9.99" in err
+    assert "9.99.0.7" not in (data / "cudnn.json").read_text()
+
+
+@pytest.mark.parametrize("words", [("cudas",), ("--from", "cudas=/srv")])
+def test_a_source_that_nobody_knows_is_told(refresh, words):
+    code, _out, err = refresh(*words)
+    assert code == 3
+    assert "drivers, cuda" in err

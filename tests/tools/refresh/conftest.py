@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpusetup.refresh import asking
-from gpusetup.refresh.sources import gather
 from tests.replay import Replay, serving
-from tests.unit.refresh.published import TODAY, documents
+from tests.tools.refresh.published import TODAY, documents
+from tools.refresh import asking
+from tools.refresh.sources import gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from gpusetup.refresh.laws import Laws
-from gpusetup.refresh.questions import question, spelled
-from gpusetup.resolve.changed import changed_answers
+from tools.refresh.answers import changed_answers
+from tools.refresh.laws import Laws
+from tools.refresh.questions import question, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpusetup.matrix.load import Matrix
-    from gpusetup.refresh.laws import Answer
+    from tools.refresh.laws import Answer
 
 __all__ = ["QUESTIONS", "changed", "new_breaches"]
 
@@ -24,7 +24,7 @@ _TOLD = ("driver", "cuda", "cudnn", "nccl", "torch", "tensorflow", "jax", "cupy"
 def changed(before: Matrix, after: Matrix) -> Iterator[str]:
     """Yield the answers that change: of every GPU architecture, and of random questions that somebody could ask."""
     yield from changed_answers(before, after)
-    chance = random.Random(after.date)  # noqa: S311 - another day asks other questions; it guards nothing
+    chance = random.Random(after.date)
     old, new = Laws(before), Laws(after)
     found: dict[str, list[str]] = {}
     for _ in range(QUESTIONS):
@@ -45,7 +45,7 @@ def _told(was: dict[str, str], now: dict[str, str]) -> str:
 
 def new_breaches(before: Matrix, after: Matrix) -> list[str]:
     """Return the laws that answers break now and did not break before."""
-    chance = random.Random(after.date)  # noqa: S311
+    chance = random.Random(after.date)
     old, new = Laws(before), Laws(after)
     found = []
     for _ in range(QUESTIONS):

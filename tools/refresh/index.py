@@ -32,7 +32,7 @@ from packaging.utils import (
 from packaging.version import InvalidVersion, Version
 
 from gpusetup.drive import runner
-from gpusetup.refresh.asking import TIMEOUT, Fault, Web, plain_url
+from tools.refresh.asking import TIMEOUT, Fault, Web, plain_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable

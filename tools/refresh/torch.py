@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from gpusetup.refresh import reading
-from gpusetup.refresh.asking import Fault
-from gpusetup.refresh.rows import pythons_of
-from gpusetup.refresh.wheels import by_version
+from tools.refresh import reading
+from tools.refresh.asking import Fault
+from tools.refresh.rows import pythons_of
+from tools.refresh.wheels import by_version
 
 if TYPE_CHECKING:
-    from gpusetup.refresh.index import Index
+    from tools.refresh.index import Index
 
 __all__ = ["COMPANIONS", "torch_differences"]
 

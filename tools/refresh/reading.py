@@ -17,8 +17,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from gpusetup.bootstrap.wheels import target_environment
-from gpusetup.refresh.asking import Fault
-from gpusetup.refresh.index import File, Index, member
+from tools.refresh.asking import Fault
+from tools.refresh.index import File, Index, member
 
 if TYPE_CHECKING:
     import zipfile

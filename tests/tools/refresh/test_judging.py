@@ -8,9 +8,9 @@ from functools import partial, wraps
 import pytest
 
 from gpusetup.matrix.load import Matrix
-from gpusetup.refresh.judging import changed, new_breaches
-from gpusetup.refresh.laws import Laws
-from tests.unit.refresh.published import MATRIX, documents, newest
+from tests.tools.refresh.published import MATRIX, documents, newest
+from tools.refresh.judging import changed, new_breaches
+from tools.refresh.laws import Laws
 
 
 @pytest.fixture

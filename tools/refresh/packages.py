@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from gpusetup.refresh import reading
-from gpusetup.refresh.asking import Fault
-from gpusetup.refresh.known_packages import PACKAGES
-from gpusetup.refresh.rows import assemble
+from tools.refresh import reading
+from tools.refresh.asking import Fault
+from tools.refresh.known_packages import PACKAGES
+from tools.refresh.rows import assemble
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gpusetup.refresh.index import File, Index
+    from tools.refresh.index import File, Index
 
 __all__ = ["Findings", "differences", "refreshed"]
 

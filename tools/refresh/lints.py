@@ -1,7 +1,7 @@
 """The lints of the data: what a type cannot say of it.
 
-A lint takes documents by component and tells what is wrong, a sentence each. The shipped data is held against
-them by tests, what `matrix update` finds before it is put in force.
+A lint takes documents by component and tells what is wrong, a sentence each. Tests hold the shipped data
+against them, and a refresh its new rows.
 """
 
 from __future__ import annotations

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from gpusetup.refresh import reading
-from gpusetup.refresh.asking import Fault
-from gpusetup.refresh.gathering import Publication, day_that_was
-from gpusetup.refresh.index import Index
-from gpusetup.refresh.rows import pythons_of
-from gpusetup.refresh.torch import COMPANIONS
-from gpusetup.refresh.wheels import by_version, fresh_files
 from gpusetup.versions import cuda_minor, nv
+from tools.refresh import reading
+from tools.refresh.asking import Fault
+from tools.refresh.gathering import Publication, day_that_was
+from tools.refresh.index import Index
+from tools.refresh.rows import pythons_of
+from tools.refresh.torch import COMPANIONS
+from tools.refresh.wheels import by_version, fresh_files
 
 if TYPE_CHECKING:
-    from gpusetup.refresh.asking import Place
-    from gpusetup.refresh.gathering import Gathering
+    from tools.refresh.asking import Place
+    from tools.refresh.gathering import Gathering
 
 __all__ = ["LANES", "look"]
 

@@ -21,17 +21,17 @@ import msgspec
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.repos import ReposFile
-from gpusetup.refresh.asking import Fault
-from gpusetup.refresh.drivers import VERSION, add_driver
-from gpusetup.refresh.gathering import Publication
 from gpusetup.supply import apt_repository, rpm_repository
 from gpusetup.versions import cuda_minor, nv
+from tools.refresh.asking import Fault
+from tools.refresh.drivers import VERSION, add_driver
+from tools.refresh.gathering import Publication
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from gpusetup.refresh.asking import Place
-    from gpusetup.refresh.gathering import Gathering
+    from tools.refresh.asking import Place
+    from tools.refresh.gathering import Gathering
 
 __all__ = ["REPOSITORIES", "look"]
 
@@ -77,11 +77,11 @@ def _rpm(place: Place) -> Iterator[tuple[str, str]]:
     """Yield name and version of the packages of a repository for dnf and zypper."""
     index = place.read("repodata/repomd.xml", _INDEX)
     try:
-        root = ET.fromstring(index)  # noqa: S314 - of a length that is sane; expat refuses what grows without end
+        root = ET.fromstring(index)
         data = next(item for item in root.iter(f"{_REPO}data") if item.get("type") == "primary")
         name = (data.find(f"{_REPO}location").get("href") or "").rpartition("/")[2]  # type: ignore[union-attr]
         checksum = data.find(f"{_REPO}checksum")
-        assert checksum is not None  # noqa: S101
+        assert checksum is not None
         digest = (checksum.text or "").strip() if checksum.get("type") == "sha256" else ""
     except (ET.ParseError, StopIteration, AttributeError, AssertionError) as error:
         raise Fault(f"{place}/repodata/repomd.xml is no index, or not all of it: {error}") from error

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.refresh.asking import Fault
-from gpusetup.refresh.gathering import Publication, day_that_was
 from gpusetup.versions import cuda_minor, nv
+from tools.refresh.asking import Fault
+from tools.refresh.gathering import Publication, day_that_was
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gpusetup.refresh.asking import Place
-    from gpusetup.refresh.gathering import Gathering
+    from tools.refresh.asking import Place
+    from tools.refresh.gathering import Gathering
 
 __all__ = ["CUDA_ARCHIVES", "CUDNN_ARCHIVES", "PAIRING", "cuda", "cudnn"]
 

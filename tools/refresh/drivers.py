@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpusetup.errors import BadInputError, wrong_field
-from gpusetup.refresh.gathering import Publication, day_that_was
+from gpusetup.errors import wrong_field
 from gpusetup.versions import nv
+from tools.refresh.asking import Contradiction
+from tools.refresh.gathering import Publication, day_that_was
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from gpusetup.refresh.asking import Place
-    from gpusetup.refresh.gathering import Gathering
+    from tools.refresh.asking import Place
+    from tools.refresh.gathering import Gathering
 
 __all__ = ["RELEASES_JSON", "VERSION", "add_driver", "look", "with_drivers"]
 
@@ -54,10 +55,7 @@ def with_drivers(found: Gathering, content: bytes) -> None:
         listed = msgspec.json.decode(content, type=dict[str, _Branch])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         what, field = wrong_field(error)
-        raise BadInputError(
-            "GS-224", f"this is not NVIDIA's list of drivers, or not all of it: {what}", path=field,
-            hint="fetch it again; nothing was changed",
-        ) from error  # fmt: skip
+        raise Contradiction(f"this is not NVIDIA's list of drivers, or not all of it: {what} at {field}") from error
     branches = {branch["branch"]: branch for branch in found.rows("driver", "branches")}
     for text in _stale(listed, branches):
         found.leave_out(text)
