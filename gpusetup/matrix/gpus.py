@@ -28,6 +28,14 @@ _FILLER = frozenset({"nvidia", "gpu", "graphics", "card"})
 _ARCHITECTURE_SUFFIXES = ("", " architecture", " generation", " lovelace")
 _TELLS_A_PRODUCT = re.compile(r"[a-z]*[a-z][0-9]+[a-z0-9]*|[0-9]+[a-z]{1,2}|[0-9]{3,}|[a-z]{3,}")
 _UNITS = re.compile(r"[0-9]*gb")
+_OTHER_MAKERS = (
+    (
+        re.compile(r"(?:amd|instinct|radeon|firepro)\b.*|mi ?-?\d{2,3}[a-z]*|rx ?\d{3,4}.*|.*\bmi\d{2,3}[ax]?\b.*"),
+        "AMD",
+    ),
+    (re.compile(r"intel\b.*|arc\b.*|gaudi.*|.*ponte vecchio.*|xe\b.*"), "Intel"),
+    (re.compile(r"ascend.*|apple\b.*|m[1-4] (?:pro|max|ultra)|tpu.*|trainium.*|inferentia.*"), "another maker"),
+)
 _FORWARD_COMPATIBLE = frozenset({"datacenter", "jetson"})
 
 
@@ -179,6 +187,14 @@ def gpus_named(matrix: Matrix, text: str) -> list[Gpu]:
         found = _matches(matrix.gpus.gpus, text)
     if found:
         return found
+    maker = next((maker for pattern, maker in _OTHER_MAKERS if pattern.fullmatch(text.lower())), "")
+    if maker:
+        raise BadInputError(
+            "GS-120",
+            f"{text!r} is a device of {maker}, and gpusetup is for NVIDIA GPUs",
+            path=f"--gpu {text!r}",
+            hint="its maker's own installer brings its driver; `gpusetup matrix gpu` lists the GPUs that are known",
+        )
     names = {_normal(name): name for gpu in matrix.gpus.gpus for name in (gpu.name, *gpu.aliases)}
     import difflib
 

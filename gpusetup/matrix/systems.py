@@ -46,6 +46,13 @@ _ELSEWHERE = {
     "macos": "there is no NVIDIA driver for macOS; name the Linux host that has the GPU: --os ubuntu24.04",
     "darwin": "there is no NVIDIA driver for macOS; name the Linux host that has the GPU: --os ubuntu24.04",
 }
+_BASES = {
+    "mint22": "ubuntu24.04", "mint21": "ubuntu22.04", "mint20": "ubuntu20.04", "lmde6": "debian12", "lmde7": "debian13",
+    "popos24": "ubuntu24.04", "popos22": "ubuntu22.04", "zorin17": "ubuntu22.04", "zorin18": "ubuntu24.04",
+    "elementary8": "ubuntu24.04", "elementary7": "ubuntu22.04",
+}  # fmt: skip
+"""Derivatives → the distribution whose packages they take."""
+_NOT_INSTALLED_ON = ("arch", "manjaro", "nixos", "gentoo", "alpine", "void", "slackware", "clear")
 
 
 def by_id(matrix: Matrix, name: str | None) -> OsRelease | None:
@@ -67,14 +74,27 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
     close = [system.id for system in found] or difflib.get_close_matches(
         lowered.replace(" ", ""), known, n=3, cutoff=0.5
     )
-    elsewhere = next((hint for word, hint in _ELSEWHERE.items() if word in lowered), "")
+    elsewhere = next((hint for word, hint in _ELSEWHERE.items() if word in lowered), "") or _without_packages(lowered)
     near = f"did you mean {', '.join(close)}? " if close else ""
     raise BadInputError(
         "GS-123",
         f"unknown distribution {text!r}",
         path=f"--os {text!r}",
-        hint=elsewhere or f"{near}`gpusetup matrix os` lists those that are known",
+        hint=(f"{elsewhere}; " if elsewhere else near) + "`gpusetup matrix os` lists those that are known",
     )
+
+
+def _without_packages(text: str) -> str:
+    """Say what to ask for on a distribution that gpusetup has no packages for; empty for any other text."""
+    words = re.sub(r"[^a-z0-9.]|linux|_", "", text)
+    base = next((known for name, known in _BASES.items() if re.match(rf"{name}(?![0-9])", words)), "")
+    if base:
+        return f"it takes the packages of {base}: --os {base}"
+    if words.startswith(_NOT_INSTALLED_ON):
+        return "gpusetup installs nothing there; without --os it answers for any Linux"
+    if re.match(r"(?:centos|rhel|el|ol|oracle|scientific)[5-7]", words):
+        return "it is older than every distribution of the matrix; without --os gpusetup answers for any Linux"
+    return ""
 
 
 def systems_named(matrix: Matrix, text: str) -> list[OsRelease]:

@@ -32,10 +32,31 @@ ALIASES = {
     "nvidia-driver": "driver",
     "cuda-toolkit": "cuda",
     "cudatoolkit": "cuda",
+    "jax[cuda]": "jax",
+    "jax[cuda12]": "jax",
+    "jax[cuda13]": "jax",
     "cupy-cuda11x": "cupy",
     "cupy-cuda12x": "cupy",
     "cupy-cuda13x": "cupy",
 }
+_PACKAGES_OF_VENDORS = (
+    (r"(?:nvidia-cudnn-cu\d+|libcudnn(?P<series>\d+)?(?:-.+)?)", "cudnn"),
+    (r"(?:nvidia-nccl-cu\d+|libnccl2?(?:-dev)?)", "nccl"),
+    (r"(?:nvidia-cuda-toolkit|pytorch-cuda)", "cuda"),
+    (r"cuda(?:-[a-z-]+)?-(?P<series>\d+(?:-\d+)?)", "cuda"),
+    (r"nvidia-cuda-[a-z]+-cu(?P<series>\d+)", "cuda"),
+    (
+        r"(?:nvidia-(?:driver|open|headless|dkms|utils|kernel-source)|cuda-drivers)-(?P<series>\d{3})(?:-server|-open)*",
+        "driver",
+    ),
+    (r"(?:nvidia-open|cuda-drivers|nvidia-driver-cuda|nvidia-kernel(?:-open)?-dkms|nvidia-smi)", "driver"),
+    (r"(?:python3?-(?:py)?torch(?:-cuda)?|pytorch-gpu)", "torch"),
+    (r"jax-cuda\d+-plugin", "jax"),
+)
+"""Packages of distributions, NVIDIA and conda, by pattern: the component that they are; a group names its series."""
+_LIKE_A_GPU = re.compile(
+    r"(?:rtx|gtx|quadro|tesla|geforce|titan|dgx|hgx)\b.*|(?:rtx|gtx|gt)\d+.*|[abghkltpvm]{1,2}\d{1,4}[a-z]*"
+)
 _LATEST = re.compile(r"={1,3}\s*latest\s*", re.IGNORECASE)
 _REQUIREMENT = re.compile(
     r"\s*(?P<name>[A-Za-z][A-Za-z0-9._-]*?(?:\[[a-z0-9,-]*\])?)\s*(?P<specifier>[<>=!~+].*)?\s*", re.DOTALL
@@ -71,8 +92,8 @@ def _component(name: str, text: str) -> str:
         path=f"REQ {text!r}",
         hint=(f"did you mean {close[0]}? " if close else "")
         + (f"Near as well: {', '.join(close[1:])}. " if close[1:] else "")
-        + "Known: "
-        + ", ".join(COMPONENTS),
+        + (f"A GPU goes behind --gpu: --gpu {name}. " if _LIKE_A_GPU.fullmatch(lowered) else "")
+        + "`gpusetup matrix` lists what is known",
     )
 
 
@@ -103,8 +124,22 @@ def joined_words(words: Iterable[str]) -> list[str]:
     return texts
 
 
+def _package_of_vendor(text: str) -> str:
+    """Return `nvidia-driver-580-server-open`, `libcudnn9-cuda-12` or `nvidia-nccl-cu13==2.30.7` as what it is."""
+    name, specifier = re.fullmatch(r"(?s)([^<>=!~]*)(.*)", text.strip()).groups()  # type: ignore[union-attr]
+    lowered = name.strip().lower().replace("_", "-")
+    for pattern, component in _PACKAGES_OF_VENDORS:
+        match = re.fullmatch(pattern, lowered)
+        if match is None:
+            continue
+        series = (match.groupdict().get("series") or "").replace("-", ".")
+        return component + (specifier or (f"=={series}.*" if series else ""))
+    return text
+
+
 def _plain_spelling(text: str) -> str:
     """Return `cu124`, `cuda12.4` and `R580` as a name and a version; anything else as it is."""
+    text = _package_of_vendor(text)
     stripped = text.strip()
     tag = _CUDA_TAG.fullmatch(stripped)
     if tag is not None:

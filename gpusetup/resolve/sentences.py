@@ -68,8 +68,26 @@ def _requested(context: Context, member: Unary) -> str:
     if wish.variant and bounds and (builds := _builds_of(context, bounds[0])):
         return f"there is no {wish}; torch {bounds[0]} has the builds {', '.join(builds)}"
     published = published_versions(context.space, wish.component)
+    if bounds and (limit := _limit_of_matrix(published, bounds, wish.component)):
+        return f"the matrix of {matrix.date} has no {limit}: it does not know {wish}"
     near = nearest(published, bounds[0]) if bounds else published[-3:]
     return text + f"; the nearest are {', '.join(near)}"
+
+
+def _limit_of_matrix(published: list[str], bounds: list[str], component: str) -> str:
+    """Say where the matrix ends, when all that was asked for is newer than it, or older; else nothing.
+
+    Whether such a release exists the matrix cannot know. A driver is compared within its branch.
+    """
+    wanted = [parsed(bound) for bound in bounds]
+    if all(bound < parsed(published[0]) for bound in wanted):
+        return f"{title(component)} older than {published[0]}"
+    if all(bound > parsed(published[-1]) for bound in wanted):
+        return f"{title(component)} newer than {published[-1]}"
+    branch = [text for text in published if component == "driver" and parsed(text).major == wanted[0].major]
+    if branch and all(bound.major == wanted[0].major and bound > parsed(branch[-1]) for bound in wanted):
+        return f"driver of R{wanted[0].major} newer than {branch[-1]}"
+    return ""
 
 
 def _builds_of(context: Context, release: str) -> list[str]:

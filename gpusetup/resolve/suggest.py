@@ -80,6 +80,8 @@ def _packages(space: Space) -> Iterator[str]:
     packages = [item for item in request.requirements if item.component in PACKAGES]
     if packages and not request.allow_builds and _fits(space, msgspec.structs.replace(request, allow_builds=True)):
         yield f"gpusetup resolve {_typed(request)} --allow-builds has the lines that build what has no wheel"
+    if len(packages) == 1 and request.gpus and (without := _without(space, packages[0])):
+        yield without
     if len(packages) < 2:
         return
     for apart in packages:
@@ -93,6 +95,22 @@ def _packages(space: Space) -> Iterator[str]:
                 "(on hosts: gpusetup_environments)"
             )
             return
+
+
+def _without(space: Space, package: Requirement) -> str:
+    """Name what runs on these GPUs without a package that none of them can use; empty when they are not the cause."""
+    request, needs = space.request, space.matrix.package(package.component).needs
+    free = msgspec.structs.replace(
+        request, requirements=(Requirement(component=package.component),), gpus=(), gpu_count=0
+    )
+    alone = msgspec.structs.replace(free, gpus=request.gpus, gpu_count=request.gpu_count, allow_builds=True)
+    free = msgspec.structs.replace(free, allow_builds=True)
+    rest = tuple(item for item in request.requirements if item is not package)
+    rest += tuple(Requirement(component=name) for name in needs if name not in {item.component for item in rest})
+    other = msgspec.structs.replace(request, requirements=rest)
+    if not rest or _fits(space, alone) or not _fits(space, free) or not _fits(space, other):
+        return ""
+    return f"no release of {package.component} is for this GPU; without it: gpusetup resolve {_typed(other)}"
 
 
 def _typed(request: Request) -> str:
@@ -167,9 +185,10 @@ def _near(space: Space, wish: Requirement) -> list[str]:
     bound = next((part.version.rstrip(".*") for part in SpecifierSet(wish.specifier)), None)
     if bound is None:
         return []
-    series = parsed(bound).release[:2]
+    width = 1 if wish.component == "driver" else 2
+    series = parsed(bound).release[:width]
     around = nearest(published, bound)[::-1]
-    return sorted(around, key=lambda text: parsed(text).release[:2] != series)
+    return sorted(around, key=lambda text: parsed(text).release[:width] != series)
 
 
 def _name(component: str, value: Value) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpusetup.errors import BadInputError
+from gpusetup.matrix.gpus import find_gpu
 from gpusetup.matrix.load import matrix
 from gpusetup.matrix.systems import find_system
-from gpusetup.resolve.requests import joined_words, parse_requirements
+from gpusetup.resolve.requests import joined_words, parse_requirement, parse_requirements
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
 
 
 @pytest.mark.parametrize(
@@ -113,3 +117,81 @@ def test_where_no_driver_is_installed_it_is_said_what_to_do(text: str, hint: str
     with pytest.raises(BadInputError) as refused:
         find_system(matrix(), text)
     assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("nvidia-cudnn-cu12", "cudnn"),
+        ("nvidia-cudnn-cu12==9.10.2.21", "cudnn==9.10.2.21"),
+        ("libcudnn9", "cudnn==9.*"),
+        ("libcudnn9-cuda-12", "cudnn==9.*"),
+        ("libnccl2", "nccl"),
+        ("nvidia-nccl-cu13==2.30.7", "nccl==2.30.7"),
+        ("cuda-toolkit-12-4", "cuda==12.4.*"),
+        ("cuda-12-4", "cuda==12.4.*"),
+        ("pytorch-cuda=12.4", "cuda==12.4.*"),
+        ("nvidia-cuda-runtime-cu12", "cuda==12.*"),
+        ("nvidia-driver-580-server-open", "driver==580.*"),
+        ("nvidia-open-580", "driver==580.*"),
+        ("cuda-drivers", "driver"),
+        ("python3-torch", "torch"),
+        ("jax[cuda12]==0.6.2", "jax==0.6.2"),
+    ],
+)
+def test_packages_of_vendors_and_distributions_are_known_as_what_they_are(typed: str, meant: str) -> None:
+    assert str(parse_requirement(typed)) == meant
+
+
+@pytest.mark.parametrize("typed", ["a100", "rtx4090", "h200"])
+def test_a_gpu_as_a_component_is_pointed_to_its_option(typed: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        parse_requirement(typed)
+    assert f"--gpu {typed}" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit"),
+    [
+        ("torch==2.99", "has no torch newer than"),
+        ("torch==0.3", "has no torch older than"),
+        ("driver==580.999.01", "has no driver of R580 newer than"),
+        ("cudnn>=99", "has no cuDNN newer than"),
+    ],
+)
+def test_what_lies_outside_the_matrix_is_not_called_missing(refused: Any, asked: str, limit: str) -> None:
+    texts = " ".join(item["text"] for item in refused(asked)["conflict"])
+    assert limit in texts
+    assert "there is no" not in texts
+
+
+def test_what_nobody_published_is_called_missing(refused: Any) -> None:
+    texts = " ".join(item["text"] for item in refused("torch==2.6.99")["conflict"])
+    assert "there is no torch==2.6.99" in texts
+
+
+def test_a_package_that_no_release_of_serves_the_gpu_is_left_out_in_the_hint(refused: Any) -> None:
+    document = refused("flash-attn", gpu=["v100"])
+    assert any("without it: gpusetup resolve torch --gpu v100" in text for text in document["suggestions"])
+
+
+@pytest.mark.parametrize(
+    ("system", "hint"),
+    [
+        ("mint22", "--os ubuntu24.04"),
+        ("Linux Mint 21.3", "--os ubuntu22.04"),
+        ("centos7", "older"),
+        ("arch", "installs nothing"),
+    ],
+)
+def test_other_distributions_get_a_next_step(shipped: Matrix, system: str, hint: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        find_system(shipped, system)
+    assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("gpu", "maker"), [("mi300", "AMD"), ("Radeon RX 7900 XTX", "AMD"), ("arc a770", "Intel")])
+def test_a_gpu_of_another_maker_is_said_to_be_one(shipped: Matrix, gpu: str, maker: str) -> None:
+    with pytest.raises(BadInputError) as caught:
+        find_gpu(shipped, gpu)
+    assert maker in caught.value.message

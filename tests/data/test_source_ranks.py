@@ -1,0 +1,49 @@
+"""What people get when they ask for nothing special rests on the vendor's own documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.errors import NoStackError
+from gpusetup.model.request import Request
+from gpusetup.resolve.api import resolve
+from gpusetup.resolve.requests import parse_requirements
+from tests.data.source_ranks import is_first_class, rank
+
+if TYPE_CHECKING:
+    from gpusetup.matrix.load import Matrix
+
+GPUS = ("v100", "t4", "a100", "rtx 4090", "h100", "b200", "rtx 5090")
+WISHES = ("", "torch", "tensorflow", "jax", "cupy", "cuda", "cudnn", "nccl")
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+@pytest.mark.parametrize("wish", WISHES)
+def test_every_reason_of_a_default_answer_cites_the_vendor(shipped: Matrix, wish: str, gpu: str) -> None:
+    asked = parse_requirements([wish] if wish else [])
+    if (wish, gpu) == ("tensorflow", "rtx 5090"):
+        with pytest.raises(NoStackError):
+            resolve(Request(requirements=asked, gpus=(gpu,), gpu_count=1), shipped)
+        return
+    found = resolve(Request(requirements=asked, gpus=(gpu,), gpu_count=1), shipped)
+    others = {
+        reason.source
+        for reason in found.reasons
+        if reason.source.startswith("https") and not is_first_class(reason.source)
+    }
+    assert not others
+
+
+@pytest.mark.parametrize(
+    ("publisher", "url", "level"),
+    [
+        ("PyTorch", "https://github.com/pytorch/pytorch/pull/1", 1),
+        ("PyTorch", "https://github.com/googlecolab/colabtools/issues/6093", 2),
+        ("third party", "https://nvidia.com.example.org/", 3),
+        ("NVIDIA", "", 2),
+    ],
+)
+def test_ranks(publisher: str, url: str, level: int) -> None:
+    assert rank(publisher, url) == level
