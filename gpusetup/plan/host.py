@@ -233,6 +233,7 @@ class Planner:
                     wanted.packages,
                     signer=wanted.signer,
                     matrix=self.matrix,
+                    offers=context.offers,
                 )
             )
             if refusals:

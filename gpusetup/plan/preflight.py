@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gpusetup.model.plan import PackageSet
     from gpusetup.model.settings import Settings
     from gpusetup.model.stack import DriverChoice
+    from gpusetup.plan.offers import Offers
 
 __all__ = [
     "NO_GPU",
@@ -60,6 +61,8 @@ _ORIGINS = {
 }
 
 
+_TAKES_A_KEY = "3.0.4"
+"""The first DKMS that reads from its settings which key to sign with."""
 NO_GPU = "no NVIDIA GPU on PCI: nothing to do"
 _ROOM_TO_LOOK = 64 << 20
 
@@ -122,6 +125,7 @@ def driver_refusals(
     *,
     signer: str,
     matrix: Matrix,
+    offers: Offers,
 ) -> Iterator[Refusal]:
     """Return why this driver may not be put on this host."""
     refused = borrowed_from(facts)
@@ -135,6 +139,8 @@ def driver_refusals(
         unsigned = settings.secure_boot == "refuse" and not settings.signing_key
         if unsigned and judge.driver.key_unknown(judge.probed(facts)):
             yield _secure_boot(facts)
+        if settings.signing_key:
+            yield from _old_dkms(facts, offers)
         yield from _pairs(facts, choice, packages, matrix.kernel_pairs)
 
 
@@ -206,6 +212,22 @@ def _secure_boot(facts: HostFacts) -> Refusal:
         "Enroll MOK and type that password, then repeat this command. Or take signed modules where the "
         "distribution has them: gpusetup_source=distro on Ubuntu",
     )
+
+
+def _old_dkms(facts: HostFacts, offers: Offers) -> Iterator[Refusal]:
+    there = facts.packages.installed.get("dkms")
+    version = next((text for text in [there, *offers.versions("dkms")] if text), "")
+    release = judge.versions.upstream(version)
+    if release and nv(release) < nv(_TAKES_A_KEY):
+        yield Refusal(
+            reference="GS-357",
+            message=f"DKMS {release} cannot sign with the site's key (gpusetup_signing_key): it takes none "
+            f"before {_TAKES_A_KEY}",
+            note="it would sign with its own key, or not at all",
+            hint="on Ubuntu leave gpusetup_signing_key unset and put the site's key and certificate to "
+            f"{judge.firmware.UBUNTU_PRIVATE_KEY} and {judge.firmware.UBUNTU_KEY}, with which such a DKMS signs. "
+            f"Elsewhere install DKMS {_TAKES_A_KEY} or newer first",
+        )
 
 
 def _unknown_signer(signer: str) -> Refusal:

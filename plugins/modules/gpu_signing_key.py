@@ -25,7 +25,7 @@ options:
     type: str
     default: ""
   enroll:
-    description: The key will be enrolled; otherwise C(configure) refuses one that the firmware does not know.
+    description: The key will be enrolled; otherwise C(configure) refuses one that the kernel would not take.
     type: bool
     default: false
 extends_documentation_fragment:
@@ -74,8 +74,11 @@ def main() -> None:
         ledger = Ledger(request["state_dir"], module.check_mode)
         if request["mode"] == "configure":
             wanted = signing.configuration(request["key"], request["certificate"]) if request["key"] else None
-            if wanted and not request["enroll"]:
-                signing.refuse_unknown(Machine(request["simulated_root"]), request["certificate"])
+            if wanted:
+                machine = Machine(request["simulated_root"])
+                signing.refuse_old_dkms(machine, request["certificate"])
+                if not request["enroll"]:
+                    signing.refuse_unknown(machine, request["certificate"])
             changed = ledger.write(signing.CONFIGURATION, wanted) if wanted else ledger.restore(signing.CONFIGURATION)
             module.exit_json(changed=changed, diff=ledger.diffs)
         enrolment = signing.Enrolment(Machine(request["simulated_root"]), process.environment(), module.check_mode)

@@ -90,6 +90,58 @@ def test_the_configured_certificate_is_the_one_that_counts(tmp_path: Path) -> No
     assert [(key["path"], key["enrolled"]) for key in sites["signing_keys"]] == [("/etc/site.der", True)]
 
 
+SCRIPTS = {
+    "2.8.7": "kmodsign sha512 /var/lib/shim-signed/mok/MOK.priv /var/lib/shim-signed/mok/MOK.der\n. /etc/dkms/framework.conf\n",
+    "3.0.3": ". /etc/dkms/framework.conf\n",
+    "3.0.4": "mok_signing_key= /var/lib/shim-signed/mok/MOK.priv /etc/dkms/framework.conf.d/*.conf\n",
+}
+UBUNTU, DKMS_OWN, SITE = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub", "/etc/site.der"
+
+
+@pytest.mark.parametrize("system", ["debian", "ubuntu", "pop"])
+@pytest.mark.parametrize("configured", [False, True])
+@pytest.mark.parametrize("dkms", ["", *SCRIPTS])
+def test_which_key_signs_depends_on_the_dkms_that_is_there(
+    tmp_path: Path, dkms: str, configured: bool, system: str
+) -> None:
+    root = with_firmware(tmp_path)
+    for path, text in ((UBUNTU, "ubuntu's"), (SITE, "the site's"), ("/usr/sbin/dkms", SCRIPTS.get(dkms, ""))):
+        place = root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    if not dkms:
+        (root / "usr/sbin/dkms").unlink()
+    like = 'ID_LIKE="ubuntu debian"\n' if system == "pop" else ""
+    (root / "etc/os-release").write_text(f"ID={system}\n{like}")
+    if configured:
+        (root / "etc/dkms/framework.conf.d").mkdir(parents=True)
+        (root / "etc/dkms/framework.conf.d/site.conf").write_text(f'mok_certificate="{SITE}"\n')
+    current = [SITE] if configured else [DKMS_OWN if system == "debian" else UBUNTU]
+    wanted = {"2.8.7": [UBUNTU], "3.0.3": []}.get(dkms, current)
+    assert [key["path"] for key in firmware.collect(Below(root))["signing_keys"]] == wanted
+    assert firmware.takes_a_key(Below(root)) is (dkms not in {"2.8.7", "3.0.3"})
+
+
+@pytest.mark.parametrize("dkms", ["", *SCRIPTS])
+def test_a_dkms_that_takes_no_key_is_refused_the_sites(tmp_path: Path, dkms: str) -> None:
+    root = with_firmware(tmp_path)
+    (root / "etc").mkdir()
+    (root / "etc/site.der").write_text("the site's")
+    (root / "usr/sbin").mkdir(parents=True)
+    if dkms:
+        (root / "usr/sbin/dkms").write_text(SCRIPTS[dkms])
+    if dkms in {"2.8.7", "3.0.3"}:
+        with pytest.raises(HostFailure, match=r"before 3\.0\.4") as caught:
+            signing.refuse_old_dkms(Machine(root), SITE)
+        assert caught.value.fields["reference"] == "GS-493"
+    else:
+        signing.refuse_old_dkms(Machine(root), SITE)
+    (root / "var/lib/shim-signed/mok").mkdir(parents=True)
+    (root / "var/lib/shim-signed/mok/MOK.der").write_text("the site's")  # put there by the site: that is what signs
+    if dkms != "3.0.3":
+        signing.refuse_old_dkms(Machine(root), SITE)
+
+
 def test_a_sites_key_must_be_there_and_roots_alone(tmp_path: Path) -> None:
     key, certificate = tmp_path / "site.key", tmp_path / "site.der"
     certificate.write_bytes(CERTIFICATE)

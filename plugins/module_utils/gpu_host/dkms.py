@@ -6,10 +6,13 @@ import re
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ..gpu_judge import driver
-from . import files, process
+from ..gpu_probe import signatures
+from . import files, process, signing
 from .failure import HostFailure
 
 _DKMS = "/usr/sbin/dkms"
+_TREE = "/var/lib/dkms"
+_UNSIGNED = "DKMS's build log names the sign command and the key that it used, or why it did not sign"
 
 
 def missing(machine: Any, params: Dict[str, Any]) -> Optional[str]:
@@ -28,13 +31,21 @@ def mend(
     machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
 ) -> None:
     """Build the module for a kernel that lacks it although the packages are right (a kernel came later)."""
+    if missing(machine, params) is not None:
+        _build(machine, params, env, tell, log)
+    problem = sign_anew(machine, params, env, tell, log)
+    if problem:
+        raise HostFailure("GS-456", problem, hint=_UNSIGNED)
+
+
+def _build(
+    machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
+) -> None:
     problem = missing(machine, params)
-    if problem is None:
-        return
     if not os.path.exists(_DKMS):
         raise HostFailure(
             "GS-456",
-            "the kernel module is missing: " + problem,
+            f"the kernel module is missing: {problem}",
             hint="the packages are installed; is there a module package for this kernel?",
         )
     for kernel in machine.wanted_kernels(params["kernels"]):
@@ -48,6 +59,44 @@ def mend(
     problem = missing(machine, params)
     if problem:
         raise HostFailure("GS-456", "the kernel module could not be built: " + problem)
+
+
+def sign_anew(
+    machine: Any, params: Dict[str, Any], env: Dict[str, str], tell: Callable[..., None], log: Callable[[str], None]
+) -> Optional[str]:
+    """Build anew what DKMS built and signed with another key than it should; return what is still wrong."""
+    if not params["driver_version"]:
+        return None
+    for kernel in machine.wanted_kernels(params["kernels"]):
+        if signature_problem(machine, kernel) is None:
+            continue
+        tell("build", "building the kernel module for " + kernel + " again, to sign it")
+        _code, told, _error = process.output([_DKMS, "status", "-k", kernel], env, 60)
+        for name, version in nvidia_modules(told):
+            for verb in ("build", "install"):
+                argv = [_DKMS, verb, "--force", "-m", name, "-v", version, "-k", kernel]
+                process.stream(argv, env, lambda _line: None, log=log)
+        problem = signature_problem(machine, kernel)
+        if problem:
+            return problem
+    return None
+
+
+def signature_problem(machine: Any, kernel: str) -> Optional[str]:
+    """Return what is wrong with the signature of a module that DKMS built; who makes others signs them."""
+    if not glob.glob(f"{_TREE}/nvidia*/kernel-{kernel}-*"):
+        return None
+    found = machine.module_on_disk(kernel)
+    if found is None or found["signed"] is None:
+        return None
+    by = "signed by {}".format(found["signer"] or "another key") if found["signed"] else "not signed"
+    path = signing.chosen()
+    certificate = signatures.certificate(files.read_bytes(path) or b"") if path else None
+    if certificate is not None and not driver.made_by(certificate, found):
+        return f"the nvidia module for kernel {kernel} is {by}, and not with the key of {path}"
+    if not found["signed"] and machine.secure_boot():
+        return f"the nvidia module for kernel {kernel} is not signed, and Secure Boot is on"
+    return None
 
 
 def nvidia_modules(told: str) -> List[Tuple[str, str]]:

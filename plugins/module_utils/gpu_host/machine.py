@@ -3,7 +3,7 @@
 import os
 from typing import Any, Dict, Iterable, List, Optional
 
-from ..gpu_probe import driver_state, kernels, modules
+from ..gpu_probe import driver_state, firmware, kernels, modules
 from ..gpu_probe.host import FolderHost, LiveHost
 
 
@@ -37,6 +37,10 @@ class Machine:
     def module_on_disk(self, kernel: str) -> Optional[Dict[str, Any]]:
         """Return the NVIDIA module file of a kernel as the probe reads it, None without one."""
         return modules.find(self.host, kernel)
+
+    def secure_boot(self) -> bool:
+        """Say whether the kernel takes only signed modules because of how the machine boots."""
+        return bool(firmware.collect(self.running_from, self.host)["secure_boot"])
 
     def has_headers(self, kernel: str) -> bool:
         """Say whether modules can be built for a kernel."""

@@ -7,7 +7,7 @@ import os
 import random
 import re
 import subprocess
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 from ..gpu_probe import firmware
 from . import files, process
@@ -37,10 +37,36 @@ def configuration(key: str, certificate: str) -> str:
     return f'# Written by gpusetup.\nmok_signing_key="{key}"\nmok_certificate="{certificate}"\n'
 
 
+def chosen() -> Optional[str]:
+    """Return the certificate of the site's key that gpusetup told DKMS to sign with, None when there is none."""
+    found = re.search(r'^mok_certificate="(.+)"$', files.read_text(CONFIGURATION) or "", re.MULTILINE)
+    return found.group(1) if found else None
+
+
+def refuse_old_dkms(machine: Machine, certificate: str) -> None:
+    """Refuse a site's key where the DKMS that is installed would sign with another one."""
+    host = machine.host
+    if firmware.takes_a_key(host):
+        return
+    digest = firmware.fingerprint(host, certificate)
+    signs = firmware.collect(machine.running_from, host)["signing_keys"]
+    if any(key["sha256"] == digest for key in signs):
+        return
+    own = "{} signs with the key of {}".format(firmware.DKMS, signs[0]["path"]) if signs else "it signs with no key"
+    raise HostFailure(
+        "GS-493",
+        "the installed DKMS cannot sign with the site's key: releases before 3.0.4 take none",
+        certificate,
+        own,
+        f"nothing was changed. On Ubuntu put the site's key and certificate to {firmware.UBUNTU_PRIVATE_KEY} and "
+        f"{firmware.UBUNTU_KEY}, with which such a DKMS signs; elsewhere install DKMS 3.0.4 or newer",
+    )
+
+
 def refuse_unknown(machine: Machine, certificate: str) -> None:
     """Refuse a key whose modules the kernel would not take."""
-    seen = firmware.collect(machine.running_from)
-    if seen["secure_boot"] and files.digest(files.read_bytes(certificate) or b"") not in seen["enrolled_keys"]:
+    seen = firmware.collect(machine.running_from, machine.host)
+    if seen["secure_boot"] and not firmware.knows(machine.host, certificate, seen):
         hint = (
             "nothing was changed; enrol it (gpu_driver_enroll_key, gpusetup_secure_boot=enroll), "
             "or by hand: mokutil --import " + certificate

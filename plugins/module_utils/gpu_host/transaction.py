@@ -180,6 +180,8 @@ class Transaction:
         problem = dkms.missing(self.machine, self.params) if not left else None
         if left and dkms.build_error(self.started):
             problem = "it does not compile"
+        if not left and not problem:
+            problem = dkms.sign_anew(self.machine, self.params, self.host.env, self.job.tell, self.job.log)
         if problem:
             failure = HostFailure(
                 "GS-456",

@@ -153,20 +153,20 @@ def taken(facts: Facts, found: Optional[Dict[str, Any]]) -> Optional[bool]:
     key, firmware = _signed_here(facts, found), facts["firmware"]
     if key is not None:
         return bool(key["enrolled"])
-    known = any(_made(item, found) or _named(item, found) for item in firmware.get("trusted_keys") or ())
+    known = any(made_by(item, found) or _named(item, found) for item in firmware.get("trusted_keys") or ())
     return True if known else None
 
 
 def _signed_here(facts: Facts, found: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     """Return which key of this host signed a module, None when none of them did."""
     for key in facts["firmware"]["signing_keys"]:
-        if _made(key, found):
+        if made_by(key, found):
             own: Dict[str, Any] = key
             return own
     return None
 
 
-def _made(certificate: Dict[str, Any], found: Dict[str, Any]) -> bool:
+def made_by(certificate: Dict[str, Any], found: Dict[str, Any]) -> bool:
     """Say whether a module is signed by a certificate's key: a signature names its number and issuer, or the key."""
     number, issuer = found.get("key"), found.get("signer")
     if not number:

@@ -17,6 +17,7 @@ _CONFIGURED = re.compile(r"^\s*mok_certificate=[\"']?([^\"'\s$]+)", re.MULTILINE
 _SETTING, _FOLDER, _SHIMS = "mok_signing_key", "framework.conf.d", "/var/lib/shim-signed/mok"
 _NOBODY = {"name": None, "issuer": None, "serial": None, "key": None}
 DKMS = "/usr/sbin/dkms"
+UBUNTU_PRIVATE_KEY = "/var/lib/shim-signed/mok/MOK.priv"
 UBUNTU_KEY, DKMS_KEY = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
 PASSWORD = "/var/lib/gpusetup/mok-password"  # noqa: S105 - where it is
 
@@ -163,7 +164,7 @@ def _is_ubuntu(host: LiveHost) -> bool:
 
 def _signing_key(host: LiveHost, path: str, trusted: Dict[str, Any]) -> Any:
     """Return a certificate that DKMS signs with, and whether the kernel takes what it signs."""
-    digest = host.observe("certificate:" + path, lambda: _digest(host, path))
+    digest = host.observe("certificate:" + path, lambda: fingerprint(host, path))
     if not digest:
         return None
     own = host.observe("certificate of:" + path, lambda: _certificate(host, path)) or _NOBODY
@@ -171,7 +172,14 @@ def _signing_key(host: LiveHost, path: str, trusted: Dict[str, Any]) -> Any:
     return dict(own, path=path, sha256=digest, enrolled=digest in trusted["fingerprints"] or loaded)
 
 
-def _digest(host: LiveHost, path: str) -> Any:
+def knows(host: LiveHost, path: str, seen: Dict[str, Any]) -> bool:
+    """Say whether the kernel takes what a certificate's key signs, by the firmware's state as `collect` returns it."""
+    key = _signing_key(host, path, {"fingerprints": seen["enrolled_keys"], "keys": seen["trusted_keys"]})
+    return bool(key and key["enrolled"])
+
+
+def fingerprint(host: LiveHost, path: str) -> Optional[str]:
+    """Return the SHA-256 of a certificate, None where there is none."""
     raw = host.read_bytes(path, "firmware.signing_keys")
     return hashlib.sha256(signatures.der(raw)).hexdigest() if raw else None
 

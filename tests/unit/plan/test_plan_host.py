@@ -7,7 +7,7 @@ from msgspec import UNSET
 from gpusetup.model.applied import HostRecord
 from gpusetup.model.facts import Source
 from gpusetup.model.plan import Package
-from gpusetup.model.preview import Preview, PreviewFinding
+from gpusetup.model.preview import Offer, Preview, PreviewFinding
 from gpusetup.model.request import Requirement
 from gpusetup.model.settings import Settings
 from gpusetup.model.variables import NOTHING
@@ -302,6 +302,38 @@ def test_secure_boot_with_an_unknown_key_is_refused_with_the_steps(planner, host
     (refusal,) = plan.refusals
     assert refusal.reference == "GS-326"
     assert "mokutil --import" in refusal.hint
+
+
+SITES_KEY = {"signing_key": "/etc/site.key", "signing_certificate": "/etc/site.der"}
+
+
+@pytest.mark.parametrize(
+    ("there", "offered", "refused"),
+    [
+        ("2.8.7-2ubuntu2.2", "1:3.0.11-1", "2.8.7"),
+        ("", "2.8.1-5ubuntu2", "2.8.1"),
+        ("3.0.3-1", "", "3.0.3"),
+        ("3.0.4-1", "", None),
+        ("1:3.0.11-1ubuntu13", "2.8.1-1", None),
+        ("", "", None),  # the host looks at its DKMS before it changes anything
+    ],
+)
+def test_a_dkms_that_takes_no_key_is_refused_when_it_should_sign_with_the_sites(
+    planner, host, nvidia_ubuntu, there, offered, refused
+):
+    facts = host("ubuntu24.04-rtx4090-open", driver=None)
+    installed = {name: text for name, text in facts.packages.installed.items() if name != "dkms"}
+    packages = msgspec.structs.replace(facts.packages, installed={**installed, **({"dkms": there} if there else {})})
+    facts = msgspec.structs.replace(facts, packages=packages)
+    offers = {name: offer for name, offer in nvidia_ubuntu.candidates.items() if name != "dkms"}
+    if offered:
+        offers["dkms"] = (Offer(version=offered),)
+    answer = msgspec.structs.replace(nvidia_ubuntu, candidates=offers)
+    for keys in ({}, SITES_KEY):
+        plan = planned(planner, facts, msgspec.structs.replace(DRIVER, **keys), answer)
+        found = [refusal.message for refusal in plan.refusals if refusal.reference == "GS-357"]
+        assert bool(found) is bool(keys and refused), plan.refusals
+        assert all(f"DKMS {refused} " in message for message in found)
 
 
 def test_a_record_of_the_same_wish_is_kept_without_asking(planner, host, debian12_archive):

@@ -1,0 +1,123 @@
+"""What DKMS built is signed with the key that was chosen; else it is built anew, and told when that did not help."""
+
+from __future__ import annotations
+
+import glob
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dkms
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import signatures
+
+from tests.lab.repository.elf import module
+from tests.unit.facts.signing import Key, signed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+KERNEL = "6.1.0-9-amd64"
+PARAMS = {"driver_version": "580.95.05", "driver_module": "open", "kernels": [KERNEL]}
+PLAIN = module({"version": "580.95.05", "license": "Dual MIT/GPL"})
+
+
+class Host:
+    """A host whose DKMS signs with `signs`; None signs nothing."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.on, self.signs = root, False, b""
+        self.module, self.did = b"", list[str]()
+        self.tree = root / "dkms"
+        (self.tree / "nvidia").mkdir(parents=True)
+        (self.tree / "nvidia" / f"kernel-{KERNEL}-x86_64").mkdir()
+        monkeypatch.setattr(dkms, "_TREE", str(self.tree))
+        monkeypatch.setattr(dkms.signing, "CONFIGURATION", str(root / "signing.conf"))
+        monkeypatch.setattr(dkms.os.path, "exists", lambda _path: True)
+        monkeypatch.setattr(dkms.process, "stream", self.stream)
+        monkeypatch.setattr(dkms.process, "output", lambda *_words: (0, f"nvidia/580.95.05, {KERNEL}: installed\n", ""))
+
+    def choose(self, key: Key) -> None:
+        (self.root / "signing.conf").write_text(f'mok_signing_key="{key.key}"\nmok_certificate="{key.path}"\n')
+
+    def stream(self, argv: Sequence[str], *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+        self.did.append(argv[1])
+        if argv[1] == "build" and "--force" in argv:
+            self.module = self.signs
+        return 0, []
+
+    def secure_boot(self) -> bool:
+        return self.on
+
+    def wanted_kernels(self, kernels: Sequence[str]) -> list[str]:
+        return list(kernels)
+
+    def module_on_disk(self, _kernel: str) -> dict[str, Any] | None:
+        return {"version": "580.95.05", "flavour": "open", **signatures.of_module(self.module)}
+
+    def mend(self) -> None:
+        dkms.mend(self, PARAMS, {}, lambda *_words: None, lambda _line: None)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Key, Key]:
+    return Key(tmp_path_factory.mktemp("site"), "the site"), Key(tmp_path_factory.mktemp("own"), "DKMS own")
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+def test_the_chosen_key_signed_it(host: Host, keys: tuple[Key, Key]) -> None:
+    site, _own = keys
+    host.choose(site)
+    for by_key in (False, True):
+        host.module = signed(site, by_key=by_key)
+        host.mend()
+    assert host.did == []
+
+
+@pytest.mark.parametrize("before", ["another", "nobody"])
+def test_what_another_key_signed_is_built_anew_once(host: Host, keys: tuple[Key, Key], before: str) -> None:
+    site, own = keys
+    host.choose(site)
+    host.module = signed(own) if before == "another" else PLAIN
+    host.signs = signed(site)
+    host.mend()
+    assert host.did == ["build", "install"]
+    host.mend()
+    assert host.did == ["build", "install"]
+
+
+@pytest.mark.parametrize(("after", "says"), [("own", "signed by DKMS own"), ("none", "not signed")])
+def test_a_build_that_another_key_signs_again_is_a_failure(
+    host: Host, keys: tuple[Key, Key], after: str, says: str
+) -> None:
+    site, own = keys
+    host.choose(site)
+    host.module = host.signs = signed(own) if after == "own" else PLAIN
+    with pytest.raises(HostFailure) as caught:
+        host.mend()
+    assert caught.value.fields["reference"] == "GS-456"
+    assert says in caught.value.fields["message"]
+    assert str(site.path) in caught.value.fields["message"]
+
+
+def test_without_a_chosen_key_only_secure_boot_asks_for_a_signature(host: Host, keys: tuple[Key, Key]) -> None:
+    host.module = host.signs = PLAIN
+    host.mend()
+    host.on = True
+    with pytest.raises(HostFailure, match="not signed, and Secure Boot is on"):
+        host.mend()
+    host.module = signed(keys[1])
+    host.mend()
+
+
+def test_whoever_makes_prebuilt_modules_signs_them(host: Host, keys: tuple[Key, Key]) -> None:
+    (host.tree / "nvidia" / f"kernel-{KERNEL}-x86_64").rmdir()
+    assert glob.glob(str(host.tree / "nvidia/*")) == []
+    host.choose(keys[0])
+    host.module = signed(keys[1])
+    host.mend()
+    assert host.did == []
