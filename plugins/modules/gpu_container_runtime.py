@@ -256,7 +256,6 @@ def _restarted(
     asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], result: Dict[str, Any], gone: List[str]
 ) -> Dict[str, Any]:
     """Restart what may be restarted now; the rest stays pending."""
-    ledger.save()
     if ledger.check:
         return result
     for runtime in [name for name in result["pending"] if runtimes.may_restart(name, asked["restart"], env)]:

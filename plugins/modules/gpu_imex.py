@@ -95,28 +95,25 @@ def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str
     ready = has_channels()
     pending: List[str] = [] if ready else ["IMEX starts with the driver, at the next boot"]
     before = services.look([SERVICE], env)[SERVICE]
-    changed = services.bring_up(ledger, [unit], ready, env, check)
+    changed = services.bring_up(ledger, [unit], ready, env)
     if made and ready and not check:
         process.output(["systemctl", "restart", unit], env, 60)
-    changed = services.bring_up(ledger, [SERVICE], ready, env, check) or changed
+    changed = services.bring_up(ledger, [SERVICE], ready, env) or changed
     if listed and ready and before["active"] and not check:
         code, _out, error = process.output(["systemctl", "restart", SERVICE], env, 120)
         if code:
             raise HostFailure("GS-487", SERVICE + " did not start with its new list", error.strip(), "",
                               "journalctl -u nvidia-imex; nvidia-imex-ctl -N")  # fmt: skip
-    ledger.save()
     return {"changed": bool(changed or listed or made), "pending": pending}
 
 
 def forget(ledger: Ledger, env: Dict[str, str], check: bool) -> bool:
     """Bring back what was there before the first time."""
     units = [name for name in (SERVICE, os.path.basename(names.IMEX_UNIT)) if name in ledger.state["services"]]
-    changes: List[Any] = list(services.take_down(ledger, env, check, units))
+    changes: List[Any] = list(services.take_down(ledger, env, units))
     changes += [ledger.restore(path) for path in (names.IMEX_NODES, names.IMEX_UNIT)]
     if any(changes) and not check:
         process.output(["systemctl", "daemon-reload"], env, 60)
-    if units:
-        ledger.save()
     return any(changes)
 
 

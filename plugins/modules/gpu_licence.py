@@ -85,7 +85,6 @@ def main() -> None:
         if not check:
             licence.refuse_without_daemon(env)
         changed = licence.write(ledger, module.params["token"], FEATURES[module.params["feature"]])
-        ledger.save()
         states = licence.state(env)
         if start and not check and (changed or not licence.granted(states)):
             states = licence.license_now(ledger, env, module.params["wait"])

@@ -52,8 +52,7 @@ def main() -> None:
     request = params.owned(module)
     try:
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
-        changed = services.bring_up(ledger, module.params["names"], module.params["start"], env, module.check_mode)
-        ledger.save()
+        changed = services.bring_up(ledger, module.params["names"], module.params["start"], env)
         units = services.look([services.full_name(name) for name in module.params["names"]], env)
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)

@@ -20,20 +20,42 @@ __all__ = ["FIRST", "SECOND", "SYSTEMCTL", "Host"]
 
 _SMI = Path(__file__).parents[1] / "lab/repository/stand_in/nvidia-smi"
 SYSTEMCTL = """#!/bin/sh
-# Units are files in $STAND_IN_ROOT/units that hold active or inactive; what is done to them is noted.
-echo "$@" >>"$STAND_IN_ROOT/did"
-case "$1" in
-is-active) [ "$(cat "$STAND_IN_ROOT/units/$3" 2>/dev/null)" = active ] ;;
+# Units are files in $STAND_IN_ROOT/units that hold active or inactive, marks in enabled/ say which start at boot; what
+# is done to them is noted. A line such as `start x.service` in $STAND_IN_ROOT/refused is what does not work.
+cd "$STAND_IN_ROOT" || exit 1
+echo "$@" >>did
+mkdir -p enabled units
+verb="$1" now=
+refused() { grep -qsx "$1 $2" refused && echo "Job for $2 failed." >&2; }
+is() { refused "$1" "$2" && code=1 || echo "$3" >"units/$2"; }
+[ "$2" = --now ] && now=1 && shift
+shift
+code=0
+case "$verb" in
+is-active) [ "$(cat "units/$2" 2>/dev/null)" = active ]; exit ;;
+enable | disable | start | stop | restart)
+  for unit; do
+    case "$unit" in --*) continue ;; esac
+    case "$verb" in
+    enable) refused enable "$unit" && exit 1; : >"enabled/$unit" ;;
+    disable) refused disable "$unit" && exit 1; rm -f "enabled/$unit" ;;
+    esac
+    case "$verb$now" in
+    enable1 | start | restart) is start "$unit" active ;;
+    disable1 | stop) is stop "$unit" inactive ;;
+    esac
+  done ;;
 show)
-  shift
   for unit; do
     case "$unit" in --*) continue ;; esac
     loaded=not-found enabled=disabled
-    [ ! -e "$STAND_IN_ROOT/units/$unit" ] && [ ! -e "$STAND_IN_ROOT/etc/systemd/system/$unit" ] || loaded=loaded
-    grep -q "^enable .*$unit" "$STAND_IN_ROOT/did" && enabled=enabled
-    printf 'Id=%s\\nLoadState=%s\\nActiveState=inactive\\nUnitFileState=%s\\n\\n' "$unit" $loaded $enabled
+    [ ! -e "units/$unit" ] && [ ! -e "etc/systemd/system/$unit" ] || loaded=loaded
+    [ -e "enabled/$unit" ] && enabled=enabled
+    active=$(cat "units/$unit" 2>/dev/null)
+    printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=%s\\n\\n' "$unit" $loaded ${active:-inactive} $enabled
   done ;;
 esac
+exit $code
 """
 FIRST, SECOND = "0000:00:06.0", "0000:00:07.0"
 

@@ -46,7 +46,7 @@ def keep_described(ledger: Ledger, tool: str, env: Dict[str, str], check: bool) 
             if not check:
                 process.output(["systemctl", "daemon-reload"], env, 60)
     # A service ends when it is done: it is enabled, and need not be found running.
-    ups = [services.bring_up(ledger, [unit], unit.endswith(".path"), env, check) for unit in units]
+    ups = [services.bring_up(ledger, [unit], unit.endswith(".path"), env) for unit in units]
     changed = changed or any(ups)
     loaded = (modules.loaded_nvidia(LiveHost()) or {}).get("version")
     if loaded and due(loaded):

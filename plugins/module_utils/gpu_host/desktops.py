@@ -184,8 +184,7 @@ def _password(ledger: Ledger, user: str, env: Dict[str, str], check: bool) -> bo
     word = base64.b32encode(os.urandom(5)).decode().lower()
     owner = pwd.getpwnam(user)
     for path, content in ((plain, (word + "\n").encode()), (told, _obfuscated(word, env))):
-        ledger.write(path, content, 0o600)
-        os.chown(path, owner.pw_uid, owner.pw_gid)
+        ledger.write(path, content, 0o600, (owner.pw_uid, owner.pw_gid))
     return True
 
 
@@ -225,8 +224,7 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
     pages = [unit for unit in again if unit.startswith("gpusetup-desktop-page-")]
     if pages:
         process.output(["systemctl", "restart", *pages], env, 120)
-    started = services.bring_up(ledger, units, True, env, check)
-    ledger.save()
+    started = services.bring_up(ledger, units, True, env)
     for number, user in enumerate(wish.users):
         _await(f"127.0.0.1:{_VNC_PORT + number}", unit_of(user), b"RFB ", env)
         _await(_reached(wish, number), page_of(user), b"", env)
@@ -237,14 +235,12 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
 def forget(ledger: Ledger, env: Dict[str, str], check: bool, keep: Sequence[str] = ()) -> bool:
     """Take away what an earlier apply set up and nobody asks for now."""
     ours = [unit for unit in ledger.state["services"] if unit.startswith("gpusetup-desktop-") and unit not in keep]
-    changes: List[Any] = list(services.take_down(ledger, env, check, ours))
+    changes: List[Any] = list(services.take_down(ledger, env, ours))
     places = [path for path in sorted(ledger.state["files"], reverse=True) if _is_ours(path) and path not in keep]
     back = [path for path in places if ledger.restore(path)]
     if back and not check:
         process.output(["systemctl", "daemon-reload"], env, 60)
         _permissions([path for path in back if path == UDEV], env)
-    if ours:
-        ledger.save()
     return bool(changes or back)
 
 

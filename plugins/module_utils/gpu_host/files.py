@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 from contextlib import contextmanager
-from typing import Any, Iterator, Optional, Tuple, Union
+from typing import Any, Dict, Iterator, Optional, Tuple, Union
 
 Content = Union[bytes, str]
 Owner = Tuple[int, int]
@@ -56,7 +56,8 @@ def _replace(path: str, content: Content, mode: int, owner: Optional[Owner], las
     folder = os.path.dirname(path)
     if not os.path.isdir(folder):
         os.makedirs(folder, 0o755, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".gpusetup-", dir=folder)  # 0600: what it holds is nobody's yet
+    # 0600: what it holds is nobody's yet
+    handle, temporary = tempfile.mkstemp(prefix=_half(path), dir=folder)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(_raw(content))
@@ -64,6 +65,7 @@ def _replace(path: str, content: Content, mode: int, owner: Optional[Owner], las
             if owner is not None and owner != (os.geteuid(), os.getegid()):
                 os.fchown(stream.fileno(), owner[0], owner[1])
             os.fchmod(stream.fileno(), mode)
+            set_attributes(temporary, attributes(path))
             if lasting:
                 os.fsync(stream.fileno())
         os.rename(temporary, path)
@@ -75,9 +77,51 @@ def _replace(path: str, content: Content, mode: int, owner: Optional[Owner], las
         _flush_folder(folder)
 
 
+def _half(path: str) -> str:
+    """Return how the name of a file begins that is not yet what `path` names."""
+    return f".gpusetup-{os.path.basename(path)[:100]}-"
+
+
+def sweep(path: str) -> None:
+    """Take away the halves that a cut left beside a file; only for who alone writes it."""
+    folder = os.path.dirname(path)
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if name.startswith(_half(path)) and "-" not in name[len(_half(path)) :]:
+            os.unlink(os.path.join(folder, name))
+
+
+def attributes(path: str) -> Dict[str, bytes]:
+    """Return a file's extended attributes: SELinux's label, access lists, what people keep there."""
+    if not hasattr(os, "listxattr"):  # a controller that is no Linux
+        return {}
+    try:
+        names = os.listxattr(path)
+    except OSError:  # no such file, or a file system without them
+        return {}
+    # Those two are sums over the content: the kernel makes them anew, or nobody could read the file.
+    return {name: os.getxattr(path, name) for name in names if name not in ("security.ima", "security.evm")}
+
+
+def set_attributes(path: str, wanted: Dict[str, bytes]) -> None:
+    """Give a file these extended attributes."""
+    there = attributes(path) if wanted else {}
+    for name, value in sorted(wanted.items()):
+        if there.get(name) != value:
+            os.setxattr(path, name, value)
+
+
+def copy(path: str, place: str, content: Content) -> None:
+    """Write a copy of a file beside it, with its mode, owner and extended attributes."""
+    seen = os.stat(path)
+    _replace(place, content, stat.S_IMODE(seen.st_mode), (seen.st_uid, seen.st_gid))
+    set_attributes(place, attributes(path))
+
+
 def link_atomically(path: str, target: str) -> None:
     """Replace a symbolic link in one step."""
-    temporary = f"{path}.gpusetup-{os.getpid()}"
+    temporary = os.path.join(os.path.dirname(path), _half(path) + "link")
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
     os.symlink(target, temporary)
     os.rename(temporary, path)
     _flush_folder(os.path.dirname(path))

@@ -4,102 +4,109 @@
 before us, so that `remove` can bring them back.
 """
 
-import json
+import base64
 import os
 import stat
-import time
 from typing import Any, Dict, List, Mapping, Optional
 
-from ..gpu_judge import record_form, versions
-from . import files
+from ..gpu_judge import versions
+from . import files, written
 from .failure import HostFailure
+from .journal import UNKNOWN, Journal, State, Thing
 
-SCHEMA = "gpusetup/state/1"
 _SIGNED = (b"# Written by gpusetup", b"// Written by gpusetup")
-State = Dict[str, Any]
-_EMPTY: State = {
-    "schema": SCHEMA,
-    "apply": {},
-    "files": {},
-    "holds": [],
-    "free": [],
-    "services": {},
-    "packages": {},
-    "streams": {},
-    "links": {},
-    "brought": {},
-    "moved": {},
-    "taken": {},
-    "arguments": [],
-    "mig": {},
-    "runfile": {},
-    "expect": {},
-    "lock": {},
-    "lost": {},
-    "verified": None,
-}
+_FILE = "file"
 
 
-class Ledger:
-    """The state folder of one host. `check` keeps everything as it is and only tells what would change."""
+class Link(Thing):
+    """A symbolic link; its value is where it leads, None where there is none."""
+
+    kind = "link"
+    section = "links"
+
+    def look(self) -> Optional[str]:
+        """Return where it leads."""
+        return os.readlink(self.name) if os.path.islink(self.name) else None
+
+    def make(self, wanted: Optional[str]) -> None:
+        """Let it lead there."""
+        if wanted is None:
+            os.unlink(self.name)
+        else:
+            files.link_atomically(self.name, wanted)
+
+    def clear_up(self) -> None:
+        """Take the half-made link away."""
+        files.sweep(self.name)
+
+    def failure(self, now: Optional[str], wanted: Optional[str]) -> HostFailure:
+        """Say where it leads instead."""
+        return HostFailure("GS-480", f"{self.name} leads to {now or 'nothing'}, not to {wanted or 'nothing'}")
+
+
+class Ledger(Journal):
+    """The state folder of one host, with the files that were there before us."""
 
     def __init__(self, folder: str, check: bool = False) -> None:
-        self.folder = folder
-        self.check = check
-        self.path = os.path.join(folder, "state.json")
-        self.state = _filled(_kept(self.path))
-        self._seen = files.digest(files.read_bytes(self.path) or b"")
+        super().__init__(folder, check)
         self.diffs: List[Dict[str, str]] = []
-
-    def save(self) -> None:
-        """Write the state in one step."""
-        if self.check:
-            return
-        self._make_folder()
-        with files.locked(os.path.join(self.folder, "lock")):
-            if files.digest(files.read_bytes(self.path) or b"") != self._seen:
-                raise HostFailure(
-                    "GS-452", "something else is changing this host: its record has just changed",
-                    self.path, hint="wait until it ends, then run the same command again",
-                )  # fmt: skip
-            text = json.dumps(self.state, indent=1, sort_keys=True) + "\n"
-            files.write_atomically(self.path, text, 0o600)
-            self._seen = files.digest(text)
-
-    def _make_folder(self) -> None:
-        """Nobody but root lists it; everybody may pass through it to `status.json`, which is for all to read."""
-        for folder, mode in (("", 0o711), ("history", 0o700), ("originals", 0o700)):
-            path = os.path.join(self.folder, folder)
-            if not os.path.isdir(path):
-                os.makedirs(path, mode, exist_ok=True)
-            os.chmod(path, mode)
+        self.saved: Dict[str, str] = {}
+        """Files that somebody else changed since, each with where that is kept."""
+        self.left: List[str] = []
+        """Files that somebody else wrote anew since, and that stay as they are."""
 
     # files
 
-    def write(self, path: str, content: files.Content, mode: int = 0o644) -> bool:
+    def write(self, path: str, content: files.Content, mode: int = 0o644, owner: Optional[files.Owner] = None) -> bool:
         """Make a file have this content; return whether that changed it. The first content found is kept.
 
-        `mode` is that of a file of our own; one that was there before us keeps its mode, owner and link.
+        `mode` and `owner` are those of a file of our own; one that was there before us keeps its mode, owner and link.
         """
         raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogateescape")
         before = files.read_bytes(path)
         self.adopt(path, before)
         # What holds a secret is never left open, whoever made the file.
         ours = before is not None and (self._is_ours(path) or not mode & 0o077)
-        if before == raw and not (ours and _mode(path) != mode):
-            if not self.check and path in self.state["files"]:
-                self.state["files"][path]["sha256"] = files.digest(raw)
+        if before == raw and not (ours and _mode(path) != mode) and not self._other_owner(path, owner):
+            self._settle(path, raw)
             return False
         self.diffs.append(_diff(path, before, raw, mode))
         if self.check:
             return True
         self._remember(path, before)
+        self._keep_text(raw)
+        self._open(_FILE, path, _digest(before), files.digest(raw))
         if ours:
             os.chmod(path, mode)
-        files.edit(path, raw, mode)
+        files.edit(path, raw, mode, owner)
+        if self._other_owner(path, owner) and owner is not None:
+            os.chown(path, owner[0], owner[1])
         self.state["files"][path].update({"sha256": files.digest(raw), "mode": _mode(path), "present": True})
+        self._close(_FILE, path)
         self.save()
         return True
+
+    def _other_owner(self, path: str, owner: Optional[files.Owner]) -> bool:
+        return owner is not None and os.path.exists(path) and tuple(_owner(path)) != owner
+
+    def _settle(self, path: str, raw: bytes) -> None:
+        """A file has the content that it is to have: that is what removal compares with."""
+        entry = self.state["files"].get(path)
+        if self.check or entry is None:
+            return
+        self._mark_edited(path, raw)
+        if self.opened(_FILE, path):
+            files.sweep(path)
+        entry.update({"sha256": files.digest(raw), "mode": _mode(path), "present": True})
+        self._keep_text(raw)
+        self._close(_FILE, path)
+        self.save()
+
+    def _mark_edited(self, path: str, there: Optional[bytes]) -> None:
+        """Note that somebody else changed a file of theirs since we wrote into it: the first content is out of date."""
+        entry = self.state["files"][path]
+        if entry.get("original") is not None and there is not None and not self._is_as_left(path, there):
+            entry["edited"] = True
 
     def _is_ours(self, path: str) -> bool:
         return path in self.state["files"] and self.state["files"][path]["original"] is None
@@ -115,13 +122,19 @@ class Ledger:
         """Take a file away; return whether it was there."""
         before = files.read_bytes(path)
         if before is None:
+            if self.opened(_FILE, path):
+                self.state["files"][path].update({"sha256": None, "present": False})
+                self._close(_FILE, path)
+                self.save()
             return False
         self.diffs.append(_diff(path, before, None))
         if self.check:
             return True
         self._remember(path, before)
+        self._open(_FILE, path, _digest(before), None)
         os.unlink(path)
         self.state["files"][path].update({"sha256": None, "present": False})
+        self._close(_FILE, path)
         self.save()
         return True
 
@@ -129,12 +142,15 @@ class Ledger:
         """Note what was there before our first change, and in this apply before its first change."""
         if path not in self.state["files"]:
             self.state["files"][path] = {"original": self._keep(path, before), "folders": self._missing_folders(path)}
+        elif self.opened(_FILE, path):
+            files.sweep(path)
+        else:
+            self._mark_edited(path, before)
         entry = self.state["files"][path]
         now = self.state["apply"].get("id")
-        if entry.get("apply") != now:
+        if entry.get("apply") != now or "previous" not in entry:
             entry["apply"] = now
             entry["previous"] = self._keep(path, before)
-        self.save()
 
     def _missing_folders(self, path: str) -> List[str]:
         """Return the folders above a file that would not be there without us, the innermost first."""
@@ -148,19 +164,37 @@ class Ledger:
     def _keep(self, path: str, before: Optional[bytes]) -> Optional[Dict[str, Any]]:
         if before is None:
             return None
-        name = files.digest(before)
-        place = os.path.join(self.folder, "originals", name)
-        if not os.path.exists(place):
-            self._make_folder()
-            files.write_atomically(place, before, 0o600)
-        kept: Dict[str, Any] = {"sha256": name, "mode": _mode(path), "owner": _owner(path)}
+        kept: Dict[str, Any] = {"sha256": self._keep_text(before), "mode": _mode(path), "owner": _owner(path)}
+        attributes = files.attributes(path)
+        if attributes:
+            kept["attributes"] = {name: base64.b64encode(raw).decode() for name, raw in attributes.items()}
         if os.path.islink(path):
             kept["link"] = os.readlink(path)
         return kept
 
+    def _keep_text(self, raw: bytes) -> str:
+        """Keep a content, once; return its name."""
+        name = files.digest(raw)
+        place = os.path.join(self.folder, "originals", name)
+        if not os.path.exists(place):
+            self._make_folder()
+            files.write_atomically(place, raw, 0o600)
+        return name
+
+    def _is_as_left(self, path: str, there: Optional[bytes]) -> bool:
+        """Tell whether a file is as we left it, or as a call that was cut was about to leave it."""
+        entry, begun = self.state["files"][path], self.opened(_FILE, path)
+        left = {entry.get("sha256") if entry.get("present", True) else None} if "sha256" in entry else set()
+        if begun is not None:
+            left |= {begun["before"], begun["wanted"]}
+        return _digest(there) in left
+
     def restore(self, path: str, which: str = "original") -> bool:
         """Bring back what was there before ("original": before us, "previous": before this apply); return whether it
         changed.
+
+        What somebody else changed since is not lost: without anything of ours in it, it stays as it is; with it, it is
+        kept beside, and `saved` says where.
         """
         entry = self.state["files"].get(path)
         if entry is None or which not in entry:
@@ -168,31 +202,59 @@ class Ledger:
         kept = entry[which]
         before = files.read_bytes(path)
         wanted = self._original(path, kept) if kept is not None else None
-        changed = not (before == wanted and (kept is None or _mode(path) == kept["mode"]))
+        changed = not (before == wanted and (kept is None or before is None or _mode(path) == kept["mode"]))
+        theirs = changed and before != wanted and (entry.get("edited") or not self._is_as_left(path, before))
+        if theirs and (before is None or not written.has_ours(before, self._text_of(entry), wanted or b"")):
+            self.left.append(path)
+            self._forget_file(path)
+            return False
         if changed:
             self.diffs.append(_diff(path, before, wanted))
         if self.check:
             return changed
+        if self.opened(_FILE, path):
+            files.sweep(path)
+        if changed:
+            self._open(_FILE, path, _digest(before), _digest(wanted))
+        if theirs and before is not None:
+            self.saved[path] = written.put_aside(path, before)
         if changed and wanted is None:
             os.unlink(path)
-            files.drop_compiled(path)
-            for folder in _folders(path, entry):
-                if os.path.isdir(folder) and not os.listdir(folder):
-                    os.rmdir(folder)
         elif changed and wanted is not None:
             _put_back(path, wanted, kept)
+        if wanted is None:
+            self._drop_folders(path, entry)
         if (
             which == "original"
             or wanted is None
             or (entry["original"] or {}).get("sha256") == (kept or {}).get("sha256")
         ):
-            del self.state["files"][path]
+            self._forget_file(path)
         else:
-            entry.update({"sha256": kept["sha256"], "present": True, "mode": kept["mode"]})
+            entry.update({"sha256": kept["sha256"], "present": True, "mode": kept["mode"], "apply": None})
             del entry["previous"]
-            entry["apply"] = None
-        self.save()
+            self._close(_FILE, path)
+            self.save()
         return changed
+
+    def _forget_file(self, path: str) -> None:
+        if not self.check:
+            del self.state["files"][path]
+            self._close(_FILE, path)
+            self.save()
+
+    def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
+        """Take away the folders that were made for a file, as far as nobody else uses them."""
+        files.drop_compiled(path)
+        for folder in _folders(path, entry):
+            if os.path.isdir(folder) and not os.listdir(folder):
+                os.rmdir(folder)
+
+    def _text_of(self, entry: Mapping[str, Any]) -> Optional[bytes]:
+        """Return what we wrote last, nothing where we took the file away; None when it was not kept."""
+        if "sha256" in entry and not entry.get("present", True):
+            return b""
+        return files.read_bytes(os.path.join(self.folder, "originals", str(entry.get("sha256"))))
 
     def _original(self, path: str, kept: Mapping[str, Any]) -> bytes:
         place = os.path.join(self.folder, "originals", kept["sha256"])
@@ -219,36 +281,25 @@ class Ledger:
         is one.
         """
         if not self.state["apply"].get("finished") and self.state["apply"].get("last"):
-            self.state["apply"] = self.state["apply"]["last"]
-            self.save()
+            self.tell(apply=self.state["apply"]["last"])
 
     # links, packages
 
     def link(self, path: str, target: Optional[str]) -> bool:
         """Make a symbolic link name this target (None: bring back what was there); return whether that changed it."""
-        before = os.readlink(path) if os.path.islink(path) else None
+        thing = Link(path)
+        first = thing.first(self.state)
         if target is None:
-            if path not in self.state["links"]:
-                return False
-            target = self.state["links"][path]
-        elif before is None and os.path.lexists(path):
+            return self.undo(thing)
+        if not os.path.islink(path) and os.path.lexists(path):
             raise HostFailure(
                 "GS-480",
                 f"{path} is in the way: it is not a symbolic link",
                 hint="move it away and run the command again",
             )
-        if before == target:
+        if thing.look() == target and first is UNKNOWN:
             return False
-        if self.check:
-            return True
-        if target == self.state["links"].setdefault(path, before):
-            del self.state["links"][path]
-        if target is None:
-            os.unlink(path)
-        else:
-            files.link_atomically(path, target)
-        self.save()
-        return True
+        return self.undo(thing) if first == target else self.change(thing, target)
 
     def record_packages(self, change: Mapping[str, Mapping[str, Any]]) -> None:
         """Remember what the transactions brought, moved and took away, so that `remove` can undo it."""
@@ -304,45 +355,9 @@ def history(state_folder: str) -> List[State]:
     return sorted((record for record in records if isinstance(record, dict)), key=_number)
 
 
-def empty() -> State:
-    """Return the record of a host that nothing was done to."""
-    return _filled({})
-
-
-def _kept(path: str) -> State:
-    """Return the recorded state, empty where there is none; one that cannot be read is no empty one."""
-    note = ""
-    try:
-        text = files.read_text(path)
-        kept = {} if text is None else json.loads(text)
-        note = record_form.wrong(kept)
-    except OSError as error:
-        note = error.strerror or repr(error)
-    except ValueError as error:
-        note = f"it is not valid JSON: {error}"
-    if note:
-        raise HostFailure(
-            "GS-499", "the record of what gpusetup did to this host cannot be read", path, note,
-            "restore it from a backup; without one, `gpusetup apply` sets it aside and starts a new one",
-        )  # fmt: skip
-    return kept
-
-
-def _filled(kept: Mapping[str, Any]) -> State:
-    state = {
-        key: kept.get(key, type(value)() if isinstance(value, (dict, list)) else value) for key, value in _EMPTY.items()
-    }
-    return dict(state, schema=SCHEMA)
-
-
 def _number(record: Mapping[str, Any]) -> int:
     """Return which apply it was; records of earlier versions have no number and are older than all that have."""
     return int(record.get("number") or 0)
-
-
-def now() -> str:
-    """Return the time as text that sorts."""
-    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
 def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
@@ -351,12 +366,17 @@ def _put_back(path: str, raw: bytes, kept: Mapping[str, Any]) -> None:
         files.link_atomically(path, kept["link"])
     files.edit(path, raw, kept["mode"], (owner[0], owner[1]) if owner else None)
     os.chmod(path, kept["mode"])
+    files.set_attributes(path, {name: base64.b64decode(text) for name, text in (kept.get("attributes") or {}).items()})
 
 
 def _folders(path: str, entry: Mapping[str, Any]) -> List[str]:
     """Return the folders that were made for a file; earlier versions noted only whether its own was."""
     known: List[str] = entry.get("folders") or ([os.path.dirname(path)] if entry.get("folder") else [])
     return known
+
+
+def _digest(raw: Optional[bytes]) -> Optional[str]:
+    return None if raw is None else files.digest(raw)
 
 
 def _mode(path: str) -> Optional[int]:

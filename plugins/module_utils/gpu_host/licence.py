@@ -40,7 +40,6 @@ def write(ledger: Ledger, token: Content, feature: int) -> bool:
 def give_up(ledger: Ledger, env: Dict[str, str], start: bool) -> bool:
     """Take the token away and bring the settings back; return whether that changed something."""
     changed = [path for path in (TOKEN, SETTINGS) if ledger.restore(path)]
-    ledger.save()
     if changed and start and services.look([UNIT], env)[UNIT]["exists"]:
         restart(env)
     return bool(changed)

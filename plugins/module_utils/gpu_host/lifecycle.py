@@ -24,9 +24,11 @@ from . import (
     rdma,
     runfile_install,
     services,
+    streams,
     venv,
 )
-from .ledger import Ledger, now
+from .journal import now
+from .ledger import Ledger
 from .machine import Machine
 
 
@@ -89,16 +91,17 @@ class Lifecycle:
             if not resumed:
                 before = {"packages": host.installed(), "held": host.held()}
                 last = state["apply"] if state["apply"].get("finished") else state["apply"].get("last")
-                state["apply"] = {
-                    "id": identity,
-                    "digest": self.digest,
-                    "started": now(),
-                    "finished": None,
-                    "last": last,
-                    "lock": self.request["lock"],
-                }
                 files.write_json(os.path.join(self.ledger.folder, "before.json"), before)
-            self.ledger.save()
+                self.ledger.tell(
+                    apply={
+                        "id": identity,
+                        "digest": self.digest,
+                        "started": now(),
+                        "finished": None,
+                        "last": last,
+                        "lock": self.request["lock"],
+                    }
+                )
         told = {"changed": False, "converged": False, "deviations": found, "id": identity, "resumed": resumed}
         return dict(told, owner=self.token)
 
@@ -120,7 +123,7 @@ class Lifecycle:
         wanted = request["wanted"]
         wish = driver.Wish(request["driver_version"], request["driver_module"], tuple(request["kernels"]))
         reasons = driver.reboot_reasons(self.machine.facts(), wish) + list(request.get("pending") or ())
-        state["expect"] = {
+        expect = {
             "digest": self.digest,
             "driver_version": request["driver_version"],
             "driver_module": request["driver_module"],
@@ -153,9 +156,9 @@ class Lifecycle:
         if request["lock"]:
             files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
         begun = {"id": identity, "digest": self.digest, "started": told["started"], "last": None}
-        state["apply"] = dict(begun, finished=told["finished"])
-        state["lock"], state["verified"] = request["lock"], None
-        self.ledger.save()
+        self.ledger.tell(
+            apply=dict(begun, finished=told["finished"]), expect=expect, lock=request["lock"], verified=None
+        )
         owner.release(self.ledger.folder, self.token)
         change = packages.difference(before["packages"], told["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
@@ -181,15 +184,13 @@ class Lifecycle:
         state, request = self.ledger.state, self.request
         if self.check:
             return
-        state["verified"] = dict(request["verified"], time=now())
-        if request["lock"]:
-            state["lock"] = request["lock"]
+        verified = dict(request["verified"], time=now())
         # The history comes first: what the state calls verified is not verified a second time.
         path = os.path.join(self.ledger.folder, "history", str(state["apply"].get("id")) + ".json")
         past = files.read_json(path)
         if past is not None:
-            files.write_json(path, dict(past, verified=state["verified"]))
-        self.ledger.save()
+            files.write_json(path, dict(past, verified=verified))
+        self.ledger.tell(verified=verified, lock=request["lock"] or state["lock"])
 
     def _told(self, outcome: str, change: Mapping[str, Any], reasons: Sequence[str]) -> Dict[str, Any]:
         """Return what the play tells about this host."""
@@ -249,26 +250,19 @@ class Lifecycle:
     def stop_services(self) -> List[str]:
         """Before packages go: MIG layouts, units, module streams as they were; the driver of a .run file is removed."""
         changed = mig_kept.undo(self.ledger, process.environment(), self.check)
-        changed += services.take_down(self.ledger, process.environment(), self.check)
+        changed += services.put_back(self.ledger, process.environment())[0]  # what still runs is tried again at the end
         if self.ledger.state["runfile"]:
             changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))
             if not self.check:
                 runfile_install.remove_ours(self.ledger, process.environment(), lambda _line: None)
-        streams = [
-            {"module": module, "stream": stream} for module, stream in sorted(self.ledger.state["streams"].items())
-        ]
-        if streams and not self.check:
-            changed += self._manager().streams(streams)
-            self.ledger.state["streams"] = {}
-        self.ledger.save()
-        return changed
+        return changed + streams.reset(self.ledger, self._manager())
 
     def clean(self) -> Dict[str, Any]:
         """After the packages are gone: files, links, the Python environment, the record itself; then compare with the
         baseline.
         """
         jobs.refuse_beside_another(self.ledger.folder)  # it would write its progress into a record that is gone
-        gone: List[str] = []
+        gone, still = ([], []) if self.check else services.put_back(self.ledger, process.environment())
         folder = monitoring.folder_of_unit() if monitoring.recorded(self.ledger) else ""
         if monitoring.forget(folder, self.check):
             gone.append(os.path.join(folder, monitoring.TEXTFILE))
@@ -290,12 +284,15 @@ class Lifecycle:
         if gone and not self.check:
             process.output(["ldconfig"], process.environment())
         left, ours = self._left_over(), {} if self.check else self._still_ours()
+        if still and ours:
+            ours["services"] = still
         self.signs.set()
         if not self.check and not ours and os.path.isdir(self.ledger.folder):
             shutil.rmtree(self.ledger.folder)
         elif not self.check:
             owner.release(self.ledger.folder, self.token)
-        return {"changed": bool(gone), "restored": gone, "left_over": left, "ours": ours}
+        return {"changed": bool(gone), "restored": gone, "left_over": left, "ours": ours, "saved": self.ledger.saved,
+                "kept": self.ledger.left}  # fmt: skip
 
     def _still_ours(self) -> Dict[str, List[str]]:
         """Return what of ours is there all the same: a record is given up only when there is nothing of the kind."""

@@ -10,7 +10,8 @@ from ..gpu_probe import record
 from . import files
 from .apt import UNATTENDED_FILE
 from .failure import HostFailure
-from .ledger import Ledger, State, empty, history, now
+from .journal import State, empty, now
+from .ledger import Ledger, history
 
 
 def reason(folder: str, host: Any) -> str:
@@ -47,8 +48,8 @@ def begin_anew(folder: str, why: str, held: Iterable[str]) -> Ledger:
         os.rename(path, kept)
     ledger = Ledger(folder)
     ours = holds(folder, held)
-    ledger.state.update(holds=ours, lost={"time": now(), "why": why, "kept": kept, "packages": ours})
+    ledger.claim_holds(ours)
+    ledger.tell(lost={"time": now(), "why": why, "kept": kept, "packages": ours})
     for mark in record.MARKS:
         ledger.adopt(mark, files.read_bytes(mark))
-    ledger.save()
     return ledger

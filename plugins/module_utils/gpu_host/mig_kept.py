@@ -82,14 +82,14 @@ def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, 
     old = [path for path in sorted(ledger.state["files"], reverse=True) if path.startswith(mine) and path not in files]
     unit, other = (MANAGER, os.path.basename(UNIT)) if theirs else (os.path.basename(UNIT), MANAGER)
     going = [name for name in ([other] if made else [unit, other]) if name in ledger.state["services"]]
-    changed = bool(services.take_down(ledger, env, check, going))
+    changed = bool(services.take_down(ledger, env, going))
     changes = [ledger.restore(path) for path in old]
     changes += [ledger.write(path, text) for path, text in sorted(files.items())]
     changed = changed or any(changes)
     if changed and not check:
         process.output(["systemctl", "daemon-reload"], env, 60)
     # It is for boots: what there is now was laid out already.
-    return (services.bring_up(ledger, [unit], False, env, check) if made else False) or changed
+    return (services.bring_up(ledger, [unit], False, env) if made else False) or changed
 
 
 def _of_ours(made: Mapping[str, Any]) -> Dict[str, str]:

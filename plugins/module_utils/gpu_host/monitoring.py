@@ -275,7 +275,7 @@ def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, 
         return True  # its package comes with the transaction, which a check does not make
     wanted, texts = units(wish, env), wanted_files(wish, env, collector)
     gone = [unit for unit in ledger.state["services"] if unit in MONITORING_UNITS and unit not in wanted]
-    changed = bool(gone and services.take_down(ledger, env, check, gone))
+    changed = bool(gone and services.take_down(ledger, env, gone))
     folder = folder_of_unit()
     if folder and folder != wish.folder:
         changed = forget(folder, check) or changed
@@ -292,8 +292,7 @@ def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, 
     stale = [unit for unit in wanted if start and _behind(unit, texts, env)]
     for unit in stale:
         process.output(["systemctl", "restart", unit], env, 120)
-    up = bool(wanted) and services.bring_up(ledger, wanted, start, env, check)
-    ledger.save()
+    up = bool(wanted) and services.bring_up(ledger, wanted, start, env)
     if start and wanted:
         _prove(wish, env)
     return bool(changed or stale or up)

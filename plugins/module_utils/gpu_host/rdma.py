@@ -25,8 +25,6 @@ def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, 
     if gpudirect.OPTIONS in changed and not ledger.check:
         rebuild_images(machine, env)
     pending = [] if ledger.check else _load(modules, env)
-    if changed:
-        ledger.save()
     return {"changed": bool(changed), "pending": pending, "reboot": _waits() if p2pdma else []}
 
 

@@ -1,14 +1,17 @@
 """systemd units: enabled and started, with what they were before so that removal can undo it."""
 
 import re
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge.names import ENABLED
 from . import process
 from .failure import HostFailure
+from .journal import State, Thing
 from .ledger import Ledger
 
 _UNIT = re.compile(r"^[A-Za-z0-9][A-Za-z0-9@:._-]*$")
+_SWITCHED_ON = ("enabled", "enabled-runtime")
+"""What disabling ends."""
 _SUFFIXES = (".service", ".path", ".timer", ".socket")
 
 
@@ -33,6 +36,7 @@ def look(units: Sequence[str], env: Dict[str, str]) -> Dict[str, Dict[str, Any]]
         fields = dict(re.findall(r"^(\w+)=(.*)$", block, re.MULTILINE))
         found[unit] = {
             "exists": fields.get("LoadState") == "loaded",
+            "state": fields.get("UnitFileState", ""),
             "enabled": fields.get("UnitFileState") in ENABLED,
             "active": fields.get("ActiveState") in ("active", "activating", "reloading"),
             "failed": fields.get("ActiveState") == "failed",
@@ -54,58 +58,109 @@ def _wanted_link(fragment: str, unit: str) -> str:
     return f"/etc/systemd/system/{match.group(1)}.wants/{unit}" if match else ""
 
 
-def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, str], check: bool) -> bool:
+class Unit(Thing):
+    """A unit; what is wanted says whether it is enabled and whether it runs, with None for either way."""
+
+    kind = "unit"
+    section = "services"
+
+    def __init__(self, name: str, env: Dict[str, str]) -> None:
+        super().__init__(name)
+        self.env = env
+        self.said = ""
+
+    def look(self) -> Dict[str, Any]:
+        """Ask systemd."""
+        return look([self.name], self.env)[self.name]
+
+    def fits(self, now: Dict[str, Any], wanted: Dict[str, Any]) -> bool:
+        """Compare; what is static starts by itself and cannot be disabled."""
+        enabled = now["state"] in _SWITCHED_ON if wanted["enabled"] is False else now["enabled"]
+        return wanted["enabled"] in (None, enabled) and wanted["active"] in (None, now["active"])
+
+    def came_about(self, now: Dict[str, Any], wanted: Dict[str, Any]) -> bool:
+        """A service that ends when it is done need not be found running."""
+        ended_well = bool(wanted["active"]) and not now["failed"]
+        return self.fits(dict(now, active=True) if ended_well else now, wanted)
+
+    def make(self, wanted: Dict[str, Any]) -> None:
+        """Switch it on or off."""
+        if wanted["enabled"] is None:
+            argv = ["systemctl", "stop", self.name]
+        else:
+            now = ["--now"] if wanted["active"] is not None else []
+            argv = ["systemctl", "enable" if wanted["enabled"] else "disable", *now, self.name]
+        code, _out, error = process.output(argv, self.env, 120)
+        self.said = error.strip()
+        if code and wanted["enabled"]:
+            raise self._did_not_start()
+
+    def failure(self, now: Dict[str, Any], wanted: Dict[str, Any]) -> HostFailure:
+        """Say what it did not do."""
+        if wanted["enabled"]:
+            return self._did_not_start()
+        what = "runs" if now["active"] and wanted["active"] is False else "is enabled"
+        return HostFailure(
+            "GS-487", f"{self.name} still {what}", self.said, hint="systemctl disable --now " + self.name
+        )
+
+    def _did_not_start(self) -> HostFailure:
+        argv = ["journalctl", "-u", self.name, "-n", "15", "--no-pager", "-o", "cat"]
+        journal = process.output(argv, self.env, 20)[1].strip()[-900:]
+        return HostFailure("GS-487", f"{self.name} did not start", self.said, journal, "journalctl -u " + self.name)
+
+    def note(self, state: State, before: Dict[str, Any], _wanted: Any) -> None:
+        """Keep what it was before us, and that it is to be enabled."""
+        first = state[self.section].get(self.name, {"was_enabled": before["enabled"], "was_active": before["active"]})
+        state[self.section][self.name] = dict(first, enabled=True, link=before["link"])
+
+    def back(self, now: Dict[str, Any], first: Dict[str, Any]) -> Dict[str, Any]:
+        """What an administrator switched off since stays off."""
+        disable = now["state"] in _SWITCHED_ON and not first["was_enabled"]
+        stop = now["active"] and not first["was_active"]
+        return {"enabled": False if disable else None, "active": False if stop else None}
+
+
+def bring_up(ledger: Ledger, names: Sequence[str], start: bool, env: Dict[str, str]) -> bool:
     """Enable units, and start them when `start`; return whether something changed."""
     units = [full_name(name) for name in names]
     seen = look(units, env) if units else {}
     missing = [unit for unit in units if not seen[unit]["exists"]]
-    if missing and not check:
+    if missing and not ledger.check:
         raise HostFailure(
             "GS-487",
             "no unit {}".format(", ".join(missing)),
             hint="is its package in the list?",
         )
-    changed = False
-    for unit in units:
-        is_on, runs = seen[unit]["enabled"], seen[unit]["active"] or not start
-        before = ledger.state["services"].get(unit, {"was_enabled": is_on, "was_active": seen[unit]["active"]})
-        ledger.state["services"][unit] = dict(before, enabled=True, link=seen[unit]["link"])
-        if is_on and runs:
-            continue
-        changed = True
-        if check:
-            continue
-        code, _out, error = process.output(["systemctl", "enable"] + (["--now"] if start else []) + [unit], env, 120)
-        if code:
-            _log_code, journal, _log_error = process.output(
-                ["journalctl", "-u", unit, "-n", "15", "--no-pager", "-o", "cat"], env, 20
-            )
-            raise HostFailure(
-                "GS-487",
-                f"{unit} did not start",
-                error.strip(),
-                journal.strip()[-900:],
-                "journalctl -u " + unit,
-            )
-    return changed
+    wanted = {"enabled": True, "active": True if start else None}
+    changed = [ledger.change(Unit(unit, env), wanted, seen[unit]) for unit in units]
+    return any(changed)
 
 
-def take_down(ledger: Ledger, env: Dict[str, str], check: bool, only: Optional[Sequence[str]] = None) -> List[str]:
+def take_down(ledger: Ledger, env: Dict[str, str], only: Optional[Sequence[str]] = None) -> List[str]:
     """Bring units, all of them or some, back to what they were before us; return those that changed."""
-    changed = []
-    for unit, before in sorted(ledger.state["services"].items()):
-        if only is not None and unit not in only:
-            continue
-        seen = look([unit], env)[unit]
-        argv: List[str] = []
-        if seen["exists"] and seen["enabled"] and not before["was_enabled"]:
-            argv = ["systemctl", "disable"] + (["--now"] if not before["was_active"] else []) + [unit]
-        elif seen["exists"] and seen["active"] and not before["was_active"]:
-            argv = ["systemctl", "stop", unit]
-        if argv:
-            changed.append(unit)
-            if not check:
-                process.output(argv, env, 120)
-        if not check:
-            del ledger.state["services"][unit]
+    changed, still = put_back(ledger, env, only)
+    if still:
+        raise HostFailure(
+            "GS-487", "; ".join(still), hint="stop it, then run the same command again; journalctl -u UNIT says why"
+        )
     return changed
+
+
+def put_back(ledger: Ledger, env: Dict[str, str], only: Optional[Sequence[str]] = None) -> Tuple[List[str], List[str]]:
+    """Do the same as far as it goes; return what changed, and what was not to be had as texts. That stays on record."""
+    changed, still = [], []
+    units = [unit for unit in sorted(ledger.state["services"]) if only is None or unit in only]
+    seen = look(units, env) if units else {}
+    for unit in units:
+        did, why = _tried(ledger, Unit(unit, env), seen[unit])
+        changed += [unit] if did else []
+        still += [why] if why else []
+    return changed, still
+
+
+def _tried(ledger: Ledger, unit: Unit, seen: Dict[str, Any]) -> Tuple[bool, str]:
+    try:
+        return ledger.undo(unit, seen), ""
+    except HostFailure as failure:
+        return False, failure.fields["message"]

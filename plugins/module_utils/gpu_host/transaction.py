@@ -12,8 +12,9 @@ import time
 from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence, Set, Tuple
 
 from ..gpu_judge import versions
-from . import dkms, fetched, files, locks, packages, planning, runfile, services
+from . import dkms, fetched, files, locks, packages, planning, runfile, services, streams
 from .failure import HostFailure, of_system
+from .holds import Holds
 from .ledger import Ledger
 from .machine import Machine
 from .packages import Installed, Plan, Wish
@@ -80,10 +81,10 @@ class Transaction:
         wishes, removals = planning.wanted(params, installed, self.host.architecture())
         self.streams_before = self.host.enabled_streams([item["module"] for item in params["streams"]])
         self.units_before = self._units()
-        streams = self.host.streams(params["streams"])
+        enabled = streams.enable(self.ledger, self.host, params["streams"])
         exact: List[Wish] = []
         complete = wishes + planning.lost(params, installed, self.ledger.state, wishes)
-        todo = packages.unmet(complete, installed) or removals or streams
+        todo = packages.unmet(complete, installed) or removals or enabled
         if todo or (params["hold"] and not self.host.can_hold()):
             exact = self._change(complete if todo else [], removals, installed)
         try:
@@ -95,7 +96,7 @@ class Transaction:
             self._hold(after, wishes)
         except HostFailure as failure:
             self._roll_back(before, failure)
-        return self._recorded(before, after, wishes, exact, streams)
+        return self._recorded(before, after, wishes, exact, enabled)
 
     def _may_go(self, names: Iterable[str]) -> List[str]:
         """Return those of some packages that nobody allowed to be taken away."""
@@ -111,12 +112,12 @@ class Transaction:
         if self._left_over(before):
             files.write_json(self.before_path, {"packages": before, "left": now})
             return
-        self.host.streams(self.streams_before)
+        streams.enable(self.ledger, self.host, self.streams_before)
         self.ledger.forget_apply()
         os.unlink(self.before_path)
 
     def _recorded(
-        self, before: Installed, after: Installed, wishes: List[Wish], exact: List[Wish], streams: List[str]
+        self, before: Installed, after: Installed, wishes: List[Wish], exact: List[Wish], enabled: List[str]
     ) -> Dict[str, Any]:
         """Write down what came of it, then forget what was there before; return both as the answer."""
         change = packages.difference(before, after)
@@ -125,18 +126,15 @@ class Transaction:
             or after.get(wish["name"], "")
             for wish in wishes
         }
-        state = self.ledger.state
-        state["packages"], state["free"] = there, sorted(set(self.params["free"]) & set(there))
-        for item in self.streams_before:
-            state["streams"].setdefault(item["module"], item["stream"])
+        self.ledger.tell(packages=there, free=sorted(set(self.params["free"]) & set(there)))
         self.ledger.record_packages(packages.difference(self.counted, after))
         os.unlink(self.before_path)
         return {
             "difference": change,
             "packages": there,
             "resolved": {wish["name"]: wish["version"] for wish in exact},
-            "held": state["holds"],
-            "changed": bool(any(change.values()) or streams or self.held_changed),
+            "held": self.ledger.state["holds"],
+            "changed": bool(any(change.values()) or enabled or self.held_changed),
         }
 
     def _before(self, installed: Installed) -> Installed:
@@ -333,7 +331,7 @@ class Transaction:
         try:
             for start in (True, False):
                 units = [unit for unit, ran in self.units_before if ran == start]
-                services.bring_up(self.ledger, units, start, self.host.env, False)
+                services.bring_up(self.ledger, units, start, self.host.env)
         except HostFailure as failure:
             return str(failure)
         return ""
@@ -352,23 +350,13 @@ class Transaction:
         if self.params["hold"]:
             target = {name for name in after if versions.matches(name, self.params["hold"])} | (asked & set(after))
             target = {self.host.lock_name(name, after[name]) for name in target}
-        mine, held = set(self.ledger.state["holds"]), set(self.host.held())
-        add, drop = sorted(target - held), sorted((mine - target) & held)
         self.job.tell("hold", f"holding {len(target)} packages")
-        self.host.unhold(drop)
-        self.host.hold(add)
-        free = sorted(set(add) - set(self.host.held())) if add else []
-        if free:
-            raise HostFailure(
-                "GS-464", "packages are not held, although the package manager reported success", ", ".join(free)
-            )
-        self.ledger.state["holds"] = sorted((mine & target) | set(add))
-        self.held_changed = bool(add or drop or self.released)
-        self.ledger.save()
-        if self.params["auto_upgrades_block"]:
-            for path, content in self.host.automatic_upgrades(sorted(target)).items():
-                wrote = self.ledger.write(path, content) if target else self.ledger.restore(path)
-                self.held_changed = wrote or self.held_changed
+        changed = self.ledger.change(Holds(self.host, self.ledger.state["holds"]), sorted(target))
+        self.held_changed = bool(changed or self.released)
+        block = target if self.params["auto_upgrades_block"] else set()
+        for path, content in self.host.automatic_upgrades(sorted(block)).items():
+            wrote = self.ledger.write(path, content) if block else self.ledger.restore(path)
+            self.held_changed = wrote or self.held_changed
 
 
 def _named(damaged: Dict[str, str]) -> str:

@@ -1,0 +1,58 @@
+"""The packages that gpusetup holds where they are; holds of others are none of its business."""
+
+from typing import Any, List, Sequence
+
+from .failure import HostFailure
+from .journal import State, Thing
+
+
+class Holds(Thing):
+    """All holds of ours as one thing. What the record has are those that we made, or were about to make."""
+
+    kind = "holds of"
+    section = "holds"
+
+    def __init__(self, host: Any, ours: Sequence[str]) -> None:
+        super().__init__("packages")
+        self.host = host
+        self.ours = set(ours)
+        self.held: List[str] = []
+
+    def look(self) -> List[str]:
+        """Ask the package manager."""
+        self.held = sorted(self.host.held())
+        return self.held
+
+    def fits(self, now: Sequence[str], wanted: Sequence[str]) -> bool:
+        """Everything wanted is held, and of ours nothing else."""
+        return not set(wanted) - set(now) and not (self.ours - set(wanted)) & set(now)
+
+    def make(self, wanted: Sequence[str]) -> None:
+        """Release what we held and nobody wants held any more, hold the rest."""
+        held = set(self.held)
+        self.host.unhold(sorted((self.ours - set(wanted)) & held))
+        self.host.hold(sorted(set(wanted) - held))
+
+    def failure(self, now: Sequence[str], wanted: Sequence[str]) -> HostFailure:
+        """Say which are free, or still held."""
+        free, kept = sorted(set(wanted) - set(now)), sorted((self.ours - set(wanted)) & set(now))
+        words = "packages are not held" if free else "packages are still held"
+        return HostFailure("GS-464", words + ", although the package manager reported success", ", ".join(free or kept))
+
+    def first(self, _state: State) -> List[str]:
+        """Nothing was held by us before us."""
+        return []
+
+    def note(self, state: State, before: Sequence[str], wanted: Sequence[str]) -> None:
+        """Whose hold it is, is known only now: what is wanted and free becomes ours."""
+        ours = set(state[self.section])
+        going = (ours - set(wanted)) & set(before)
+        state[self.section] = sorted((ours & set(wanted)) | going | (set(wanted) - set(before)))
+
+    def settle(self, state: State, wanted: Sequence[str]) -> None:
+        """What we released is no longer ours."""
+        state[self.section] = sorted(set(state[self.section]) & set(wanted))
+
+    def forget(self, state: State) -> None:
+        """Hold nothing."""
+        state[self.section] = []

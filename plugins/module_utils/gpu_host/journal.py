@@ -1,0 +1,269 @@
+"""The record of a host as a journal: what is about to change stands in it, with what was there before, until a look at
+the host says that it came about.
+
+An entry that is open was cut: by a kill, a full disk, a command that failed. Whoever comes next finds in the record
+what was there before gpusetup, and can go on (`change`) or go back (`undo`).
+"""
+
+import json
+import os
+import time
+from typing import Any, Dict, List, Mapping, Optional
+
+from ..gpu_judge import record_form
+from . import files
+from .failure import HostFailure
+
+SCHEMA = "gpusetup/state/1"
+State = Dict[str, Any]
+_EMPTY: State = {
+    "schema": SCHEMA,
+    "apply": {},
+    "open": {},
+    "files": {},
+    "holds": [],
+    "free": [],
+    "services": {},
+    "packages": {},
+    "streams": {},
+    "links": {},
+    "alternatives": {},
+    "environments": {},
+    "brought": {},
+    "moved": {},
+    "taken": {},
+    "arguments": [],
+    "mig": {},
+    "runfile": {},
+    "expect": {},
+    "lock": {},
+    "lost": {},
+    "verified": None,
+}
+_TOLD = ("apply", "expect", "lock", "verified", "lost", "packages", "free")
+"""What the record tells of the apply itself; everything else is a thing on the host and has its entry by `change`."""
+
+
+class _Unknown:
+    """Stands for what the record does not know."""
+
+
+UNKNOWN = _Unknown()
+
+
+class Thing:
+    """Something on a host that gpusetup changes: how it is looked at, changed, and kept on record.
+
+    Values are plain data: they stand in the record.
+    """
+
+    kind = ""
+    """What it is in plain words, such as `unit`."""
+    section = ""
+    """The part of the record that has what each of the kind was before gpusetup."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def look(self) -> Any:
+        """Return what the host has now."""
+        raise NotImplementedError
+
+    def make(self, wanted: Any) -> None:
+        """Change the host."""
+        raise NotImplementedError
+
+    def fits(self, now: Any, wanted: Any) -> bool:
+        """Tell whether there is nothing to do."""
+        return bool(now == wanted)
+
+    def came_about(self, now: Any, wanted: Any) -> bool:
+        """Tell whether what was done had its effect."""
+        return self.fits(now, wanted)
+
+    def failure(self, now: Any, wanted: Any) -> HostFailure:
+        """Return what is to be said when it had none."""
+        raise NotImplementedError
+
+    def clear_up(self) -> None:
+        """Take away what a call that was cut left beside it."""
+
+    def first(self, state: State) -> Any:
+        """Return what was there before gpusetup, UNKNOWN when it is not on record."""
+        return state[self.section].get(self.name, UNKNOWN)
+
+    def note(self, state: State, before: Any, _wanted: Any) -> None:
+        """Put on record what was there before; what an earlier call noted stays."""
+        state[self.section].setdefault(self.name, before)
+
+    def settle(self, state: State, wanted: Any) -> None:
+        """What was wanted has come about."""
+
+    def forget(self, state: State) -> None:
+        """Take it off the record: the host has what it had before gpusetup."""
+        state[self.section].pop(self.name, None)
+
+    def back(self, _now: Any, first: Any) -> Any:
+        """Return what the host is to have after removal."""
+        return first
+
+
+class Journal:
+    """The state file of one host. `check` keeps everything as it is and only tells what would change."""
+
+    def __init__(self, folder: str, check: bool = False) -> None:
+        self.folder = folder
+        self.check = check
+        self.path = os.path.join(folder, "state.json")
+        self.state = _filled(_kept(self.path))
+        self._seen = files.digest(files.read_bytes(self.path) or b"")
+        self._swept = False
+
+    def save(self) -> None:
+        """Write the state in one step, if there is anything new in it."""
+        text = json.dumps(self.state, indent=1, sort_keys=True) + "\n"
+        if self.check or files.digest(text) == self._seen:
+            return
+        self._make_folder()
+        with files.locked(os.path.join(self.folder, "lock")):
+            if files.digest(files.read_bytes(self.path) or b"") != self._seen:
+                raise HostFailure(
+                    "GS-452", "something else is changing this host: its record has just changed",
+                    self.path, hint="wait until it ends, then run the same command again",
+                )  # fmt: skip
+            if not self._swept:
+                files.sweep(self.path)
+                self._swept = True
+            files.write_atomically(self.path, text, 0o600)
+            self._seen = files.digest(text)
+
+    def _make_folder(self) -> None:
+        """Nobody but root lists it; everybody may pass through it to `status.json`, which is for all to read."""
+        for folder, mode in (("", 0o711), ("history", 0o700), ("originals", 0o700)):
+            path = os.path.join(self.folder, folder)
+            if not os.path.isdir(path):
+                os.makedirs(path, mode, exist_ok=True)
+            os.chmod(path, mode)
+
+    def tell(self, **parts: Any) -> None:
+        """Put on record what the apply is and what is expected of it; things on the host go through `change`."""
+        unknown = sorted(set(parts) - set(_TOLD))
+        if unknown:
+            raise ValueError(f"not of the apply: {unknown}")
+        self.state.update(parts)
+        self.save()
+
+    def claim_holds(self, names: List[str]) -> None:
+        """Put holds on record that are ours by what else says so: the record that knew it was lost."""
+        self.state["holds"] = names
+        self.save()
+
+    # the door
+
+    def change(self, thing: Thing, wanted: Any, now: Any = UNKNOWN) -> bool:
+        """Bring a thing to what is wanted; return whether that changed it. `now` is a look of a moment ago."""
+        seen = thing.look() if now is UNKNOWN else now
+        if thing.fits(seen, wanted):
+            if not self.check:
+                self._clear_up(thing)
+                thing.note(self.state, seen, wanted)
+                self._close(thing.kind, thing.name)
+                self.save()
+            return False
+        if self.check:
+            return True
+        self._clear_up(thing)
+        thing.note(self.state, seen, wanted)
+        self._do(thing, seen, wanted)
+        thing.settle(self.state, wanted)
+        self._close(thing.kind, thing.name)
+        self.save()
+        return True
+
+    def undo(self, thing: Thing, now: Any = UNKNOWN) -> bool:
+        """Bring a thing back to what it was before gpusetup; return whether that changed it."""
+        first = thing.first(self.state)
+        if first is UNKNOWN:
+            return False
+        seen = thing.look() if now is UNKNOWN else now
+        target = thing.back(seen, first)
+        differs = not thing.fits(seen, target)
+        if self.check:
+            return differs
+        self._clear_up(thing)
+        if differs:
+            self._do(thing, seen, target)
+        thing.forget(self.state)
+        self._close(thing.kind, thing.name)
+        self.save()
+        return differs
+
+    def _clear_up(self, thing: Thing) -> None:
+        if self.opened(thing.kind, thing.name):
+            thing.clear_up()
+
+    def _do(self, thing: Thing, before: Any, wanted: Any) -> None:
+        self._open(thing.kind, thing.name, before, wanted)
+        thing.make(wanted)
+        now = thing.look()
+        if not thing.came_about(now, wanted):
+            raise thing.failure(now, wanted)
+
+    def _open(self, kind: str, name: str, before: Any, wanted: Any) -> None:
+        """Put on record, for good, what is about to be done."""
+        self.state["open"][kind + ":" + name] = {
+            "what": f"{kind} {name}",
+            "since": now(),
+            "apply": self.state["apply"].get("id"),
+            "before": before,
+            "wanted": wanted,
+        }
+        self.save()
+
+    def _close(self, kind: str, name: str) -> None:
+        self.state["open"].pop(kind + ":" + name, None)
+
+    def opened(self, kind: str, name: str) -> Optional[Dict[str, Any]]:
+        """Return the entry that a cut left open, None without one."""
+        found: Optional[Dict[str, Any]] = self.state["open"].get(kind + ":" + name)
+        return found
+
+    def unfinished(self) -> List[str]:
+        """Return what was begun and has not come about."""
+        return sorted(str(entry["what"]) for entry in self.state["open"].values())
+
+
+def empty() -> State:
+    """Return the record of a host that nothing was done to."""
+    return _filled({})
+
+
+def _kept(path: str) -> State:
+    """Return the recorded state, empty where there is none; one that cannot be read is no empty one."""
+    note = ""
+    try:
+        text = files.read_text(path)
+        kept = {} if text is None else json.loads(text)
+        note = record_form.wrong(kept)
+    except OSError as error:
+        note = error.strerror or repr(error)
+    except ValueError as error:
+        note = f"it is not valid JSON: {error}"
+    if note:
+        raise HostFailure(
+            "GS-499", "the record of what gpusetup did to this host cannot be read", path, note,
+            "restore it from a backup; without one, `gpusetup apply` sets it aside and starts a new one",
+        )  # fmt: skip
+    return kept
+
+
+def _filled(kept: Mapping[str, Any]) -> State:
+    state = {
+        key: kept.get(key, type(value)() if isinstance(value, (dict, list)) else value) for key, value in _EMPTY.items()
+    }
+    return dict(state, schema=SCHEMA)
+
+
+def now() -> str:
+    """Return the time as text that sorts."""
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
