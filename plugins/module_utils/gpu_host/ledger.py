@@ -12,36 +12,11 @@ from typing import Any, Dict, List, Mapping, Optional
 from ..gpu_judge import versions
 from . import files, written
 from .failure import HostFailure
-from .journal import UNKNOWN, Journal, State, Thing
+from .journal import UNKNOWN, Journal, State
+from .links import Link
 
 _SIGNED = (b"# Written by gpusetup", b"// Written by gpusetup")
 _FILE = "file"
-
-
-class Link(Thing):
-    """A symbolic link; its value is where it leads, None where there is none."""
-
-    kind = "link"
-    section = "links"
-
-    def look(self) -> Optional[str]:
-        """Return where it leads."""
-        return os.readlink(self.name) if os.path.islink(self.name) else None
-
-    def make(self, wanted: Optional[str]) -> None:
-        """Let it lead there."""
-        if wanted is None:
-            os.unlink(self.name)
-        else:
-            files.link_atomically(self.name, wanted)
-
-    def clear_up(self) -> None:
-        """Take the half-made link away."""
-        files.sweep(self.name)
-
-    def failure(self, now: Optional[str], wanted: Optional[str]) -> HostFailure:
-        """Say where it leads instead."""
-        return HostFailure("GS-480", f"{self.name} leads to {now or 'nothing'}, not to {wanted or 'nothing'}")
 
 
 class Ledger(Journal):
