@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
-from tests.modules.package_managers import DebHost
+from tests.modules.deb_host import DebHost
 from tests.modules.test_transaction import _Site, site
 
 if TYPE_CHECKING:
