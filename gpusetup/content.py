@@ -54,14 +54,15 @@ def collections_path() -> Path:
 
 
 def host_code(name: str) -> ModuleType | Any:
-    """Return a module that hosts run (`gpu_judge.versions`), loaded from the same file."""
+    """Return a module of the collection (`gpu_judge.versions`), loaded from the file that hosts or Ansible run."""
     import importlib
 
     if _HOST_CODE not in sys.modules:
         from types import ModuleType
 
         package = ModuleType(_HOST_CODE)
-        package.__path__ = [str(content_path() / "plugins" / "module_utils")]
+        folders = ("plugins/module_utils", "plugins/plugin_utils", "roles/gpu_verify/files")
+        package.__path__ = [str(content_path() / folder) for folder in folders]
         sys.modules[_HOST_CODE] = package
     return importlib.import_module(f"{_HOST_CODE}.{name}")
 

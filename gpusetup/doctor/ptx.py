@@ -33,7 +33,7 @@ def measured(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     from gpusetup.drive.runner import run
 
     here = dict(os.environ if environment is None else environment)
-    program = content_path() / "plugins/module_utils/gpu_measure/ptx_sweep.py"
+    program = content_path() / "roles/gpu_verify/files/gpu_measure/ptx_sweep.py"
     kept = {name: value for name, value in here.items() if name not in _HIDING}
     finished = run([sys.executable, str(program)], env={**kept, "PYTHONDONTWRITEBYTECODE": "1"}, deadline=_DEADLINE)
     document = finished.document()

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.content import content_path, host_code
+from gpusetup.content import collections_path, content_path, host_code
 from gpusetup.drive.runner import run
 from gpusetup.errors import VerifyFailedError
 from gpusetup.verify.request import Ask, Observed, deadline
@@ -21,7 +21,7 @@ __all__ = ["observe_here", "observe_in_turn", "probe_path"]
 
 def probe_path() -> Path:
     """Return the probe's entry, the same file that the action plugin sends to other machines."""
-    return content_path() / "plugins/module_utils/gpu_measure/observe.py"
+    return content_path() / "roles/gpu_verify/files/gpu_measure/observe.py"
 
 
 def observe_in_turn(ask: Ask, environment: Mapping[str, str]) -> Observed:
@@ -40,7 +40,7 @@ def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
     """Run the probe here and return its document."""
     limit = deadline(ask)
     finished = run(
-        [sys.executable, str(probe_path())],
+        [sys.executable, str(probe_path()), str(collections_path())],
         env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
         deadline=limit,
         stdin=json.dumps({**ask.document(), "parent": os.getpid()}).encode(),

@@ -6,25 +6,22 @@ import base64
 import json
 import zlib
 
-from gpusetup.content import content_path
+from gpusetup.content import host_code
 
 __all__ = ["sent"]
 
-_FILES = (
-    "gpu_read.agent",
-    "gpu_read.reader",
-    "gpu_read.nvml",
-    "gpu_read.smi",
-    "gpu_read.processes",
-    "gpu_probe.commands",
-    "gpu_probe.masking",
-)
+_ROLE, _START, _AGENT = "gpu_monitoring", "gpu_read/unpacked.py", "gpu_read/agent.py"
 
 
 def sent(every: float) -> bytes:
     """Return the line that `gpusetup.drive.route.BOOT` reads."""
-    folder = content_path() / "plugins" / "module_utils"
-    texts = {name: (folder / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8") for name in _FILES}
-    start = (folder / "gpu_read/unpacked.py").read_text(encoding="utf-8") + "\nstart(*L[1:])\n"
-    packed = zlib.compress(json.dumps([start, texts, "gpu_read.agent", {"every": every}]).encode())
+    programs = host_code("programs")
+    start = programs.texts(_ROLE, _START)[_START] + "\nstart(*L[1:])\n"
+    files = programs.texts(_ROLE, _AGENT)
+    texts = {_module(place): text for place, text in files.items() if not place.endswith("/__init__.py")}
+    packed = zlib.compress(json.dumps([start, texts, _module(_AGENT), {"every": every}]).encode())
     return base64.b64encode(packed) + b"\n"
+
+
+def _module(place: str) -> str:
+    return place.removesuffix(".py").replace("/", ".")

@@ -52,6 +52,10 @@ options:
     type: list
     elements: str
     default: []
+  program:
+    description: What brings the layout back at boot, packed; filled in by the action plugin.
+    type: str
+    default: ""
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)
@@ -101,6 +105,7 @@ def main() -> None:
         argument_spec=params.spec(
             layouts={"type": "list", "elements": "dict", "default": [], "options": _LAYOUT},
             gpus={"type": "list", "elements": "str", "default": []},
+            program={"type": "str", "default": ""},
         ),
         supports_check_mode=True,
     )
@@ -111,7 +116,8 @@ def main() -> None:
     order = module.params["gpus"] or sorted(wishes)
     try:
         ledger = Ledger(request["state_dir"], module.check_mode)
-        result = mig_kept.lay(ledger, wishes, order, process.environment(), module.check_mode)
+        env, check, program = process.environment(), module.check_mode, module.params["program"]
+        result = mig_kept.lay(ledger, wishes, order, env, check, program=program)
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)
     module.exit_json(diff=ledger.diffs, **result)

@@ -49,6 +49,10 @@ options:
     description: Start the services now, not only at the next boot.
     type: bool
     default: true
+  program:
+    description: What writes the textfile, packed; filled in by the action plugin.
+    type: str
+    default: ""
 extends_documentation_fragment:
   - gpusetup.stack.host
 author: The gpusetup authors (!UNKNOWN)
@@ -69,29 +73,15 @@ exporter:
   type: str
 """
 
-from typing import Dict
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils import gpu_read, gpu_textfile
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, monitoring, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    failure,
+    monitoring,
+    params,
+    process,
+    programs,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_read import nvml as library
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_read import smi as program
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_textfile import figures, kernel_log, look, nvml, smi
-
-COLLECTOR = (gpu_textfile, look, figures, kernel_log, nvml, smi, gpu_read, library, program, commands)
-
-
-def collector() -> Dict[str, str]:
-    """Return the files that look at the GPUs by their places in a package, as they came along with this module."""
-    found = {"__init__.py": "", "gpu_probe/__init__.py": ""}  # of the probe, what starts programs alone
-    for part in COLLECTOR:
-        place = part.__name__.partition("module_utils.")[2].replace(".", "/")
-        loader = part.__loader__  # of a folder, or of the archive in which Ansible brings them
-        name = place + ("/__init__.py" if part in (gpu_textfile, gpu_read) else ".py")
-        found[name] = loader.get_source(part.__name__)  # type: ignore[union-attr]
-    return found
 
 
 def main() -> None:
@@ -111,17 +101,19 @@ def main() -> None:
             key={"type": "str", "default": "", "no_log": False},
             passwords={"type": "str", "default": "", "no_log": False},
             start={"type": "bool", "default": True},
+            program={"type": "str", "default": ""},
         ),
         supports_check_mode=True,
     )
     request = params.owned(module)
     wish = monitoring.asked(request)
+    collector = programs.texts(request["program"]) if wish.kind == "textfile" else {}
     try:
         ledger, env = Ledger(request["state_dir"], module.check_mode), process.environment()
         if request["mode"] == "prepare":
-            changed = monitoring.prepare(ledger, wish, collector(), env)
+            changed = monitoring.prepare(ledger, wish, collector, env)
         else:
-            changed = monitoring.set_up(ledger, wish, collector(), request["start"], env)
+            changed = monitoring.set_up(ledger, wish, collector, request["start"], env)
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)
     module.exit_json(changed=changed, exporter=wish.kind, diff=ledger.diffs)

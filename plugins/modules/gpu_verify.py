@@ -61,10 +61,10 @@ options:
     description: Whether a failed check fails the task (judged by the action plugin).
     type: bool
     default: true
-  bundle:
-    description: The probe's files, by name; filled in by the action plugin.
-    type: dict
-    default: {}
+  program:
+    description: What measures, packed; filled in by the action plugin.
+    type: str
+    default: ""
 author: The gpusetup authors (!UNKNOWN)
 """
 
@@ -96,9 +96,9 @@ import sys
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import turn
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import programs, turn
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands, exporters, facts, recovery  # noqa: F401 - brought along for what measures
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
 DEADLINES = {"quick": 90, "smoke": 1080, "full": 2100, "stress": 2100}
 SPEC = {
@@ -114,7 +114,7 @@ SPEC = {
     "budget": {"type": "float", "default": 0},
     "simulated_root": {"type": "str", "default": ""},
     "fail": {"type": "bool", "default": True},
-    "bundle": {"type": "dict", "default": {}},
+    "program": {"type": "str", "default": ""},
 }
 
 
@@ -134,20 +134,18 @@ def request(parameters: Dict[str, Any]) -> Dict[str, Any]:
     return asked
 
 
-def unpack(bundle: Dict[str, str], folder: str) -> None:
-    """Write the probe's files; only plain names."""
-    for name, text in bundle.items():
-        if os.path.basename(name) != name:
-            raise ValueError(f"no plain file name: {name!r}")
-        with open(os.path.join(folder, name), "wb") as target:
+def unpack(program: str, folder: str) -> None:
+    """Write the probe's files."""
+    for place, text in programs.texts(program).items():
+        path = os.path.join(folder, place)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as target:
             target.write(text.encode("utf-8"))
 
 
 def run(folder: str, asked: Dict[str, Any], deadline: float) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
     """Run the probe; return (document, why there is none)."""
-    # The host probe came with this module, in whose archive the files that measure find it.
-    neighbours = os.path.dirname(os.path.dirname(commands.__file__))
-    argv = [sys.executable, os.path.join(folder, "observe.py"), neighbours]
+    argv = [sys.executable, os.path.join(folder, "gpu_measure", "observe.py")]
     found = commands.ended(argv, dict(os.environ), deadline, json.dumps(asked).encode("utf-8"))
     if found.code is None:
         unstarted = found.error in ("missing", "cannot-start")
@@ -166,8 +164,8 @@ def nobody_asks() -> Iterator[None]:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    # The bundle need not come back.
-    shown = {name: value for name, value in module.params.items() if name not in ("bundle", "token")}
+    # The program need not come back.
+    shown = {name: value for name, value in module.params.items() if name not in ("program", "token")}
     invocation = {"module_args": shown}
     if module.params["simulated_root"] and not os.path.isdir(os.path.join(module.params["simulated_root"], "sys")):
         module.fail_json(
@@ -175,7 +173,7 @@ def main() -> None:
             invocation=invocation,
         )
     try:
-        unpack(module.params["bundle"], module.tmpdir)
+        unpack(module.params["program"], module.tmpdir)
     except (OSError, ValueError) as failure:
         module.fail_json(msg=f"cannot unpack the probe: {failure}", invocation=invocation)
     deadline: float = DEADLINES[module.params["level"]]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.lab.applying import REPOSITORY, apply, gpusetup
+from gpusetup.content import host_code
+from tests.lab.applying import apply, gpusetup
 from tests.lab.lifecycle import stand_ins
 from tests.lab.plays import files_below, packages
 
@@ -65,8 +66,9 @@ def dump(host: Host) -> list[str]:
 def looked(host: Host) -> dict[str, Any]:
     """What verify's own container sees in the real podman; on a simulated GPU verify itself does not try."""
     place = host.path("/root/measure")
-    for part in ("gpu_measure", "gpu_probe"):
-        shutil.copytree(REPOSITORY / "plugins/module_utils" / part, place / part)
+    for name, text in host_code("programs").texts("gpu_verify").items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
     code = (
         "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; "
         "import container; print(json.dumps(container.look('podman', '/root/measure')))"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpusetup.content import host_code
 from gpusetup.verify.checks.smoke.desktop_renderer import item
-from tests.lab.applying import REPOSITORY, apply, gpusetup
+from tests.lab.applying import apply, gpusetup
 from tests.lab.browser import BROWSER, browser
 from tests.lab.lifecycle import stand_ins
 from tests.lab.moments import until
@@ -55,8 +56,9 @@ def wish(repositories: Repositories, desktops: Any, *, virtualgl: bool = True) -
 def looked(host: Host, desktops: Any) -> dict[str, Any]:
     """What verify's own look at the desktops finds; on a simulated GPU verify itself does not look."""
     place = host.path("/root/measure")
-    for part in ("gpu_measure", "gpu_probe"):
-        shutil.copytree(REPOSITORY / "plugins/module_utils" / part, place / part)
+    for name, text in host_code("programs").texts("gpu_verify").items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
     code = (
         "import sys, json; sys.path[:0] = ['/root/measure/gpu_measure', '/root/measure']; import desktops; "
         f"print(json.dumps(desktops.look({{'state': {{'lock': {{'wanted': {{'desktops': {desktops!r}}}}}}}}})))"

@@ -88,7 +88,7 @@ class Host:
         monkeypatch.setenv("STAND_IN_ROOT", str(root))
         monkeypatch.setattr(mig, "LOCK", f"{root}/lock")
         monkeypatch.setattr(mig_kept, "LAYOUT", f"{root}/etc/gpusetup/mig.json")
-        monkeypatch.setattr(mig_kept, "FOLDER", f"{root}/usr/local/lib/gpusetup")
+        monkeypatch.setattr(mig_kept, "FOLDER", f"{root}/usr/local/lib/gpusetup/mig")
         monkeypatch.setattr(mig_kept, "UNIT", f"{root}/etc/systemd/system/gpusetup-mig.service")
         monkeypatch.setattr(mig_kept, "MANAGER_CONFIG", f"{root}/etc/nvidia-mig-manager/gpusetup.yaml")
         monkeypatch.setattr(mig_kept, "MANAGER_DROP_INS", f"{root}/etc/systemd/system/nvidia-mig-manager.service.d")

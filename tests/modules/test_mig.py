@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +9,15 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, mig_kept, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_mig
 
+from gpusetup.content import host_code
 from tests.lab.captures import A100
 from tests.modules.gpu_host_stand_in import FIRST, SECOND, Host
+
+PROGRAM = host_code("programs").packed("gpu_mig")
 
 
 @pytest.fixture
@@ -36,7 +39,7 @@ def lay(host: Host, run_module: Any) -> Any:
             rows.append({"gpu": address, "enabled": wish is not None, "instances": instances})
         state = {"state_dir": str(host.root / "state")}
         answer: tuple[bool, dict[str, Any]] = run_module(
-            gpu_mig, check=check, host=state, layouts=rows, gpus=[FIRST, SECOND]
+            gpu_mig, check=check, host=state, layouts=rows, gpus=[FIRST, SECOND], program=PROGRAM
         )
         return answer
 
@@ -144,9 +147,8 @@ def test_ampere_is_reset_for_its_mode_with_persistence_stopped(host: Host, lay: 
 def boot(host: Host) -> subprocess.CompletedProcess[str]:
     """Run what the unit runs, from the files that the module wrote."""
     host.reboot()
-    environment = dict(os.environ, PYTHONPATH=mig_kept.FOLDER)
-    argv = [sys.executable, "-B", "-m", "gpusetup_host.gpu_host.mig_at_boot", mig_kept.LAYOUT]
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    argv = [sys.executable, "-B", f"{mig_kept.FOLDER}/mig_at_boot.py", mig_kept.LAYOUT]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
 def test_ampere_that_cannot_be_reset_waits_for_a_reboot_and_its_unit_ends_the_work(host: Host, lay: Any) -> None:
@@ -170,6 +172,16 @@ def test_the_unit_brings_the_layout_back_after_a_reboot(host: Host, lay: Any) ->
     assert done.returncode == 0, done.stderr
     assert host.layouts == before
     assert mig_kept.FOLDER in Path(mig_kept.UNIT).read_text()
+
+
+def test_files_of_other_parts_of_gpusetup_stay(host: Host, lay: Any) -> None:
+    ledger = Ledger(str(host.root / "state"))
+    of_textfile = Path(mig_kept.FOLDER).parent / "gpu/gpu_textfile/look.py"
+    ledger.write(str(of_textfile), "the textfile's")
+    ledger.save()
+    assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
+    assert not lay(**{FIRST: {"1g.18gb": 7}})[1]["changed"]
+    assert of_textfile.read_text() == "the textfile's"
 
 
 def test_before_the_driver_runs_the_layout_is_kept_for_the_boot(host: Host, lay: Any) -> None:

@@ -16,6 +16,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger imp
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift
 from ansible_collections.gpusetup.stack.plugins.modules import gpu_monitoring
 
+from gpusetup.content import host_code
 from gpusetup.monitoring.tables import metrics
 from tools import counters
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+PROGRAM = host_code("programs").packed("gpu_monitoring", "gpu_textfile/look.py")
 HASH = "$2y$05$" + "a" * 53
 SYSTEMCTL = """#!/bin/sh
 # Units are files in $ROOT/units whose text is their state; what is done to them is noted.
@@ -92,7 +94,7 @@ def made_call(run_module: Any, host: Path) -> Any:
         given = {"state_dir": str(host / "state")}
         if exporter == "textfile":
             more.setdefault("folder", str(host / "textfiles"))
-        failed, result = run_module(gpu_monitoring, check=check, host=given, exporter=exporter, **more)
+        failed, result = run_module(gpu_monitoring, check=check, host=given, exporter=exporter, program=PROGRAM, **more)
         assert failed == fails, result
         return dict(result)
 
@@ -187,8 +189,8 @@ def test_the_collector_runs_by_itself_as_it_lies_on_a_host(call: Any, host: Path
         (host / "bin/nvidia-smi").write_text(SMI)
         (host / "bin/nvidia-smi").chmod(0o755)
     done = subprocess.run(
-        [sys.executable, "-S", "-m", "gpu.gpu_textfile.look", "--folder", str(host / "textfiles")],
-        cwd=host / "usr/local/lib/gpusetup", env={"PATH": f"{host}/bin:/usr/bin:/bin"},
+        [sys.executable, "-S", "-m", "gpu_textfile.look", "--folder", str(host / "textfiles")],
+        cwd=host / "usr/local/lib/gpusetup/gpu", env={"PATH": f"{host}/bin:/usr/bin:/bin"},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     text = (host / "textfiles/gpusetup-gpu.prom").read_text()

@@ -1,24 +1,21 @@
 """A MIG layout that lasts: on record with what was there before, brought back at boot, undone by removal."""
 
-import inspect
 import json
 import os
 import sys
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ..gpu_judge import mig as judge
-from ..gpu_probe import commands
 from ..gpu_probe import mig as probe
-from . import cdi, failure, mig, mig_at_boot, process, services
+from . import cdi, mig, process, programs, services
 from .ledger import Ledger
 
 LAYOUT = "/etc/gpusetup/mig.json"
-FOLDER = "/usr/local/lib/gpusetup"
+FOLDER = "/usr/local/lib/gpusetup/mig"
+_FORMER_FOLDER = "/usr/local/lib/gpusetup/gpusetup_host"
 UNIT = "/etc/systemd/system/gpusetup-mig.service"
 MANAGER = "nvidia-mig-manager.service"
 MANAGER_CONFIG = "/etc/nvidia-mig-manager/gpusetup.yaml"
 MANAGER_DROP_INS = "/etc/systemd/system/nvidia-mig-manager.service.d"
-_PARTS = (judge, commands, probe, failure, process, mig, mig_at_boot)
 _PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 _UNIT = """# Written by gpusetup: MIG instances do not outlive a reboot.
 [Unit]
@@ -32,8 +29,7 @@ Before=docker.service containerd.service crio.service kubelet.service slurmd.ser
 Type=oneshot
 RemainAfterExit=yes
 TimeoutStartSec=480
-Environment=PYTHONPATH={folder}
-ExecStart={python} -B -m gpusetup_host.gpu_host.mig_at_boot {layout}
+ExecStart={python} -B {folder}/mig_at_boot.py {layout}
 
 [Install]
 WantedBy=multi-user.target
@@ -41,10 +37,13 @@ WantedBy=multi-user.target
 _SIGNED = "# Written by gpusetup: part of what gpusetup-mig.service runs.\n"
 
 
-def lay(ledger: Ledger, wishes: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool) -> Dict[str, Any]:
+def lay(
+    ledger: Ledger, wishes: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool, *, program: str
+) -> Dict[str, Any]:
     """Give the GPUs their layouts, now or at the next boot, and put it on record; {"changed", "made", "reboot"}.
 
-    `order` has the addresses of all of the host's GPUs, as the driver numbers them.
+    `order` has the addresses of all of the host's GPUs, as the driver numbers them; `program` is what brings a layout
+    back at boot, packed.
 
     A GPU that is no longer asked for gets back what it had before the first apply.
     """
@@ -59,7 +58,7 @@ def lay(ledger: Ledger, wishes: mig.Layouts, order: Sequence[str], env: mig.Env,
     else:
         result = mig.lay(everything, env, check=check)
     made = {address: result["made"][address] for address in wishes}
-    kept = keep(ledger, made, order, env, check)
+    kept = keep(ledger, made, order, env, check, program=program)
     if not check:
         record["found"] = {address: found.get(address, result["found"].get(address)) for address in wishes}
         record["wanted"] = made
@@ -74,11 +73,11 @@ def lay(ledger: Ledger, wishes: mig.Layouts, order: Sequence[str], env: mig.Env,
 _OFF: Dict[str, Any] = {"enabled": False, "instances": []}
 
 
-def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool) -> bool:
+def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, check: bool, *, program: str) -> bool:
     """Have the layouts brought back at every boot, by NVIDIA's own unit where it is installed; tell of a change."""
     theirs = services.look([MANAGER], env)[MANAGER]["exists"]
-    files = (_of_manager(made, order) if theirs else _of_ours(made)) if made else {}
-    mine = (LAYOUT, FOLDER + "/", UNIT, MANAGER_CONFIG, MANAGER_DROP_INS + "/")
+    files = (_of_manager(made, order) if theirs else _of_ours(made, program)) if made else {}
+    mine = (LAYOUT, FOLDER + "/", _FORMER_FOLDER + "/", UNIT, MANAGER_CONFIG, MANAGER_DROP_INS + "/")
     old = [path for path in sorted(ledger.state["files"], reverse=True) if path.startswith(mine) and path not in files]
     unit, other = (MANAGER, os.path.basename(UNIT)) if theirs else (os.path.basename(UNIT), MANAGER)
     going = [name for name in ([other] if made else [unit, other]) if name in ledger.state["services"]]
@@ -92,15 +91,13 @@ def keep(ledger: Ledger, made: mig.Layouts, order: Sequence[str], env: mig.Env, 
     return (services.bring_up(ledger, [unit], False, env) if made else False) or changed
 
 
-def _of_ours(made: Mapping[str, Any]) -> Dict[str, str]:
+def _of_ours(made: Mapping[str, Any], program: str) -> Dict[str, str]:
     python = next((path for path in _PYTHONS if os.path.exists(path)), sys.executable)
     files = {
         LAYOUT: json.dumps(made, indent=1, sort_keys=True) + "\n",
         UNIT: _UNIT.format(folder=FOLDER, python=python, layout=LAYOUT),
     }
-    for part in _PARTS:
-        package, name = part.__name__.split(".")[-2:]
-        files[f"{FOLDER}/gpusetup_host/{package}/{name}.py"] = _SIGNED + inspect.getsource(part)
+    files.update({f"{FOLDER}/{place}": _SIGNED + text for place, text in programs.texts(program).items()})
     return files
 
 

@@ -55,7 +55,7 @@ LogLevelMax=notice
 NoNewPrivileges=yes
 ProtectHome=yes
 WorkingDirectory={place}
-ExecStart={python} -S -m gpu.gpu_textfile.look --folder {folder}
+ExecStart={python} -S -m gpu_textfile.look --folder {folder}
 """
 )
 _TIMER = (
@@ -195,9 +195,8 @@ def wanted_files(wish: Asked, env: Dict[str, str], collector: Dict[str, str]) ->
         found[_drop_in(SMI)] = (_daemon(wish, command, "--web.config.file"), 0o644)
     elif wish.kind == "textfile":
         python = process.which("python3", env) or "/usr/libexec/platform-python"
-        place = os.path.dirname(COLLECTOR)
         found.update({os.path.join(COLLECTOR, name): (text, 0o644) for name, text in collector.items()})
-        found[os.path.join(SYSTEMD, LOOK)] = (_LOOK.format(place=place, python=python, folder=wish.folder), 0o644)
+        found[os.path.join(SYSTEMD, LOOK)] = (_LOOK.format(place=COLLECTOR, python=python, folder=wish.folder), 0o644)
         found[os.path.join(SYSTEMD, TIMER)] = (_TIMER, 0o644)
         node = [unit for unit in units(wish, env) if unit in NODE]
         if node:

@@ -68,7 +68,7 @@ def test_a_driver_that_refuses_says_why(tmp_path: Path, code: int, said: str) ->
 
 
 def test_a_driver_that_hangs_does_not_keep_the_doctor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    folder = tmp_path / "plugins/module_utils/gpu_measure"
+    folder = tmp_path / "roles/gpu_verify/files/gpu_measure"
     folder.mkdir(parents=True)
     (folder / "ptx_sweep.py").write_text("import time; time.sleep(60)", encoding="ascii")
     monkeypatch.setattr(ptx, "content_path", lambda: tmp_path)

@@ -2,11 +2,10 @@
 
 import shutil
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-
-from gpusetup.content import host_code
 
 SOURCE = Path(__file__).parents[2] / "fixtures/nvml/stand_in.c"
 H200 = {
@@ -59,4 +58,4 @@ def told(tmp_path, monkeypatch):
 
 @pytest.fixture
 def reader(library, told):
-    return host_code("gpu_read.reader").Reader(str(library))
+    return import_module("gpu_read.reader").Reader(str(library))

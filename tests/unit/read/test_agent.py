@@ -7,14 +7,15 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from gpusetup.content import content_path, host_code
+from gpusetup.drive.route import BOOT
+from gpusetup.watch.program import sent
 
-AGENT = host_code("gpu_read.agent")
-UTILS = content_path() / "plugins/module_utils"
+AGENT = import_module("gpu_read.agent")
 
 
 class Slow:
@@ -75,20 +76,13 @@ def test_a_driver_that_hangs_is_told_of_and_the_end_does_not_wait_for_it(talk, m
     assert not thread.is_alive()
 
 
-def sent(program, options):
-    names = ("gpu_read.agent", "gpu_read.reader", "gpu_read.nvml", "gpu_read.smi", "gpu_read.processes", "gpu_probe.commands", "gpu_probe.masking")  # fmt: skip
-    texts = {name: (UTILS / (name.replace(".", "/") + ".py")).read_text() for name in names}
-    start = (UTILS / "gpu_read/unpacked.py").read_text() + "\nstart(*L[1:])\n"
-    return json.dumps([start, texts, program, options]).encode() + b"\n"
-
-
 def test_it_runs_from_text_alone_and_leaves_nothing(tmp_path, library, told):
     program = subprocess.Popen(
-        [sys.executable, "-I", "-c", "import sys,json;L=json.loads(sys.stdin.buffer.readline().decode());exec(L[0])"],
+        [sys.executable, "-I", "-c", BOOT],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path,
         env={"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": str(Path(library).parent), "NVML_STAND_IN": str(told.path)},
     )  # fmt: skip
-    program.stdin.write(sent("gpu_read.agent", {"every": 0.1}))
+    program.stdin.write(sent(0.1))
     program.stdin.flush()
     document = json.loads(program.stdout.readline())
     assert document["watch"] == 1

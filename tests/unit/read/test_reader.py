@@ -1,13 +1,11 @@
 """Figures of a moment: from the library (a stand-in with its own structures), or from nvidia-smi."""
 
 import os
-from pathlib import Path
+from importlib import import_module
 
 import pytest
 
-from gpusetup.content import host_code
-
-MODULE = host_code("gpu_read.reader")
+MODULE = import_module("gpu_read.reader")
 
 
 def test_a_look_has_every_figure(reader, told):
@@ -186,7 +184,7 @@ def test_both_reasons_are_told_where_nothing_answers(smi):
     ],
 )  # fmt: skip
 def test_a_container_is_known_by_its_control_group(line, told):
-    assert host_code("gpu_read.processes").container_of(line + "\n") == told
+    assert import_module("gpu_read.processes").container_of(line + "\n") == told
 
 
 def test_a_command_is_told_without_its_secrets_and_not_for_the_next_program_of_that_number(tmp_path):
@@ -194,15 +192,10 @@ def test_a_command_is_told_without_its_secrets_and_not_for_the_next_program_of_t
     folder.mkdir()
     (folder / "stat").write_text("4711 (a) b) S " + " ".join(str(number) for number in range(30)))
     (folder / "cmdline").write_bytes(b"python\0train.py\0--api-key=hunter2\0")
-    found = host_code("gpu_read.processes").Processes(str(tmp_path))
+    found = import_module("gpu_read.processes").Processes(str(tmp_path))
     assert found.told(4711)["command"] == "python train.py --api-key=(masked)"
     (folder / "cmdline").write_bytes(b"other\0")
     found.forget()
     assert found.told(4711)["command"].startswith("python"), "looked up once"
     (folder / "stat").write_text("4711 (a) S " + " ".join(str(number + 1) for number in range(30)))
     assert found.told(4711)["command"] == "other"
-
-
-def test_nothing_of_it_needs_more_than_the_standard_library():
-    folder = Path(host_code("gpu_read").__path__[0])
-    assert not [path for path in folder.glob("*.py") if "ansible" in path.read_text()]

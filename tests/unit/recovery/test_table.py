@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import get_args
 
 import pytest
 
-from gpusetup.content import host_code
 from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.model.recovery import Need, Step
@@ -53,12 +53,12 @@ def test_the_driver_s_own_word_decides_and_a_new_one_wants_a_person(word, need, 
 
 def test_the_textfile_knows_the_same_words_by_the_same_numbers():
     words = {word.lower(): row.number for row in table().driver for word in row.words}
-    assert words.items() <= host_code("gpu_textfile.smi")._WORDS.items()
+    assert words.items() <= import_module("gpu_textfile.smi")._WORDS.items()
 
 
 def test_the_figures_and_the_alert_name_the_same_numbers():
     (alert,) = (alert for alert in alerts() if alert.name == "GpuRecoveryNeeded")
-    (figure,) = (row for row in host_code("gpu_textfile.figures").FIGURES if row.field == "gpu_recovery_action")
+    (figure,) = (row for row in import_module("gpu_textfile.figures").FIGURES if row.field == "gpu_recovery_action")
     for text in (alert.summary, figure.help):
         for row in table().driver[1:5]:
             assert re.search(rf"\b{row.number} {row.words[0].split()[0].lower()}", text), text

@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from gpusetup.content import content_path, host_code
+from gpusetup.content import content_path
 from gpusetup.monitoring.tables import metrics
 
 FIXTURES = Path(__file__).parents[2] / "fixtures/textfile"
-LOOK, FIGURES, SMI, LOG = (host_code(f"gpu_textfile.{name}") for name in ("look", "figures", "smi", "kernel_log"))
-UTILS = content_path() / "plugins/module_utils"
+LOOK, FIGURES, SMI, LOG = (import_module(f"gpu_textfile.{name}") for name in ("look", "figures", "smi", "kernel_log"))
+FILES = content_path() / "roles/gpu_monitoring/files"
 SAMPLE = re.compile(r'^(\w+)(\{(?:\w+="(?:[^"\\]|\\.)*",?)*\})? (\S+)$')
 OF_NOBODY = {"nvidia_smi_clocks_throttle_reasons_active"}
 """An older name of nvidia_gpu_exporter; the textfile has the newer one."""
@@ -150,14 +151,12 @@ def test_the_log_is_read_to_its_end_and_not_waited_for(tmp_path):
 def test_whoever_reads_finds_a_whole_file_however_often_the_writer_is_killed(tmp_path):
     text = "nvidia_smi_temperature_gpu 40\n" * 40000
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import types;"
-        "[sys.modules.__setitem__(n, types.ModuleType(n)) for n in ('gpu',)]; sys.modules['gpu'].__path__ = [sys.argv[1]];"
-        "from gpu.gpu_textfile import look\n"
+        "import sys; sys.path.insert(0, sys.argv[1])\nfrom gpu_textfile import look\n"
         "while True: look.write(sys.argv[2], 'nvidia_smi_temperature_gpu 40\\n' * 40000)"
     )
     path = tmp_path / LOOK.FILE
     for round_ in range(6):
-        writer = subprocess.Popen([sys.executable, "-S", "-c", code, str(UTILS), str(tmp_path)])
+        writer = subprocess.Popen([sys.executable, "-S", "-c", code, str(FILES), str(tmp_path)])
         try:
             deadline = time.monotonic() + 20
             while not path.exists() and time.monotonic() < deadline:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
-from gpusetup.content import host_code
 from tests.unit.read.conftest import library, told  # noqa: F401 - fixtures
 
-NVML, FIGURES = host_code("gpu_textfile.nvml"), host_code("gpu_textfile.figures")
+NVML, FIGURES = import_module("gpu_textfile.nvml"), import_module("gpu_textfile.figures")
 HEALTH = {
     "memory_temperature": 61, "recovery_action": 2, "ecc_uncorrected": 3, "ecc_corrected": 40, "rows_uncorrected": 1,
     "rows_pending": 1, "rows_failed": 0, "pcie_width": 8, "pcie_width_max": 16, "persistence": 1, "fabric_state": 3,

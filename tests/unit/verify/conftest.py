@@ -19,7 +19,6 @@ def _history(monkeypatch, tmp_path_factory):
 @pytest.fixture
 def probe(monkeypatch):
     """Return the probe's modules, imported from the role and forgotten afterwards."""
-    monkeypatch.syspath_prepend(str(FILES.parent))  # the host probe
     monkeypatch.syspath_prepend(str(FILES))
     names = (
         "child",

@@ -176,9 +176,9 @@ def test_observations_can_be_judged_again(tmp_path):
 
 def test_a_probe_that_cannot_be_started_is_explained(monkeypatch, capsys, tmp_path):
     collection = tmp_path / "ansible_collections/gpusetup/stack"
-    for part in ("playbooks", "roles", "plugins/module_utils/gpu_measure"):
+    for part in ("playbooks", "plugins", "roles/gpu_verify/files/gpu_measure"):
         (collection / part).mkdir(parents=True)
-    files = collection / "plugins/module_utils/gpu_measure"
+    files = collection / "roles/gpu_verify/files/gpu_measure"
     (files / "observe.py").write_text("raise SystemExit('broken on purpose')", encoding="utf-8")
     monkeypatch.setenv("GPUSETUP_CONTENT", str(tmp_path))
     assert main(["verify", "--level", "quick"]) == 8

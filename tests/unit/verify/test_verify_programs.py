@@ -89,7 +89,7 @@ def test_a_cudnn_is_loaded_and_opened(tmp_path, status, error):
     source.write_text(CUDNN.replace("STATUS;", f"{status};"), encoding="ascii")
     library = tmp_path / "libcudnn.so.9"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    script = Path(__file__).parents[3] / "plugins/module_utils/gpu_measure/cudnn_smoke.py"
+    script = Path(__file__).parents[3] / "roles/gpu_verify/files/gpu_measure/cudnn_smoke.py"
     ran = subprocess.run(
         [sys.executable, str(script)],
         env={"LD_LIBRARY_PATH": str(tmp_path)},

@@ -13,7 +13,7 @@ from gpusetup.verify.machine import Machine, Wanted
 if TYPE_CHECKING:
     from gpusetup.model.verdict import Result
 
-FILES = Path(__file__).resolve().parents[3] / "plugins/module_utils/gpu_measure"
+FILES = Path(__file__).resolve().parents[3] / "roles/gpu_verify/files/gpu_measure"
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 Document = dict[str, Any]
 

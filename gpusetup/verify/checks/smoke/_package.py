@@ -12,7 +12,7 @@ from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.reasons import explain
 
 if TYPE_CHECKING:
-    from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_measure import package_table
+    from ansible_collections.gpusetup.stack.roles.gpu_verify.files.gpu_measure import package_table
 
     from gpusetup.verify.machine import Machine
 else:

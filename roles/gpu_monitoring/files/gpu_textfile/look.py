@@ -6,7 +6,8 @@ import sys
 import time
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ..gpu_read.nvml import LibraryMissingError
+from gpu_read.nvml import LibraryMissingError
+
 from . import kernel_log, nvml
 from .figures import FIGURES, Gpu, UnreadableError
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-from ..gpu_probe import commands
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
 __all__ = ["Smi", "SmiError"]
 

@@ -8,8 +8,6 @@ import importlib.machinery
 import sys
 from typing import Any, Dict, Optional, Sequence
 
-ROOT = "gpusetup_read"
-
 
 class _Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds modules among texts by their names; what has no text is a folder."""
@@ -23,21 +21,18 @@ class _Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         path: Optional[Sequence[Any]] = None,  # noqa: ARG002 - Python's protocol
         target: Any = None,  # noqa: ARG002
     ) -> Optional[importlib.machinery.ModuleSpec]:
-        if fullname != ROOT and not fullname.startswith(ROOT + "."):
+        inner = fullname in self.texts
+        if not inner and not any(other.startswith(fullname + ".") for other in self.texts):
             return None
-        name = fullname[len(ROOT) + 1 :]
-        inner = name in self.texts
-        if not inner and not any(other.startswith(name and name + ".") for other in self.texts):
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self, origin="sent: " + name, is_package=not inner)
+        return importlib.machinery.ModuleSpec(fullname, self, origin="sent: " + fullname, is_package=not inner)
 
     def exec_module(self, module: Any) -> None:
-        text = self.texts.get(module.__name__[len(ROOT) + 1 :], "")
+        text = self.texts.get(module.__name__, "")
         exec(compile(text, "gpusetup:" + module.__name__, "exec"), module.__dict__)  # noqa: S102 - our own files
 
 
 def start(texts: Dict[str, str], program: str, options: Dict[str, Any]) -> None:
     """Import a program from the texts and run its `main`."""
     sys.meta_path.insert(0, _Sent(texts))
-    module = importlib.import_module(ROOT + "." + program)
+    module = importlib.import_module(program)
     module.main(options)

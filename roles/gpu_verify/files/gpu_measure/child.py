@@ -16,7 +16,7 @@ import threading
 import time
 from typing import IO, TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, cast
 
-from gpu_probe import commands
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import commands
 
 if TYPE_CHECKING:
     from typing import TypedDict  # Python 3.6 has none

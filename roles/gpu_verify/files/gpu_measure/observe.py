@@ -11,13 +11,18 @@ import re
 import sys
 import threading
 import time
+import types
 import xml.etree.ElementTree
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# The host probe lies beside our folder, or where whoever unpacked us says.
+# What the collection shares with us lies beside our folder, or where whoever starts us says.
 NEIGHBOURS = sys.argv[1] if __name__ == "__main__" and len(sys.argv) > 1 else os.path.dirname(HERE)
 sys.path[:0] = [folder for folder in (HERE, NEIGHBOURS) if folder not in sys.path]
+# Collections that are installed into this Python would be found first: a folder that is no package gives way to one.
+_ours = types.ModuleType("ansible_collections")
+_ours.__path__ = [os.path.join(NEIGHBOURS, "ansible_collections")]
+sys.modules.setdefault("ansible_collections", _ours)
 
 import child
 import collect

@@ -7,10 +7,10 @@ import json
 import sys
 import time
 
-from ..gpu_judge import mig as judge
-from ..gpu_probe import mig as probe
-from . import mig, process
-from .failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import mig, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import mig as judge
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import mig as probe
 
 _PATIENCE = 60
 """Seconds that the driver may take until it answers."""

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 import child
 import exporter
-from gpu_probe import facts as probe
-from gpu_probe import pci, record, recovery
-from gpu_probe.host import FolderHost, LiveHost
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import facts as probe
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import pci, record, recovery
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.host import FolderHost, LiveHost
 
 if TYPE_CHECKING:
     from child import Answer

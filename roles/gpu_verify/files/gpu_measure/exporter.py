@@ -5,7 +5,7 @@ import re
 import time
 from typing import Any, Dict, List
 
-from gpu_probe import exporters, record
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import exporters, record
 
 TEXTFILE = "gpusetup-gpu.prom"
 DEADLINE = 5

@@ -4,7 +4,8 @@ import contextlib
 import ctypes
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from ..gpu_read import nvml
+from gpu_read import nvml
+
 from .figures import Gpu, UnreadableError, fabric
 
 _UNCORRECTED, _CORRECTED, _VOLATILE = 1, 0, 0

@@ -2,7 +2,8 @@
 
 from typing import List, Optional
 
-from ..gpu_read import smi
+from gpu_read import smi
+
 from .figures import FIGURES, Gpu, UnreadableError, fabric
 
 _HEAD = ("index", "uuid", "name", "pci.bus_id")
