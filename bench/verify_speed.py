@@ -18,7 +18,7 @@ from bench.found import Found, Row
 from gpusetup.report.formats import FORMATS, render
 from gpusetup.report.verification import verification_report
 from gpusetup.verify.judge import judge
-from gpusetup.verify.local import probe_path
+from gpusetup.verify.local import probe_argv
 from gpusetup.verify.machine import Machine
 from tests.lab.health import stand_in
 
@@ -63,11 +63,7 @@ def main() -> Found:
     """Measure."""
     document = json.loads(CAPTURE.read_text(encoding="utf-8"))
     bare = median(lambda: subprocess.run([sys.executable, "-c", "pass"], check=True))
-    probe = median(
-        lambda: subprocess.run(
-            [sys.executable, str(probe_path())], input=b'{"level": "quick"}', capture_output=True, check=True
-        )
-    )
+    probe = median(lambda: subprocess.run(probe_argv(), input=b'{"level": "quick"}', capture_output=True, check=True))
     command = median(
         lambda: subprocess.run(
             [sys.executable, "-m", "gpusetup", "verify", "--level", "quick", "--format", "json"],

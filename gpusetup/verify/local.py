@@ -14,14 +14,14 @@ from gpusetup.verify.request import Ask, Observed, deadline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-__all__ = ["observe_here", "observe_in_turn", "probe_path"]
+__all__ = ["observe_here", "observe_in_turn", "probe_argv"]
 
 
-def probe_path() -> Path:
-    """Return the probe's entry, the same file that the action plugin sends to other machines."""
-    return content_path() / "roles/gpu_verify/files/gpu_measure/observe.py"
+def probe_argv() -> list[str]:
+    """Return the command that observes, with the same files that the action plugin sends to other machines."""
+    program = content_path() / "roles/gpu_verify/files/gpu_measure/observe.py"
+    return [sys.executable, str(program), str(collections_path())]
 
 
 def observe_in_turn(ask: Ask, environment: Mapping[str, str]) -> Observed:
@@ -40,7 +40,7 @@ def observe_here(ask: Ask, environment: Mapping[str, str]) -> dict[str, Any]:
     """Run the probe here and return its document."""
     limit = deadline(ask)
     finished = run(
-        [sys.executable, str(probe_path()), str(collections_path())],
+        probe_argv(),
         env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
         deadline=limit,
         stdin=json.dumps({**ask.document(), "parent": os.getpid()}).encode(),

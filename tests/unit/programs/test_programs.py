@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import programs as on_host
 
-from gpusetup.content import collections_path, host_code
-from gpusetup.verify.local import probe_path
+from gpusetup.content import host_code
+from gpusetup.verify.local import probe_argv
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,14 +69,12 @@ def test_a_program_takes_no_more_along_than_it_imports(tmp_path: Path) -> None:
 def test_collections_that_are_installed_into_a_python_do_not_hide_ours(tmp_path: Path, where: str) -> None:
     (tmp_path / "site/ansible_collections").mkdir(parents=True)
     (tmp_path / "site/ansible_collections/__init__.py").write_text("")
-    argv = [str(probe_path()), str(collections_path())]
+    argv = probe_argv()
     if where == "host":
         unpacked(tmp_path / "host", "gpu_verify")
-        argv = [str(tmp_path / "host/gpu_measure/observe.py")]
+        argv = [sys.executable, str(tmp_path / "host/gpu_measure/observe.py")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
     request = '{"level": "no such"}'
-    done = subprocess.run(
-        [sys.executable, *argv], input=request, env=environment, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(argv, input=request, env=environment, capture_output=True, text=True, check=False)
     assert "ModuleNotFoundError" not in done.stderr
     assert "level" in done.stdout + done.stderr

@@ -21,6 +21,7 @@ import pytest
 
 from gpusetup.model.facts import HostFacts
 from gpusetup.plan.record import read_record
+from gpusetup.verify.local import probe_argv
 from tests.unit.verify.verify_documents import FILES
 
 STAND_IN = """
@@ -359,7 +360,7 @@ def test_stdin_is_the_request_and_stdout_the_document():
     import subprocess
 
     finished = subprocess.run(
-        [sys.executable, str(FILES / "observe.py")],
+        probe_argv(),
         input='{"level": "quick"}',
         capture_output=True,
         text=True,

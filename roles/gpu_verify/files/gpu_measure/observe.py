@@ -1,6 +1,6 @@
 """Observe one machine: reads a request (JSON) on stdin, prints one JSON document of raw observations. Judges nothing.
 
-    echo '{"level": "smoke", "python": "/opt/gpusetup/bin/python"}' | python3 observe.py
+    echo '{"level": "smoke", "python": "/opt/gpusetup/bin/python"}' | python3 observe.py .collections
 
 Standard library only, Python 3.6 syntax; what needs CuPy runs in workers under the interpreter that the request names.
 """
