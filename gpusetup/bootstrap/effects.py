@@ -19,6 +19,7 @@ from gpusetup.bootstrap.record import write_whole
 from gpusetup.bootstrap.timer import TIMER, units
 from gpusetup.bootstrap.waiting import wait_for_cloud_init, wait_for_packages
 from gpusetup.drive.runner import run, stream
+from gpusetup.errors import Exit
 from gpusetup.model.status import Problem
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def outcome_of_apply(code: int, text: str, *, timed_out: bool = False) -> Outcom
     about = partial(Outcome, verified=str(told.get("verified") or ""), simulated=bool(told.get("simulated")))
     if told.get("state") == "pending-reboot":
         return about("reboot", reasons=tuple(told.get("pending") or ()))
-    if code == 0 and told:
+    if told and (code == 0 or (code == Exit.PENDING and told.get("state") == "done" and told.get("waits"))):
         return about("ok")
     return about("problem", _problem(code, document, told, timed_out=timed_out))
 

@@ -76,7 +76,7 @@ def _rows(outcome: HostOutcome) -> Iterator[tuple[str, str]]:
     yield "removed", ", ".join(outcome.removals)
     yield "held", ", ".join(outcome.holds)
     yield "reboot", outcome.reboot_why if outcome.reboot else ""
-    yield "pending", "; ".join((*outcome.pending, *(f"restart {name}" for name in outcome.restarts)))
+    yield "pending", "; ".join((*outcome.pending, *outcome.waits))
     yield "verified", outcome.verified
     for text in outcome.warnings:
         yield "note", text

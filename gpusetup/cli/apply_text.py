@@ -66,7 +66,12 @@ def _block(names: list[str], told: str) -> str:
 
 def _host(outcome: HostOutcome) -> str:
     simulated = " (simulated GPU)" if outcome.simulated else ""
-    lines = [f"{WORDS[outcome.state]}{simulated}"]
+    word = (
+        WORDS["done"] + ", but not all of it is in effect"
+        if outcome.state == "done" and outcome.waits
+        else WORDS[outcome.state]
+    )
+    lines = [f"{word}{simulated}"]
     if outcome.stack is not None and outcome.state not in {"refused", "unreachable"}:
         lines += _wrap(stack_line(outcome.stack))
     for refusal in outcome.refusals:
@@ -74,12 +79,8 @@ def _host(outcome: HostOutcome) -> str:
     lines += _failure(outcome)
     for text in outcome.pending:
         lines += _wrap(text if outcome.state == "postponed" else f"reboot pending: {text}")
-    if outcome.restarts and outcome.state != "pending-reboot":
-        names = " ".join(outcome.restarts)
-        lines += _wrap(
-            f"restart pending: {names}. Containers get the GPU after `systemctl restart {names}`, "
-            "which may stop running containers"
-        )
+    for text in outcome.waits:
+        lines += _wrap(f"waits: {text}")
     if outcome.state == "pending-reboot":
         lines += _wrap("next: reboot the host, then run the same command again; or give --reboot when-needed")
     if outcome.state == "postponed":

@@ -170,19 +170,29 @@ class RecordedPython(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str | None = None
     packages: dict[str, str] = {}
     adopted: bool = False
+    unwanted: bool = False
+    """Nobody asks for it any more: it stays until removal."""
     now: str | None = None
 
 
 class Expected(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What has to run since the last apply that finished."""
 
-    digest: str = ""
+    parts: dict[str, str] = {}
+    """A digest of the wish for each part that is finished."""
     driver_version: str | None = None
     driver_module: str | None = None
     kernels: tuple[str, ...] = ()
     python: RecordedPython | None = None
     environments: tuple[RecordedPython, ...] = ()
     """Named environments, each by its path."""
+
+
+class RecordedWaits(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What applies left to a restart or a reboot, by part, and in which boot."""
+
+    boot: str = ""
+    what: dict[str, tuple[str, ...]] = {}
 
 
 class RecordedRunfile(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -218,6 +228,7 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     verified: Verified | None = None
     lost: Lost = Lost()
     expect: Expected = Expected()
+    waits: RecordedWaits = RecordedWaits()
     packages: dict[str, str] = {}
     """What was asked for, in the versions that came."""
     brought: dict[str, str] = {}

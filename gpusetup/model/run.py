@@ -63,8 +63,8 @@ class HostOutcome(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
-    restarts: tuple[str, ...] = ()
-    """Container runtimes that run with their old configuration until somebody restarts them."""
+    waits: tuple[str, ...] = ()
+    """What is installed and not in effect yet, each with what it waits for."""
     packages: PackageChanges = PackageChanges()
     history_id: str = ""
     checks: tuple[Result, ...] = ()

@@ -387,3 +387,5 @@ def _record(facts: HostFacts) -> Iterator[Action]:
         yield _action("record", "unfinished", what, f"apply {begun.id} began and has not finished")
     elif reason := lost(facts):
         yield _action("record", "lost", "start a new record of what gpusetup does here", reason)
+    for found in judge.drift.waits(judge.probed(facts), judge.record(facts)):
+        yield _action("record", found.id, "what the last apply left waiting", found.what)

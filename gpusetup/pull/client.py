@@ -239,7 +239,7 @@ def _told(code: int, text: str, *, timed_out: bool) -> tuple[_Outcome, int]:
     problem = outcome_of_apply(code, text, timed_out=timed_out).problem
     state: Any = host.get("state") if host.get("state") in _STATES else "failed"
     if problem is None:
-        pending = "; ".join(host.get("pending") or ())
+        pending = "; ".join([*(host.get("pending") or ()), *(host.get("waits") or ())])
         return _Outcome("done" if state == "unchanged" else state, "", pending), int(host.get("changed") or 0)
     state = state if state in ("refused", "verify-failed") else "failed"
     return _Outcome(state, problem.reference, problem.message, problem.hint), int(host.get("changed") or 0)

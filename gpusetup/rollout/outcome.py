@@ -56,6 +56,7 @@ class _Told(Struct, frozen=True):
     history_id: str | None = None
     packages: PackageChanges = PackageChanges()
     reboot: _Reboot = _Reboot()
+    waits: tuple[str, ...] = ()
 
 
 def exit_of(outcome: HostOutcome) -> Exit:
@@ -64,7 +65,8 @@ def exit_of(outcome: HostOutcome) -> Exit:
         from gpusetup.errors import gravest
 
         return gravest([Exit(refusal.exit) for refusal in outcome.refusals])
-    return _EXITS[outcome.state]
+    found = _EXITS[outcome.state]
+    return Exit.PENDING if found is Exit.DONE and outcome.waits else found
 
 
 def planned_only(plan: HostPlan) -> HostOutcome:
@@ -116,8 +118,7 @@ def outcome_of(plan: HostPlan, host: HostProgress, seconds: float) -> HostOutcom
         found,
         state=told.state if told.state in {"pending-reboot", "unchanged"} else "done",
         pending=told.reboot.reasons,
-        # A reboot, done or pending, starts them anew.
-        restarts=() if plan.reboot else tuple(host.data.get("gpu_container_runtime", {}).get("pending") or ()),
+        waits=told.waits,
         packages=told.packages,
         history_id=told.history_id or "",
     )

@@ -76,8 +76,9 @@ def settled(machine: Machine, wish: driver.Wish, wait: float) -> Dict[str, Any]:
     over = time.monotonic() + wait
     while True:
         facts = machine.facts()
-        late = driver.loaded(facts) is None and not driver.nouveau_runs(facts) and not facts["simulated"]
-        if not late or not driver.reboot_reasons(facts, wish) or time.monotonic() >= over:
+        if time.monotonic() >= over or not driver.reboot_reasons(facts, wish):
+            return facts
+        if driver.loaded(facts) is not None or driver.nouveau_runs(facts) or facts["simulated"]:
             return facts
         if not _boots():
             over = min(over, time.monotonic() + _GRACE)

@@ -7,8 +7,8 @@ short_description: Open, record, revert and undo an apply
 description:
   - Keeps C(state.json), the history and the originals of changed files below O(host.state_dir), written in one step
     each.
-  - C(begin) tells at once whether the host is still exactly what the last finished apply left and was asked for the
-    same; a play can end there.
+  - C(begin) tells at once whether the host is still exactly what finished applies left, each part of it was asked for
+    the same, and nothing waits; a play can end there.
 options:
   mode:
     description:
@@ -71,11 +71,20 @@ options:
     type: list
     elements: str
     default: []
-  pending:
-    description: What waits for a reboot beside the driver, for C(finish).
+  ran:
+    description:
+      - For C(finish), which parts of O(wanted) this run did; all of them where it is not given. What earlier runs
+        recorded of the others stays.
     type: list
     elements: str
-    default: []
+  pending:
+    description: What waits for a reboot beside the driver, for C(finish), as a list of texts for each part.
+    type: dict
+    default: {}
+  waits:
+    description: What waits for something else, for C(finish), as a list of texts for each part.
+    type: dict
+    default: {}
   owner:
     description:
       - Who changes the host, C(controller), C(user), C(run), C(home) (which controller's runs these are), C(alive)
@@ -112,7 +121,8 @@ owner:
   returned: for begin of a host that is not as wanted, and for removal
   type: str
 gpu_result:
-  description: C(state) (done, unchanged, pending-reboot), C(packages), C(holds), C(files), C(reboot), C(history_id).
+  description: C(state) (done, unchanged, pending-reboot), C(packages), C(holds), C(files), C(reboot), C(waits),
+    C(history_id).
   returned: for finish, and for begin of a converged host
   type: dict
 history:
@@ -201,7 +211,9 @@ def main() -> None:
             driver_version={"type": "str", "default": ""},
             driver_module={"type": "str", "default": ""},
             kernels={"type": "list", "elements": "str", "default": []},
-            pending={"type": "list", "elements": "str", "default": []},
+            ran={"type": "list", "elements": "str"},
+            pending={"type": "dict", "default": {}},
+            waits={"type": "dict", "default": {}},
             owner={"type": "dict", "default": {}},
         ),
         supports_check_mode=True,

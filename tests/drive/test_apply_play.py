@@ -136,3 +136,80 @@ def test_a_reboot_that_failed_or_waits_is_not_on_record_as_done(fleet, tmp_path,
     assert [asked["outcome"] for asked in fleet.asked(fleet.names[0], "gpu_recover") if asked["mode"] == "note"] == [
         outcome
     ]
+
+
+PARTS = [
+    "sources",
+    "replace",
+    "pins",
+    "packages",
+    "remove",
+    "hold",
+    "streams",
+    "auto_upgrades_block",
+    "nouveau",
+    "nouveau_argument",
+    "driver",
+    "runfile",
+    "signing",
+    "module_options",
+    "modules_load",
+    "services",
+    "cuda",
+    "python",
+    "monitoring",
+    "container",
+    "mig",
+    "licence",
+    "rdma",
+    "desktops",
+    "imex",
+]
+
+
+@pytest.mark.parametrize(
+    ("tags", "lacking"),
+    [
+        ((), [(), (), (), ()]),
+        (("--tags", "mig"), [(), ("services",), ("nouveau", "nouveau_argument", "container", "licence", "rdma", "imex"),
+                             ("driver", "runfile", "signing", "module_options", "modules_load", "services", "cuda",
+                              "python", "monitoring", "desktops")]),
+        (("--skip-tags", "cuda,python"), [(), (), (), ("cuda", "python")]),
+    ],
+    ids=["all", "mig", "not some"],
+)  # fmt: skip
+def test_a_run_records_the_parts_that_it_did(fleet, tmp_path, tags, lacking):
+    fleet.listen()
+    play(fleet, tmp_path, *tags)
+    for name, parts in zip(fleet.names, lacking, strict=True):
+        finish = fleet.asked(name, "gpu_state")[-1]
+        assert set(finish["wanted"]) == set(PARTS)
+        assert set(PARTS) - set(finish["ran"]) == set(parts), name
+        assert not any(finish["waits"].values())
+        assert not any(finish["pending"].values())
+
+
+def test_all_that_waits_comes_to_the_record(fleet, tmp_path):
+    fleet.answer("gpu_reboot_need", {"needed": True, "reasons": ["a change of mode"], "processes": []})
+    fleet.answer("gpu_mig", {"reboot": ["a change of mode"]})
+    fleet.answer("gpu_rdma", {"pending": ["nvidia_peermem is not loaded: no"], "reboot": ["no static BAR1"]})
+    fleet.answer("gpu_imex", {"pending": ["IMEX starts with the driver"]})
+    fleet.answer("gpu_desktops", {"pending": ["gpusetup-desktop-anna.service"]})
+    fleet.answer("gpu_container_runtime", {"pending": ["docker"]})
+    variables = {
+        "gpu_mig_layouts": [{"gpu": "0000:01:00.0", "enabled": True}], "gpu_imex_channels": 0, "gpu_rdma_stack": "inbox",
+        "gpu_desktop_backend": "egl", "gpu_container_runtimes": ["docker"],
+    }  # fmt: skip
+    (tmp_path / "wish.json").write_text(json.dumps(variables))
+    fleet.listen()
+    play(fleet, tmp_path, "-e", f"@{tmp_path}/wish.json")
+    finish = fleet.asked(fleet.names[0], "gpu_state")[-1]
+    assert finish["pending"] == {"mig": ["a change of mode"], "rdma": ["no static BAR1"]}
+    assert finish["waits"] == {
+        "container": ["`systemctl restart docker` puts its new settings in effect, and may stop running containers"],
+        "rdma": ["nvidia_peermem is not loaded: no"],
+        "imex": ["IMEX starts with the driver"],
+        "desktops": [
+            "`systemctl restart gpusetup-desktop-anna.service` puts its new settings in effect, and ends the programs in it"
+        ],
+    }

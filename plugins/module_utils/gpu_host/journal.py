@@ -36,11 +36,12 @@ _EMPTY: State = {
     "mig": {},
     "runfile": {},
     "expect": {},
+    "waits": {},
     "lock": {},
     "lost": {},
     "verified": None,
 }
-_TOLD = ("apply", "expect", "lock", "verified", "lost", "packages", "free")
+_TOLD = ("apply", "expect", "waits", "lock", "verified", "lost", "packages", "free")
 """What the record tells of the apply itself; everything else is a thing on the host and has its entry by `change`."""
 
 

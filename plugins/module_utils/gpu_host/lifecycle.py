@@ -5,7 +5,7 @@ import os
 import shutil
 import threading
 import weakref
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..gpu_judge import driver, gpudirect, versions
 from . import (
@@ -41,7 +41,7 @@ class Lifecycle:
         self.machine = Machine(request["simulated_root"])
         folder = request["state_dir"]
         why = lost.reason(folder, self.machine.host) if request.get("mode") == "begin" and not check else ""
-        self.digest = files.digest(json.dumps(request["wanted"], sort_keys=True))
+        self.digest = _digest(request["wanted"])
         self.token = request.get("token") or ""
         self.signs = threading.Event()
         if why:
@@ -65,7 +65,8 @@ class Lifecycle:
     def begin(self) -> Dict[str, Any]:
         """Say whether the host is already as wanted; else open an apply (the same wish reopens an interrupted one)."""
         state = self.ledger.state
-        finished = state["apply"].get("finished") and state["expect"].get("digest") == self.digest
+        done = state["expect"].get("parts") or {}
+        finished = state["apply"].get("finished") and self._parts().items() <= done.items()
         found = drift.deviations(self.ledger.folder, self.machine, self.request) if finished else []
         if finished and not found:
             told = self._told("unchanged", {}, [])
@@ -118,19 +119,33 @@ class Lifecycle:
             files.write_json(path, baseline)
 
     def finish(self) -> Dict[str, Any]:
-        """Record the apply: what is expected from now on, and the history."""
+        """Record the apply: what is expected from now on, and the history.
+
+        A run of some tags did some parts only (`ran`). Of the others stays on record what was; the next whole run does
+        them.
+        """
         state, request = self.ledger.state, self.request
-        wanted = request["wanted"]
-        wish = driver.Wish(request["driver_version"], request["driver_module"], tuple(request["kernels"]))
-        reasons = driver.reboot_reasons(self.machine.facts(), wish) + list(request.get("pending") or ())
+        wanted, earlier = request["wanted"], state["expect"]
+        ran = set(wanted if request.get("ran") is None else request["ran"])
+        driven = request if "driver" in ran else earlier
+        kernels = list(driven.get("kernels") or ())
+        wish = driver.Wish(driven.get("driver_version") or "", driven.get("driver_module") or "", tuple(kernels))
+        reboots, waits = _of_parts(request.get("pending")), _of_parts(request.get("waits"))
+        if state["waits"].get("boot") == owner.boot():
+            waits.update({part: texts for part, texts in state["waits"]["what"].items() if part not in ran})
+        reasons = driver.reboot_reasons(self.machine.facts(), wish) + _texts(reboots)
+        parts = dict(earlier.get("parts") or {})
+        parts.update({part: digest for part, digest in self._parts().items() if part in ran})
+        whole = self._parts().items() <= parts.items()
         expect = {
-            "digest": self.digest,
-            "driver_version": request["driver_version"],
-            "driver_module": request["driver_module"],
-            "kernels": request["kernels"],
-            "python": request["python"],
-            "environments": self._environments(),
+            "parts": {part: parts[part] for part in parts if part not in reboots and part not in waits},
+            "driver_version": wish.version,
+            "driver_module": wish.flavour,
+            "kernels": kernels,
+            "python": self._python() if "python" in ran else earlier.get("python"),
+            "environments": self._environments() if "python" in ran else self._recorded_environments(),
         }
+        what = {part: waits.get(part, []) + reboots.get(part, []) for part in sorted({*waits, *reboots})}
         host = self._manager()
         before = files.read_json(os.path.join(self.ledger.folder, "before.json")) or {"packages": {}, "held": []}
         identity = state["apply"].get("id") or f"{now()}-{self.digest[:6]}"
@@ -146,22 +161,39 @@ class Lifecycle:
             "holds": state["holds"],
             "files": {path: entry["sha256"] for path, entry in state["files"].items()},
             "kernel": self.machine.kernels()["running"],
-            "python": request["python"],
+            "python": expect["python"],
             "pending": reasons,
+            "waits": _texts(waits),
             "simulated": self.machine.simulated is not None,
             "verified": None,
         }
         # The history comes first: of an apply that is called finished a rollback must find it, wherever this is cut.
         self.ledger.write_history(told, request["keep"])
-        if request["lock"]:
+        if request["lock"] and whole:
             files.write_json(os.path.join(self.ledger.folder, "lock.json"), request["lock"])
         begun = {"id": identity, "digest": self.digest, "started": told["started"], "last": None}
         self.ledger.tell(
-            apply=dict(begun, finished=told["finished"]), expect=expect, lock=request["lock"], verified=None
+            apply=dict(begun, finished=told["finished"]),
+            expect=expect,
+            waits={"boot": owner.boot(), "what": what} if what else {},
+            lock=request["lock"] if whole else state["lock"],
+            verified=None,
         )
         owner.release(self.ledger.folder, self.token)
         change = packages.difference(before["packages"], told["after"]["packages"])
-        return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons)}
+        return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons, _texts(waits))}
+
+    def _parts(self) -> Dict[str, str]:
+        """Return a digest of each part of what is wanted."""
+        return {part: _digest(wish) for part, wish in self.request["wanted"].items()}
+
+    def _python(self) -> Optional[Dict[str, Any]]:
+        """Return the environment that this apply made; one that nobody asks for any more is still removal's to take."""
+        made: Optional[Dict[str, Any]] = self.request["python"]
+        kept = self.ledger.state["expect"].get("python") or {}
+        if made or not os.path.lexists(kept.get("path") or ""):
+            return made
+        return {"path": kept["path"], "adopted": kept.get("adopted", False), "unwanted": True}
 
     def _environments(self) -> List[Dict[str, Any]]:
         """Return the named environments that are there now; those that nobody asks for any more go.
@@ -192,7 +224,9 @@ class Lifecycle:
             files.write_json(path, dict(past, verified=verified))
         self.ledger.tell(verified=verified, lock=request["lock"] or state["lock"])
 
-    def _told(self, outcome: str, change: Mapping[str, Any], reasons: Sequence[str]) -> Dict[str, Any]:
+    def _told(
+        self, outcome: str, change: Mapping[str, Any], reasons: Sequence[str], waits: Sequence[str] = ()
+    ) -> Dict[str, Any]:
         """Return what the play tells about this host."""
         return {
             "state": outcome,
@@ -201,6 +235,7 @@ class Lifecycle:
             "holds": self.ledger.state["holds"],
             "files": sorted(self.ledger.state["files"]),
             "reboot": {"needed": bool(reasons), "reasons": reasons},
+            "waits": list(waits),
             "simulated": self.machine.simulated is not None,
         }
 
@@ -323,3 +358,15 @@ class Lifecycle:
             return {}
         now_there = self._manager().installed()
         return {kind: names for kind, names in packages.difference(baseline["packages"], now_there).items() if names}
+
+
+def _digest(wish: Any) -> str:
+    return files.digest(json.dumps(wish, sort_keys=True))
+
+
+def _of_parts(told: Optional[Mapping[str, Sequence[str]]]) -> Dict[str, List[str]]:
+    return {part: list(texts) for part, texts in (told or {}).items() if texts}
+
+
+def _texts(told: Mapping[str, Sequence[str]]) -> List[str]:
+    return [text for part in sorted(told) for text in told[part]]

@@ -137,7 +137,7 @@ def _age(owner: Dict[str, Any]) -> float:
     silence.
     """
     uptime = _uptime()
-    return float(uptime - owner["seen"]) if owner["boot"] == _boot() else uptime
+    return float(uptime - owner["seen"]) if owner["boot"] == boot() else uptime
 
 
 def _read(folder: str) -> Optional[Dict[str, Any]]:
@@ -146,7 +146,7 @@ def _read(folder: str) -> Optional[Dict[str, Any]]:
 
 
 def _write(folder: str, owner: Dict[str, Any]) -> None:
-    files.write_json(_path(folder), dict(owner, boot=_boot(), seen=_uptime()), lasting=False)
+    files.write_json(_path(folder), dict(owner, boot=boot(), seen=_uptime()), lasting=False)
 
 
 def _path(folder: str) -> str:
@@ -157,7 +157,8 @@ def _lock(folder: str) -> str:
     return os.path.join(folder, "lock")
 
 
-def _boot() -> str:
+def boot() -> str:
+    """Return what tells this boot from the next."""
     return (files.read_text(_BOOT_ID) or "").strip()
 
 

@@ -43,6 +43,7 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
         _mig,
         _python,
         _environments,
+        waits,
     )
     return [found for part in parts for found in part(facts, record)]
 
@@ -263,10 +264,10 @@ def _mig(facts: Facts, record: Record) -> Iterator[Difference]:
 def _python(facts: Facts, record: Record) -> Iterator[Difference]:
     expect = _part(_part(record, "expect"), "python")
     path = str(expect.get("path") or "")
-    if expect.get("now"):
+    if expect.get("now") and not expect.get("unwanted"):
         yield Difference("python", "the environment " + path, "as it was installed", expect["now"])
         return
-    if not path or expect.get("adopted"):
+    if not path or expect.get("adopted") or expect.get("unwanted"):
         return
     interpreters = (path + "/bin/python", path + "/bin/python3")
     have = next((item for item in facts["pythons"] if item["path"] in interpreters), None)
@@ -285,6 +286,15 @@ def _environments(_facts: Facts, record: Record) -> Iterator[Difference]:
         if entry.get("now"):
             path = str(entry.get("path"))
             yield Difference("python:" + path, "the environment " + path, "as it was installed", entry["now"])
+
+
+def waits(facts: Facts, record: Record) -> Iterator[Difference]:
+    """Yield what the last apply left to a restart or a reboot; a reboot since then has done it."""
+    kept = _part(record, "waits")
+    if kept and kept.get("boot") == _part(facts, "boot").get("id"):
+        for part, texts in sorted(_part(kept, "what").items()):
+            for number, text in enumerate(texts):
+                yield Difference(f"waits-{part}-{number}", text, "in effect", "it waits")
 
 
 def _part(record: Record, name: str) -> Dict[str, Any]:

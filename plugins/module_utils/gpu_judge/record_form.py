@@ -22,7 +22,14 @@ _FILE: Dict[str, Any] = {
     "original": _KEPT, "previous": _KEPT, "now": _MAYBE, "hint": _TEXT,
 }  # fmt: skip
 _SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG, "link": _TEXT}
-_PYTHON: Dict[str, Any] = {"path": _MAYBE, "packages": _VERSIONS, "adopted": _FLAG, "now": _MAYBE, "?": True}
+_PYTHON: Dict[str, Any] = {
+    "path": _MAYBE,
+    "packages": _VERSIONS,
+    "adopted": _FLAG,
+    "unwanted": _FLAG,
+    "now": _MAYBE,
+    "?": True,
+}
 _APPLY: Dict[str, Any] = {"id": _TEXT, "digest": _TEXT, "started": _MAYBE, "finished": _MAYBE}
 _LAST: Dict[str, Any] = dict(_APPLY, **{"?": True})
 _APPLY["last"] = _LAST["last"] = _LAST
@@ -34,9 +41,10 @@ _RECORD: Dict[str, Any] = {
     "schema": _TEXT,
     "apply": _APPLY,
     "expect": {
-        "digest": _TEXT, "driver_version": _MAYBE, "driver_module": _MAYBE, "kernels": _TEXTS, "python": _PYTHON,
+        "parts": _VERSIONS, "driver_version": _MAYBE, "driver_module": _MAYBE, "kernels": _TEXTS, "python": _PYTHON,
         "environments": [_PYTHON],
     },
+    "waits": {"boot": _TEXT, "what": {"": _TEXTS}},
     "packages": _VERSIONS,
     "brought": _VERSIONS,
     "moved": _VERSIONS,

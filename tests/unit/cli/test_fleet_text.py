@@ -3,6 +3,8 @@
 import io
 from datetime import datetime, timezone
 
+from msgspec.structs import replace
+
 from gpusetup.cli.apply_html import applied_html
 from gpusetup.cli.apply_text import applied_text
 from gpusetup.cli.plan_batches import rows_of
@@ -16,7 +18,7 @@ from gpusetup.model.run import Applied, HostOutcome, Trouble
 from gpusetup.model.stack import MatrixStamp
 from gpusetup.model.verdict import Result
 from gpusetup.plan.batches import batches_of
-from gpusetup.rollout.outcome import outcome_of
+from gpusetup.rollout.outcome import exit_of, outcome_of
 
 STAMP = MatrixStamp(date="2026-01-01", digest="0")
 NAMES = [f"gpu{number}" for number in range(200)]
@@ -143,15 +145,24 @@ def test_failures_are_told_of_a_few_hosts_as_they_come(monkeypatch):
     ]
 
 
-def test_a_runtime_that_waits_for_its_restart_is_told():
+def test_what_waits_is_told_and_not_called_done():
     host = HostProgress("a")
-    host.data["gpu_container_runtime"] = {"changed": True, "pending": ["docker"]}
+    host.data["gpu_state"] = {
+        "gpu_result": {"state": "done", "waits": ["nvidia_peermem is not loaded: no such device"]}
+    }
     outcome = outcome_of(HostPlan(state="change"), host, 1.0)
-    assert outcome.restarts == ("docker",)
+    assert (outcome.state, outcome.waits, exit_of(outcome)) == (
+        "done",
+        ("nvidia_peermem is not loaded: no such device",),
+        9,
+    )
     text = applied_text(Applied(ok=True, run="1", log="l", seconds={}, matrix=STAMP, hosts={"a": outcome}))
-    assert "restart pending: docker" in text
-    assert "`systemctl restart docker`" in " ".join(text.split())
-    assert outcome_of(HostPlan(state="change", reboot=True), host, 1.0).restarts == ()
+    assert "a: done, but not all of it is in effect" in text
+    assert "waits: nvidia_peermem is not loaded: no such device" in text
+    assert exit_of(replace(outcome, state="verify-failed")) == 8, "what is graver stays so"
+    assert "is in effect" not in applied_text(
+        Applied(ok=True, run="1", log="l", seconds={}, matrix=STAMP, hosts={"a": replace(outcome, waits=())})
+    )
 
 
 def test_a_plan_tells_its_batches_equal_ones_together():

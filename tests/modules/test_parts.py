@@ -1,0 +1,144 @@
+"""What one run recorded of its parts: the next whole run does the rest, and nothing of an earlier one is wiped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched, lifecycle, owner
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, driver, record_form
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WANTED = {
+    "packages": [{"name": "nvidia-driver"}], "driver": ["580.95.05", "open", []], "container": [["docker"], True],
+    "python": {"path": "/opt/gpusetup", "environments": []}, "monitoring": {"exporter": "dcgm"},
+}  # fmt: skip
+DRIVER = {"driver_version": "580.95.05", "driver_module": "open", "kernels": []}
+
+
+class Host:
+    def installed(self) -> dict[str, str]:
+        return {"bash": "5"}
+
+    def held(self) -> list[str]:
+        return []
+
+
+class Run:
+    """One run of a play: what it wants, which parts its tags did, and what they told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = str(folder)
+
+    def request(self, **more: Any) -> dict[str, Any]:
+        return {
+            "state_dir": self.folder, "simulated_root": "", "wanted": WANTED, "manager": "apt", "network": {}, "lock": {},
+            "id": "", "keep": 10, "python": None, "remove": [], **DRIVER, **more,
+        }  # fmt: skip
+
+    def begin(self, **more: Any) -> Any:
+        return lifecycle.Lifecycle(self.request(mode="begin", **more)).begin()
+
+    def __call__(self, *ran: str, **more: Any) -> Any:
+        begun = self.begin(**more)
+        if begun["converged"]:
+            return "unchanged"
+        request = self.request(ran=list(ran) if ran else None, token=begun["owner"], **more)
+        return lifecycle.Lifecycle(request).finish()["gpu_result"]
+
+    @property
+    def expect(self) -> dict[str, Any]:
+        return dict(Ledger(self.folder).state["expect"])
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(lifecycle.planning, "manager", lambda *_more, **_named: Host())
+    monkeypatch.setattr(fetched, "PLACE", str(tmp_path / "looks"))
+    monkeypatch.setattr(lifecycle.drift, "deviations", lambda *_more: [])
+    monkeypatch.setattr(lifecycle.Machine, "facts", lambda _self: {"kernel": {"running": "6.1", "next": "6.1"}})
+    monkeypatch.setattr(driver, "reboot_reasons", lambda *_more: [])
+    return Run(tmp_path / "state")
+
+
+def test_a_run_of_some_tags_leaves_the_rest_to_the_next_whole_run(run: Run) -> None:
+    run("packages", "driver")
+    assert not run.begin()["converged"], "nobody made the containers, the environment, the exporter"
+    run()
+    assert run.begin()["converged"]
+
+
+def test_parts_of_several_runs_make_a_whole(run: Run) -> None:
+    run("packages", "driver")
+    run("container", "python")
+    assert not run.begin()["converged"]
+    run("monitoring")
+    assert run.begin()["converged"]
+    other = {**WANTED, "container": [["podman"], True]}
+    run("monitoring", wanted=other)
+    assert run.begin(wanted=WANTED)["converged"], "docker still is"
+    assert not run.begin(wanted=other)["converged"], "podman was not set up"
+    run("container", wanted=other)
+    assert run.begin(wanted=other)["converged"]
+
+
+def test_nothing_that_another_run_recorded_is_wiped(run: Run, tmp_path: Path) -> None:
+    made = {"path": "/opt/gpusetup", "packages": {"torch": "2.9"}, "adopted": False}
+    named = tmp_path / "serve"
+    named.symlink_to(tmp_path)
+    wanted = {**WANTED, "python": {"path": "/opt/gpusetup", "environments": [{"path": str(named)}]}}
+    run(python=made, environments=[{"path": str(named), "packages": {}}], wanted=wanted)
+    whole = run.expect
+    assert whole["python"] == made
+    for tags in (["monitoring"], ["driver"], ["container"]):
+        for wish in (wanted, WANTED):
+            changed = {**wish, "monitoring": {"exporter": tags[0]}, "driver": ["580.95.05", "open", tags]}
+            run(*tags, wanted=changed, driver_version="580.95.05" if tags == ["driver"] else "")
+            assert {key: run.expect[key] for key in whole if key != "parts"} == {
+                key: whole[key] for key in whole if key != "parts"
+            }, tags
+            assert named.is_symlink()
+
+
+def test_an_environment_that_nobody_asks_for_any_more_is_still_removals_to_take(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "venv"
+    place.symlink_to(tmp_path)
+    run(python={"path": str(place), "packages": {"torch": "2.9"}, "adopted": False})
+    run(wanted={**WANTED, "python": {}})
+    assert run.expect["python"]["path"] == str(place)
+    assert record_form.wrong({"expect": run.expect}) == ""
+    assert list(drift._python({"pythons": []}, {"expect": run.expect})) == []
+    place.unlink()
+    run(wanted={**WANTED, "python": [], "container": []})
+    assert run.expect["python"] is None
+
+
+@pytest.mark.parametrize("kind", ["waits", "pending"])
+def test_what_waits_is_told_and_looked_at_again(run: Run, kind: str) -> None:
+    told = run(**{kind: {"container": ["docker runs with its old settings"], "imex": []}})
+    assert told["waits" if kind == "waits" else "reboot"] in (
+        ["docker runs with its old settings"], {"needed": True, "reasons": ["docker runs with its old settings"]},
+    )  # fmt: skip
+    assert told["state"] == ("done" if kind == "waits" else "pending-reboot")
+    record = Ledger(run.folder).state
+    assert record_form.wrong(record) == ""
+    here = {"boot": {"id": owner.boot()}}
+    assert [item.what for item in drift.waits(here, record)] == ["docker runs with its old settings"]
+    assert list(drift.waits({"boot": {"id": "a later one"}}, record)) == []
+    assert not run.begin()["converged"]
+    assert "docker runs with its old settings" in run("driver")["waits"], "another part's run does not forget it"
+    run()
+    assert run.begin()["converged"]
+    assert list(drift.waits(here, Ledger(run.folder).state)) == []
+
+
+def test_the_lock_of_a_part_is_not_the_hosts(run: Run) -> None:
+    run(lock={"key": "whole"})
+    wanted = {**WANTED, "driver": ["590", "open", []], "monitoring": {"exporter": "textfile"}}
+    run("driver", lock={"key": "parts"}, wanted=wanted)
+    assert Ledger(run.folder).state["lock"] == {"key": "whole"}
+    run("monitoring", lock={"key": "parts"}, wanted=wanted)
+    assert Ledger(run.folder).state["lock"] == {"key": "parts"}, "both together are all of it"
