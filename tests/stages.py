@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -13,10 +13,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import changes, programs
 from tests.collection import NOT_HERE, quick, whole
-from tests.lab import machine
-from tests.lab.places import LabError
-from tests.unit.supply.rpms import TOOLS as RPM_TOOLS
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = (
@@ -50,13 +48,22 @@ def _run(*argv: str, env: dict[str, str] | None = None) -> int:
 
 
 def _counts(report: Path) -> tuple[int, int, int]:
+    """Passed, failed, skipped; where programs can be installed, a skip that is for something else than hardware is a failure."""
     if not report.exists():
         return 0, 1, 0
     suite = ET.parse(report).getroot().find("testsuite")
     assert suite is not None
     total, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
     failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-    return total - failed - skipped, failed, skipped
+    passed = total - failed - skipped
+    reasons = [skip.get("message", "") for skip in suite.iter("skipped") if skip.get("type") == "pytest.skip"]
+    avoidable = [reason for reason in reasons if not programs.HARDWARE.search(reason)]
+    if avoidable and programs.installs():
+        print(
+            "\nSkipped for something else than hardware, which counts as failed:", *sorted(set(avoidable)), sep="\n  "
+        )
+        failed, skipped = failed + len(avoidable), skipped - len(avoidable)
+    return passed, failed, skipped
 
 
 def _pytest(stage: str, *arguments: str) -> Outcome:
@@ -89,17 +96,7 @@ def lint() -> Outcome:
     return _commands("lint", *commands)
 
 
-def _programs() -> None:
-    """Get what makes and reads rpm repositories, and shells; where it cannot be had its tests are skipped, and say so."""
-    wanted = {**RPM_TOOLS, "zsh": "zsh", "fish": "fish"}
-    lacking = [package for program, package in wanted.items() if shutil.which(program) is None]
-    if os.geteuid() == 0 and shutil.which("apt-get"):
-        with contextlib.suppress(LabError):
-            machine.install(lacking)
-
-
 def unit() -> Outcome:
-    _programs()
     folders = [f"tests/{name}" for name in QUICK if (ROOT / "tests" / name).exists()]
     return _pytest("unit", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not lab and not gpu", *folders)
 
@@ -130,6 +127,11 @@ def package() -> Outcome:
     return Outcome("package", state, time.monotonic() - began, len(codes) - failed, failed)
 
 
+def pages() -> Outcome:
+    """Run the commands of the documentation, and compare what they say."""
+    return _pytest("pages", "-n", str(min(4, os.cpu_count() or 1)), "tests/pages")
+
+
 def site() -> Outcome:
     """Build the site, which checks its links, and look at what was written."""
     return _pytest("site", "tests/site")
@@ -155,9 +157,9 @@ def _needs_root(stage: str) -> Outcome | None:
 
 
 def lab() -> Outcome:
-    """Throw-away hosts, and beside them the virtual machine, which is first because it takes longest."""
-    side_by_side = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-    wanted = ("-m", "(lab or vm) and not slow", "tests/vm", "tests/lab")
+    """Throw-away hosts on which everything is installed, changed and removed."""
+    side_by_side = ("-n", "2", "--dist", "loadfile")
+    wanted = ("-m", "lab and not slow", "tests/lab")
     return _needs_root("lab") or _pytest("lab", *side_by_side, "--durations=12", *wanted)
 
 
@@ -263,6 +265,7 @@ STAGES = {
     "lint": lint,
     "unit": unit,
     "package": package,
+    "pages": pages,
     "site": site,
     "sanity": sanity,
     "lab": lab,
@@ -276,17 +279,73 @@ STAGES = {
     "inventories": inventories,
     "gpu": gpu,
 }
-DEFAULT = ("lint", "unit", "package", "site", "lab", "gpu")
+DEFAULT = ("lint", "unit", "package", "lab", "gpu")
+ALL = (*DEFAULT, *changes.TOUCH)
+"""With what takes long and rarely breaks."""
+
+
+def _wanted(names: list[str]) -> list[str]:
+    """The stages that these words mean."""
+    if names == ["all"]:
+        return list(ALL)
+    if names != ["changed"]:
+        return names or list(DEFAULT)
+    decided = changes.decided()
+    for stage in changes.TOUCH:
+        print(
+            f"{stage}: runs, {decided[stage]}"
+            if stage in decided
+            else f"{stage}: does not run, nothing changed that it depends on"
+        )
+    return [*DEFAULT, *decided]
+
+
+def _prepared(names: list[str]) -> None:
+    """Install the programs of all stages, before the first begins."""
+    for name in names:
+        if lacking := programs.prepare(name):
+            print(
+                f"{name}: lacks {', '.join(lacking)}; this user cannot install them, or apt-get could not", flush=True
+            )
+
+
+def _all_of(names: list[str]) -> list[Outcome]:
+    """Run stages one after the other, the lab beside the others: it waits most of the time. What it printed comes at the end."""
+    others = [name for name in names if name != "lab"]
+    if len(others) == len(names) or not others:
+        return [STAGES[name]() for name in names]
+    with tempfile.TemporaryDirectory() as folder:
+        told, printed = Path(folder) / "outcome", Path(folder) / "printed"
+        environment = {**os.environ, "GPUSETUP_OUTCOME": str(told)}
+        with printed.open("w") as stream:
+            argv = [sys.executable, "-m", "tests.stages", "lab"]
+            beside = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=stream, stderr=subprocess.STDOUT)
+        try:
+            os.nice(5)  # the lab's hosts have deadlines
+            outcomes = [STAGES[name]() for name in others]
+            beside.wait()
+        finally:
+            beside.terminate()
+            beside.wait()
+            print(f"\nthe lab, which ran beside these:\n{printed.read_text(errors='replace')}", flush=True)
+        ended = json.loads(told.read_text()) if told.exists() else []
+    return outcomes + [Outcome(*item) for item in ended or [("lab", "failed", 0.0, 0, 1, 0, "it ended early")]]
 
 
 def main(names: list[str]) -> int:
     if names[:1] == ["real"]:  # it has arguments of its own
         return _run(sys.executable, "-m", "tests.real", *names[1:])
-    unknown = [name for name in names if name not in STAGES]
+    unknown = [name for name in names if name not in STAGES] if names not in (["all"], ["changed"]) else []
     if unknown:
-        print(f"unknown stage {unknown[0]}; there are: {', '.join(STAGES)}", file=sys.stderr)
+        print(f"unknown stage {unknown[0]}; there are: all, changed, {', '.join(STAGES)}", file=sys.stderr)
         return 2
-    outcomes = [STAGES[name]() for name in names or DEFAULT]
+    wanted = _wanted(names)
+    before = programs.here(wanted)
+    _prepared(wanted)
+    outcomes = _all_of(wanted)
+    if told := os.environ.get("GPUSETUP_OUTCOME"):
+        Path(told).write_text(json.dumps(outcomes))
+        return 0
     print("\nstage      state     seconds  passed  failed  skipped")
     for item in outcomes:
         print(
@@ -295,7 +354,9 @@ def main(names: list[str]) -> int:
         )
     left_out = [name for name in STAGES if name not in {item.stage for item in outcomes}]
     if left_out:
-        print(f"not run: {', '.join(left_out)} (./dev test STAGE)")
+        print(f"not run: {', '.join(left_out)} (./dev test STAGE; ./dev test all: {', '.join(changes.TOUCH)} too)")
+    if before:
+        print(f"here before, so that getting them was not tested: {', '.join(before)} (./dev test bare)")
     passed, failed, skipped = (
         sum(getattr(item, name) for item in outcomes) for name in ("passed", "failed", "skipped")
     )

@@ -16,12 +16,20 @@ ROOT = PACKAGE.parent
 COLLECTION = "ansible_collections.gpusetup.stack."
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield every statement, however deep; expressions, most of a tree, hold no import."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements(child)
+
+
 def named(module: str, path: Path) -> Iterator[tuple[str, ...]]:
     """Yield what an import may mean, the likeliest first: a file, or a name inside a file."""
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     # Files of a folder that is no package run by themselves and find their neighbours by their bare names.
     beside = "" if (path.parent / "__init__.py").exists() else f"{package}."
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((alias.name.removeprefix(COLLECTION), beside + alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.architecture import imports as layout
 from tests.architecture.files import files
 from tests.architecture.imports import PACKAGE, imports, modules, name_of, tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 LAYERS = (
@@ -53,8 +55,8 @@ IMPURE = {
     "shutil",
     "sys",
 }
-LONGEST = 400
-ALL = pytest.mark.parametrize("path", modules(), ids=name_of)
+LONGEST = 500
+"""An alarm, not a shape to cut files to."""
 
 
 def part_of(module: str) -> str:
@@ -62,69 +64,103 @@ def part_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
-@ALL
-def test_imports_point_left(path: Path) -> None:
+def calls(path: Path) -> list[tuple[ast.Call, str]]:
+    """Return every call of a module, with the words of what is called."""
+    nodes = (node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
+    return [(node, ast.unparse(node.func)) for node in nodes]
+
+
+def pointing_right(path: Path) -> Iterator[str]:
+    """Imports of what stands to the right in the order of the layers."""
     mine = part_of(name_of(path))
     if mine in OUTSIDE | {""}:
         return
-    assert mine in LEVEL, f"gpusetup.{mine} has no place in the order of the architecture"
     for found in imports(path):
         other = part_of(found.module) if found.module.startswith("gpusetup.") else ""
         if other in ("", "__version__") or other == mine:
             continue
-        assert LEVEL[other] < LEVEL[mine] or (LEVEL[other] == LEVEL[mine] and found.typing_only), (
-            f"{path}:{found.line}: {mine} imports {found.module}"
-        )
+        if LEVEL[other] > LEVEL[mine] or (LEVEL[other] == LEVEL[mine] and not found.typing_only):
+            yield f"{path}:{found.line}: {mine} imports {found.module}"
 
 
-@ALL
-def test_resolve_and_plan_are_pure(path: Path) -> None:
+def impure(path: Path) -> Iterator[str]:
+    """What touches the world where answers are worked out."""
     if part_of(name_of(path)) not in ("resolve", "plan"):
         return
     for found in imports(path):
-        assert found.typing_only or found.module.split(".")[0] not in IMPURE, f"{path}:{found.line}: {found.module}"
-    for node in ast.walk(tree(path)):
-        called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-        assert called not in ("open", "input", "exec", "eval", "__import__"), f"{path}:{node.lineno}: {called}()"
+        if not found.typing_only and found.module.split(".")[0] in IMPURE:
+            yield f"{path}:{found.line}: {found.module}"
+    for node, called in calls(path):
+        if called in ("open", "input", "exec", "eval", "__import__"):
+            yield f"{path}:{node.lineno}: {called}()"
 
 
-@ALL
-def test_only_the_command_line_prints_or_exits(path: Path) -> None:
+def printing(path: Path) -> Iterator[str]:
+    """What prints or exits outside the command line; a stream that the command line handed in may be written to."""
     if part_of(name_of(path)) in ("cli", *OUTSIDE) or name_of(path) in INSIDE_ANSIBLE:
         return
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            target = next((ast.unparse(word.value) for word in node.keywords if word.arg == "file"), "sys.stdout")
-            handed = called == "print" and not target.startswith("sys.")  # a stream that the command line handed in
-            allowed = handed or called not in ("print", "sys.exit", "exit", "quit", "os._exit", "sys.stdout.write")
-            assert allowed, f"{path}:{node.lineno}: {called}()"
-        if isinstance(node, ast.Raise) and node.exc is not None:
-            assert "SystemExit" not in ast.unparse(node.exc), f"{path}:{node.lineno}: SystemExit"
+    for node, called in calls(path):
+        target = next((ast.unparse(word.value) for word in node.keywords if word.arg == "file"), "sys.stdout")
+        handed = called == "print" and not target.startswith("sys.")
+        if not handed and called in ("print", "sys.exit", "exit", "quit", "os._exit", "sys.stdout.write"):
+            yield f"{path}:{node.lineno}: {called}()"
+    for raised in ast.walk(tree(path)):
+        if isinstance(raised, ast.Raise) and raised.exc is not None and "SystemExit" in ast.unparse(raised.exc):
+            yield f"{path}:{raised.lineno}: SystemExit"
 
 
-@ALL
-def test_processes_start_in_the_runner_only(path: Path) -> None:
+def starting_processes(path: Path) -> Iterator[str]:
+    """What starts a process outside the runner."""
     if name_of(path) == "gpusetup.drive.runner":
         return
     for found in imports(path):
-        assert found.typing_only or found.module.split(".")[0] != "subprocess", f"{path}:{found.line}: {found.module}"
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call):
-            called = ast.unparse(node.func)
-            assert not called.startswith(("os.system", "os.popen", "os.exec", "os.spawn")), (
-                f"{path}:{node.lineno}: {called}()"
-            )
+        if not found.typing_only and found.module.split(".")[0] == "subprocess":
+            yield f"{path}:{found.line}: {found.module}"
+    for node, called in calls(path):
+        if called.startswith(("os.system", "os.popen", "os.exec", "os.spawn")):
+            yield f"{path}:{node.lineno}: {called}()"
+
+
+def silent(path: Path) -> Iterator[str]:
+    """A module that does not say what it is for."""
+    if not ast.get_docstring(tree(path)):
+        yield str(path)
+
+
+@pytest.mark.parametrize("rule", [pointing_right, impure, printing, starting_processes, silent])
+def test_every_module_keeps_the_rule(rule: Callable[[Path], Iterator[str]]) -> None:
+    assert [broken for path in modules() for broken in rule(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "text"),
+    [
+        (pointing_right, "model/x.py", "import gpusetup.cli.main"),
+        (pointing_right, "model/x.py", "from gpusetup.plan import host"),
+        (pointing_right, "verify/x.py", "import gpusetup.doctor.scan"),
+        (impure, "resolve/x.py", "import os"),
+        (impure, "plan/x.py", "def f():\n    return open('x')"),
+        (printing, "drive/x.py", "print('x')"),
+        (printing, "drive/x.py", "import sys\nprint('x', file=sys.stderr)"),
+        (printing, "drive/x.py", "raise SystemExit(1)"),
+        (starting_processes, "supply/x.py", "def f():\n    import subprocess"),
+        (starting_processes, "supply/x.py", "import os\nos.execvp('x', [])"),
+        (silent, "supply/x.py", "x = 1"),
+    ],
+)
+def test_each_rule_sees_what_breaks_it(
+    rule: Callable[[Path], Iterator[str]], place: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "gpusetup" / place
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    monkeypatch.setattr(layout, "PACKAGE", tmp_path / "gpusetup")
+    assert list(rule(path)) != []
 
 
 def test_no_file_is_long() -> None:
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files(PACKAGE.parent).values()}
     assert {str(path): lines for path, lines in lengths.items() if lines > LONGEST} == {}
-
-
-@ALL
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(tree(path)), path
 
 
 def test_nothing_is_called_utils() -> None:

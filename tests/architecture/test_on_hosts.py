@@ -28,6 +28,11 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def test_the_oldest_python_of_a_host_can_read_it() -> None:
+    for path in (*IMPORTED, *PROGRAMS):
+        ast.parse(path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, 6))
+
+
 @pytest.mark.parametrize("path", IMPORTED, ids=lambda path: path.stem)
 def test_modules_import_only_the_standard_library_ansible_and_each_other(path: Path) -> None:
     allowed = {*sys.stdlib_module_names, "ansible", "ansible_collections"}

@@ -8,25 +8,10 @@ from typing import TYPE_CHECKING
 
 from tests.lab.places import LabError
 from tests.lab.process import run
+from tests.programs import DEBIAN_KEYRING, HOSTS, install, lacking
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-# program → the Debian or Ubuntu package that has it
-PROGRAMS = {
-    "mmdebstrap": "mmdebstrap",
-    "systemd-nspawn": "systemd-container",
-    "ip": "iproute2",
-    "ssh": "openssh-client",
-    "zstd": "zstd",
-    "gpg": "gnupg",
-    "apt-ftparchive": "apt-utils",
-    "dpkg-deb": "dpkg",
-    "createrepo_c": "createrepo-c",
-    "rpmbuild": "rpm",
-    "depmod": "kmod",
-}
-DEBIAN_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    from collections.abc import Mapping
 
 
 def why_not() -> str | None:
@@ -46,8 +31,7 @@ def why_not() -> str | None:
 
 def missing(more: Mapping[str, str] | None = None) -> list[str]:
     """Packages to install before a lab can be built."""
-    programs = {**PROGRAMS, **(more or {})}
-    packages = {package for program, package in programs.items() if not shutil.which(program)}
+    packages = set(lacking({**HOSTS, **(more or {})}).values())
     if not os.path.exists(DEBIAN_KEYRING):
         packages.add("debian-archive-keyring")
     return sorted(packages)
@@ -61,18 +45,3 @@ def prepare(more: Mapping[str, str] | None = None) -> None:
     install(missing(more))
     if missing(more):
         raise LabError(f"apt-get succeeded but {', '.join(missing(more))} are still absent")
-
-
-def install(packages: Iterable[str]) -> None:
-    """Install packages by apt-get, without what they recommend."""
-    packages = sorted(packages)
-    if not packages:
-        return
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    by_hand = f"install by hand: apt-get install {' '.join(packages)}"
-    try:
-        run(["apt-get", "update", "-q"], timeout=300, env=env)
-        options = ["-y", "-q", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"]
-        run(["apt-get", "install", *options, *packages], timeout=900, env=env)
-    except LabError as error:
-        raise LabError(f"{error}\n\nthe tests' tools could not be installed; {by_hand}") from None

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests import programs
 from tests.lab import __main__ as command
 from tests.lab import machine, mirror
 from tests.lab.places import LabError
@@ -21,7 +22,7 @@ def test_without_root_the_reason_says_so(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_tools_without_apt_to_install_them_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(machine.shutil, "which", lambda program: None)
+    monkeypatch.setattr(machine.shutil, "which", lambda program, **_: None)
     reason = machine.why_not() or ""
     assert "mmdebstrap" in reason
     assert "no apt-get" in reason
@@ -34,7 +35,7 @@ def test_a_failed_installation_of_tools_says_what_to_do_by_hand(monkeypatch: pyt
     def refuse(argv: list[str], **_: object) -> None:
         raise LabError(f"exit status 100: {' '.join(argv)}")
 
-    monkeypatch.setattr(machine, "run", refuse)
+    monkeypatch.setattr(programs, "run", refuse)
     with pytest.raises(LabError, match=r"(?s)exit status 100.*apt-get install mmdebstrap rpm"):
         machine.prepare()
 

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.lab.captures import MACHINES
 from tests.lab.places import CACHE, LabError
+from tests.programs import QEMU
 from tests.vm.emulator import VIRTUALISED
 
 from . import images, page
 from .journey import Journey
-from .machine import OUTSIDE, PROGRAMS, Booted, Remote, require
+from .machine import OUTSIDE, Booted, Remote, require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,7 +141,7 @@ def served(arguments: argparse.Namespace, variables: dict[str, Any]) -> Iterator
 
 def targets(arguments: argparse.Namespace) -> Iterator[Remote | str]:
     """Hosts first: they need nothing made."""
-    require({} if not arguments.image else PROGRAMS)
+    require({} if not arguments.image else QEMU)
     yield from (Remote(address) for address in arguments.host)
     yield from arguments.image
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import shutil
 import socket
 import time
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.lab.places import LabError
 from tests.lab.process import run
+from tests.programs import SSH, lacking
 from tests.vm.emulator import EMULATED, VIRTUALISED, accelerator, command, layer, start, tail
 from tests.vm.seed import asset_tag, cloud_config, cloud_documents, fixed_address, write_image
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "genisoimage": "genisoimage"}
-OVER_SSH = {"ssh": "openssh-client", "ssh-keygen": "openssh-client"}
 USER = "gpusetup-lab"
 OUTSIDE = "10.0.2.2"
 """This machine, as a machine on QEMU's own network sees it: what listens on 127.0.0.1 here answers there."""
@@ -45,12 +43,12 @@ class Machine(Protocol):
 
 def missing(programs: dict[str, str]) -> list[str]:
     """Packages to install before this can run."""
-    return sorted({package for program, package in programs.items() if shutil.which(program) is None})
+    return sorted(set(lacking(programs).values()))
 
 
 def require(programs: dict[str, str]) -> None:
     """Say what this machine lacks."""
-    if absent := missing({**OVER_SSH, **programs}):
+    if absent := missing({**SSH, **programs}):
         raise LabError(f"this needs {', '.join(absent)}: apt-get install {' '.join(absent)}")
 
 

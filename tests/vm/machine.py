@@ -16,6 +16,7 @@ from tests.lab.host import Host, started
 from tests.lab.places import LabError
 from tests.lab.process import run
 from tests.lab.spec import HostSpec
+from tests.programs import VIRTUAL
 from tests.vm import image
 from tests.vm.emulator import accelerator, command, layer, start, tail
 from tests.vm.seed import asset_tag, write_seed
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from subprocess import CompletedProcess
 
-PROGRAMS = {
-    "qemu-system-x86_64": "qemu-system-x86",
-    "qemu-img": "qemu-utils",
-    "genisoimage": "genisoimage",
-    "sfdisk": "fdisk",
-    "mkfs.ext4": "e2fsprogs",
-}
 MEMORY_MIB = 2048
 SCALE = float(os.environ.get("GPUSETUP_VM_PATIENCE") or os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 """Every deadline is multiplied by this: for machines that do other things meanwhile, such as other tests."""
@@ -39,7 +33,7 @@ STATUS = "/var/lib/gpusetup/status.json"
 
 def prepare() -> None:
     """Install what virtual machines need; LabError says what is missing."""
-    outer.prepare(PROGRAMS)
+    outer.prepare(VIRTUAL)
 
 
 class VirtualMachine(Host):
@@ -165,4 +159,4 @@ class VirtualMachine(Host):
         return found
 
 
-__all__ = ["PROGRAMS", "VirtualMachine", "prepare"]
+__all__ = ["VirtualMachine", "prepare"]

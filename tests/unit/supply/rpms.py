@@ -12,6 +12,7 @@ import pytest
 from gpusetup.supply import rpm_repository
 from gpusetup.supply.entry import Beside
 from gpusetup.supply.fetching import Pool
+from tests.programs import RPM, lacking
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,10 +20,8 @@ if TYPE_CHECKING:
     from gpusetup.supply.entry import Entry
     from gpusetup.supply.signing import Signer
 
-TOOLS = {"dnf": "dnf", "createrepo_c": "createrepo-c", "rpmbuild": "rpm", "gpg": "gnupg", "zypper": "zypper"}
-_LACKING = [package for program, package in TOOLS.items() if shutil.which(program) is None]
 NEEDED = pytest.mark.skipif(
-    bool(_LACKING) or os.geteuid() != 0, reason=f"needs root and: apt-get install {' '.join(TOOLS.values())}"
+    bool(lacking(RPM)) or os.geteuid() != 0, reason=f"needs root and: apt-get install {' '.join(RPM.values())}"
 )
 
 

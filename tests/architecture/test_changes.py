@@ -1,0 +1,68 @@
+"""What CI runs for a change: each slow stage names paths that are there, and no commit to compare with means all of them."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import changes, stages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_each_slow_stage_is_one_and_names_what_is_there() -> None:
+    assert set(changes.TOUCH) <= set(stages.STAGES)
+    named = [place for places in (changes.ALWAYS, *changes.TOUCH.values()) for place in places]
+    assert [place for place in named if not (changes.ROOT / place).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "stages_run"),
+    [
+        ("docs/guides/apply.md", {"pages", "site"}),
+        ("gpusetup/rollout/waves.py", {"pages"}),
+        ("roles/gpu_mig/tasks/main.yml", {"vm", "molecule"}),
+        ("tests/stages.py", set(changes.TOUCH)),
+        ("tests/unit/test_versions.py", set()),
+        ("docs-of-others.md", set()),
+    ],
+)
+def test_a_file_leads_to_the_stages_that_it_can_break(path: str, stages_run: set[str]) -> None:
+    assert set(changes.reasons([path])) == stages_run
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A branch with one commit after main's, and a file that is not committed."""
+    git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-c", "init.defaultBranch=main")
+    for words in (
+        ("init", "-q"),
+        ("commit", "-q", "--allow-empty", "-m", "first"),
+        ("switch", "-q", "-c", "branch"),
+    ):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/page.md").touch()
+    subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "second"], cwd=tmp_path, check=True)
+    (tmp_path / "galaxy.yml").touch()
+    monkeypatch.setattr(changes, "ROOT", tmp_path)
+    monkeypatch.delenv("GPUSETUP_TESTED", raising=False)
+    return tmp_path
+
+
+def test_a_branch_is_compared_with_where_it_left_main(checkout: Path) -> None:
+    assert changes.changed(changes.base()) == ["docs/page.md", "galaxy.yml"]
+    assert set(changes.decided()) == {"pages", "site"}
+
+
+@pytest.mark.parametrize("named", ["", "0000000000000000000000000000000000000000", "no-such-commit"])
+def test_where_no_tested_commit_is_known_everything_runs(
+    named: str, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "branch", "-q", "-D", "main"], cwd=checkout, check=True)
+    monkeypatch.setenv("GPUSETUP_TESTED", named)
+    assert set(changes.decided()) == set(changes.TOUCH)

@@ -1,0 +1,70 @@
+"""Which of the slow stages a change touches: what CI runs beside the default ones.
+
+`./dev test changed` compares with the commit that was tested last: GPUSETUP_TESTED, which CI sets, else where this branch left the
+main one. Without either nothing is known, and every stage runs.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ALWAYS = ("dev", "pyproject.toml", "tests/stages.py", "tests/programs.py", "tests/changes.py", "tests/conftest.py")
+"""What every stage stands on."""
+TOUCH: dict[str, tuple[str, ...]] = {
+    "pages": ("README.md", "CONTRIBUTING.md", "docs/", "gpusetup/", "plugins/", "tools/", "tests/pages/", "tests/fixtures/", "tests/hosts/"),
+    "site": (
+        "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/", "tools/", "gpusetup/matrix/", "gpusetup/resolve/", "gpusetup/doctor/",
+        "gpusetup/verify/", "gpusetup/cli/", "gpusetup/model/", "tests/site/", "tests/lab/browser.py",
+    ),
+    "vm": (
+        "gpusetup/bootstrap/", "gpusetup/plan/", "plugins/", "roles/", "playbooks/", "tests/vm/", "tests/lab/repository/", "tests/lab/rootfs/",
+        "tests/lab/network.py", "tests/lab/host.py",
+    ),
+    "molecule": ("roles/", "plugins/", "playbooks/", ".config/", ".collections/", "tests/lab/"),
+}  # fmt: skip
+"""Slow stage → the files and folders whose changes can break it."""
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, check=False, capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def base() -> str:
+    """The commit that was tested last, or nothing."""
+    named = os.environ.get("GPUSETUP_TESTED", "")
+    if named:
+        return _git("rev-parse", "--verify", "--quiet", f"{named}^{{commit}}")
+    head = _git("rev-parse", "HEAD")
+    for main in ("origin/main", "main"):
+        left = _git("merge-base", main, "HEAD")
+        if left and left != head:
+            return left
+    return ""
+
+
+def changed(since: str) -> list[str]:
+    """Files that differ from that commit, those that are not committed too."""
+    tracked = _git("diff", "--name-only", "--no-renames", since)
+    return sorted({*tracked.splitlines(), *_git("ls-files", "--others", "--exclude-standard").splitlines()})
+
+
+def reasons(paths: list[str]) -> dict[str, str]:
+    """Each slow stage that these files touch, with the first file that does."""
+    found = {}
+    for stage, places in TOUCH.items():
+        file = next((path for path in paths for place in (*ALWAYS, *places) if path == place or (place.endswith("/") and path.startswith(place))), "")  # fmt: skip
+        if file:
+            found[stage] = file
+    return found
+
+
+def decided() -> dict[str, str]:
+    """Each slow stage to run, with the reason."""
+    since = base()
+    if not since:
+        return dict.fromkeys(TOUCH, "no commit is known that was tested before (GPUSETUP_TESTED names one)")
+    return {stage: f"{file} changed since {since[:8]}" for stage, file in reasons(changed(since)).items()}

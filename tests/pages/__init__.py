@@ -1,0 +1,1 @@
+"""Documentation whose commands are run: pages say what the program says today."""
