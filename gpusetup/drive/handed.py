@@ -22,11 +22,12 @@ from gpusetup.drive.overlay import SELECTED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Handed", "hand_over", "is_source", "take_over"]
+__all__ = ["Handed", "hand_over", "is_source", "take_from_plugin", "take_over", "takes"]
 
 _PLUGIN = "gpusetup_handed"
 _PLACE = "GPUSETUP_INVENTORY"
 """The descriptor of the memory, and the inventory that it holds."""
+_ENABLED, _FOLDER = "ANSIBLE_INVENTORY_ENABLED", "ANSIBLE_INVENTORY_PLUGINS"
 _PLUGINS = Path(__file__).resolve().parents[1] / "inventory_plugins"
 _WHOLE = getattr(fcntl, "F_SEAL_WRITE", 0)
 _SEALS = _WHOLE | getattr(fcntl, "F_SEAL_GROW", 0) | getattr(fcntl, "F_SEAL_SHRINK", 0)
@@ -58,8 +59,7 @@ class Handed:
         told = {_PLACE: f"{descriptor}:{inventory}"}
         if _is_whole(descriptor) and os.fstat(descriptor).st_size:
             # Of our own inventories, the overlays, the plugin for YAML reads all.
-            told["ANSIBLE_INVENTORY_ENABLED"] = f"{_PLUGIN},ansible.builtin.yaml"
-            told["ANSIBLE_INVENTORY_PLUGINS"] = str(_PLUGINS)
+            told[_ENABLED], told[_FOLDER] = f"{_PLUGIN},ansible.builtin.yaml", str(_PLUGINS)
         return told, (descriptor,)
 
 
@@ -83,6 +83,21 @@ def hand_over(inventory: Any, environment: Mapping[str, str]) -> str:
         os.pwrite(descriptor, whole[start : start + (1 << 20)], start)
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
     return why
+
+
+def takes(name: str, environment: Mapping[str, str]) -> bool:
+    """Tell whether this variable of an environment is there to take what was handed over."""
+    return name in (_ENABLED, _FOLDER) and environment.get(_ENABLED, "").startswith(f"{_PLUGIN},")
+
+
+def take_from_plugin(environment: Mapping[str, str]) -> None:
+    """Have Ansible, which read its settings before, ask the plugin that takes over; if there is something to take."""
+    if takes(_ENABLED, environment):
+        from ansible import constants
+        from ansible.plugins.loader import inventory_loader
+
+        constants.INVENTORY_ENABLED = environment[_ENABLED].split(",")
+        inventory_loader.add_directory(environment[_FOLDER])
 
 
 def is_source(path: str, environment: Mapping[str, str]) -> bool:

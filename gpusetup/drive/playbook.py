@@ -13,6 +13,7 @@ from gpusetup.content import COLLECTION
 from gpusetup.drive.argv import Reach, ansible_environment, playbook_options
 from gpusetup.drive.engines.base import Ansible, Engine, Play
 from gpusetup.drive.events import Event, EventReader, Failure, Track
+from gpusetup.drive.fork_server import ForkServer
 from gpusetup.drive.handed import Handed
 from gpusetup.drive.host_keys import FILE as KNOWN_HOSTS
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
@@ -65,6 +66,7 @@ class Session:
     command: str = ""
     """What a person asked for, as the audit log names it."""
     handed: Handed = field(default_factory=Handed, repr=False, compare=False)
+    server: ForkServer = field(default_factory=ForkServer, repr=False, compare=False)
 
     def inventories(self) -> list[Path | str]:
         """Return the inventory that was asked for, or one of this machine alone."""
@@ -182,6 +184,7 @@ def run_playbook(
                 environment={PARENT: str(os.getpid()), SECRETS: str(pipe)} | environment | dict(own),
                 handed=handed,
                 descriptors=descriptors,
+                server=session.server,
                 passwords=tuple(filter(None, passwords)),
             )
             command = session.engine.command(play, stack)
@@ -191,6 +194,7 @@ def run_playbook(
                 cwd=command.folder,
                 stdin=command.stdin,
                 descriptors=command.descriptors,
+                already=command.already,
                 deadline=lambda: deadline * track.waves(shard),
                 on_line=line,
                 on_tick=tick,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Finished", "Process", "Running", "filtering", "run", "stream", "stream_all"]
+    from gpusetup.drive.fork_child import Child
+
+__all__ = ["Finished", "Process", "Running", "filtering", "run", "serving", "stream", "stream_all"]
 
 Channel = Literal["out", "err"]
 
@@ -173,6 +175,7 @@ class Process:
         on_interrupt: Callable[[], None] | None = None,
         grace: float = _GRACE,
         descriptors: Collection[int] = (),
+        already: Child | None = None,
     ) -> None:
         self.argv = tuple(argv)
         self.started = time.monotonic()
@@ -183,7 +186,7 @@ class Process:
         self.partial: dict[Channel, bytearray] = {"out": bytearray(), "err": bytearray()}
         self.family: set[int] = set()
         try:
-            self.process = subprocess.Popen(
+            self.process: subprocess.Popen[bytes] | Child = already or subprocess.Popen(
                 self.argv,
                 stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -199,7 +202,7 @@ class Process:
                 f"cannot start {self.argv[0]}: {error.strerror}",
                 hint="check that it is installed and executable",
             ) from error
-        if stdin is not None:
+        if isinstance(self.process, subprocess.Popen) and stdin is not None:
             _feed(self.process, stdin)
         self.selector = selectors.DefaultSelector()
         for channel, pipe in (("out", self.process.stdout), ("err", self.process.stderr)):
@@ -244,7 +247,7 @@ class Process:
             self.timed_out = self.timed_out or not self.interrupted
             self.kill()
         elif not selector.get_map():
-            with suppress(subprocess.TimeoutExpired):
+            with suppress(subprocess.TimeoutExpired, TimeoutError):
                 self.process.wait(timeout=seconds)
         return False
 
@@ -360,6 +363,19 @@ class Running:
 def filtering(argv: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a program between two pipes, in our environment. Whoever started it ends it."""
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+
+def serving(argv: Sequence[str], *, env: Mapping[str, str], descriptors: Collection[int]) -> None:
+    """Start a process that answers on one of these descriptors, until nobody can ask it any more."""
+    subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=dict(env),
+        start_new_session=True,
+        pass_fds=tuple(descriptors),
+    )
 
 
 def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from gpusetup.drive.fork_child import Child
+    from gpusetup.drive.fork_server import ForkServer
     from gpusetup.drive.rundir import RunDirectory
     from gpusetup.drive.scheduler.base import Caller, Holder
 
@@ -41,6 +43,8 @@ class Play:
     descriptors: tuple[int, ...]
     """What such a child needs for that; an engine with a process in between leaves both out."""
 
+    server: ForkServer | None = None
+    """A process that has imported Ansible already; an engine that cannot use it leaves it out."""
     passwords: tuple[str, ...] = field(default=(), repr=False)
     """Those of the command line, to be left out of whatever an engine writes down."""
 
@@ -59,6 +63,8 @@ class Command:
     folder: Path | None = None
     stdin: bytes | None = None
     descriptors: tuple[int, ...] = ()
+    already: Child | None = None
+    """The process, where the engine has had it started."""
 
 
 class Engine(Protocol):
@@ -93,4 +99,5 @@ class Ansible:
         """Return the command as it is."""
         argv = (sys.executable, "-m", "ansible", "playbook", *play.options, play.playbook)
         environment = {**play.environment, **play.handed}
-        return Command(argv=argv, environment=environment, descriptors=play.descriptors)
+        already = play.server.start(argv, environment, play.descriptors) if play.server else None
+        return Command(argv=argv, environment=environment, descriptors=play.descriptors, already=already)

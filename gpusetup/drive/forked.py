@@ -1,0 +1,152 @@
+"""Inside the fork server: a process that has imported Ansible, and makes a child of itself for each playbook.
+
+A child is what a process of its own would be: its session, channels, environment, temporary folder and end. The server
+reads nothing of a host or an inventory and knows no password. When whoever started it goes, so do it and its children.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gpusetup.drive.handed import take_from_plugin
+from gpusetup.drive.parent import ENVIRONMENT as PARENT
+from gpusetup.drive.parent import die_with_parent
+
+__all__ = ["main"]
+
+_CHANNELS = 3
+"""What comes with each request: the socket for request, pid and code; then standard output and error."""
+_ALWAYS_USED = (
+    "ansible.executor.playbook_executor", "ansible.executor.module_common", "ansible.executor.task_queue_manager",
+    "ansible.plugins.strategy.linear", "ansible.plugins.callback.default", "ansible.plugins.connection.ssh",
+    "ansible.plugins.shell.sh", "ansible.plugins.become.sudo", "ansible.plugins.action.normal",
+    "ansible.plugins.vars.host_group_vars", "ansible.plugins.inventory.ini", "ansible.plugins.inventory.yaml",
+    "ansible.plugins.filter.core", "ansible.plugins.test.core", "gpusetup.drive.callback",
+)  # fmt: skip
+"""What Ansible would load later in each process; what one of its versions lacks is loaded when it is needed."""
+
+
+def main() -> None:
+    """Import Ansible, then make children until nobody can ask for more."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    importlib.import_module("ansible.cli.playbook")
+    for name in _ALWAYS_USED:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    channels = _serve(control)
+    if channels is None:
+        return
+    control.close()
+    _as_asked(*channels)
+
+
+def _serve(control: socket.socket) -> tuple[int, ...] | None:
+    """Make a child for each request; return its channels in the child, None when all is over."""
+    ended, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    children: dict[int, int] = {}
+    while True:
+        watched: list[Any] = [control, ended]
+        ready, _, _ = select.select(watched, [], [])
+        if ended in ready:
+            os.read(ended, 4096)
+            _reap(children)
+        if control in ready:
+            asked, channels, _, _ = socket.recv_fds(control, 1, _CHANNELS)
+            if not asked:
+                for pid in children:
+                    os.kill(pid, signal.SIGINT)
+                return None
+            pid = os.fork()
+            if not pid:
+                signal.set_wakeup_fd(-1)
+                for descriptor in (ended, wake, *children.values()):
+                    os.close(descriptor)
+                return tuple(channels)
+            children[pid] = channels[0]
+            _tell(channels[0], pid)
+            for descriptor in channels[1:]:
+                os.close(descriptor)
+
+
+def _reap(children: dict[int, int]) -> None:
+    """Tell of each child that has ended how it did."""
+    with suppress(ChildProcessError):
+        while children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            channel = children.pop(pid)
+            _tell(channel, os.waitstatus_to_exitcode(status))
+            os.close(channel)
+
+
+def _tell(channel: int, number: int) -> None:
+    with suppress(OSError):  # whoever asked has gone
+        os.write(channel, b"%d\n" % number)
+
+
+# --- in the child -----------------------------------------------------------------------------------------------------
+
+
+def _as_asked(channel: int, out: int, err: int) -> None:
+    """Become the process that was asked for, and run the playbook."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for descriptor, number in ((out, 1), (err, 2)):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    with socket.socket(fileno=channel) as asked:
+        request = _received(asked)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    if PARENT in os.environ:
+        os.environ[PARENT] = str(os.getppid())
+    if not die_with_parent():
+        return
+    sys.argv = request["argv"]
+    _of_its_own()
+    from ansible.cli.playbook import main as playbook
+
+    playbook(request["argv"])
+
+
+def _received(asked: socket.socket) -> dict[str, Any]:
+    """Return a request: its length on a line, then JSON."""
+    with asked.makefile("rb") as stream:
+        return json.loads(stream.read(int(stream.readline())))  # type: ignore[no-any-return]
+
+
+def _of_its_own() -> None:
+    """Have what Ansible makes or reads once in a process: its temporary folder, and which inventory plugins it asks."""
+    import atexit
+
+    from ansible import constants
+    from ansible.utils.path import cleanup_tmp_file
+
+    atexit.unregister(cleanup_tmp_file)  # the server's own folder is the server's to remove
+    base = Path(constants.DEFAULT_LOCAL_TMP).parent
+    constants.DEFAULT_LOCAL_TMP = tempfile.mkdtemp(prefix=f"ansible-local-{os.getpid()}", dir=base)
+    atexit.register(cleanup_tmp_file, constants.DEFAULT_LOCAL_TMP)
+    take_from_plugin(os.environ)
+
+
+if __name__ == "__main__":
+    main()
