@@ -1,0 +1,94 @@
+"""Reboot a host, and go on as soon as it answers with another boot id: an idle wait is no work, for us or the host."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+PLACES = "/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/slurm/bin"
+"""Where shutdown and scontrol are; the PATH of a user who is not root may lack them."""
+_ID = re.compile(r"^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.MULTILINE)
+_FIRST, _LONGEST, _SHARE = 0.3, 10.0, 20.0
+"""Seconds between two looks: a twentieth of what the wait has taken so far, within these bounds."""
+_PATIENCE, _GROWS = 5.0, 10.0
+"""Seconds for a connection: what is sent to a host that is off is lost, so a short try and another one see it sooner.
+It grows with a tenth of the wait up to what is configured: a host that is slow to answer gets its time."""
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """The plugin."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset(("text", "command", "timeout"))
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Do it, unless it would reboot the machine that this runs on."""
+        self._supports_check_mode = True
+        if str(self._connection.transport).rpartition(".")[2] == "local":
+            msg = "that would reboot the machine that this runs on"
+            return {"failed": True, "changed": False, "rebooted": False, "msg": msg}
+        if self._task.check_mode:
+            return {"changed": True, "rebooted": True, "elapsed": 0}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        try:
+            before = self._boot_id()
+        except (AnsibleError, ValueError) as error:
+            return {**result, "failed": True, "changed": False, "rebooted": False, "msg": f"not rebooted: {error}"}
+        command = str(self._task.args.get("command") or f"shutdown -r now {shlex.quote(self._text())}")
+        try:
+            made = self._low_level_execute_command(f"PATH={PLACES}:$PATH; export PATH; {command}")
+        except AnsibleConnectionFailure:
+            made = {"rc": 0}  # it went down before it could answer
+        if made["rc"]:
+            said = f"{made['stdout'].strip()} {made['stderr'].strip()}".strip()
+            msg = f"the reboot command failed (exit {made['rc']}): {said}"
+            return {**result, "failed": True, "changed": False, "rebooted": False, "msg": msg}
+        return {**result, **self._wait(before, float(self._task.args.get("timeout") or 600))}
+
+    def _text(self) -> str:
+        return " ".join(str(self._task.args.get("text") or "gpusetup").split())
+
+    def _wait(self, before: str, timeout: float) -> dict[str, Any]:
+        """Look until the host has another boot id; what it was without an answer for is no failure before the end."""
+        began, last = time.monotonic(), "it has not gone down"
+        configured = self._patience()
+        waited = 0.0
+        while waited < timeout:
+            time.sleep(min(max(_FIRST, waited / _SHARE), _LONGEST))
+            try:
+                self._set_patience(min(configured, _PATIENCE + waited / _GROWS) if configured else None)
+                self._connection.reset()
+                if self._boot_id() != before:
+                    return {"changed": True, "rebooted": True, "elapsed": int(time.monotonic() - began)}
+                last = "it has not gone down"
+            except (AnsibleError, ValueError) as error:
+                last = " ".join(str(error).split())[-300:]
+            finally:
+                self._set_patience(configured)
+            waited = time.monotonic() - began
+        msg = f"the host did not come back from its reboot within {timeout:.0f} s: {last}"
+        return {"failed": True, "changed": True, "rebooted": True, "elapsed": int(timeout), "msg": msg}
+
+    def _boot_id(self) -> str:
+        """Return what changes with each boot; to be root is part of the question, for what follows is done as root."""
+        told = self._low_level_execute_command(BOOT_ID)
+        found = _ID.search(told["stdout"])
+        if told["rc"] or found is None:
+            raise ValueError(f"it does not tell its boot id: {told['stderr'].strip() or told['stdout'].strip()}")
+        return str(found.group())
+
+    def _patience(self) -> float | None:
+        try:
+            return float(self._connection.get_option("timeout"))
+        except (KeyError, TypeError, ValueError):
+            return None  # a connection without one
+
+    def _set_patience(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._connection.set_option("timeout", int(seconds))

@@ -1,0 +1,116 @@
+"""The host is rebooted once and awaited by its boot id: what is no new boot is no reboot, whatever ssh answers meanwhile."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpusetup.content import collections_path
+from gpusetup.drive.argv import ansible_environment
+
+PACKAGE = Path(__file__).resolve().parents[2] / "gpusetup"
+IDS = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222")
+SSH = """#!/bin/sh
+# Stands in for ssh: each look takes the next line of what the host does after its reboot was asked for.
+[ "$1" = -V ] && exit 0
+for word do case $word in -O) exit 255 ;; esac done
+printf '%s\\n' "$word" >>"{folder}/asked"
+if [ ! -e "{folder}/down" ]; then
+  case $word in
+    *boot_id*) cat "{folder}/before"; exit 0 ;;
+    *) [ -e "{folder}/refuses" ] && {{ echo "a shutdown is inhibited" >&2; exit 1; }}; : >"{folder}/down"; exit {code} ;;
+  esac
+fi
+what=$(head -n1 "{folder}/then"); sed -i '1{{$!d}}' "{folder}/then"
+case $what in
+  refused) echo "ssh: connect to host h port 22: Connection refused" >&2; exit 255 ;;
+  booting) echo '"System is booting up." See pam_nologin(8)' >&2; exit 255 ;;
+  sudo) echo "sudo: unknown user" >&2; exit 1 ;;
+  *) echo "Welcome"; echo "$what" ;;
+esac
+"""
+
+
+@pytest.fixture
+def reboot(tmp_path):
+    """reboot(what each look after it meets, …) → the task's result, what was asked."""
+
+    def run(*then, code=0, before=IDS[0], connection="ssh", words=(), **arguments):
+        (tmp_path / "before").write_text(f"{before}\n")
+        (tmp_path / "then").write_text("".join(f"{line}\n" for line in then))
+        (tmp_path / "asked").write_text("")
+        (tmp_path / "ssh").write_text(SSH.format(folder=tmp_path, code=code))
+        (tmp_path / "ssh").chmod(0o755)
+        task = {"gpusetup.stack.gpu_reboot": arguments, "register": "made"}
+        (tmp_path / "play.json").write_text(
+            json.dumps([{"hosts": "all", "gather_facts": False, "connection": connection, "tasks": [task]}])
+        )
+        outside = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANSIBLE_SSH_EXECUTABLE": str(tmp_path / "ssh")}
+        environment = ansible_environment(
+            outside, collections=collections_path(), package=PACKAGE, events=tmp_path / "events.jsonl"
+        )
+        (tmp_path / "events.jsonl").unlink(missing_ok=True)
+        argv = [sys.executable, "-m", "ansible", "playbook", "-i", "h,", str(tmp_path / "play.json"), *words]
+        subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+        (found,) = [event for event in events if event["event"] in {"ok", "changed", "failed", "unreachable"}]
+        return found, [line for line in (tmp_path / "asked").read_text().splitlines() if line]
+
+    return run
+
+
+@pytest.mark.parametrize("code", [0, 255])
+def test_it_is_back_when_it_has_another_boot_id(reboot, code):
+    """Whatever it answers before: that it is not down yet, that it is down, that nobody may log in yet."""
+    found, asked = reboot(
+        IDS[0], "refused", "booting", "sudo", "no id at all", IDS[1], code=code, text="it's time; now"
+    )
+    assert (found["event"], found["data"]["rebooted"]) == ("changed", True)
+    first, command, *looks = asked
+    assert "boot_id" in first
+    assert "shutdown -r now" in command
+    assert "time; now" in command
+    assert len(looks) == 6
+    assert all("boot_id" in look for look in looks)
+
+
+def test_a_command_of_the_site_takes_the_place_of_shutdown(reboot):
+    found, asked = reboot(IDS[1], command="scontrol reboot n1")
+    assert found["event"] == "changed"
+    assert "scontrol reboot n1" in asked[1]
+    assert "/opt/slurm/bin" in asked[1]
+    assert not any("shutdown" in line for line in asked)
+
+
+@pytest.mark.parametrize(("then", "why"), [("refused", "Connection refused"), (IDS[0], "it has not gone down")])
+def test_a_host_that_does_not_come_back_is_said_with_what_was_last_seen(reboot, then, why):
+    found, _asked = reboot(then, timeout=2)
+    assert found["event"] == "failed"
+    assert "did not come back from its reboot within 2 s" in found["message"]
+    assert why in found["message"]
+
+
+def test_a_refused_command_is_told_in_its_own_words_and_nobody_waits(reboot, tmp_path):
+    (tmp_path / "refuses").touch()
+    found, asked = reboot(IDS[1])
+    assert found["event"] == "failed"
+    assert found["message"] == "the reboot command failed (exit 1): a shutdown is inhibited"
+    assert not found["data"]["rebooted"]
+    assert len(asked) == 2
+
+
+def test_a_host_that_tells_no_boot_id_is_not_rebooted(reboot):
+    found, asked = reboot(IDS[1], before="cat: no such file")
+    assert found["event"] == "failed"
+    assert "not rebooted" in found["message"]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(("connection", "words"), [("local", ()), ("ssh", ("--check",))])
+def test_neither_this_machine_nor_one_that_is_only_checked_is_touched(reboot, connection, words):
+    found, asked = reboot(IDS[1], connection=connection, words=words, command="false")
+    assert found["event"] == ("failed" if connection == "local" else "changed")
+    assert asked == []
