@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 PLACES = "/sbin:/bin:/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/slurm/bin"
 """Where shutdown and scontrol are; the PATH of a user who is not root may lack them."""
-_ID = re.compile(r"^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.MULTILINE)
+_ID = re.compile(r"^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\s*$", re.MULTILINE)  # a terminal ends lines with \r
 _FIRST, _LONGEST, _SHARE = 0.3, 10.0, 20.0
 """Seconds between two looks: a twentieth of what the wait has taken so far, within these bounds."""
 _PATIENCE, _GROWS = 5.0, 10.0
@@ -81,7 +81,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         found = _ID.search(told["stdout"])
         if told["rc"] or found is None:
             raise ValueError(f"it does not tell its boot id: {told['stderr'].strip() or told['stdout'].strip()}")
-        return str(found.group())
+        return str(found.group(1))
 
     def _patience(self) -> float | None:
         try:

@@ -29,7 +29,7 @@ case $what in
   refused) echo "ssh: connect to host h port 22: Connection refused" >&2; exit 255 ;;
   booting) echo '"System is booting up." See pam_nologin(8)' >&2; exit 255 ;;
   sudo) echo "sudo: unknown user" >&2; exit 1 ;;
-  *) echo "Welcome"; echo "$what" ;;
+  *) printf 'Welcome\\r\\n%s\\r\\n' "$what" ;;
 esac
 """
 
@@ -39,7 +39,7 @@ def reboot(tmp_path):
     """reboot(what each look after it meets, …) → the task's result, what was asked."""
 
     def run(*then, code=0, before=IDS[0], connection="ssh", words=(), **arguments):
-        (tmp_path / "before").write_text(f"{before}\n")
+        (tmp_path / "before").write_text(f"{before}\r\n")  # as through a terminal, which Ansible asks ssh for
         (tmp_path / "then").write_text("".join(f"{line}\n" for line in then))
         (tmp_path / "asked").write_text("")
         (tmp_path / "ssh").write_text(SSH.format(folder=tmp_path, code=code))
