@@ -9,10 +9,13 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Curve", "Curves", "Finding", "Grid", "Item", "Level", "Result", "Verdict", "levels_up_to", "worst"]
+__all__ = ["Blame", "Curve", "Curves", "Finding", "Grid", "Item", "Level", "Result", "Verdict", "levels_up_to", "worst"]
 
 Verdict = Literal["pass", "warn", "fail", "skip", "unsupported"]
 Level = Literal["quick", "smoke", "full", "stress"]
+Blame = Literal["", "gpu", "driver", "host", "stack", "environment", "job"]
+"""Whose fault a failure or a warning is: the device's, the driver's, the machine's around it, what gpusetup installed,
+somebody's own environment, or a running job's."""
 Figure = float | int | str | None
 
 _LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
@@ -38,6 +41,7 @@ class Item(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     measured: Figure = None
     expected: Figure = None
     limit: Figure = None
+    blame: Blame = ""
 
 
 class Grid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="grid"):
@@ -86,6 +90,8 @@ class Finding(Struct, frozen=True):
     unit: str = ""
     items: tuple[Item, ...] = ()
     figures: tuple[Grid | Curves, ...] = ()
+    blame: Blame = ""
+    """Empty: that of the check's family."""
 
 
 class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,3 +108,5 @@ class Result(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seconds: float = 0.0
     items: tuple[Item, ...] = ()
     figures: tuple[Grid | Curves, ...] = ()
+    blame: Blame = ""
+    """Empty unless it failed or warns."""

@@ -11,7 +11,7 @@ from gpusetup.report.page import page as framed
 from gpusetup.report.svg import curves_svg, grid_svg
 from gpusetup.report.text import WORDS
 from gpusetup.report.topology import picture
-from gpusetup.report.words import counted, duration, figure
+from gpusetup.report.words import BLAME, counted, duration, figure
 
 if TYPE_CHECKING:
     from gpusetup.model.verdict import Curves, Grid, Result
@@ -77,6 +77,7 @@ def to_html(report: Report) -> str:
         report=report,
         picture=picture,
         words=WORDS,
+        blame=BLAME,
         counted=counted,
         duration=duration,
         figure=figure,

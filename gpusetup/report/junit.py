@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING
 
-from gpusetup.report.words import figures
+from gpusetup.report.words import BLAME, figures
 
 if TYPE_CHECKING:
     from gpusetup.model.verdict import Result
@@ -68,7 +68,8 @@ def _case(suite: ET.Element, result: Result) -> None:
     if result.verdict == "fail":
         failure = ET.SubElement(case, "failure", message=_clean(result.text), type="fail")
         parts = [f"{item.subject}: {item.text}" for item in result.items if item.verdict == "fail"]
-        failure.text = _clean("\n".join([numbers, *parts]).strip())
+        fault = f"at fault: {BLAME[result.blame]}" if result.blame else ""
+        failure.text = _clean("\n".join(filter(None, [numbers, *parts, fault])))
     elif result.verdict in ("skip", "unsupported"):
         prefix = "" if result.verdict == "skip" else "unsupported: "
         ET.SubElement(case, "skipped", message=_clean(prefix + result.text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.drive.causes import common, in_short
-from gpusetup.report.words import counted, duration, figures
+from gpusetup.report.words import BLAME, counted, duration, figures
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -107,7 +107,12 @@ def _host(console: Console, host: HostReport, *, everything: bool) -> None:
 def _said(result: Result) -> str:
     numbers = figures(result)
     worth = result.verdict in ("fail", "warn") or result.unit in ("GB/s", "TFLOP/s")
-    return f"{result.text}\n{numbers}" if numbers and worth and isinstance(result.limit, (int, float)) else result.text
+    lines = [result.text]
+    if numbers and worth and isinstance(result.limit, (int, float)):
+        lines.append(numbers)
+    if result.blame:
+        lines.append(f"at fault: {BLAME[result.blame]}")
+    return "\n".join(lines)
 
 
 def _grave_first(results: list[Result]) -> list[Result]:

@@ -10,7 +10,17 @@ if TYPE_CHECKING:
     from gpusetup.model.verdict import Figure, Result
     from gpusetup.report.model import HostReport
 
-__all__ = ["counted", "duration", "figure", "figures"]
+__all__ = ["BLAME", "counted", "duration", "figure", "figures"]
+
+BLAME = {
+    "gpu": "the GPU",
+    "driver": "the driver",
+    "host": "the machine around the GPU",
+    "stack": "the stack that gpusetup installed",
+    "environment": "somebody's own environment",
+    "job": "a running job",
+}
+"""Whose fault a finding is, as people read it."""
 
 
 def figure(value: Figure) -> str:

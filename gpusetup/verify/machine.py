@@ -50,6 +50,10 @@ class Wanted:
         """Tell whether the component is part of the stack; None when nothing says what the stack is."""
         return self._stack.part(component) is not None if self.known else None
 
+    def asks_for(self, *names: str) -> bool:
+        """Tell whether the stack has one of these packages: nothing asks for any where no stack is known."""
+        return any(self.has(name) for name in names)
+
     @property
     def gpu_expected(self) -> str:
         """Say what expects a GPU here; empty: nothing does."""

@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.model.verdict import Finding, Item, Level, Result, worst
+from gpusetup.verify.blame import blamed
 from gpusetup.verify.needs import missing
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from gpusetup.verify.machine import Machine
 
-__all__ = ["Check", "Row", "check", "checks", "find", "from_items", "table"]
+__all__ = ["Check", "Row", "check", "checks", "find", "from_items", "in_packages", "in_stack", "table"]
 
 LEVELS: tuple[Level, ...] = ("quick", "smoke", "full", "stress")
 
@@ -42,11 +43,14 @@ class Check:
     """The module's docstring: what is looked at, how it is judged, what to do."""
     applies: Callable[[Machine], bool] = lambda _machine: True
     """Whether a report on this machine lists the check at all."""
+    asked: Callable[[Machine], bool] | None = None
+    """Whether somebody asked for what it looks at; a failure of what merely lies there is a warning."""
 
     def run(self, machine: Machine) -> Result:
         """Judge, unless something that is needed is missing."""
         lacking = missing(self.needs, machine)
         finding = lacking if lacking is not None else self.judge(machine)
+        finding = blamed(self.id, finding, asked=self.asked(machine) if self.asked is not None else None)
         return Result(
             id=self.id,
             level=self.level,
@@ -59,6 +63,7 @@ class Check:
             seconds=round(self.seconds(machine), 3) if lacking is None else 0.0,
             items=finding.items,
             figures=finding.figures,
+            blame=finding.blame,
         )
 
 
@@ -72,15 +77,26 @@ def check(
     needs: tuple[str, ...] = (),
     seconds: Callable[[Machine], float] = lambda _: 0.0,
     applies: Callable[[Machine], bool] = lambda _machine: True,
+    asked: Callable[[Machine], bool] | None = None,
 ) -> Callable[[Callable[[Machine], Finding]], Callable[[Machine], Finding]]:
     """Register the decorated function; its level is the folder of its file, its page the file's docstring."""
 
     def register(judge: Callable[[Machine], Finding]) -> Callable[[Machine], Finding]:
         level, page = _place(judge.__module__)
-        _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, page, applies)
+        _FOUND[identity] = Check(identity, level, title, needs, seconds, judge, page, applies, asked)
         return judge
 
     return register
+
+
+def in_stack(name: str) -> Callable[[Machine], bool]:
+    """Return the question whether somebody asked for a component of the stack."""
+    return lambda machine: machine.wanted.asks_for(name)
+
+
+def in_packages(group: str) -> Callable[[Machine], bool]:
+    """Return the question whether the host's record has system packages of a group."""
+    return lambda machine: machine.wanted.packages(group)
 
 
 class Row(NamedTuple):
@@ -99,13 +115,14 @@ def table(
     needs: tuple[str, ...],
     seconds: Callable[[Machine], float],
     applies: Callable[[Machine], bool] = lambda _machine: True,
+    asked: Callable[[Machine], bool] | None = None,
 ) -> None:
     """Register checks that differ in the part they judge only: their pages share the rest of the file's docstring."""
     level, page = _place(judge.__module__)
     shared = page.partition("\n")[2]
     for row in rows:
         _FOUND[row.id] = Check(
-            row.id, level, row.title, needs, seconds, _of_part(judge, row.part), f"{row.says}\n{shared}", applies
+            row.id, level, row.title, needs, seconds, _of_part(judge, row.part), f"{row.says}\n{shared}", applies, asked
         )
 
 

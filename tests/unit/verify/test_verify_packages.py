@@ -19,7 +19,7 @@ from gpusetup.model.stack import PackageChoice, Stack
 from gpusetup.verify.baseline import compare, record
 from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine, Wanted
-from tests.unit.verify.verify_documents import FILES, FIXTURES, captured, results
+from tests.unit.verify.verify_documents import ASKED, FILES, FIXTURES, captured, results
 
 TABLE = host_code("gpu_measure.package_table")
 RAN = (
@@ -56,7 +56,7 @@ def test_the_test_of_a_package_is_there(smoke):
 
 
 def test_what_computed_right_on_an_h100_passes_and_its_rates_are_told():
-    found = results(captured("h100-x1-packages"))
+    found = results(captured("h100-x1-packages"), ASKED)
     assert {name: found[f"package.{name}"].verdict for name in RAN} == dict.fromkeys(RAN, "pass")
     rate = found["rate.onnxruntime-gpu"]
     assert (rate.verdict, rate.unit) == ("skip", "runs/s")
@@ -66,7 +66,8 @@ def test_what_computed_right_on_an_h100_passes_and_its_rates_are_told():
 
 
 def test_what_was_broken_on_an_h100_fails_with_what_why_and_what_to_do():
-    found = results(captured("h100-x1-packages-broken"))
+    asked = _stack(ctranslate2="", onnxruntime_gpu="", vllm="", xformers="")
+    found = results(captured("h100-x1-packages-broken"), asked)
     assert {name for name, result in found.items() if result.verdict == "fail"} == {
         "package.ctranslate2",  # whose release the test of that day did not know
         "package.onnxruntime-gpu",  # the library of its CUDA provider was taken away
@@ -96,7 +97,7 @@ def test_a_library_that_the_environment_lacks_is_named_with_what_brings_it():
     document = captured("h100-x1-packages")
     said = json.loads((FIXTURES / "packages/ctranslate2-h100.json").read_text(encoding="utf-8"))
     document["sections"]["packages"]["ctranslate2"] = said
-    found = results(document)["package.ctranslate2"]
+    found = results(document, ASKED)["package.ctranslate2"]
     assert found.verdict == "fail"
     assert "Library libcublas.so.12 is not found" in found.text
     assert "install the wheel that brings it" in found.text
@@ -126,11 +127,11 @@ def test_a_package_that_is_neither_there_nor_wanted_is_not_listed():
 def test_a_right_result_that_the_processor_computed_fails():
     document = captured("h100-x1-packages")
     _of(document, "torchvision")["gpus"][0]["operations"][1]["ran_on"] = "cpu"
-    found = results(document)["package.torchvision"]
+    found = results(document, ASKED)["package.torchvision"]
     assert (found.verdict, found.text) == ("fail", "GPU 0: roi_align ran on cpu, not on the GPU, without an error")
     document = captured("h100-x1-packages")
     del _of(document, "torchvision")["loaded"]["libcuda"]
-    assert "the driver's library was never opened" in results(document)["package.torchvision"].text
+    assert "the driver's library was never opened" in results(document, ASKED)["package.torchvision"].text
 
 
 @pytest.mark.parametrize(("error", "verdict"), [(0.029, "pass"), (0.031, "fail"), (None, "fail")])
@@ -139,7 +140,7 @@ def test_a_result_is_as_right_as_rounding_lets_it_be(error, verdict):
     operation = _of(document, "torchao")["gpus"][0]["operations"][0]
     assert operation["limit"] == 0.03
     operation["error"] = error
-    assert results(document)["package.torchao"].verdict == verdict
+    assert results(document, ASKED)["package.torchao"].verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_a_known_text_comes_with_what_mends_it(message, advice):
     document = captured("h100-x1-packages")
     gpu = _of(document, "peft")["gpus"][0]
     gpu.update(operations=[], error=f"RuntimeError: {message}", kind="failed")
-    found = results(document)["package.peft"]
+    found = results(document, ASKED)["package.peft"]
     assert found.verdict == "fail"
     assert message in found.text
     assert advice in found.text
@@ -178,7 +179,14 @@ def test_what_nobody_asked_for_only_warns():
     found = results(document, _stack(onnxruntime_gpu="1.27.0"))
     assert found["package.onnxruntime-gpu"].verdict == "fail"
     assert found["package.xformers"].verdict == "warn"
-    assert found["package.xformers"].text.endswith("(nobody asked for it: it came along)")
+    assert found["package.xformers"].text.endswith("(gpusetup did not put it there: a warning for who did)")
+    assert (found["package.onnxruntime-gpu"].blame, found["package.xformers"].blame) == ("stack", "environment")
+
+
+def test_a_host_without_a_record_is_not_failed_by_what_lies_in_an_environment():
+    found = results(captured("h100-x1-packages-broken"))
+    assert not [name for name, result in found.items() if result.verdict == "fail"]
+    assert found["package.ctranslate2"].blame == found["package.xformers"].blame == "environment"
 
 
 def test_another_version_than_the_locks_fails():

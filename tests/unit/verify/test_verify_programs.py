@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.verify.verify_documents import FILES, captured, results
+from tests.unit.verify.verify_documents import ASKED, FILES, captured, results
 
 
 @pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
@@ -146,6 +146,6 @@ RAN = {"gpus": [{"index": 0, "error": None, "wrong": 0}, {"index": 1, "error": N
 def test_one_toolkit_of_several_that_fails_is_named(other, verdict, says):
     document = captured("h100-x2-full")
     document["sections"] |= {"nvcc": RAN, "nvcc-13.0": other}
-    found = results(document)["nvcc.program"]
+    found = results(document, ASKED)["nvcc.program"]
     assert found.verdict == verdict
     assert says in " ".join([found.text, *(f"{item.subject}: {item.text}" for item in found.items)])

@@ -8,7 +8,7 @@ from gpusetup.model.package import Package, PackageSet
 from gpusetup.verify.checks.smoke.torch_build import served
 from gpusetup.verify.machine import Wanted
 from tests.records import lock_of
-from tests.unit.verify.verify_documents import captured, differences, results, verdicts
+from tests.unit.verify.verify_documents import ASKED, captured, differences, results, verdicts
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_packages_of_two_cuda_majors():
 def test_torch_without_code_for_the_gpu_names_a_build_that_has_it():
     document = captured("h200-x1-smoke")
     document["sections"]["torch"]["arch_list"] = ["sm_50", "sm_60", "sm_70"]
-    found = results(document)["torch.build"]
+    found = results(document, ASKED)["torch.build"]
     assert found.verdict == "fail"
     assert "torch==" in found.text
 
@@ -205,7 +205,7 @@ def test_a_driver_refuses_ptx_that_is_newer_than_itself(cuda, verdict):
     """Measured on an H100 with driver 580 (CUDA 13.0): PTX of CUDA 13.5 ends with error 222."""
     document = captured("h200-x1-smoke")
     document["sections"]["torch"] |= {"arch_list": ["sm_80", "compute_80"], "cuda": cuda}
-    assert results(document)["torch.build"].verdict == verdict
+    assert results(document, ASKED)["torch.build"].verdict == verdict
 
 
 def test_torch_that_is_a_cpu_build_or_missing():
@@ -228,7 +228,7 @@ def test_tensorflow_that_computes_on_the_processor():
         "loaded": {},
         "seconds": 5.0,
     }
-    found = results(document)["tensorflow.gpu"]
+    found = results(document, ASKED)["tensorflow.gpu"]
     assert found.verdict == "fail"
     assert "0 of 1" in found.text
 
@@ -263,7 +263,7 @@ JAX = {
 def test_jax_is_judged_by_its_plugin_its_gpus_and_its_results(changed, verdict, said):
     document = captured("h200-x1-smoke")
     document["sections"]["jax"] = JAX | changed
-    found = results(document)["jax.gpu"]
+    found = results(document, ASKED)["jax.gpu"]
     assert found.verdict == verdict
     assert said in found.text + " ".join(f"{item.subject} {item.text}" for item in found.items)
 
@@ -276,7 +276,7 @@ def test_nvcc_that_cannot_compile():
         "compiler": "/usr/local/cuda/bin/nvcc",
         "seconds": 1.0,
     }
-    found = results(document)["nvcc.program"]
+    found = results(document, ASKED)["nvcc.program"]
     assert found.verdict == "fail"
     assert "unsupported GNU version" in found.text
 
@@ -371,12 +371,12 @@ PACKAGED_CUDNN = Wanted(
         ({"version": 91002, "status": 0}, PACKAGED_CUDNN, "fail", "9.10.2 is loaded, 9.28.0.42 is on record"),
         (
             {"version": 92800, "status": 1002, "error": "open", "message": "CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH"},
-            None,
+            ASKED,
             "fail",
             "MISMATCH",
         ),
-        ({"error": "load", "message": "libcudnn.so.9: file too short"}, None, "fail", "file too short"),
-        ({"error": "timeout", "deadline": 60}, None, "fail", "no answer within 60 s"),
+        ({"error": "load", "message": "libcudnn.so.9: file too short"}, ASKED, "fail", "file too short"),
+        ({"error": "timeout", "deadline": 60}, ASKED, "fail", "no answer within 60 s"),
     ],
 )
 def test_the_hosts_own_cudnn(answer, wanted, verdict, said):
@@ -387,3 +387,18 @@ def test_the_hosts_own_cudnn(answer, wanted, verdict, said):
     found = results(document, wanted)["cudnn.library"]
     assert found.verdict == verdict
     assert said in found.text
+
+
+def test_a_gpu_that_computes_wrongly_fails_the_host_whoever_asked_for_the_framework():
+    document = captured("h200-x1-smoke")
+    document["sections"]["torch"]["gpus"][0] |= {"product_error": 0.5, "product_limit": 2e-3}
+    found = results(document)["torch.cuda"]
+    assert (found.verdict, found.blame) == ("fail", "gpu")
+
+
+def test_an_unasked_framework_that_cannot_be_imported_is_a_warning_of_its_environment():
+    document = captured("h200-x1-smoke")
+    document["sections"]["torch"] = {"error": "import", "message": "No module named 'sympy'"}
+    for wanted, verdict, blame in ((None, "warn", "environment"), (ASKED, "fail", "stack")):
+        found = results(document, wanted)["torch.cuda"]
+        assert (found.verdict, found.blame) == (verdict, blame)

@@ -7,6 +7,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.model.applied import Applied, AppliedWanted
+from gpusetup.model.plan import Package, PackageSet
+from gpusetup.model.request import PACKAGES
+from gpusetup.model.stack import CupyChoice, JaxChoice, PackageChoice, Stack, TensorflowChoice, TorchChoice
 from gpusetup.verify.judge import judge
 from gpusetup.verify.machine import Machine, Wanted
 
@@ -44,6 +48,29 @@ def smi_says(document: Document, text: str, code: int, *, error: str | None = No
     for name in ("smi", "smi_query", "smi_list", "topology", "nvlink_status", "nvlink_errors"):
         document["quick"][name] |= {"stdout": text, "stderr": "", "rc": code, "error": error}
     document["gpus"] = []
+
+
+ASKED = Wanted(
+    Applied(
+        stack=Stack(
+            torch=TorchChoice(version="", variant="", cuda="", relation="native", index_url=""),
+            tensorflow=TensorflowChoice(version="", cuda="", cudnn="", relation="native"),
+            jax=JaxChoice(version="", cuda="", relation="native", extra=""),
+            cupy=CupyChoice(version="", package="", ctk=False),
+            **{name.replace("-", "_"): PackageChoice(version="") for name in PACKAGES},  # type: ignore[arg-type]
+        ),
+        wanted=AppliedWanted(
+            packages=PackageSet(
+                manager="apt", cuda=(Package(name="cuda-toolkit-13-0"),), cudnn=(Package(name="libcudnn9-cuda-13"),)
+            ),
+            manage_driver=False,
+            requirements=(),
+            adopted=(),
+            services=(),
+        ),
+    )
+)
+"""Somebody asked for every framework and package, in whatever version, and for the toolkit and cuDNN."""
 
 
 def results(document: Document, wanted: Wanted | None = None) -> dict[str, Result]:

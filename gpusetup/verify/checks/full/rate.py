@@ -52,4 +52,5 @@ for smoke in _package.SMOKES:
         needs=("gpu",),
         seconds=lambda _machine: 0.0,
         applies=partial(_package.applies, package=smoke.package),
+        asked=partial(_package.asked, package=smoke.package),
     )

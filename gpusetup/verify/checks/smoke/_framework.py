@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from gpusetup.model.verdict import Finding, Item, Verdict
+from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.reasons import explain
 
 if TYPE_CHECKING:
+    from gpusetup.model.verdict import Blame
     from gpusetup.verify.machine import Machine
 
 __all__ = ["absent", "operations"]
@@ -25,8 +26,7 @@ def absent(machine: Machine, name: str, title: str) -> Finding | None:
             return Finding("fail", f"the lock has {title}, and it is not installed in this Python")
         return Finding("skip", f"{title} is not installed here")
     if answer.get("error") == "import":
-        verdict: Verdict = "fail" if wanted is not False else "warn"
-        return Finding(verdict, f"{title} cannot be imported: {str(answer.get('message'))[:200]}")
+        return Finding("fail", f"{title} cannot be imported: {str(answer.get('message'))[:200]}")
     if answer.get("error"):
         return Finding("fail", explain(answer))
     return None
@@ -38,11 +38,12 @@ def operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
     for gpu in answer.get("gpus", []):
         subject = f"GPU {gpu.get('index')}"
         if gpu.get("error"):
-            text = str(gpu["error"])
-            verdict: Verdict = "fail"
+            text, blame = str(gpu["error"]), cast("Blame", "")
             if "out of memory" in text.lower() or "MemoryAllocation" in text:
-                text = "out of GPU memory" + (" beside another job" if gpu.get("index") in busy else "")
-            items.append(Item(subject=subject, verdict=verdict, text=text.splitlines()[0][:200]))
+                text = "out of GPU memory"
+                if gpu.get("index") in busy:
+                    text, blame = "out of GPU memory beside another job", "job"
+            items.append(Item(subject=subject, verdict="fail", text=text.splitlines()[0][:200], blame=blame))
             continue
         for kind in ("product", "convolution"):
             error, limit = gpu.get(f"{kind}_error"), gpu.get(f"{kind}_limit")
@@ -54,6 +55,7 @@ def operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
                         text=f"the {kind} is off by {error}, {limit} would be rounding error",
                         measured=error,
                         limit=limit,
+                        blame="gpu",
                     )
                 )
                 break

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from gpusetup.content import host_code
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.reasons import explain
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
 else:
     package_table = host_code("gpu_measure.package_table")
 
-__all__ = ["SMOKES", "absent", "answer_of", "applies", "items", "seconds", "unasked"]
+__all__ = ["SMOKES", "absent", "answer_of", "applies", "asked", "items", "seconds"]
 
 SMOKES = package_table.SMOKES
 
@@ -31,30 +29,17 @@ def answer_of(machine: Machine, package: str) -> dict[str, Any] | None:
 
 def applies(machine: Machine, package: str) -> bool:
     """Tell whether the package is there or wanted: of others a report says nothing."""
-    return answer_of(machine, package) is not None or _wanted(machine, package) is True
+    return answer_of(machine, package) is not None or asked(machine, package)
+
+
+def asked(machine: Machine, package: str) -> bool:
+    """Tell whether the stack has the package, by any of its names."""
+    return machine.wanted.asks_for(package, *(name for name, other in package_table.SAME.items() if other == package))
 
 
 def seconds(machine: Machine, package: str) -> float:
     """Return how long its process took."""
     return float((answer_of(machine, package) or {}).get("seconds") or 0)
-
-
-def _wanted(machine: Machine, package: str) -> bool | None:
-    names = [package, *(name for name, other in package_table.SAME.items() if other == package)]
-    said = [machine.wanted.has(name) for name in names]
-    return None if None in said else any(said)
-
-
-def unasked(machine: Machine, package: str, finding: Finding) -> Finding:
-    """Make a failure of what nobody asked for a warning: it came along with something else."""
-    if finding.verdict != "fail" or _wanted(machine, package) is not False:
-        return finding
-    items = tuple(
-        Item(subject=item.subject, verdict="warn" if item.verdict == "fail" else item.verdict, text=item.text)
-        for item in finding.items
-    )
-    text = f"{finding.text} (nobody asked for it: it came along)"
-    return msgspec.structs.replace(finding, verdict="warn", text=text, items=items)
 
 
 def absent(machine: Machine, package: str, title: str) -> Finding | None:
@@ -115,7 +100,9 @@ def _failed(subject: str, gpu: dict[str, Any], machine: Machine) -> Item:
     text = str(gpu["error"])
     if "out of memory" in text.lower():
         busy = str(gpu.get("index")).split("/", maxsplit=1)[0] in map(str, machine.busy)
-        return Item(subject=subject, verdict="fail", text="out of GPU memory" + (" beside another job" if busy else ""))
+        if busy:
+            return Item(subject=subject, verdict="fail", text="out of GPU memory beside another job", blame="job")
+        return Item(subject=subject, verdict="fail", text="out of GPU memory")
     if gpu.get("kind") == "unknown-release":
         text = f"not tried: this check does not know this release ({_short(text)})"
         return Item(subject=subject, verdict="warn", text=text)

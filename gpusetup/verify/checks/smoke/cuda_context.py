@@ -16,6 +16,7 @@ from gpusetup.verify.reasons import explain
 from gpusetup.verify.registry import check, from_items
 
 if TYPE_CHECKING:
+    from gpusetup.model.verdict import Blame
     from gpusetup.verify.machine import Machine
 
 
@@ -34,7 +35,10 @@ def judge(machine: Machine) -> Finding:
         elif "error" in answer:
             full = answer["error"] == "out-of-memory" and worker.get("busy")
             text = "another job uses all its memory: nothing could run" if full else explain(answer)
-            items.append(Item(subject=f"GPU {key}", verdict="fail", text=text, measured=answer.get("status")))
+            blame: Blame = "job" if full else "driver"
+            items.append(
+                Item(subject=f"GPU {key}", verdict="fail", text=text, measured=answer.get("status"), blame=blame)
+            )
         else:
             items.append(Item(subject=f"GPU {key}", verdict="pass", text=str(answer.get("name"))))
     names = {str(machine.opened(key).get("name")) for key in machine.workers}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import check
+from gpusetup.verify.registry import check, in_packages
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -22,7 +22,13 @@ def _seconds(machine: Machine) -> float:
     return float((machine.sections.get("cudnn") or {}).get("seconds", 0))
 
 
-@check("cudnn.library", "The host's own cuDNN loads", needs=("gpu",), seconds=_seconds)
+@check(
+    "cudnn.library",
+    "The host's own cuDNN loads",
+    needs=("gpu",),
+    seconds=_seconds,
+    asked=in_packages("cudnn"),
+)
 def judge(machine: Machine) -> Finding:
     """Judge loading, opening and the version."""
     answer, packaged = machine.sections.get("cudnn"), machine.wanted.packages("cudnn")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.checks.smoke import _framework
-from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.registry import check, from_items, in_stack
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -23,7 +23,13 @@ def _seconds(machine: Machine) -> float:
     return float((machine.sections.get("jax") or {}).get("seconds", 0))
 
 
-@check("jax.gpu", "JAX computes on every GPU", needs=("gpu",), seconds=_seconds)
+@check(
+    "jax.gpu",
+    "JAX computes on every GPU",
+    needs=("gpu",),
+    seconds=_seconds,
+    asked=in_stack("jax"),
+)
 def judge(machine: Machine) -> Finding:
     """Judge the plugin, the version and the operations."""
     missing = _framework.absent(machine, "jax", "JAX")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.reasons import explain
-from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.registry import check, from_items, in_packages
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -22,7 +22,13 @@ def _seconds(machine: Machine) -> float:
     return float((machine.sections.get("nvcc") or {}).get("seconds", 0))
 
 
-@check("nvcc.program", "nvcc's program runs", needs=("gpu",), seconds=_seconds)
+@check(
+    "nvcc.program",
+    "nvcc's program runs",
+    needs=("gpu",),
+    seconds=_seconds,
+    asked=in_packages("cuda"),
+)
 def judge(machine: Machine) -> Finding:
     """Judge compiling and running."""
     others = {name: told for name, told in machine.sections.items() if name.startswith("nvcc-")}

@@ -33,7 +33,7 @@ def judge(machine: Machine, package: str) -> Finding:
         finding = from_items(
             items, f"{answer.get('version')}: {names} correct on every GPU" + (f"; {notes}" if notes else "")
         )
-    return _package.unasked(machine, package, finding)
+    return finding
 
 
 for smoke in _package.SMOKES:
@@ -50,4 +50,5 @@ for smoke in _package.SMOKES:
         needs=("gpu",),
         seconds=partial(_package.seconds, package=smoke.package),
         applies=partial(_package.applies, package=smoke.package),
+        asked=partial(_package.asked, package=smoke.package),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.checks.smoke import _framework
-from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.registry import check, from_items, in_stack
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -22,7 +22,13 @@ def _seconds(machine: Machine) -> float:
     return float((machine.sections.get("tensorflow") or {}).get("seconds", 0))
 
 
-@check("tensorflow.gpu", "TensorFlow computes on every GPU", needs=("gpu",), seconds=_seconds)
+@check(
+    "tensorflow.gpu",
+    "TensorFlow computes on every GPU",
+    needs=("gpu",),
+    seconds=_seconds,
+    asked=in_stack("tensorflow"),
+)
 def judge(machine: Machine) -> Finding:
     """Judge the list of devices, the version and the operations."""
     missing = _framework.absent(machine, "tensorflow", "TensorFlow")

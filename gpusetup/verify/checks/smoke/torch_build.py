@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.resolve.rules import way_of
 from gpusetup.verify.checks.smoke import _framework
-from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.registry import check, from_items, in_stack
 from gpusetup.verify.suggest import torch_build
 
 if TYPE_CHECKING:
@@ -36,7 +36,12 @@ def served(capability: str, architectures: list[str], *, jit: bool = True) -> Wa
 _ARCHITECTURE = re.compile(r"(sm|compute)_(\d+)(\d[af]?)")
 
 
-@check("torch.build", "PyTorch's build fits the GPU", needs=("gpu",))
+@check(
+    "torch.build",
+    "PyTorch's build fits the GPU",
+    needs=("gpu",),
+    asked=in_stack("torch"),
+)
 def judge(machine: Machine) -> Finding:
     """Compare the build's architectures with every GPU's."""
     missing = _framework.absent(machine, "torch", "PyTorch")

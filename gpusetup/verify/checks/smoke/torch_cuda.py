@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.model.verdict import Finding
 from gpusetup.verify.checks.smoke import _framework
-from gpusetup.verify.registry import check, from_items
+from gpusetup.verify.registry import check, from_items, in_stack
 
 if TYPE_CHECKING:
     from gpusetup.verify.machine import Machine
@@ -24,7 +24,13 @@ def _seconds(machine: Machine) -> float:
     )
 
 
-@check("torch.cuda", "PyTorch computes on every GPU", needs=("gpu",), seconds=_seconds)
+@check(
+    "torch.cuda",
+    "PyTorch computes on every GPU",
+    needs=("gpu",),
+    seconds=_seconds,
+    asked=in_stack("torch"),
+)
 def judge(machine: Machine) -> Finding:
     """Judge availability, version and operations."""
     missing = _framework.absent(machine, "torch", "PyTorch")
