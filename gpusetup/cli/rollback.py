@@ -32,7 +32,7 @@ DEADLINE = 600.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     from gpusetup.cli.apply import add_batches
-    from gpusetup.cli.wishes import add_reboot
+    from gpusetup.cli.wishes import add_reboot, add_way_back
 
     options.add_inventory(parser)
     options.add_engine(parser)
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--check", action="store_true", help="show what would be done; change nothing")
     group.add_argument("--verify", choices=("auto", "always", "never"), default="auto", help="default: %(default)s")
     add_reboot(group)
+    add_way_back(group)
     add_batches(parser)
     options.add_draining(parser)
     options.add_output(parser)
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             output.say(f"{name}: back to {target.id}")
             return target.lock
 
-        how = Planning(wishes=Wishes(reboot=arguments.reboot), recorded=recorded)
+        how = Planning(wishes=Wishes(reboot=arguments.reboot, no_way_back=arguments.no_way_back), recorded=recorded)
         rollout = plan_hosts(how, session, matrix(), Telling())
         applied = carry_out(applying(arguments, batch=arguments.batch, keep=""), rollout)
     return answer(arguments, applied)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from gpusetup.rollout.options import Wishes
 
-__all__ = ["add_reboot", "add_wishes", "wishes_of"]
+__all__ = ["add_reboot", "add_way_back", "add_wishes", "wishes_of"]
 
 
 def add_wishes(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +20,7 @@ def add_wishes(parser: argparse.ArgumentParser) -> None:
     add_reboot(group)
     group.add_argument("--upgrade", action="store_true", help="choose new versions; do not keep the recorded ones")
     group.add_argument("--replace", action="store_true", help="remove a driver from another source, .run included")
+    add_way_back(group)
 
 
 def add_reboot(group: argparse._ArgumentGroup) -> None:
@@ -34,6 +35,15 @@ def add_reboot(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_way_back(group: argparse._ArgumentGroup) -> None:
+    """Add whether hosts may change that could not go back."""
+    group.add_argument(
+        "--no-way-back",
+        action="store_true",
+        help="change a host whose installed packages can no longer be had, should the transaction fail",
+    )
+
+
 def wishes_of(arguments: argparse.Namespace) -> Wishes:
     """Return what `add_wishes` describes."""
     from gpusetup.resolve.requests import parse_requirements
@@ -44,5 +54,6 @@ def wishes_of(arguments: argparse.Namespace) -> Wishes:
         source=arguments.source,
         reboot=arguments.reboot,
         replace=arguments.replace,
+        no_way_back=arguments.no_way_back,
         upgrade=arguments.upgrade,
     )

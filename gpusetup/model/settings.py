@@ -68,6 +68,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     forward: bool = False
     replace: bool = False
     """Remove a driver of another origin, a `.run` installation included."""
+    no_way_back: bool = False
+    """Change a host whose installed packages can no longer be had, should the transaction fail."""
     module: ModuleWay = "auto"
     """Kernel modules that come built, or that DKMS builds on the host; auto: whatever fits the host."""
     secure_boot: Literal["refuse", "enroll"] = "refuse"

@@ -63,6 +63,7 @@ class RoleVariables(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gpu_packages_remove: Texts | UnsetType = UNSET
     gpu_packages_may_remove: Texts | UnsetType = UNSET
     gpu_packages_hold: Texts | UnsetType = UNSET
+    gpu_packages_no_way_back: bool | UnsetType = UNSET
     gpu_packages_fetched: str | UnsetType = UNSET
 
     gpu_preflight_enabled: bool | UnsetType = UNSET

@@ -296,6 +296,7 @@ KNOWN: dict[str, Callable[[Any, str], Any]] = {
     "native": yes,
     "forward": yes,
     "replace": yes,
+    "no_way_back": yes,
     "module": _module,
     "secure_boot": choice("refuse", "enroll"),
     "signing_key": path,

@@ -36,6 +36,7 @@ def role_variables(facts: HostFacts, wanted: Wanted) -> RoleVariables:
     fabric = tuple(name for name in wanted.services if "fabricmanager" in name)
     variables = replace(
         for_manager(facts) if wanted.packages is None else _package_variables(wanted.packages),
+        gpu_packages_no_way_back=settings.no_way_back or UNSET,
         gpu_fabric_services=fabric,
         gpu_persistence_services=tuple(name for name in wanted.services if name not in fabric),
         gpu_container_runtimes=settings.containers,

@@ -27,6 +27,7 @@ class Wishes:
     source: str | None = None
     reboot: RebootPolicy | None = None
     replace: bool = False
+    no_way_back: bool = False
     upgrade: bool = False
 
 

@@ -31,7 +31,8 @@ def settings_of_hosts(
 
     A wrong or unknown setting is bad input before anything is done.
     """
-    said = {"source": wishes.source, "reboot": wishes.reboot, "replace": wishes.replace, "upgrade": wishes.upgrade}
+    names = ("source", "reboot", "replace", "no_way_back", "upgrade")
+    said = {name: getattr(wishes, name) for name in names}
     line = read_level({name: value for name, value in said.items() if value}, "command line")
     file = _file_level(inventory)
     settings, lost = {}, {}

@@ -72,6 +72,10 @@ options:
     description: Leave out wanted packages that the repositories no longer offer (removal), instead of refusing.
     type: bool
     default: false
+  no_way_back:
+    description: Change a host whose installed packages can no longer be had, should the transaction fail.
+    type: bool
+    default: false
   recommends:
     description: Install recommended packages too.
     type: bool

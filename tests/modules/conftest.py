@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import fetched
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Exit(Exception):  # noqa: N818 - it is how a module ends
@@ -21,6 +24,12 @@ class Exit(Exception):  # noqa: N818 - it is how a module ends
 def _looks_of_our_own(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep the folders of looks, which are swept, out of this machine's /var/tmp."""
     monkeypatch.setattr(fetched, "PLACE", str(tmp_path_factory.mktemp("looks")))
+
+
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where packages lie that tests made for the real package managers."""
+    return tmp_path_factory.mktemp("packages")
 
 
 @pytest.fixture

@@ -6,14 +6,16 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     import pytest
 
 NOTHING = (0, "", "")
+_BESIDE = "-"  # no version: what cannot be beside a package
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,7 @@ class Deb:
     arch: str = ""  # the host's own, where it says none
     needs: str = ""
     conflicts: str = ""
+    fails: bool = False
 
     def control(self, native: str) -> str:
         same = "" if self.arch == "all" else "Multi-Arch: same\n"
@@ -43,7 +46,7 @@ class DebHost:
 
     A package is called NAME, or NAME:ARCH where its architecture is a foreign one. `needs` and `conflicts` say, by name,
     what each package needs (NAME, or "NAME (= VERSION)") and what it cannot be beside. What is in `everywhere` is of no
-    architecture.
+    architecture. What is `cached` was fetched once, in that version.
     """
 
     installed: dict[str, str]
@@ -58,6 +61,7 @@ class DebHost:
     needs: dict[str, str] = field(default_factory=dict)
     conflicts: dict[str, str] = field(default_factory=dict)
     everywhere: set[str] = field(default_factory=set)
+    cached: dict[str, str] = field(default_factory=dict)
     native: str = "amd64"
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +74,19 @@ class DebHost:
         name, _colon, arch = key.partition(":")
         arch = "all" if name in self.everywhere else arch
         needs, conflicts = (told.get(f"{name}={version}", told.get(name, "")) for told in (self.needs, self.conflicts))
-        return Deb(name, version, arch, needs, conflicts)
+        return Deb(name, version, arch, needs, conflicts, key in self.fails and self.installed.get(key) != version)
+
+    def file(self, key: str) -> str:
+        """Return how apt's cache calls what is there."""
+        name, _colon, arch = self.whole(key).partition(":")
+        return f"{name}_{self.cached[key].replace(':', '%3a')}_{arch}.deb"
+
+    def lay_cache(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let apt's cache be a folder with the names of what was fetched once."""
+        folder.mkdir()
+        for key in self.cached:
+            (folder / self.file(key)).touch()
+        monkeypatch.setattr(apt.Apt, "caches", (str(folder),))
 
     def whole(self, key: str) -> str:
         """Return dpkg's own name of what is installed."""
@@ -175,13 +191,14 @@ class DebHost:
         wanted: dict[str, str] = {}
         gone: set[str] = set()
         for word in words[words.index(verb) + 1 :]:
-            key, _equals, version = word.partition("=")
+            key, _equals, version = self._of_file(word) if word.startswith("/") else word.partition("=")
             away = verb == "purge" or (key.endswith("-") and key not in self.offered)
             key = self._key(key.removesuffix("-") if away else key)
-            if key not in self.installed and key not in self.offered:
+            file = word.startswith("/")
+            if key not in self.installed and key not in self.offered and not file:
                 return f"E: Unable to locate package {key}"
             known = [*self.offered.get(key, []), *([self.installed[key]] if key in self.installed else [])]
-            if version and version not in known:
+            if version and version not in known and not file:
                 return f"E: Version '{version}' for '{key}' was not found"
             if away:
                 gone.add(key)
@@ -194,15 +211,12 @@ class DebHost:
             )
             if lacking is None:
                 break
-            key, need = lacking
-            other, version = need
-            if (
-                other not in gone
-                and other not in wanted
-                and version in ("", self._candidate(other))
-                and self._candidate(other)
-            ):
-                plan[other] = wanted[other] = self._candidate(other)
+            key, (other, version) = lacking
+            newest = self._candidate(other)
+            if version == _BESIDE and not (key in wanted and other in wanted):
+                del plan[other if key in wanted else key]
+            elif newest and other not in gone and other not in wanted and version in ("", newest):
+                plan[other] = wanted[other] = newest
             elif key in wanted:
                 return f"The following packages have unmet dependencies:\n {key} : Depends: {other}\nE: Unable to correct problems"
             else:
@@ -214,6 +228,11 @@ class DebHost:
         if back and "--allow-downgrades" not in words:
             return "E: Packages were downgraded and -y was used without --allow-downgrades."
         return plan
+
+    def _of_file(self, path: str) -> tuple[str, str, str]:
+        name, version, arch = path.rpartition("/")[2].removesuffix(".deb").split("_")
+        key = name if arch in ("all", self.native) else f"{name}:{arch}"
+        return key, "=", version.replace("%3a", ":")
 
     def _candidate(self, key: str) -> str:
         """Return the version that apt takes unasked, the newest."""
@@ -238,7 +257,7 @@ class DebHost:
         for other, there in plan.items():
             same = other.partition(":")[0] == bare and there != version  # architectures of one package move together
             if other != key and (same or bare in self.package(other, there).conflicts.split(", ")):
-                found.append((f"no {other}", "-"))
+                found.append((other, _BESIDE))
         return found
 
     def _said(self, plan: dict[str, str]) -> str:

@@ -27,7 +27,8 @@ class RealDeb:
     """The host that a stand-in describes, in the real programs. `process` runs them without knowing."""
 
     def __init__(self, folder: Path, like: DebHost, shelf: Path) -> None:
-        self.shelf = shelf
+        like.native = native()
+        self.shelf, self.cache = shelf, folder / "root/var/cache/apt/archives"
         self.root, self.pool, self.programs = folder / "root", folder / "pool", folder / "programs"
         for name in ("info", "updates", "triggers", "alternatives"):
             (self.root / "var/lib/dpkg" / name).mkdir(parents=True)
@@ -58,6 +59,8 @@ class RealDeb:
                     "dpkg", how, *(str(self.build(like.package(key, like.installed[key]))) for key in sorted(keys))
                 )
         self.offer([like.package(key, version) for key, several in like.offered.items() for version in several])
+        for key, version in like.cached.items():
+            (self.cache / like.file(key)).hardlink_to(self.build(like.package(key, version)))
         if like.journal:
             (self.root / "var/lib/dpkg/updates/0000").touch()
         if like.held:
@@ -67,6 +70,7 @@ class RealDeb:
         """Let every program that is started find these."""
         for name, value in self.env.items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setattr(apt.Apt, "caches", (str(self.cache),))
 
     @property
     def seen(self) -> tuple[dict[str, str], list[str]]:
@@ -76,11 +80,14 @@ class RealDeb:
 
     def build(self, package: Deb) -> Path:
         """Return a package that has no files; each is made once."""
-        made = self.shelf / f"{hashlib.sha256(package.control(native()).encode()).hexdigest()[:16]}.deb"
+        made = self.shelf / f"{hashlib.sha256(f'{package} {native()}'.encode()).hexdigest()[:16]}.deb"
         if not made.exists():
             tree = self.shelf / "tree"
             (tree / "DEBIAN").mkdir(parents=True)
             (tree / "DEBIAN/control").write_text(package.control(native()))
+            if package.fails:  # below a root of its own there is nothing that could run it
+                (tree / "DEBIAN/preinst").write_text("#!/bin/sh\nexit 1\n")
+                (tree / "DEBIAN/preinst").chmod(0o755)
             self._run("dpkg-deb", "-Znone", "--build", str(tree), str(made))
             shutil.rmtree(tree)
         return made

@@ -33,7 +33,7 @@ def _quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def look(folder: Path, manager: str, *wanted: tuple[str, str], **params: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "manager": manager, "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
-        "replace_runfile": False, "optional": False, "recommends": False, "lock_timeout": 0,
+        "replace_runfile": False, "optional": False, "no_way_back": False, "recommends": False, "lock_timeout": 0,
         "driver_packages": [], "driver_version": "", "driver_module": "", "kernels": [], "simulated_root": "",
         "state_dir": str(folder / "state"), "sources": [], "enable": [], "replace": [], "pins": [], "timeout": 60,
         "space_mb": {}, "python": "", "candidates": [], "fetched": "", "keep": False,
@@ -84,7 +84,7 @@ def test_a_plan_that_leaves_something_out_is_refused(tmp_path: Path, monkeypatch
 
 
 def test_what_would_be_replaced_unasked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    el(monkeypatch, offered={"cuda": ["0:12-1"]}, obsoletes={"cuda": "driver"})
+    el(monkeypatch, offered={"cuda": ["0:12-1"], "driver": ["0:1-1"]}, obsoletes={"cuda": "driver"})
     assert "also remove driver" in refusals(look(tmp_path, "dnf", ("cuda", "")))["GS-467"]
     assert not refusals(look(tmp_path, "dnf", ("cuda", ""), may_remove=["driver"]))
 

@@ -31,6 +31,19 @@ DRIVERS = {
 BOTH = {"driver": "1", "gl": "1", "gl:i386": "1", "doc": "1"}
 
 
+RIVALS: dict[str, Any] = {
+    "installed": {"driver-570": "1", "doc": "1"},
+    "host": {
+        "offered": {"driver-580": ["2"]}, "conflicts": {"driver-580": "driver-570"}, "cached": {"driver-570": "1"},
+    },
+}  # fmt: skip
+
+
+def of_file(host: Apt, wanted: dict[str, str]) -> dict[str, str]:
+    """Return the wish with the file that apt's cache has of it."""
+    return dict(wanted, file=host.archive(wanted))
+
+
 def told(*lines: str) -> Callable[[Apt], Any]:
     """Say lines to dpkg as they are."""
 
@@ -119,6 +132,29 @@ CASES = [
     Case(
         "a download alone", lambda apt: apt.download([wish("tool", "5")]),
     ),
+    # what cannot be beside each other
+    Case(
+        "the new one takes the place of the old", lambda apt: apt.transact([wish("driver-580", "2")], []),
+        then={"driver-570": None, "driver-580": "2"}, **RIVALS,
+    ),
+    Case(
+        "the old one comes back by its version alone if somebody offers it",
+        lambda apt: apt.transact([wish("driver-570", "1")], []),
+        done=False, installed={"driver-580": "2", "doc": "1"}, host=RIVALS["host"],
+    ),
+    Case(
+        "which a cache has", lambda apt: apt.transact([of_file(apt, wish("driver-570", "1"))], []),
+        installed={"driver-580": "2", "doc": "1"}, then={"driver-570": "1", "driver-580": None}, host=RIVALS["host"],
+    ),
+    Case(
+        "both at once", lambda apt: apt.transact([of_file(apt, wish("driver-570", "1")), wish("driver-580", "2")], []),
+        done=False, installed={"doc": "1"}, host=RIVALS["host"],
+    ),
+    Case(
+        "a file of an older version, and of another architecture",
+        lambda apt: apt.transact([of_file(apt, wish("tool", "1:4")), of_file(apt, wish("gl", "1", "i386"))], []),
+        then={"tool": "1:4", "gl:i386": "1"}, installed={"tool": "1:5"}, host={"cached": {"tool": "1:4", "gl:i386": "1"}, "offered": {}},
+    ),
     # half done
     Case("dpkg was cut", lambda apt: apt.transact([wish("tool")], []), done=False, host={"half": {"driver"}, "journal": True}),
     Case("dpkg was cut, and finished", lambda apt: apt.repair(may_not_go), host={"half": {"driver"}, "journal": True}),
@@ -157,16 +193,12 @@ def expected(case: Case) -> tuple[dict[str, str], list[str]]:
     return {name: version for name, version in there.items() if version is not None}, sorted(case.held)
 
 
-@pytest.fixture(scope="session")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("packages")
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 class TestCase:
-    def test_of_the_stand_in(self, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_of_the_stand_in(self, case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         host = case.stand_in()
         host.stand_in(monkeypatch)
+        host.lay_cache(tmp_path / "archives", monkeypatch)
         assert (outcome(case), host.seen) == (case.done, expected(case))
 
     @real_deb.NEEDED

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
-import os
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import runfile, transaction
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
 from tests.modules.deb_host import DebHost
 from tests.modules.rpm_host import RpmHost
+from tests.modules.transactions import Site as _Site
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,58 +19,20 @@ if TYPE_CHECKING:
 PLUGIN = "python3-dnf-plugin-versionlock"
 
 
-@dataclass
-class _Job:
-    folder: str
-    log_path: str = "/x/log"
-    state: dict[str, Any] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
-
-    def tell(self, _step: str, message: str, _percent: int | None = None) -> None:
-        self.told.append(message)
-
-    def log(self, text: str) -> None:
-        self.told.append(text)
-
-
-@dataclass
-class _Site:
-    """One state folder, and transactions in it."""
-
-    folder: Path
-
-    def transaction(self, manager: str, *wanted: tuple[str, str], **params: Any) -> dict[str, Any]:
-        plain: dict[str, Any] = {
-            "manager": manager, "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
-            "replace_runfile": False, "optional": False, "recommends": False, "lock_timeout": 0,
-            "auto_upgrades_block": False, "driver_packages": [], "driver_version": "", "driver_module": "", "kernels": [],
-            "state_dir": str(self.folder), "simulated_root": "",
-            "packages": [{"name": name, "version": version, "arch": ""} for name, version in wanted],
-        }  # fmt: skip
-        job = _Job(str(self.folder / "job"))
-        os.makedirs(job.folder, exist_ok=True)
-        return transaction.Transaction(job, {**plain, **params}).run()
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return Ledger(str(self.folder)).state
-
-    @property
-    def unfinished(self) -> dict[str, Any] | None:
-        path = self.folder / "packages-before.json"
-        return json.loads(path.read_text()) if path.exists() else None
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Site:
-    monkeypatch.setattr(transaction.locks, "holder", lambda: None)
-    monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
-    monkeypatch.setattr(transaction.dkms, "build_error", lambda _since: None)
-    return _Site(tmp_path)
+    return _Site.alone(tmp_path, monkeypatch)
 
 
 def el(monkeypatch: pytest.MonkeyPatch, installed: dict[str, str] | None = None, **more: Any) -> RpmHost:
-    offered = {"driver": ["0:1-1", "0:2-1"], "cuda": ["0:12-1"], "fabric": ["0:1-1"], PLUGIN: ["0:4-1"]}
+    offered = {
+        "old-driver": ["0:9-1"],
+        "precious": ["0:1-1"],
+        "driver": ["0:1-1", "0:2-1"],
+        "cuda": ["0:12-1"],
+        "fabric": ["0:1-1"],
+        PLUGIN: ["0:4-1"],
+    }
     host = RpmHost({"bash": "0:5-1"} if installed is None else installed, more.pop("offered", offered), **more)
     host.stand_in(monkeypatch)
     return host
@@ -344,7 +303,7 @@ class TestCutShort:
         host = debian(monkeypatch)
         host.interrupt = lambda: -9
         with monkeypatch.context() as broken:
-            broken.setattr(transaction.Transaction, "_restore", lambda self, before: self._left_over(before))
+            broken.setattr(transaction.way_back, "restore", lambda *_words: [])
             with pytest.raises(HostFailure) as caught:
                 site.transaction("apt", *WANTED)
         assert caught.value.result["rolled_back"] is False

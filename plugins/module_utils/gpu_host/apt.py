@@ -38,6 +38,7 @@ class Apt(PackageManager):
     """One host's apt. `options` are apt's own `-o` settings: a preview points them to a folder of its own."""
 
     name = "apt"
+    caches = ("/var/cache/apt/archives",)
 
     def __init__(
         self,
@@ -135,6 +136,12 @@ class Apt(PackageManager):
                 found[name].sort(key=lambda offer: offer["version"] != taken)
         return found
 
+    def file_names(self, wish: Wish) -> List[str]:
+        """Return the names that the file of a package may have."""
+        version = wish["version"].replace(":", "%3a")
+        arches = [wish["arch"]] if wish["arch"] else [self.architecture(), "all"]
+        return ["{}_{}_{}.deb".format(wish["name"], version, arch) for arch in arches]
+
     def description(self, name: str, version: str) -> str:
         """Return the first line of a package's description."""
         _code, text, _error = process.output(["apt-cache", *self.options, "show", f"{name}={version}"], self.env)
@@ -153,7 +160,10 @@ class Apt(PackageManager):
 
     def arguments(self, wishes: Iterable[Wish], removals: Iterable[str]) -> List[str]:
         """Return wishes and removals as apt-get's own words."""
-        words = [packages.key(wish) + ("=" + wish["version"] if wish["version"] else "") for wish in wishes]
+        words = []
+        for wish in wishes:
+            word = packages.key(wish) + ("=" + wish["version"] if wish["version"] else "")
+            words.append(wish.get("file") or word)
         return words + [name + "-" for name in removals]
 
     def _argv(self, verb: str, words: Iterable[str], *extra: str) -> List[str]:
@@ -214,7 +224,7 @@ class Apt(PackageManager):
         return {"download_bytes": download, "disk_bytes": disk}
 
     def _archives(self) -> Set[str]:
-        folder = "/var/cache/apt/archives"
+        (folder,) = self.caches
         return set(os.listdir(folder)) if os.path.isdir(folder) else set()
 
     def download(self, wishes: Iterable[Wish]) -> Tuple[bool, List[str]]:

@@ -12,7 +12,7 @@ from . import dnf_table, process
 from .failure import HostFailure
 from .manager import Log, Tell
 from .packages import Plan, Wish
-from .rpm import Rpm
+from .rpm import Rpm, listed
 
 _KINDS = ("install", "upgrade", "downgrade", "remove")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$")
@@ -27,6 +27,7 @@ class Dnf(Rpm):
     """One host's dnf. `options` are words before the command: a preview points them to a folder of its own."""
 
     name = "dnf"
+    caches = ("/var/cache/dnf/*/packages", "/var/cache/libdnf5/*/packages")
 
     def __init__(
         self,
@@ -95,20 +96,26 @@ class Dnf(Rpm):
         )
 
     def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
-        """Return {name: [{"version", "from"}]}, newest first."""
+        """Return {name, or name:arch: [{"version", "from"}]}, newest first."""
         found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
-        for row in self.repoquery(sorted(names)) if names else []:
-            if row[0] in found:
-                found[row[0]].insert(0, {"version": row[1], "from": row[3]})
+        for row in self._rows(sorted(map(_spec, names))) if names else []:
+            name = listed(row[0], row[2], self.architecture())
+            if name in found:
+                found[name].insert(0, {"version": row[1], "from": row[3]})
         return found
 
     def repoquery(self, patterns: Iterable[str], extra: Iterable[str] = ()) -> List[List[str]]:
-        """Return [name, version, arch, repository, download size, summary] of what is offered, the oldest first."""
+        """Return [name, version, arch, repository, download size, summary] of what is offered to this architecture, the
+        oldest first.
+        """
+        return [row for row in self._rows(patterns, extra) if row[2] in (self.architecture(), "noarch")]
+
+    def _rows(self, patterns: Iterable[str], extra: Iterable[str] = ()) -> List[List[str]]:
         every = [] if self._is_dnf5() else ["--showduplicates"]
         argv = ["dnf", "-q", *self.options, "repoquery", *every, *extra, "--qf", _OFFER, *patterns]
         _code, text, _error = process.output(argv, self.env, 300)
         rows = [line.strip().split("\t") for line in text.splitlines()]
-        return [row for row in rows if len(row) == 6 and row[2] in (self.architecture(), "noarch")]
+        return [row for row in rows if len(row) == 6]
 
     def description(self, name: str, version: str) -> str:
         """Return a package's summary."""
@@ -131,7 +138,7 @@ class Dnf(Rpm):
         found = []
         for wish in wishes:
             text = wish["name"] + ("-" + versions.bare(wish["version"]) if wish["version"] else "")
-            found.append(text + ("." + wish["arch"] if wish["arch"] else ""))
+            found.append(wish.get("file") or text + ("." + wish["arch"] if wish["arch"] else ""))
         return found
 
     def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:

@@ -1,9 +1,12 @@
 """What package managers have alike: where they speak, how they are run, and what one without module streams answers."""
 
-from typing import Any, Callable, Dict, Iterable, List, Optional
+import glob
+import os
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from . import process
 from .failure import HostFailure
+from .packages import Wish
 
 Tell = Optional[Callable[..., None]]
 Log = Optional[Callable[[str], None]]
@@ -15,6 +18,8 @@ class PackageManager:
     """One host's package manager."""
 
     name = ""
+    caches: Tuple[str, ...] = ()
+    """Where files of packages stay that were fetched once."""
 
     def __init__(self, network: Optional[Dict[str, Any]] = None, tell: Tell = None, log: Log = None) -> None:
         self.env = process.environment(network)
@@ -25,6 +30,18 @@ class PackageManager:
 
     def close(self) -> None:
         """Forget what was made for one transaction."""
+
+    def archive(self, wish: Wish) -> str:
+        """Return the file of a package in its exact version that a cache has, nothing where none does."""
+        for folder in self.caches:
+            for name in self.file_names(wish):
+                for path in sorted(glob.glob(os.path.join(folder, glob.escape(name)))):
+                    return path
+        return ""
+
+    def file_names(self, _wish: Wish) -> List[str]:
+        """Return the names that the file of a package may have."""
+        raise NotImplementedError
 
     def can_hold(self) -> bool:
         """Say whether packages can be held."""

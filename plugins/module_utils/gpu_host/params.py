@@ -40,6 +40,7 @@ TRANSACTION = {
     },
     "replace_runfile": {"type": "bool", "default": False},
     "optional": {"type": "bool", "default": False},
+    "no_way_back": {"type": "bool", "default": False},
     "recommends": {"type": "bool", "default": False},
     "lock_timeout": {"type": "int", "default": 600},
     "auto_upgrades_block": {"type": "bool", "default": True},

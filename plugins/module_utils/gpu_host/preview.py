@@ -25,6 +25,7 @@ from . import (
     runfile,
     runfile_install,
     sources,
+    way_back,
 )
 from .failure import HostFailure, of_system
 from .machine import Machine
@@ -50,6 +51,7 @@ class Preview:
         self.machine = Machine(params["simulated_root"])
         self.folder = ""
         self.fetched: Optional[List[str]] = None
+        self.way = way_back.NOTHING
 
     def find(self, level: str, identity: str, text: str, hint: str = "", reference: str = "") -> None:
         """Add a finding: refuse, warn or info."""
@@ -315,12 +317,9 @@ class Preview:
             self.find("refuse", "removal", "the transaction would also remove " + ", ".join(extra), hint, "GS-467")
         new_kernels = sorted(name for name in plan["install"] if preview_room.KERNEL.match(name))
         if new_kernels:
-            self.find(
-                "warn",
-                "new-kernel",
-                "the transaction installs another kernel: " + ", ".join(new_kernels),
-                "it boots next",
-            )
+            text = "the transaction installs another kernel: " + ", ".join(new_kernels)
+            self.find("warn", "new-kernel", text, "it boots next")
+        self.way = way_back.check(self, host, plan, installed)
         ours = set(self._record(host)["holds"])
         foreign = sorted(planning.held_and_moving(host, plan) - ours)
         if foreign:

@@ -4,7 +4,7 @@ import os
 import re
 from typing import Any, Dict, List, Optional
 
-from . import local_repository, packages, space
+from . import local_repository, packages, space, way_back
 
 KERNEL = re.compile(r"^(?:linux-image-\d|kernel-(?:core|default|azure|rt|64kb)$|kernel$|kernel6\.\d+$)")
 
@@ -13,6 +13,9 @@ def check(look: Any, answer: Dict[str, Any]) -> None:
     """Add what a transaction needs and the host does not have."""
     plan: Optional[packages.Plan] = answer["transaction"]
     needed = _packages_room(look, plan, answer) if plan is not None else {}
+    kept = way_back.room(look.way, look.params["state_dir"])
+    if kept:
+        needed[look.params["state_dir"]] = kept
     room = sum(map(local_repository.size, look.params["sources"]))
     if room and not os.path.isdir(local_repository.folder_of(look.params["state_dir"])):
         needed[look.params["state_dir"]] = needed.get(look.params["state_dir"], 0) + room

@@ -7,7 +7,7 @@ from ..gpu_judge import versions
 from . import packages, process
 from .failure import HostFailure
 from .manager import MayGo, PackageManager
-from .packages import Installed, Plan
+from .packages import Installed, Plan, Wish
 
 _NEVRA = "%{NAME}\\t%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}\\t%{ARCH}\\n"
 
@@ -60,6 +60,12 @@ class Rpm(PackageManager):
     def architecture(self) -> str:
         """Return rpm's own architecture."""
         return os.uname()[4]
+
+    def file_names(self, wish: Wish) -> List[str]:
+        """Return the names that the file of a package may have: without its epoch."""
+        version = wish["version"].rpartition(":")[2]
+        arches = [wish["arch"]] if wish["arch"] else [self.architecture(), "noarch"]
+        return ["{}-{}.{}.rpm".format(wish["name"], version, arch) for arch in arches]
 
     def lock_name(self, name: str, version: str) -> str:
         """Return the name by which a package is locked: of all architectures and versions that are there at once."""

@@ -45,7 +45,7 @@ def rows(wanted: Dict[str, int]) -> List[Dict[str, Any]]:
     """Return one row per file system: {"path", "needed", "free", "read_only", "for"}."""
     found: Dict[int, Dict[str, Any]] = {}
     for path, need in sorted(wanted.items()):
-        there = _existing(path)
+        there = existing(path)
         device, space = os.stat(there).st_dev, os.statvfs(there)
         row = found.setdefault(
             device,
@@ -62,7 +62,7 @@ def rows(wanted: Dict[str, int]) -> List[Dict[str, Any]]:
     return sorted(found.values(), key=lambda row: str(row["path"]))
 
 
-def _existing(path: str) -> str:
+def existing(path: str) -> str:
     """Return a folder, or the nearest one above it that is there already."""
     path = os.path.realpath(path)
     while not os.path.exists(path):

@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, Iterable, List, NoReturn, Optional, Sequence, Set, Tuple
 
 from ..gpu_judge import versions
-from . import dkms, fetched, files, locks, packages, planning, runfile, services, streams
+from . import dkms, fetched, files, locks, packages, planning, runfile, services, streams, way_back
 from .failure import HostFailure, of_system
 from .holds import Holds
 from .ledger import Ledger
@@ -47,6 +47,8 @@ class Transaction:
         self.streams_before: List[Dict[str, Any]] = []
         self.units_before: List[Tuple[str, bool]] = []
         self.before_path = os.path.join(params["state_dir"], "packages-before.json")
+        self.kept_folder = os.path.join(params["state_dir"], "way-back")
+        self.kept: Dict[str, str] = {}  # files of packages as they were, which nobody offers any more
         self.started = time.time()
 
     def run(self) -> Dict[str, Any]:
@@ -114,6 +116,10 @@ class Transaction:
             return
         streams.enable(self.ledger, self.host, self.streams_before)
         self.ledger.forget_apply()
+        self._forget_before()
+
+    def _forget_before(self) -> None:
+        way_back.forget(self.kept_folder)
         os.unlink(self.before_path)
 
     def _recorded(
@@ -128,7 +134,7 @@ class Transaction:
         }
         self.ledger.tell(packages=there, free=sorted(set(self.params["free"]) & set(there)))
         self.ledger.record_packages(packages.difference(self.counted, after))
-        os.unlink(self.before_path)
+        self._forget_before()
         return {
             "difference": change,
             "packages": there,
@@ -173,6 +179,10 @@ class Transaction:
             )
         if not any(plan[kind] for kind in _PLANNED):
             return exact
+        way = way_back.look(self.host, plan, installed, self.params)
+        if way.lost and not self.params["no_way_back"]:
+            raise way_back.missing(way, installed)
+        self.kept = way_back.keep(way, self.kept_folder)
         self._take_over(plan, exact)
         left, tail = self._transact(exact, removals)
         problem = dkms.missing(self.machine, self.params) if not left else None
@@ -281,36 +291,21 @@ class Transaction:
         if log:
             files.write_atomically(os.path.join(self.job.folder, "make.log"), log, 0o600)
         self.job.tell("rollback", "restoring the packages")
-        left = "; ".join(part for part in (self._restore(before), self._services(), self._hold_again()) if part)
+        lost = way_back.restore(self.host, before, self.kept, self.job.log)
+        parts = (self._left_over(before), self._services(), self._hold_again())
+        left = "; ".join(part for part in parts if part)
         said = "the host has its previous packages" if not left else "not restored: " + left
-        if left:
+        if lost:
+            failure.fields["hint"] = "the same command tries again; no longer offered, so choose others: " + ", ".join(
+                f"{name} {before[name]}" for name in lost
+            )
+        elif left:
             failure.fields["hint"] = (
                 "gpusetup apply --recorded restores the last applied state; the same command tries again"
             )
         failure.fields["note"] = "; ".join(part for part in (failure.fields["note"], said) if part)
         failure.result = dict(failure.result, rolled_back=not left)
         raise failure
-
-    def _restore(self, before: Installed) -> str:
-        """Undo in one transaction; return what is still different as text."""
-        self._mend(before)
-        change = packages.difference(before, self.host.installed())
-        old = dict(change["removed"], **{name: moved[0] for name, moved in change["moved"].items()})
-        back = [packages.listed(name, old[name]) for name in sorted(old)]
-        if back:
-            self.host.transact(back, sorted(change["installed"]))
-        rest = sorted(packages.difference(before, self.host.installed())["installed"])
-        if rest:
-            self.host.purge(rest)
-        self._mend(before)
-        return self._left_over(before)
-
-    def _mend(self, before: Installed) -> None:
-        """Finish what is half done, without taking away what was there before."""
-        try:
-            self.host.repair(lambda names: sorted(name for name in names if name in before))
-        except HostFailure as failure:
-            self.job.log("repair: " + failure.text())
 
     def _hold_again(self) -> str:
         """Hold what was released for the transaction; return why it could not be as text."""

@@ -13,7 +13,7 @@ from . import files, openpgp, packages, process, zypper_xml
 from .failure import HostFailure
 from .manager import Log, Tell
 from .packages import Plan, Wish
-from .rpm import Rpm
+from .rpm import Rpm, listed
 
 CONFIGURATION = ("/etc/zypp/zypp.conf", "/usr/etc/zypp/zypp.conf")
 LOCKS = "/etc/zypp/locks"
@@ -38,6 +38,7 @@ class Zypper(Rpm):
     """One host's zypper. `looking` is the folder of a preview: repositories, caches and zypper's own lock are in it."""
 
     name = "zypper"
+    caches = ("/var/cache/zypp/packages/*", "/var/cache/zypp/packages/*/*")
 
     def __init__(
         self,
@@ -80,18 +81,22 @@ class Zypper(Rpm):
         return probe_packages.zypper_locks(LiveHost(), [self.lock_name(*item) for item in self.installed().items()])
 
     def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
-        """Return {name: [{"version", "from"}]}, newest first."""
+        """Return {name, or name:arch: [{"version", "from"}]}, newest first."""
         found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
-        for row in self.search(sorted(names), "--match-exact") if names else []:
-            if row["name"] in found:
-                found[row["name"]].append({"version": row["edition"], "from": row["repository"]})
+        bare = sorted({name.partition(":")[0] for name in names})
+        for row in self._rows(bare, "--match-exact") if names else []:
+            name = listed(row["name"], row["arch"], self.architecture())
+            if name in found:
+                found[name].append({"version": row["edition"], "from": row["repository"]})
         return found
 
     def search(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
-        """Return what is offered under names or patterns: name, edition, arch, repository."""
+        """Return what is offered to this architecture under names or patterns: name, edition, arch, repository."""
+        return [row for row in self._rows(patterns, *how) if row["arch"] in (self.architecture(), "noarch")]
+
+    def _rows(self, patterns: Iterable[str], *how: str) -> List[Dict[str, str]]:
         _code, text = self._ask(["search", "--details", "--type", "package", *how, *patterns])
-        rows = zypper_xml.offered(text)
-        return [row for row in rows if row["arch"] in (self.architecture(), "noarch")]
+        return zypper_xml.offered(text)
 
     def description(self, name: str, _version: str) -> str:
         """Return a package's summary."""
@@ -145,7 +150,7 @@ class Zypper(Rpm):
         found = []
         for wish in wishes:
             text = wish["name"] + ("." + wish["arch"] if wish["arch"] else "")
-            found.append(text + ("=" + versions.bare(wish["version"]) if wish["version"] else ""))
+            found.append(wish.get("file") or text + ("=" + versions.bare(wish["version"]) if wish["version"] else ""))
         return found
 
     def simulate(self, wishes: Sequence[Wish], removals: Sequence[str]) -> Plan:

@@ -93,18 +93,18 @@ def _numbers(version: str) -> List[int]:
     return [int(piece) for piece in re.findall(r"\d+", version)]
 
 
+def is_driver(name: str) -> bool:
+    """Say whether a package carries a driver, or a part of one that has its version."""
+    return bool(_DRIVER_PACKAGE.match(name)) and not _NOT_A_DRIVER.search(name)
+
+
 def _from_packages(packages: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Group installed driver packages by who made them."""
     groups: Dict[str, Dict[str, Any]] = {}
     for name, package in sorted(packages.items()):
         bare = name.split(":")[0]
         match = _VERSION.search(re.sub(r"^\d+:", "", package["version"]))
-        if (
-            package["state"] != "installed"
-            or not match
-            or not _DRIVER_PACKAGE.match(bare)
-            or _NOT_A_DRIVER.search(bare)
-        ):
+        if package["state"] != "installed" or not match or not is_driver(bare):
             continue
         if bare.startswith(("linux-modules-nvidia", "kmod-nvidia")):
             match = _VERSION.search(name + " " + package["version"]) if bare.startswith("kmod") else None

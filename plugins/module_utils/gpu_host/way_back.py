@@ -1,0 +1,214 @@
+"""The way back, looked at before the way forward: can what a transaction moves or takes away be had again?
+
+A version that the repositories still offer can. One of which only a cache of the package manager has the file can too,
+once the file is out of its reach: it may clean up after the transaction. For any other there is no way back.
+"""
+
+import os
+import shutil
+from typing import Any, Callable, Dict, List, NamedTuple
+
+from ..gpu_judge import versions
+from ..gpu_probe import drivers
+from . import packages, planning, space
+from .failure import HostFailure
+from .packages import Installed, Plan, Wish
+
+Offers = Dict[str, List[Dict[str, str]]]
+
+
+class WayBack(NamedTuple):
+    """What a look found, each by the name under which a package set lists the package."""
+
+    files: Dict[str, str]
+    """Files in caches, of versions that no repository offers."""
+    lost: List[str]
+    """Packages of the stack, and any that goes, of which the version that is there cannot be had again."""
+    newer: List[str]
+    """Others of which only a newer version could be had; nothing needs them older."""
+
+
+NOTHING = WayBack({}, [], [])
+
+
+def look(host: planning.Manager, plan: Plan, installed: Installed, params: Dict[str, Any]) -> WayBack:
+    """Say what of a transaction could be undone. A removal alone, or one for which wishes are optional, is not meant
+    to be.
+    """
+    there = {name for kind in ("upgrade", "downgrade") for name in plan[kind]} | set(plan["remove"])
+    old = {name: installed[name] for name in sorted(there) if name in installed}
+    if not old or not params["packages"] or params["optional"]:
+        return NOTHING
+    way = WayBack({}, [], [])
+    wishes = {name: packages.listed(name, version) for name, version in old.items()}
+    offered = host.offered(sorted({packages.key(wish) for wish in wishes.values()}))
+    names = set(params["driver_packages"])
+    for name, wish in wishes.items():
+        if _is_offered(wish, offered):
+            continue
+        file = host.archive(wish)
+        if file:
+            way.files[name] = file
+        elif name in plan["remove"] or name in names or versions.matches(wish["name"], params["may_remove"]):
+            way.lost.append(name)
+        else:
+            way.newer.append(name)
+    return way
+
+
+def check(preview: Any, host: planning.Manager, plan: Plan, installed: Installed) -> WayBack:
+    """Add to a look before touching what could not be undone."""
+    way = look(host, plan, installed, preview.params)
+    if way.lost:
+        failure = missing(way, installed)
+        if preview.params["no_way_back"]:
+            preview.find("warn", "way-back", "{message}: {context}".format(**failure.fields), "", "GS-429")
+        else:
+            preview.refuse("way-back", failure)
+    if way.newer:
+        text = "after a failed transaction these would stay in their new versions: " + ", ".join(way.newer)
+        preview.find("info", "way-back", text)
+    return way
+
+
+def missing(way: WayBack, installed: Installed) -> HostFailure:
+    """Return the refusal of a transaction that could not be undone."""
+    return HostFailure(
+        "GS-429",
+        "a failed transaction could not be undone",
+        ", ".join(f"{name} {installed[name]}" for name in way.lost),
+        "no repository offers these versions any more, and no package cache has them",
+        "add a repository that has them, or do without a way back: gpusetup apply --no-way-back "
+        "(gpusetup_no_way_back: true, gpu_packages_no_way_back)",
+    )
+
+
+def room(way: WayBack, folder: str) -> int:
+    """Return the bytes that keeping the files takes: none on the file system that has them."""
+    device = os.stat(space.existing(folder)).st_dev
+    return sum(os.path.getsize(path) for path in way.files.values() if os.stat(path).st_dev != device)
+
+
+def keep(way: WayBack, folder: str) -> Dict[str, str]:
+    """Put the files where no package manager cleans up; return where each is."""
+    forget(folder)
+    kept = {}
+    for name, path in way.files.items():
+        if not os.path.isdir(folder):
+            os.makedirs(folder, 0o700)
+        kept[name] = os.path.join(folder, os.path.basename(path))
+        try:
+            os.link(path, kept[name])
+        except OSError:  # another file system
+            shutil.copy2(path, kept[name])
+    return kept
+
+
+def forget(folder: str) -> None:
+    """Delete what was kept."""
+    if os.path.isdir(folder):
+        shutil.rmtree(folder)
+
+
+def restore(host: planning.Manager, before: Installed, kept: Dict[str, str], log: Callable[[str], None]) -> List[str]:
+    """Bring a host back to its packages: in one transaction, or as many as stand together; return those whose version
+    cannot be had.
+
+    What came meanwhile goes last, and only where a host that had a driver keeps one.
+    """
+    _mend(host, before, log)
+    lacking = _lacking(host, before)
+    wishes = {name: _wish(name, version, kept) for name, version in lacking.items()}
+    offered = host.offered(sorted({packages.key(wish) for wish in wishes.values()}))
+    had = [name for name, wish in wishes.items() if "file" in wish or _is_offered(wish, offered)]
+    for step in _steps({name: lacking[name] for name in had}):
+        left = [name for name in step if name in _lacking(host, before)]
+        if left:
+            came = _came(host, before) if len(left) == len(lacking) else []
+            _bring(host, [wishes[name] for name in left], came, before, log)
+    came = _came(host, before)
+    if came and _may_all_go(host, came, before, log):
+        host.purge(came)
+    _mend(host, before, log)
+    return [name for name in lacking if name not in had]
+
+
+def _lacking(host: planning.Manager, before: Installed) -> Installed:
+    """Return the packages that are gone, or there in another version, each in the version before."""
+    change = packages.difference(before, host.installed())
+    return dict(change["removed"], **{name: old for name, (old, _new) in change["moved"].items()})
+
+
+def _came(host: planning.Manager, before: Installed) -> List[str]:
+    return sorted(packages.difference(before, host.installed())["installed"])
+
+
+def _steps(had: Installed) -> List[List[str]]:
+    """Return what to try together: all, then what has one version, as the parts of a driver have, then each alone."""
+    groups: Dict[str, List[str]] = {}
+    for name, version in sorted(had.items()):
+        groups.setdefault(versions.upstream(version), []).append(name)
+    several = sorted((group for group in groups.values() if len(group) > 1), key=len, reverse=True)
+    return [sorted(had), *several, *([name] for name in sorted(had))]
+
+
+def _bring(
+    host: planning.Manager, wishes: List[Wish], gone: List[str], before: Installed, log: Callable[[str], None]
+) -> None:
+    """Install packages as they were, unless others that were there, or the only driver, would go or move for that."""
+    try:
+        plan = planning.plan_for(host, wishes, gone, host.installed())
+    except HostFailure as failure:
+        log("rollback: " + failure.text())
+        return
+    moved = {name: new for kind in ("upgrade", "downgrade") for name, (_old, new) in plan[kind].items()}
+    worse = [name for name in plan["remove"] if name in before]
+    worse += [name for name, new in moved.items() if name in before and not versions.fits(new, before[name])]
+    if _drivers(plan["remove"]) and not any(drivers.is_driver(wish["name"]) for wish in wishes):
+        worse += sorted(plan["remove"])
+    if worse:
+        log("rollback: left out {}, for which these would go or move: {}".format(_names(wishes), ", ".join(worse)))
+    else:
+        host.transact(wishes, gone)
+
+
+def _may_all_go(host: planning.Manager, came: List[str], before: Installed, log: Callable[[str], None]) -> bool:
+    """Say whether what came can go: a driver not before one of before is there, and nothing that was there with it."""
+    there = host.installed()
+    back = {name: version for name, version in there.items() if before.get(name) == version}
+    if _drivers(before) and not _drivers(back) and _drivers({name: there[name] for name in came}):
+        log("rollback: no driver of before is there, so this one stays")
+        return False
+    try:
+        along = sorted(set(host.simulate([], came)["remove"]) & set(before))
+    except HostFailure as failure:
+        log("rollback: " + failure.text())
+        return False
+    if along:
+        log("rollback: with what came these would go: " + ", ".join(along))
+    return not along
+
+
+def _drivers(some: Installed) -> List[str]:
+    return [name for name, version in some.items() if drivers.is_driver(packages.listed(name, version)["name"])]
+
+
+def _is_offered(wish: Wish, offered: Offers) -> bool:
+    return any(versions.fits(item["version"], wish["version"]) for item in offered.get(packages.key(wish), []))
+
+
+def _wish(name: str, version: str, kept: Dict[str, str]) -> Wish:
+    wish = packages.listed(name, version)
+    return dict(wish, file=kept[name]) if name in kept else wish
+
+
+def _names(wishes: List[Wish]) -> str:
+    return ", ".join(packages.key(wish) for wish in wishes)
+
+
+def _mend(host: planning.Manager, before: Installed, log: Callable[[str], None]) -> None:
+    """Finish what is half done, without taking away what was there before."""
+    try:
+        host.repair(lambda names: sorted(name for name in names if name in before))
+    except HostFailure as failure:
+        log("repair: " + failure.text())

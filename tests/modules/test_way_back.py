@@ -1,0 +1,174 @@
+"""The way back is looked at before the way forward; what cannot be had again is said, and no host is left without a driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import apt, way_back
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+
+from tests.modules import real_deb
+from tests.modules.deb_host import DebHost
+from tests.modules.rpm_host import RpmHost
+from tests.modules.transactions import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OLD, NEW = "nvidia-driver-570", "nvidia-driver-580"
+THERE = {OLD: "570.1", "libnvidia-gl-570": "570.1", "helper": "1", "bash": "5"}
+AFTER = {NEW: "580.1", "libnvidia-gl-580": "580.1", "helper": "2", "bash": "5"}
+STACK = ["nvidia-*", "libnvidia-*", "cuda*"]
+WANTED = ((NEW, "580.1"), ("cuda", "13"))
+OFFERED = {NEW: ["580.1"], "libnvidia-gl-580": ["580.1"], "helper": ["2"], "cuda": ["13"], "bash": ["5"]}
+BOTH = OFFERED | {OLD: ["570.1"], "libnvidia-gl-570": ["570.1"], "helper": ["1", "2"]}
+GONE = {OLD: "570.1", "libnvidia-gl-570": "570.1"}
+
+Begin = "Callable[[DebHost], Callable[[], dict[str, str]]]"
+
+
+def ubuntu(offered: dict[str, list[str]], **more: Any) -> DebHost:
+    """Make a host with a driver of one branch, on which that of another takes its place."""
+    return DebHost(
+        dict(THERE),
+        offered,
+        needs={OLD: "libnvidia-gl-570 (= 570.1)", NEW: "libnvidia-gl-580 (= 580.1), helper (= 2)"},
+        conflicts={NEW: OLD, OLD: NEW, "libnvidia-gl-580": "libnvidia-gl-570", "libnvidia-gl-570": "libnvidia-gl-580"},
+        **more,
+    )
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site.alone(tmp_path / "state", monkeypatch)
+
+
+@pytest.fixture(params=["stand-in", pytest.param("real", marks=real_deb.NEEDED)])
+def begin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shelf: Path) -> Any:
+    """Let a host be what is described, in memory or in the real programs; return how to ask what is installed."""
+
+    def make(host: DebHost) -> Callable[[], dict[str, str]]:
+        if request.param == "real":
+            real_deb.RealDeb(tmp_path / "host", host, shelf).use(monkeypatch)
+        else:
+            host.stand_in(monkeypatch)
+            host.lay_cache(tmp_path / "archives", monkeypatch)
+        return lambda: apt.Apt().installed()
+
+    return make
+
+
+def failed(site: Site, **params: Any) -> HostFailure:
+    with pytest.raises(HostFailure) as caught:
+        site.transaction("apt", *WANTED, may_remove=STACK, **params)
+    return caught.value
+
+
+class TestBefore:
+    def test_what_is_offered_nowhere_is_a_refusal_and_nothing_was_changed(self, begin: Begin, site: Site) -> None:
+        installed = begin(ubuntu(OFFERED))
+        failure = failed(site)
+        assert failure.fields["reference"] == "GS-429"
+        assert failure.fields["context"] == f"libnvidia-gl-570 570.1, {OLD} 570.1"
+        assert "--no-way-back" in failure.fields["hint"]
+        assert installed() == THERE
+        assert site.unfinished is None
+
+    def test_whoever_says_so_goes_on(self, begin: Begin, site: Site) -> None:
+        installed = begin(ubuntu(OFFERED))
+        site.transaction("apt", *WANTED, may_remove=STACK, no_way_back=True)
+        assert installed() == AFTER | {"cuda": "13"}
+
+    @pytest.mark.parametrize("more", [{"offered": BOTH}, {"offered": OFFERED, "cached": GONE}])
+    def test_what_is_offered_or_cached_can_be_had_again(self, begin: Begin, site: Site, more: dict[str, Any]) -> None:
+        installed = begin(ubuntu(**more))
+        site.transaction("apt", *WANTED, may_remove=STACK)
+        assert installed() == AFTER | {"cuda": "13"}
+        assert not (site.folder / "way-back").exists()
+
+    def test_a_removal_is_not_meant_to_be_undone(self, begin: Begin, site: Site) -> None:
+        installed = begin(ubuntu(OFFERED))
+        site.transaction("apt", remove=[OLD, "libnvidia-gl-570"])
+        assert installed() == {"helper": "1", "bash": "5"}
+
+
+class TestAfterAFailure:
+    def test_all_is_back_where_all_is_offered(self, begin: Begin, site: Site) -> None:
+        installed = begin(ubuntu(BOTH, fails={"cuda"}))
+        assert failed(site).result["rolled_back"] is True
+        assert installed() == THERE
+
+    def test_what_a_cache_had_is_back_though_nobody_offers_it(self, begin: Begin, site: Site) -> None:
+        installed = begin(ubuntu(OFFERED, fails={"cuda"}, cached=GONE | {"helper": "1"}))
+        assert failed(site).result["rolled_back"] is True
+        assert installed() == THERE
+        assert not (site.folder / "way-back").exists()
+
+    def test_what_can_be_had_is_back_and_the_rest_is_told(self, begin: Begin, site: Site) -> None:
+        installed = begin(ubuntu({**BOTH, "helper": ["2"]}, fails={"cuda"}))
+        failure = failed(site)
+        assert installed() == THERE | {"helper": "2"}
+        assert failure.result["rolled_back"] is False
+        assert "not restored: moved helper" in failure.fields["note"]
+        assert "helper 1" in failure.fields["hint"]
+        assert "--recorded" not in failure.fields["hint"]
+
+    def test_a_driver_stays_until_another_is_there(self, begin: Begin, site: Site) -> None:
+        installed = begin(ubuntu(OFFERED, fails={"cuda"}))
+        failure = failed(site, no_way_back=True)
+        assert installed() == AFTER
+        assert f"removed libnvidia-gl-570, {OLD}" in failure.fields["note"]
+        assert f"{OLD} 570.1" in failure.fields["hint"]
+
+    def test_half_of_a_driver_takes_no_driver_away(self, begin: Begin, site: Site) -> None:
+        """The library of the old one is offered, and excludes that of the new one."""
+        installed = begin(ubuntu(OFFERED | {"libnvidia-gl-570": ["570.1"]}, fails={"cuda"}))
+        failed(site, no_way_back=True)
+        assert installed() == AFTER
+
+    def test_what_came_where_nothing_was_goes_again(self, begin: Begin, site: Site) -> None:
+        host = ubuntu(OFFERED, fails={"cuda"})
+        host.installed = {"helper": "2", "bash": "5"}
+        installed = begin(host)
+        assert failed(site).result["rolled_back"] is True
+        assert installed() == {"helper": "2", "bash": "5"}
+
+    @pytest.mark.parametrize("generation", [4, 5])
+    def test_dnf_takes_nothing_away_for_what_it_cannot_have(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, generation: int
+    ) -> None:
+        """Asked for both in one script, dnf 4 leaves out what it does not find, and takes the rest away all the same."""
+        host = RpmHost(
+            {"nvidia-driver": "3:570.1-1", "bash": "0:5-1"}, {"nvidia-open": ["3:580.1-1"], "cuda": ["0:13-1"]},
+            generation, obsoletes={"nvidia-open": "nvidia-driver"}, fails={"cuda"},
+        )  # fmt: skip
+        host.stand_in(monkeypatch)
+        with pytest.raises(HostFailure):
+            site.transaction("dnf", ("nvidia-open", ""), ("cuda", ""), may_remove=["nvidia-*"], no_way_back=True)
+        assert host.installed == {"nvidia-open": "3:580.1-1", "bash": "0:5-1"}
+
+
+def test_keeping_takes_room_only_on_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a_1_amd64.deb"
+    file.write_bytes(b"x" * 1000)
+    way = way_back.WayBack({"a": str(file)}, [], [])
+    assert way_back.room(way, str(tmp_path / "state/way-back")) == 0
+    monkeypatch.setattr(way_back.space, "existing", lambda _path: "/proc")
+    assert way_back.room(way, "/var/lib/gpusetup/way-back") == 1000
+
+
+def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a_1_amd64.deb"
+    file.write_bytes(b"x")
+
+    def refuse(*_paths: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(way_back.os, "link", refuse)
+    kept = way_back.keep(way_back.WayBack({"a": str(file)}, [], []), str(tmp_path / "kept"))
+    file.unlink()
+    assert Path(kept["a"]).read_bytes() == b"x"
+    way_back.forget(str(tmp_path / "kept"))
+    assert list(tmp_path.iterdir()) == []
