@@ -221,3 +221,42 @@ def test_a_python_that_comes_in_the_same_transaction_need_not_be_there_yet(
     el(monkeypatch, offered={package: ["0:3-1"]})
     answer = look(tmp_path, "dnf", (package, ""), python=str(tmp_path / "python3.12"))
     assert ("GS-473" in refusals(answer)) is refused
+
+
+class TestTheWayBack:
+    CACHED = "driver_1_amd64.deb"
+
+    @pytest.fixture
+    def host(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DebHost:
+        """Whose driver is offered in a newer version alone."""
+        host = DebHost({"driver": "1", "bash": "5"}, {"driver": ["2"], "bash": ["6"]}, cached={"driver": "1"})
+        host.stand_in(monkeypatch)
+        host.lay_cache(tmp_path / "archives", monkeypatch)
+        return host
+
+    def seen(self, tmp_path: Path, **params: Any) -> list[tuple[str, str]]:
+        answer = look(tmp_path, "apt", ("driver", "2"), ("bash", "6"), driver_packages=["driver"], **params)
+        return [(item["level"], item["text"]) for item in answer["findings"] if item["id"] == "way-back"]
+
+    def test_what_a_cache_has_can_be_had_and_what_is_not_of_the_stack_may_stay_newer(
+        self, host: DebHost, tmp_path: Path
+    ) -> None:
+        assert self.seen(tmp_path) == [
+            ("info", "after a failed transaction these would stay in their new versions: bash")
+        ]
+
+    def test_what_nobody_has_is_refused_or_told_to_whoever_wants_no_way_back(
+        self, host: DebHost, tmp_path: Path
+    ) -> None:
+        (tmp_path / "archives" / self.CACHED).unlink()
+        (level, text), _other = self.seen(tmp_path)
+        assert level == "refuse"
+        assert text.startswith("a failed transaction could not be undone; driver 1; no repository offers")
+        (level, text), _other = self.seen(tmp_path, no_way_back=True)
+        assert (level, text) == ("warn", "a failed transaction could not be undone: driver 1")
+
+    def test_keeping_it_needs_room(self, host: DebHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(preview.way_back, "room", lambda _way, _folder: 1 << 60)
+        found = refusals(look(tmp_path, "apt", ("driver", "2"), driver_packages=["driver"]))
+        assert "MB are needed (for " in found["GS-472"]
+        assert str(tmp_path / "state") in found["GS-472"]
