@@ -2,9 +2,10 @@
 
 import os
 import shutil
-from typing import Callable, Dict, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from ..gpu_probe import kernels
+from ..gpu_probe import boot_images
+from ..gpu_probe.host import LiveHost
 from . import process, space
 from .failure import HostFailure
 
@@ -12,9 +13,18 @@ Log = Optional[Callable[[str], None]]
 
 
 def path_of(kernel: str) -> Optional[str]:
-    """Return where the initramfs of a kernel is, None where it has none."""
-    paths = [path.format(kernel) for path in kernels.INITRAMFS]
-    return next((path for path in paths if os.path.exists(path)), None)
+    """Return where the initramfs is that boots with a kernel, None where none was found."""
+    return boot_images.find(LiveHost(), kernel)
+
+
+def lacking(kernel: str) -> Optional[str]:
+    """Return a warning for a kernel that boots from this host and whose initramfs is nowhere; None for others."""
+    if not boot_images.bootable(LiveHost(), kernel):
+        return None
+    return (
+        f"no initramfs of kernel {kernel} was found in {', '.join(boot_images.ROOTS)}: it was neither looked into nor "
+        "made anew. If the kernel has one, rebuild it by hand"
+    )
 
 
 def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> None:
@@ -23,22 +33,65 @@ def rebuild(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
     if boot["free"] < boot["needed"]:
         raise HostFailure(
             "GS-472",
-            "/boot is too full to rebuild the initramfs",
+            boot["path"] + " is too full to rebuild the initramfs",
             path,
             "{} MB free, {} MB are needed".format(boot["free"] >> 20, boot["needed"] >> 20),
             "remove an old kernel; the old initramfs is untouched",
         )
+    was = _stamp(path)
     if shutil.which("update-initramfs", path=env["PATH"]):
         command(["update-initramfs", "-u", "-k", kernel], env, log)
-    elif shutil.which("dracut", path=env["PATH"]):
+        if _stamp(path) == was and path not in _named(kernel):  # its hook did not copy what boots
+            install(kernel, path, env, log)
+    elif path not in _named(kernel) and can_install(kernel, env):
+        install(kernel, path, env, log)
+    elif shutil.which("dracut", path=env["PATH"]) and not path.endswith(".efi"):
         command(["dracut", "--force", "--kver", kernel, path], env, log)
     else:
         raise HostFailure(
             "GS-481",
             "no tool to rebuild the initramfs is installed",
             path,
-            hint="install initramfs-tools or dracut",
+            hint="install kernel-install with a plugin that makes unified kernel images"
+            if path.endswith(".efi")
+            else "install initramfs-tools or dracut",
         )
+
+
+def can_install(kernel: str, env: Dict[str, str]) -> bool:
+    """Say whether kernel-install can bring a kernel and its initramfs to the boot loader's partition again."""
+    return bool(shutil.which("kernel-install", path=env["PATH"])) and _kernel_file(kernel) is not None
+
+
+def install(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> None:
+    """Have kernel-install make a kernel's boot entry anew, as for a new kernel: its plugins make the initramfs."""
+    source = _kernel_file(kernel)
+    if source is None or not can_install(kernel, env):
+        raise HostFailure(
+            "GS-481",
+            "the boot entry of a kernel cannot be made anew",
+            path,
+            "kernel-install is not installed"
+            if source
+            else f"there is no kernel image of {kernel} outside of the entry",
+            "install systemd's kernel-install and the kernel's package again",
+        )
+    command(["kernel-install", "add", kernel, source], env, log)
+
+
+def _kernel_file(kernel: str) -> Optional[str]:
+    """Return a kernel's image as its package brought it; the copy beside an initramfs would bring that back as well."""
+    places = (place.format(kernel) for place in boot_images.IMAGES)
+    return next((place for place in places if os.path.isfile(place)), None)
+
+
+def _named(kernel: str) -> List[str]:
+    return [name.format(kernel) for name in boot_images.NAMED]
+
+
+def _stamp(path: str) -> Tuple[int, int]:
+    status = os.stat(path)
+    return status.st_mtime_ns, status.st_ino
 
 
 def command(argv: Sequence[str], env: Dict[str, str], log: Log = None) -> None:

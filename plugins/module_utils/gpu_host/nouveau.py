@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import NOUVEAU_FILE
 from ..gpu_probe import initramfs
-from . import boot_image, process
+from . import boot_entries, boot_image, process
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
@@ -69,6 +69,9 @@ class Nouveau:
     def _argument(self, wanted: bool) -> bool:
         if shutil.which("pbl", path=self.env["PATH"]):
             return self._pbl(wanted)
+        grubby = bool(shutil.which("grubby", path=self.env["PATH"]))
+        if not grubby and boot_entries.systemd_boot_runs() and self._entries().usable():
+            return self._in_entries(wanted)
         if os.path.isdir("/etc/default/grub.d") or (
             shutil.which("update-grub", path=self.env["PATH"]) and os.path.exists("/etc/default/grub")
         ):
@@ -76,11 +79,24 @@ class Nouveau:
             if changed and not self.check:
                 self._command(["update-grub"])
             return changed
-        if shutil.which("grubby", path=self.env["PATH"]):
+        if grubby:
             return self._grubby(wanted)
+        if self._entries().usable():
+            return self._in_entries(wanted)
         if wanted:
             self.warnings.append(_NO_BOOT_LOADER)
         return False
+
+    def _entries(self) -> boot_entries.Entries:
+        return boot_entries.Entries(
+            self.ledger, self.machine.wanted_kernels(self.params["kernels"]), self.env, self.log
+        )
+
+    def _in_entries(self, wanted: bool) -> bool:
+        entries = self._entries()
+        changed = entries.bring(ARGUMENT, wanted)
+        self.warnings += entries.warnings
+        return changed
 
     def _grubby(self, wanted: bool) -> bool:
         _code, text, _error = process.output(["grubby", "--info=ALL"], self.env)
@@ -133,6 +149,9 @@ class Nouveau:
         path = boot_image.path_of(kernel)
         answer: Dict[str, Any] = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
         if path is None:
+            lacking = boot_image.lacking(kernel)
+            if lacking and present:
+                self.warnings.append(lacking)
             return answer
         seen = self._inspect(path)
         stale = not seen["blacklist"] if present else changed

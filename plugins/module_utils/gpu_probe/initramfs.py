@@ -1,6 +1,7 @@
 """Look inside an initramfs: does it carry nouveau, and does it blacklist it?
 
 An image is a row of cpio archives: early ones without compression (microcode), then the main one, usually compressed.
+In a unified kernel image it is the section .initrd.
 The members are read as a stream and the walk ends as soon as the answer is known.
 """
 
@@ -9,11 +10,12 @@ import lzma
 import posixpath
 import re
 import stat
+import struct
 import subprocess
 import threading
 import time
 import zlib
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Set
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Set, Tuple
 
 _BLOCK = 1 << 20
 _MODULE = re.compile(r"/(nouveau|nova[-_]core)\.ko(\.\w+)?$")
@@ -41,8 +43,10 @@ def inspect(path: str, seconds: float) -> Dict[str, Any]:
     settings = _Settings()
     try:
         with open(path, "rb", buffering=0) as handle:
-            _walk(handle, answer, settings, deadline)
-    except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError) as error:
+            start, size = section(handle, b".initrd")
+            handle.seek(start)
+            _walk(handle, start + size, answer, settings, deadline)
+    except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError, struct.error) as error:
         answer["why"] = f"{path}: {error}"
         answer["nouveau"] = answer["nouveau"] or None
         answer["blacklist"] = answer["blacklist"] or None
@@ -77,10 +81,29 @@ class _Settings:
         return name
 
 
-def _walk(handle: Any, answer: Dict[str, Any], settings: Any, deadline: float) -> None:
+def section(handle: Any, name: bytes) -> Tuple[int, int]:
+    """Return where a section of a unified kernel image is and how long; of another file all of it."""
+    handle.seek(0)
+    if handle.read(2) != b"MZ":
+        return 0, handle.seek(0, 2)
+    handle.seek(0x3C)
+    header = int.from_bytes(handle.read(4), "little")
+    handle.seek(header)
+    signature, _machine, count, optional = struct.unpack("<4sHH12xH2x", handle.read(24))
+    if signature != b"PE\0\0":
+        raise Unreadable("no unified kernel image")
+    handle.seek(header + 24 + optional)
+    for _number in range(count):
+        label, length, raw_length, start = struct.unpack("<8sI4xII16x", handle.read(40))
+        if label.rstrip(b"\0") == name:
+            return start, min(length or raw_length, raw_length)
+    raise Unreadable("the unified kernel image has no section " + name.decode())
+
+
+def _walk(handle: Any, end: int, answer: Dict[str, Any], settings: Any, deadline: float) -> None:
     """Read every archive of the image, plain ones first; nothing follows the first compressed one."""
-    while not (answer["nouveau"] and answer["blacklist"]):
-        head = _skip_padding(handle)
+    while not (answer["nouveau"] and answer["blacklist"]) and handle.tell() < end:
+        head = _skip_padding(handle, end)
         if not head:
             return
         if head.startswith((b"070701", b"070702")):
@@ -94,11 +117,11 @@ def _walk(handle: Any, answer: Dict[str, Any], settings: Any, deadline: float) -
         raise Unreadable(f"unknown compression (starts with {head.hex()})")
 
 
-def _skip_padding(handle: Any) -> bytes:
+def _skip_padding(handle: Any, end: int) -> bytes:
     """Go to the first byte that is no padding and return the six bytes there, leaving the position at them."""
     while True:
         start = handle.tell()
-        block = handle.read(4096)
+        block = handle.read(min(4096, end - start))
         if not block:
             return b""
         rest = block.lstrip(b"\x00")

@@ -4,12 +4,10 @@ import platform
 import re
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import modules
+from . import arguments, boot_images, modules
 from .host import LiveHost
 
 _MODULE_FOLDERS = ("/lib/modules", "/usr/lib/modules")
-INITRAMFS = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
-_IMAGES = ("/boot/vmlinuz-{}", "/boot/vmlinux-{}", "/boot/Image-{}", "/lib/modules/{}/vmlinuz")
 
 
 def collect(host: LiveHost) -> Dict[str, Any]:
@@ -22,8 +20,8 @@ def collect(host: LiveHost) -> Dict[str, Any]:
         "running": running,
         "next": following,
         "next_basis": basis,
-        "cmdline": gpu_arguments(cmdline),
-        "cmdline_next": gpu_arguments(configured_cmdline(host)),
+        "cmdline": arguments.of_gpus(cmdline),
+        "cmdline_next": arguments.of_gpus(configured_cmdline(host)),
         "compiler": compiler(host, following),
         "installed": installed,
     }
@@ -49,9 +47,9 @@ def describe(host: LiveHost, release: str) -> Dict[str, Any]:
     module = modules.find(host, release)
     return {
         "release": release,
-        "image": any(host.exists(path.format(release)) for path in _IMAGES),
+        "image": boot_images.bootable(host, release),
         "headers": has_headers(host, release),
-        "initramfs": next((path.format(release) for path in INITRAMFS if host.exists(path.format(release))), None),
+        "initramfs": boot_images.find(host, release),
         "nvidia": module,
         "nouveau": modules.carries(host, release, "nouveau"),
     }
@@ -79,7 +77,7 @@ def next_to_boot(host: LiveHost, running: str, installed: List[Dict[str, Any]]) 
     default = _grub_default(host)
     if default not in ("", "0", "saved"):
         saved = default
-    if saved and (default != "0" or host.names("/boot/loader/entries", "*.conf")):
+    if saved and (default != "0" or any(host.names(root + "/loader/entries", "*.conf") for root in boot_images.ROOTS)):
         for release in sorted(bootable, key=len, reverse=True):
             if re.search(r"(?<![\d.])" + re.escape(release) + r"(?![\w.])", saved):
                 return release, "the boot loader's default names it"
@@ -109,29 +107,14 @@ def configured_cmdline(host: LiveHost) -> str:
         texts += re.findall(
             r"^\s*GRUB_CMDLINE_LINUX(?:_DEFAULT)?=(.*)$", host.read(path, keep=_grub_lines) or "", re.MULTILINE
         )
-    for name in host.names("/boot/loader/entries", "*.conf", "kernel.cmdline_next"):
-        text = host.read("/boot/loader/entries/" + name, "kernel.cmdline_next", keep=_entry_lines) or ""
-        texts += re.findall(r"^options\s+(.*)$", text, re.MULTILINE)
+    for folder in (root + "/loader/entries" for root in boot_images.ROOTS):
+        for name in host.names(folder, "*.conf", "kernel.cmdline_next"):
+            texts += re.findall(r"^options\s+(.*)$", boot_images.text_of(host, f"{folder}/{name}"), re.MULTILINE)
     return " ".join(texts)
 
 
-_ARGUMENT = re.compile(
-    r"(?:(?:rd\.driver\.blacklist|rdblacklist|modprobe\.blacklist|module_blacklist)=[\w,-]+"
-    r"|(?:nouveau|nvidia|nvidia[-_]drm|nova_core)\.\w+=\w+|nomodeset|(?:intel_|amd_)?iommu(?:\.\w+)?=[\w,]+)"
-)
-
-
-def gpu_arguments(cmdline: str) -> List[str]:
-    """Return the arguments that matter to a GPU, once each, in their order."""
-    found = []
-    for match in _ARGUMENT.findall(cmdline):
-        if match not in found:
-            found.append(match)
-    return found
-
-
 def _only_gpu_arguments(text: str) -> str:
-    return " ".join(gpu_arguments(text))
+    return " ".join(arguments.of_gpus(text))
 
 
 def _grub_lines(text: str) -> str:
@@ -144,13 +127,6 @@ def _grub_lines(text: str) -> str:
         elif re.match(r"\s*GRUB_DEFAULT=", line):
             kept.append(line)
     return "".join(line + "\n" for line in kept)
-
-
-def _entry_lines(text: str) -> str:
-    """Keep of a boot entry the arguments that matter to a GPU."""
-    return "".join(
-        f"options {_only_gpu_arguments(line)}\n" for line in re.findall(r"^options\s+(.*)$", text, re.MULTILINE)
-    )
 
 
 _CONFIGURATIONS = ("/boot/config-{}", "/lib/modules/{}/config", "/lib/modules/{}/build/include/config/auto.conf")

@@ -87,7 +87,7 @@ def test_headers_need_their_makefile(machine):
 
 def test_only_arguments_that_matter_are_told(machine):
     line = "root=UUID=abc ro quiet modprobe.blacklist=nouveau,foo rd.driver.blacklist=nouveau intel_iommu=on password=x"
-    found = probe.load("kernels").gpu_arguments(line)
+    found = probe.load("arguments").of_gpus(line)
     assert found == ["modprobe.blacklist=nouveau,foo", "rd.driver.blacklist=nouveau", "intel_iommu=on"]
 
 

@@ -1,0 +1,203 @@
+"""Kernels that kernel-install brings to the boot loader: their initramfs is made anew by it, nouveau's argument comes and goes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import boot_entries, boot_image, nouveau
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import boot_images
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+R, ID = "6.1.0-9-amd64", "0123456789abcdef0123456789abcdef"
+OURS = nouveau.ARGUMENT
+# As systemd's does with a plugin that makes an initramfs: a picture beside the kernel is taken as it is.
+KERNEL_INSTALL = """#!/bin/sh
+set -e
+echo "kernel-install $*" >>"@/did"
+[ ! -e "@/fails" ] || { echo "no space left" >&2; exit 1; }
+[ "$1" = add ] && [ -f "$3" ]
+cp "$3" "@/efi/$ID/$2/linux"
+if [ -e "${3%/*}/initrd" ]; then cp "${3%/*}/initrd" "@/efi/$ID/$2/initrd"
+else echo "made $(wc -l <"@/did")" >"@/efi/$ID/$2/initrd"; fi
+line=$(cat "@/etc/kernel/cmdline" 2>/dev/null || echo "from /proc/cmdline")
+[ -e "@/stubborn" ] || printf 'version %s\\noptions %s\\nlinux /%s/%s/linux\\ninitrd /%s/%s/initrd\\n' \\
+  "$2" "$line" "$ID" "$2" "$ID" "$2" >"@/efi/loader/entries/$ID-$2.conf"
+"""
+UPDATE_INITRAMFS = """#!/bin/sh
+echo "update-initramfs $*" >>"@/did"
+echo new >"@/boot/initrd.img-$3"
+[ ! -e "@/hook" ] || cp "@/boot/initrd.img-$3" "@/efi/$ID/$3/initrd"
+"""
+
+
+class Host:
+    """A host that systemd-boot starts, below a folder; its tools are stand-ins that really write."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        for folder in ("bin", f"efi/{ID}/{R}", "efi/loader/entries", "etc/kernel", f"lib/modules/{R}", "boot", "state"):
+            (root / folder).mkdir(parents=True)
+        (root / f"lib/modules/{R}/vmlinuz").write_text("kernel")
+        for name in ("linux", "initrd"):
+            (root / f"efi/{ID}/{R}/{name}").write_text("old")
+        self.entry = root / f"efi/loader/entries/{ID}-{R}.conf"
+        self.write_entry(f"root=UUID=1 quiet systemd.machine_id={ID}")
+        self.cmdline = root / "etc/kernel/cmdline"
+        self.tool("kernel-install", KERNEL_INSTALL)
+        monkeypatch.setattr(boot_images, "ROOTS", (f"{root}/efi", f"{root}/boot", f"{root}/boot/efi"))
+        monkeypatch.setattr(boot_images, "NAMED", (f"{root}/boot/initrd.img-{{}}",))
+        monkeypatch.setattr(boot_images, "IMAGES", (f"{root}/boot/vmlinuz-{{}}", f"{root}/lib/modules/{{}}/vmlinuz"))
+        monkeypatch.setattr(boot_entries, "CMDLINE", str(self.cmdline))
+        monkeypatch.setattr(boot_entries, "_VENDORS", f"{root}/usr/lib/kernel/cmdline")
+        self.env = {"PATH": f"{root}/bin:/usr/bin:/bin", "ID": ID, "LC_ALL": "C"}
+
+    def tool(self, name: str, text: str) -> None:
+        path = self.root / "bin" / name
+        path.write_text(text.replace("@", str(self.root)))
+        path.chmod(0o755)
+
+    def write_entry(self, options: str) -> None:
+        self.entry.write_text(f"version {R}\noptions {options}\nlinux /{ID}/{R}/linux\ninitrd /{ID}/{R}/initrd\n")
+
+    def ask(self, wanted: bool = True, *, check: bool = False) -> tuple[bool, list[str]]:
+        ledger = Ledger(str(self.root / "state"), check)
+        entries = boot_entries.Entries(ledger, [R], self.env)
+        assert entries.usable()
+        return entries.bring(OURS, wanted), entries.warnings
+
+    @property
+    def options(self) -> list[str]:
+        return next(line.split()[1:] for line in self.entry.read_text().splitlines() if line.startswith("options"))
+
+    @property
+    def did(self) -> list[str]:
+        path = self.root / "did"
+        return path.read_text().splitlines() if path.exists() else []
+
+    @property
+    def image(self) -> str:
+        return (self.root / f"efi/{ID}/{R}/initrd").read_text().strip()
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("before", [None, "root=UUID=1 ro\n", "root=UUID=1 nouveau.modeset=0"])
+def test_the_argument_comes_once_and_goes(host: Host, before: str | None) -> None:
+    if before is not None:
+        host.cmdline.write_text(before)
+    assert host.ask(check=True) == (True, [])
+    assert (host.did, OURS in host.options) == ([], False)
+    assert [host.ask(), host.ask()] == [(True, []), (False, [])]
+    assert host.did == [f"kernel-install add {R} {host.root}/lib/modules/{R}/vmlinuz"]
+    assert host.options[-1] == OURS
+    assert host.options[0] == "root=UUID=1"
+    assert not any(word.startswith("systemd.machine_id") for word in host.options)
+    assert [host.ask(wanted=False), host.ask(wanted=False)] == [(True, []), (False, [])]
+    assert OURS not in host.options
+    assert (host.cmdline.read_text() if host.cmdline.exists() else None) == before
+
+
+def test_an_entry_that_was_not_made_anew_is_made_by_the_next_call(host: Host) -> None:
+    (host.root / "fails").touch()
+    with pytest.raises(HostFailure, match="kernel-install failed"):
+        host.ask()
+    assert OURS not in host.options
+    (host.root / "fails").unlink()
+    assert host.ask() == (True, [])
+    assert OURS in host.options
+    (host.root / "fails").touch()
+    with pytest.raises(HostFailure):
+        host.ask(wanted=False)
+    (host.root / "fails").unlink()
+    assert host.ask(wanted=False) == (True, [])
+    assert OURS not in host.options
+
+
+def test_what_was_changed_by_hand_since_stays(host: Host) -> None:
+    host.cmdline.write_text("root=UUID=1\n")
+    host.ask()
+    host.cmdline.write_text(f"root=UUID=2 {OURS} debug\n")
+    host.ask(wanted=False)
+    assert host.cmdline.read_text() == "root=UUID=2 debug\n"
+    assert host.options == ["root=UUID=2", "debug"]
+
+
+def test_somebody_elses_argument_stays(host: Host) -> None:
+    host.cmdline.write_text(f"root=UUID=1 {OURS}\n")
+    host.write_entry(f"root=UUID=1 {OURS}")
+    assert host.ask(wanted=False) == (False, [])
+    assert host.did == []
+
+
+def test_an_entry_that_nobody_can_change_is_told(host: Host) -> None:
+    (host.root / "stubborn").touch()
+    _changed, warnings = host.ask()
+    assert str(host.entry) in warnings[0]
+
+
+def test_the_initramfs_of_an_entry_is_made_by_kernel_install(host: Host) -> None:
+    path = boot_image.path_of(R)
+    assert path == f"{host.root}/efi/{ID}/{R}/initrd"
+    boot_image.rebuild(R, path, host.env)
+    assert (host.image, len(host.did)) == ("made 1", 1)
+
+
+@pytest.mark.parametrize("hook", [True, False])
+def test_what_update_initramfs_makes_gets_to_where_it_boots_from(host: Host, hook: bool) -> None:
+    host.tool("update-initramfs", UPDATE_INITRAMFS)
+    (host.root / f"boot/initrd.img-{R}").write_text("old")
+    if hook:
+        (host.root / "hook").touch()
+    path = boot_image.path_of(R)
+    assert path is not None
+    os.utime(path, (1, 1))
+    boot_image.rebuild(R, path, host.env)
+    assert [line.split()[0] for line in host.did] == ["update-initramfs", *(["kernel-install"] * (not hook))]
+    assert host.image != "old"
+
+
+def test_without_a_tool_that_could_make_it_nothing_is_done(host: Host) -> None:
+    (host.root / "bin/kernel-install").unlink()
+    with pytest.raises(HostFailure, match="no tool to rebuild"):
+        boot_image.rebuild(R, f"{host.root}/efi/{ID}/{R}/initrd", {**host.env, "PATH": f"{host.root}/bin"})
+    assert host.image == "old"
+
+
+def test_an_initramfs_that_is_nowhere_is_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def images(**params: Any) -> tuple[Any, list[str]]:
+        params = {
+            "state": "present",
+            "state_dir": str(host.root / "state"),
+            "simulated_root": "",
+            "kernels": [R],
+            **params,
+        }
+        step = nouveau.Nouveau(params)
+        monkeypatch.setattr(step, "_inspect", lambda _path: {"nouveau": False, "blacklist": True})
+        return step._image(R, params["state"] == "present", False)["path"], step.warnings
+
+    assert images() == (f"{host.root}/efi/{ID}/{R}/initrd", [])
+    (host.root / f"efi/{ID}/{R}/initrd").unlink()
+    path, warnings = images()
+    assert path is None
+    assert R in warnings[0]
+    (host.root / f"lib/modules/{R}/vmlinuz").unlink()
+    (host.root / f"efi/{ID}/{R}/linux").unlink()
+    assert images() == (None, [])  # a machine that is booted from outside
+
+
+@pytest.mark.parametrize(("told", "runs"), [("systemd-boot 252.39", True), ("GRUB 2.12", False), ("", False)])
+def test_which_boot_loader_runs(host: Host, monkeypatch: pytest.MonkeyPatch, told: str, runs: bool) -> None:
+    path = host.root / "LoaderInfo"
+    path.write_bytes(b"\6\0\0\0" + told.encode("utf-16-le"))
+    monkeypatch.setattr(boot_entries, "_LOADER_INFO", str(path))
+    assert boot_entries.systemd_boot_runs() is runs
