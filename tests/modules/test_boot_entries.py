@@ -25,7 +25,7 @@ echo "kernel-install $*" >>"@/did"
 cp "$3" "@/efi/$ID/$2/linux"
 if [ -e "${3%/*}/initrd" ]; then cp "${3%/*}/initrd" "@/efi/$ID/$2/initrd"
 else echo "made $(wc -l <"@/did")" >"@/efi/$ID/$2/initrd"; fi
-line=$(cat "@/etc/kernel/cmdline" 2>/dev/null || echo "from /proc/cmdline")
+line=$(cat "@/etc/kernel/cmdline" 2>/dev/null || echo "of-the-running-system")
 [ -e "@/stubborn" ] || printf 'version %s\\noptions %s\\nlinux /%s/%s/linux\\ninitrd /%s/%s/initrd\\n' \\
   "$2" "$line" "$ID" "$2" "$ID" "$2" >"@/efi/loader/entries/$ID-$2.conf"
 """
@@ -103,6 +103,9 @@ def test_the_argument_comes_once_and_goes(host: Host, before: str | None) -> Non
     assert not any(word.startswith("systemd.machine_id") for word in host.options)
     assert [host.ask(wanted=False), host.ask(wanted=False)] == [(True, []), (False, [])]
     assert OURS not in host.options
+    assert host.options[0] == "root=UUID=1", (
+        "made while the file was there: else it would be that of the running system"
+    )
     assert (host.cmdline.read_text() if host.cmdline.exists() else None) == before
 
 
@@ -129,6 +132,8 @@ def test_what_was_changed_by_hand_since_stays(host: Host) -> None:
     host.ask(wanted=False)
     assert host.cmdline.read_text() == "root=UUID=2 debug\n"
     assert host.options == ["root=UUID=2", "debug"]
+    ledger = Ledger(str(host.root / "state"))
+    assert str(host.cmdline) not in ledger.state["files"]
 
 
 def test_somebody_elses_argument_stays(host: Host) -> None:

@@ -38,8 +38,8 @@ class Entries:
         self.warnings: List[str] = []
 
     def usable(self) -> bool:
-        """Say whether kernel-install can make the entries of these kernels anew."""
-        return bool(self.kernels) and all(boot_image.can_install(kernel, self.env) for kernel in self.kernels)
+        """Say whether kernel-install can make the entry of one of these kernels anew."""
+        return any(boot_image.can_install(kernel, self.env) for kernel in self.kernels)
 
     def bring(self, argument: str, wanted: bool) -> bool:
         """Add an argument, or take out one that was added here; return whether that changed something.
@@ -56,25 +56,33 @@ class Entries:
         if self.ledger.check:
             return changed or bool(stale)
         for kernel in stale:
-            boot_image.install(kernel, _places(kernel)[0], self.env, self.log)
+            if boot_image.can_install(kernel, self.env):
+                boot_image.install(kernel, _places(kernel)[0], self.env, self.log)
             if self._is_stale(kernel, argument, wanted):
                 place = ", ".join(_places(kernel))
-                self.warnings.append(f"kernel-install left the command line of kernel {kernel} as it was: {place}")
+                self.warnings.append(f"the command line of kernel {kernel} stays as it was: {place}")
         if not wanted:
-            self._record([])
+            self._settle()
         return changed or bool(stale)
 
     def _configure(self, argument: str, wanted: bool) -> bool:
         text = files.read_text(CMDLINE)
         words = (text if text is not None else self._now()).split()
-        if (argument in words) == wanted and text is not None:
+        if (argument in words) == wanted and (text is not None or not wanted):
             return False
-        if wanted:
-            return self.ledger.write(CMDLINE, " ".join([*words, argument]) + "\n")
-        kept = self.ledger.state["files"].get(CMDLINE, {})
-        if text is not None and kept.get("sha256") == files.digest(text.encode("utf-8", "surrogateescape")):
-            return self.ledger.restore(CMDLINE)
-        return text is not None and self.ledger.write(CMDLINE, " ".join(w for w in words if w != argument) + "\n")
+        words = [*words, argument] if wanted else [word for word in words if word != argument]
+        return self.ledger.write(CMDLINE, " ".join(words) + "\n")
+
+    def _settle(self) -> None:
+        """Bring back the file as it was, once no entry is made from it any more: without one kernel-install takes what
+        the running system was started with, the argument too. What others changed in it since stays.
+        """
+        entry = self.ledger.state["files"].get(CMDLINE, {})
+        if entry.get("edited"):
+            self.ledger.leave(CMDLINE)
+        else:
+            self.ledger.restore(CMDLINE)
+        self._record([])
 
     def _now(self) -> str:
         """Return the command line that kernel-install would take for a new kernel, without what is of one boot."""

@@ -212,6 +212,11 @@ class Ledger(Journal):
             self.save()
         return changed
 
+    def leave(self, path: str) -> None:
+        """Give up a file that others have made theirs: it stays as it is."""
+        self.left.append(path)
+        self._forget_file(path)
+
     def _forget_file(self, path: str) -> None:
         if not self.check:
             del self.state["files"][path]

@@ -70,7 +70,7 @@ class Nouveau:
         if shutil.which("pbl", path=self.env["PATH"]):
             return self._pbl(wanted)
         grubby = bool(shutil.which("grubby", path=self.env["PATH"]))
-        if not grubby and boot_entries.systemd_boot_runs() and self._entries().usable():
+        if not grubby and boot_entries.systemd_boot_runs() and self._entries(wanted).usable():
             return self._in_entries(wanted)
         if os.path.isdir("/etc/default/grub.d") or (
             shutil.which("update-grub", path=self.env["PATH"]) and os.path.exists("/etc/default/grub")
@@ -81,19 +81,21 @@ class Nouveau:
             return changed
         if grubby:
             return self._grubby(wanted)
-        if self._entries().usable():
+        if self._entries(wanted).usable():
             return self._in_entries(wanted)
         if wanted:
             self.warnings.append(_NO_BOOT_LOADER)
         return False
 
-    def _entries(self) -> boot_entries.Entries:
-        return boot_entries.Entries(
-            self.ledger, self.machine.wanted_kernels(self.params["kernels"]), self.env, self.log
-        )
+    def _entries(self, wanted: bool) -> boot_entries.Entries:
+        """Return the entries of the kernels that count; to take the argument out, those of all."""
+        kernels = self.machine.wanted_kernels(self.params["kernels"])
+        if not wanted:
+            kernels = [kernel["release"] for kernel in self.machine.kernels()["installed"]]
+        return boot_entries.Entries(self.ledger, kernels, self.env, self.log)
 
     def _in_entries(self, wanted: bool) -> bool:
-        entries = self._entries()
+        entries = self._entries(wanted)
         changed = entries.bring(ARGUMENT, wanted)
         self.warnings += entries.warnings
         return changed
