@@ -22,8 +22,8 @@ def lacking(kernel: str) -> Optional[str]:
     if not boot_images.bootable(LiveHost(), kernel):
         return None
     return (
-        f"no initramfs of kernel {kernel} was found in {', '.join(boot_images.ROOTS)}: it was neither looked into nor "
-        "made anew. If the kernel has one, rebuild it by hand"
+        f"no initramfs of kernel {kernel} was found in {', '.join(boot_images.ROOTS)}: it was neither checked nor "
+        "rebuilt. If the kernel has one, rebuild it by hand"
     )
 
 
@@ -70,7 +70,7 @@ def install(kernel: str, path: str, env: Dict[str, str], log: Log = None) -> Non
     if source is None or not can_install(kernel, env):
         raise HostFailure(
             "GS-481",
-            "the boot entry of a kernel cannot be made anew",
+            "the boot entry of a kernel cannot be rebuilt",
             path,
             "kernel-install is not installed"
             if source
