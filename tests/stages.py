@@ -333,8 +333,8 @@ def _all_of(names: list[str]) -> list[Outcome]:
 
 
 def main(names: list[str]) -> int:
-    if names[:1] == ["real"]:  # it has arguments of its own
-        return _run(sys.executable, "-m", "tests.real", *names[1:])
+    if names[:1] in (["real"], ["mutation"]):  # they have arguments of their own
+        return _run(sys.executable, "-m", f"tests.{names[0]}", *names[1:])
     unknown = [name for name in names if name not in STAGES] if names not in (["all"], ["changed"]) else []
     if unknown:
         print(f"unknown stage {unknown[0]}; there are: all, changed, {', '.join(STAGES)}", file=sys.stderr)
