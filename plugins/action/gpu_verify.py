@@ -17,6 +17,7 @@ def judged(observations: dict[str, Any]) -> list[dict[str, Any]] | None:
         sys.path.append(COLLECTION)
     try:
         import msgspec
+
         from gpusetup.verify.judge import judge
         from gpusetup.verify.machine import Machine
     except ImportError:
