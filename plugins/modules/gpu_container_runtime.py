@@ -65,6 +65,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     params,
     process,
     runtimes,
+    systemd,
 )
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
@@ -195,7 +196,7 @@ def _validate(copy: Copy, env: Dict[str, str]) -> None:
 
 def behind(runtime: str, ledger: Ledger, changed: bool, env: Dict[str, str]) -> bool:
     """Say whether a runtime has run since before its settings were changed, by this apply or an earlier one."""
-    since = runtimes.since(runtime, env)
+    since = systemd.active_since(runtime + ".service", env)
     if since is None:
         return False
     ours = [path for path in containers.SETTINGS[runtime] if path in ledger.state["files"] and os.path.exists(path)]
@@ -228,7 +229,7 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
     for runtime in gone:
         wrote = [ledger.restore(path) for path in containers.SETTINGS[runtime]]
         changed = changed or any(wrote)
-        if any(wrote) and runtimes.since(runtime, env) is not None:
+        if any(wrote) and systemd.active_since(runtime + ".service", env) is not None:
             pending.append(runtime)
     if gone and not asked["runtimes"]:
         return _restarted(asked, ledger, env, {"changed": changed, "pending": pending}, gone)

@@ -66,7 +66,7 @@ def test_what_was_there_is_back_when_no_licence_is_granted(
     restarts: list[str] = []
     monkeypatch.setattr(licence, "restart", lambda _env: restarts.append(conf.read_text()))
     monkeypatch.setattr(licence, "state", lambda _env: ["Unlicensed (Unrestricted)"])
-    monkeypatch.setattr(licence, "_journal", lambda _env: "server refused")
+    monkeypatch.setattr(licence.systemd, "last_words", lambda _unit, _env: "server refused")
     ledger = Ledger(str(tmp_path / "state"))
     ledger.state["apply"] = {"id": "first"}
     assert licence.write(ledger, "secret-of-the-site", 2)

@@ -41,7 +41,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def output(argv: list[str], *_more: Any) -> tuple[int, str, str]:
         commands.append(argv)
         if argv[0] == "systemctl" and argv[1] == "is-active":
-            return (0 if argv[-1] == "nvidia-persistenced" else 3), "", ""
+            return (0 if argv[-1] == "nvidia-persistenced.service" else 3), "", ""
         stuck = argv == ["rmmod", "nvidia_uvm"]
         return (1, "", "rmmod: ERROR: Module nvidia_uvm is in use") if stuck else (0, "", "")
 
@@ -59,7 +59,7 @@ def test_what_came_out_goes_back_when_the_next_one_stays(said: list[list[str]]) 
     assert {"nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm"} == set(back)
     assert back.index("nvidia-modeset") < back.index("nvidia-drm")
     units = [argv[1:] for argv in said if argv[0] == "systemctl" and argv[1] != "is-active"]
-    assert units == [["stop", "nvidia-persistenced"], ["start", "nvidia-persistenced"]]
+    assert units == [["stop", "nvidia-persistenced.service"], ["start", "nvidia-persistenced.service"]]
 
 
 @pytest.fixture
@@ -79,13 +79,15 @@ def willing(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_the_order_in_which_all_goes_and_comes(willing: list[list[str]]) -> None:
     assert kernel_module.Loader(Kernel()).load() is None  # type: ignore[arg-type]
     words = [" ".join(argv) for argv in willing if "is-active" not in argv]
+    order = [
+        "gpusetup-gpu-textfile.timer", "dcgm-exporter.service", "nvidia-dcgm-exporter.service", "nvidia-dcgm.service",
+        "nvsm.service", "nvidia-persistenced.service", "nvidia-imex.service", "nvidia-fabricmanager.service",
+    ]  # fmt: skip
     assert words == [
-        "systemctl stop nvidia-dcgm", "systemctl stop nvidia-persistenced", "systemctl stop nvidia-imex",
-        "systemctl stop nvidia-fabricmanager",
+        *(f"systemctl stop {unit}" for unit in order),
         "rmmod nvidia_drm", "rmmod nvidia_modeset", "rmmod nvidia_uvm", "rmmod nvidia",
         "modprobe nvidia", "modprobe nvidia-uvm", "modprobe nvidia-modeset", "modprobe nvidia-drm",
-        "systemctl start nvidia-fabricmanager", "systemctl start nvidia-imex", "systemctl start nvidia-persistenced",
-        "systemctl start nvidia-dcgm",
+        *(f"systemctl start {unit}" for unit in reversed(order)),
     ]  # fmt: skip
 
 
@@ -105,15 +107,15 @@ def test_what_no_list_of_programs_shows_is_seen_in_the_counts_and_nothing_is_unl
     assert told in trouble
     assert not [argv for argv in willing if argv[0] in {"rmmod", "modprobe"}]
     started = [argv[-1] for argv in willing if argv[:2] == ["systemctl", "start"]]
-    assert started[-1] == "nvidia-dcgm", "what was stopped for it runs again"
+    assert started[-1] == "gpusetup-gpu-textfile.timer", "what was stopped for it runs again"
 
 
 def test_a_service_that_does_not_start_again_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def output(argv: list[str], *_more: Any) -> tuple[int, str, str]:
-        broken = argv[1:] == ["start", "nvidia-fabricmanager"]
+        broken = argv[1:] == ["start", "nvidia-fabricmanager.service"]
         return (1, "", "Job failed") if broken else (0, "", "")
 
     monkeypatch.setattr(kernel_module.process, "output", output)
     monkeypatch.setattr(kernel_module.process, "environment", dict)
     trouble = kernel_module.Loader(Kernel()).load()  # type: ignore[arg-type]
-    assert trouble == "nvidia-fabricmanager does not start again: Job failed"
+    assert trouble == "nvidia-fabricmanager.service does not start again: Job failed"

@@ -51,8 +51,8 @@ def test_one_gpu_is_reset_with_what_watches_it_stopped_and_the_record_says_so(ho
     done = call("reset", token=token, gpus=[FIRST], why=["the driver's recovery action is: Reset"])
     assert (done["changed"], done["left"]) == (True, {})
     assert host.did() == [
-        "stop nvidia-persistenced.service", "stop gpusetup-gpu-textfile.timer",
-        "start --no-block gpusetup-gpu-textfile.timer", "start --no-block nvidia-persistenced.service",
+        "stop gpusetup-gpu-textfile.timer", "stop nvidia-persistenced.service",
+        "start --no-block nvidia-persistenced.service", "start --no-block gpusetup-gpu-textfile.timer",
     ]  # fmt: skip
     assert owner.present(str(host.root / "state")) is not None
     call("note", token=token)

@@ -4,13 +4,12 @@ import base64
 import grp
 import os
 import pwd
-import re
 import socket
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from . import credentials, files, ports, process, services, systemd
 from . import desktop_texts as texts
-from . import files, ports, process, services
 from .failure import HostFailure
 from .ledger import Ledger
 
@@ -28,8 +27,6 @@ _FIRST_DISPLAY, _VNC_PORT = 20, 5920
 _X_DISPLAY = 19
 _GROUPS = ("video", "render")
 """Who may open /dev/dri where nobody changed that."""
-_CREDENTIALS = 247
-"""The first systemd that hands files to a service without opening them to others."""
 _PATIENCE = 30.0
 
 
@@ -113,15 +110,10 @@ def obstacles(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
 
 
 def _unfit_secrets(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
-    for path, secret in ((wish.certificate, False), (wish.key, True)):
-        if not os.path.isfile(path):
-            yield _in_the_way(f"{path} is not on this host", "put it there, or correct its path")
-        elif secret and os.stat(path).st_mode & 0o007:
-            yield _in_the_way(f"{path} can be read by everybody", "chmod 600 " + path)
-    found = re.match(r"systemd (\d+)", process.output(["systemctl", "--version"], env, 20)[1])
-    if found and int(found.group(1)) < _CREDENTIALS:
-        said = f"systemd {found.group(1)} cannot hand a key to a service without opening it to others"
-        yield _in_the_way(said, "listen on 127.0.0.1, and come through SSH or a proxy of your own")
+    secrets = ((wish.certificate, False), (wish.key, True))
+    instead = "listen on 127.0.0.1, and come through SSH or a proxy of your own"
+    for message, hint in credentials.refusals(secrets, env, instead):
+        yield _in_the_way(message, hint)
 
 
 def _in_the_way(message: str, hint: str) -> HostFailure:
@@ -272,13 +264,12 @@ def _await(place: str, unit: str, greeting: bytes, env: Dict[str, str]) -> None:
         if said == greeting:
             return
         time.sleep(0.2)
-    journal = process.output(["journalctl", "-u", unit, "-n", "15", "--no-pager", "-o", "cat"], env, 20)[1]
     what = "nothing listens" if said is None else "something else answers"
     raise HostFailure(
         "GS-488",
         f"{unit} does not serve its desktop",
         f"{place}: {what}",
-        journal.strip()[-900:],
+        systemd.last_words(unit, env),
         f"journalctl -u {unit}",
     )
 

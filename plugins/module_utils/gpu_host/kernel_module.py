@@ -1,17 +1,16 @@
 """The nvidia module in the running kernel: its options, loading it, replacing it without a reboot."""
 
 import re
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, Optional
 
-from ..gpu_judge import driver
+from ..gpu_judge import driver, holders
 from . import process
 from .failure import HostFailure
 from .machine import Machine
+from .systemd import Stopped
 
 OPTIONS = "/etc/modprobe.d/gpusetup-nvidia.conf"
 LOAD = "/etc/modules-load.d/gpusetup.conf"
-_SERVICES = ("nvidia-dcgm", "nvidia-persistenced", "nvidia-imex", "nvidia-fabricmanager")
-"""What of the driver itself holds the GPU, in the order in which it is stopped."""
 
 
 def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Optional[str]]:
@@ -44,23 +43,9 @@ class Loader:
         """Unload what is loaded and load the module on disk; return None, or why it did not work (then a reboot is
         needed).
         """
-        active = [
-            name for name in _SERVICES if process.output(["systemctl", "is-active", "-q", name], self.env)[0] == 0
-        ]
-        trouble = self._stopped(active) or driver.in_use(self.machine.module_users())
-        if not trouble:
-            trouble = self._replaced()
-        for name in reversed(active):
-            code, _out, error = process.output(["systemctl", "start", name], self.env, 120)
-            trouble = trouble or (f"{name} does not start again: {error.strip()}" if code else None)
-        return trouble
-
-    def _stopped(self, services: List[str]) -> Optional[str]:
-        for name in services:
-            code, _out, error = process.output(["systemctl", "stop", name], self.env, 60)
-            if code:
-                return f"{name} does not stop: {error.strip()}"
-        return None
+        with Stopped(holders.FOR_EXCHANGE, self.env, wait=True) as stopped:
+            trouble = stopped.trouble or driver.in_use(self.machine.module_users()) or self._replaced()
+        return trouble or stopped.trouble
 
     def _replaced(self) -> Optional[str]:
         there = self.machine.loaded()

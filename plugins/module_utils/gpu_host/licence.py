@@ -7,7 +7,7 @@ from typing import Dict, List
 
 from ..gpu_judge.licence import TOKEN as _NAME
 from ..gpu_probe.licence import SETTINGS, TOKENS
-from . import process, services
+from . import process, services, systemd
 from .failure import HostFailure
 from .files import Content, read_text
 from .ledger import Ledger
@@ -55,7 +55,9 @@ def restart(env: Dict[str, str]) -> None:
     """Let the daemon read them."""
     code, _out, error = process.output(["systemctl", "restart", UNIT], env, 60)
     if code:
-        raise HostFailure("GS-430", f"{UNIT} did not start", error.strip(), _journal(env), "journalctl -u " + UNIT)
+        raise HostFailure(
+            "GS-430", f"{UNIT} did not start", error.strip(), systemd.last_words(UNIT, env), "journalctl -u " + UNIT
+        )
 
 
 def license_now(ledger: Ledger, env: Dict[str, str], seconds: float) -> List[str]:
@@ -93,18 +95,13 @@ def wait(env: Dict[str, str], seconds: float) -> List[str]:
                 "GS-431",
                 f"no licence was granted within {seconds:.0f} s",
                 "; ".join(f"License Status: {text}" for text in states) or "nvidia-smi says nothing of a licence",
-                _journal(env),
+                systemd.last_words(UNIT, env),
                 "is the licence server reachable, the token in date, the feature right? What was there before is "
                 "back. journalctl -u " + UNIT,
             )
         time.sleep(_POLL)
         states = state(env)
     return states
-
-
-def _journal(env: Dict[str, str]) -> str:
-    argv = ["journalctl", "-u", UNIT, "-n", "15", "--no-pager", "-o", "cat"]
-    return process.output(argv, env, 20)[1].strip()[-900:]
 
 
 def refuse_without_daemon(env: Dict[str, str]) -> None:

@@ -7,34 +7,22 @@ import fcntl
 import os
 import re
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
+from ..gpu_judge import holders
 from ..gpu_judge import mig as judge
 from ..gpu_probe import mig as probe
-from . import process
 from .failure import HostFailure
+from .gpu_users import who
+from .smi import asks
+from .systemd import Stopped
 
 Env = Dict[str, str]
 Layouts = Dict[str, Dict[str, Any]]
 """By PCI address: {"enabled", "instances"}; instances with their `start` once they have a place."""
 
-WATCHERS = ("dcgm-exporter.service", "nvidia-dcgm-exporter.service", "nvidia-dcgm.service", "nvsm.service")
-"""They hold every GPU open, and are stopped while one is cut."""
-RESET_HOLDERS = (*WATCHERS, "nvidia-persistenced.service")
-_OWN = ("nvidia-persiste", "nv-hostengine", "dcgm-exporter", "nvsm", "nv-fabricmanage", "nvidia-imex")
-"""Commands of those services as the kernel keeps them, and of services that hold no GPU in a way that matters."""
 _SECONDS = 120
 LOCK = "/run/gpusetup-mig.lock"
-
-
-def asks(env: Env) -> probe.Run:
-    """Return what asks nvidia-smi."""
-
-    def run(arguments: List[str]) -> Dict[str, Any]:
-        code, out, error = process.output(["nvidia-smi", *arguments], env, _SECONDS)
-        return {"rc": code, "out": out, "err": error}
-
-    return run
 
 
 def lay(wishes: Layouts, env: Env, *, check: bool = False, boot: bool = False) -> Dict[str, Any]:
@@ -69,7 +57,7 @@ def _lay(wishes: Layouts, env: Env, check: bool, boot: bool) -> Dict[str, Any]:
     if not boot:
         refuse_busy([gpus[address] for address in todo], env)
     pending: Dict[str, str] = {}
-    with Stopped(() if boot else WATCHERS, env) as stopped:
+    with Stopped(() if boot else holders.WATCHERS, env) as stopped:
         try:
             for address in todo:
                 waits = _one(run, gpus[address], wanted[address], stopped)
@@ -135,7 +123,7 @@ def _fitted(gpu: Dict[str, Any], wish: Dict[str, Any], profiles: Sequence[Dict[s
 # --- one GPU ---------------------------------------------------------------------------------------------------------
 
 
-def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: "Stopped") -> str:
+def _one(run: probe.Run, gpu: Dict[str, Any], wanted: Dict[str, Any], stopped: Stopped) -> str:
     """Give one GPU its layout; return why it waits for a reset that only a reboot brings, nothing when it is done."""
     address = gpu["address"]
     if gpu["enabled"]:
@@ -164,12 +152,12 @@ def _clear(run: probe.Run, gpu: Dict[str, Any]) -> None:
             _told(run, ["mig", "-i", gpu["address"], kind], f"the MIG instances of {gpu['address']} cannot be removed")
 
 
-def _switch(run: probe.Run, address: str, enabled: bool, stopped: "Stopped") -> str:
+def _switch(run: probe.Run, address: str, enabled: bool, stopped: Stopped) -> str:
     """Switch MIG on or off; GPUs of Ampere need a reset for it, later ones do it at once."""
     answer = _told(run, ["-i", address, "-mig", "1" if enabled else "0"], f"MIG of {address} cannot be switched")
     if _is(run, address) == enabled:
         return ""
-    stopped.stop(RESET_HOLDERS)
+    stopped.stop(holders.FOR_RESET)
     reset = run(["--gpu-reset", "-i", address])
     if _is(run, address) == enabled:
         return ""
@@ -225,7 +213,7 @@ def _asserted(run: probe.Run, wanted: Layouts) -> Layouts:
     return {address: now[address] for address in wanted}
 
 
-def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: "Stopped") -> str:
+def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: Stopped) -> str:
     """After a failure: give the GPUs back what they had; say how that went."""
     told = probe.look(run)
     now = {gpu["address"]: gpu for gpu in told or ()}
@@ -248,30 +236,6 @@ def _restored(run: probe.Run, found: Layouts, todo: List[str], stopped: "Stopped
     return "not everything could be given back: " + had
 
 
-class Stopped:
-    """Services that are stopped for a while, and started again however it ends."""
-
-    def __init__(self, units: Sequence[str], env: Env) -> None:
-        self.units, self.env = units, env
-        self.stopped: List[str] = []
-
-    def __enter__(self) -> "Stopped":  # noqa: PYI034 - hosts have no typing_extensions
-        self.stop(self.units)
-        return self
-
-    def stop(self, units: Sequence[str]) -> None:
-        """Stop those that run."""
-        for unit in units:
-            code, _out, _error = process.output(["systemctl", "is-active", "--quiet", unit], self.env, 30)
-            if code == 0:
-                process.output(["systemctl", "stop", unit], self.env, _SECONDS)
-                self.stopped.append(unit)
-
-    def __exit__(self, *_details: object) -> None:
-        for unit in reversed(self.stopped):
-            process.output(["systemctl", "start", "--no-block", unit], self.env, 30)
-
-
 # --- who uses them ---------------------------------------------------------------------------------------------------
 
 
@@ -285,45 +249,3 @@ def refuse_busy(gpus: Sequence[Dict[str, Any]], env: Env) -> None:
             "gpusetup ends no program; nothing was changed",
             "end them, or wait for them (--busy-wait MINUTES), then run the same command again",
         )  # fmt: skip
-
-
-def who(gpus: Sequence[Dict[str, Any]], env: Env, proc: str = "/proc") -> List[Tuple[int, str]]:
-    """Return the processes on these GPUs: who holds their device files open, and whom nvidia-smi names."""
-    found = dict(_holders(_minors(gpus, proc), proc))
-    query = ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid,process_name", "--format=csv,noheader"]
-    for line in process.output(query, env, _SECONDS)[1].splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        mine = [gpu for gpu in gpus if cells[0].lower().endswith(gpu["address"][-7:])]
-        if len(cells) == 3 and cells[1].isdigit() and mine:
-            found.setdefault(int(cells[1]), os.path.basename(cells[2]))
-    return sorted((pid, name) for pid, name in found.items() if not name.startswith(_OWN))
-
-
-def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:
-    """Return the numbers of the GPUs' device files; None when the driver does not tell them."""
-    numbers = []
-    for gpu in gpus:
-        try:
-            with open("{}/driver/nvidia/gpus/{}/information".format(proc, gpu["address"])) as stream:
-                match = re.search(r"^Device Minor:\s*(\d+)", stream.read(), re.MULTILINE)
-        except OSError:
-            return None
-        if match:
-            numbers.append(match.group(1))
-    return numbers
-
-
-def _holders(minors: Optional[List[str]], proc: str) -> List[Tuple[int, str]]:
-    pattern = re.compile(r"^/dev/nvidia({})$".format("|".join(minors) if minors is not None else r"\d+"))
-    found = []
-    for pid in os.listdir(proc):
-        if not pid.isdigit() or int(pid) == os.getpid():
-            continue
-        try:
-            held = [os.readlink(f"{proc}/{pid}/fd/{handle}") for handle in os.listdir(f"{proc}/{pid}/fd")]
-            if any(pattern.match(path) for path in held):
-                with open(f"{proc}/{pid}/comm") as stream:
-                    found.append((int(pid), stream.read().strip()))
-        except OSError:
-            continue
-    return found

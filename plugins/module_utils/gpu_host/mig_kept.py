@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ..gpu_probe import mig as probe
 from . import cdi, mig, process, programs, services
 from .ledger import Ledger
+from .smi import asks
 
 LAYOUT = "/etc/gpusetup/mig.json"
 FOLDER = "/usr/local/lib/gpusetup/mig"
@@ -53,7 +54,7 @@ def lay(
     everything = dict(back, **wishes)
     if not everything:
         return {"changed": False, "made": {}, "reboot": []}
-    if probe.look(mig.asks(env)) is None:  # the driver comes with a reboot, and the unit lays them out then
+    if probe.look(asks(env)) is None:  # the driver comes with a reboot, and the unit lays them out then
         result: Dict[str, Any] = {"changed": False, "found": {}, "made": dict(wishes), "reboot": []}
     else:
         result = mig.lay(everything, env, check=check)
@@ -129,7 +130,7 @@ def undo(ledger: Ledger, env: mig.Env, check: bool) -> List[str]:
     if not found:
         return []
     changed = []
-    if probe.look(mig.asks(env)) is not None:
+    if probe.look(asks(env)) is not None:
         result = mig.lay({address: layout or _OFF for address, layout in found.items()}, env, check=check)
         changed = [f"MIG layout of {address}" for address in sorted(found)] if result["changed"] else []
     if not check:

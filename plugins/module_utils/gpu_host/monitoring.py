@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from ..gpu_judge.names import MONITORING_UNITS
 from ..gpu_probe import exporters
-from . import dcgm_counters, files, ports, process, services
+from . import credentials, dcgm_counters, files, ports, process, services, systemd
 from .failure import HostFailure
 from .ledger import Ledger
 
@@ -22,8 +22,6 @@ ENGINE, DCGM, SMI = "nvidia-dcgm.service", "nvidia-dcgm-exporter.service", "nvid
 NODE = ("prometheus-node-exporter.service", "prometheus-node_exporter.service")
 _PATIENCE = 30.0
 _BCRYPT = re.compile(r"^([A-Za-z0-9._@-]+):(\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53})$")
-_CREDENTIALS = 247
-"""The first systemd that hands files to a service without opening them to others."""
 _SIGNED = "# Written by gpusetup: what is changed here is lost at the next apply.\n"
 _ENGINE = (
     _SIGNED
@@ -122,22 +120,14 @@ def obstacles(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
 
 
 def _unfit_secrets(wish: Asked, env: Dict[str, str]) -> Iterator[HostFailure]:
-    for path, secret in ((wish.certificate, False), (wish.key, True), (wish.passwords, True)):
-        if not os.path.isfile(path):
-            yield HostFailure("GS-458", f"{path} is not on this host", hint="put it there, or correct its path")
-        elif secret and os.stat(path).st_mode & 0o007:
-            yield HostFailure("GS-458", f"{path} can be read by everybody", hint="chmod 600 " + path)
+    secrets = ((wish.certificate, False), (wish.key, True), (wish.passwords, True))
+    instead = "let the exporter listen on 127.0.0.1, behind a proxy of your own"
+    for message, hint in credentials.refusals(secrets, env, instead):
+        yield HostFailure("GS-458", message, hint=hint)
     try:
         _users(wish.passwords)
     except HostFailure as failure:
         yield failure
-    _code, text, _error = process.output(["systemctl", "--version"], env, 20)
-    found = re.match(r"systemd (\d+)", text)
-    if found and int(found.group(1)) < _CREDENTIALS:
-        yield HostFailure(
-            "GS-458", f"systemd {found.group(1)} cannot hand a key to a service without opening it to others",
-            f"version {_CREDENTIALS} can", hint="let the exporter listen on 127.0.0.1, behind a proxy of your own",
-        )  # fmt: skip
 
 
 def _users(path: str) -> Dict[str, str]:
@@ -311,12 +301,9 @@ def _needs_reload(wanted: Sequence[str], env: Dict[str, str]) -> bool:
 
 def _behind(unit: str, texts: Dict[str, Tuple[str, int]], env: Dict[str, str]) -> bool:
     """Tell whether a unit has run since before its files were written: by this apply, or by one that was cut."""
-    argv = ["systemctl", "show", "--property=ActiveState,ActiveEnterTimestampMonotonic", unit]
-    _code, text, _error = process.output(argv, env, 30)
-    fields = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
-    if fields.get("ActiveState") != "active":
+    since = systemd.active_since(unit, env)
+    if since is None:
         return False
-    since = time.time() - time.monotonic() + int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
     shared = {WEB} | ({COUNTERS} if unit == DCGM else set())
     mine = {_drop_in(unit), os.path.join(SYSTEMD, unit)} | (shared if not unit.endswith(".timer") else set())
     return any(os.stat(path).st_mtime > since for path in mine & set(texts) if os.path.exists(path))
@@ -342,8 +329,7 @@ def _prove(wish: Asked, env: Dict[str, str]) -> None:
 
 
 def _silent(unit: str, what: str, env: Dict[str, str]) -> HostFailure:
-    _code, journal, _error = process.output(["journalctl", "-u", unit, "-n", "15", "--no-pager", "-o", "cat"], env, 20)
-    return HostFailure("GS-459", f"{unit}: {what}", note=journal.strip()[-900:], hint="journalctl -u " + unit)
+    return HostFailure("GS-459", f"{unit}: {what}", note=systemd.last_words(unit, env), hint="journalctl -u " + unit)
 
 
 # --- removal -------------------------------------------------------------------------------------------------------

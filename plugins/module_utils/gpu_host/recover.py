@@ -8,24 +8,26 @@ import os
 import time
 from typing import Any, Dict, List, Sequence
 
+from ..gpu_judge import holders
 from ..gpu_judge import reset as judge
 from ..gpu_probe import mig as mig_probe
 from ..gpu_probe import pci, recovery, smi
 from ..gpu_probe.host import LiveHost
-from . import files, mig, process
+from . import files, process
 from .failure import HostFailure
+from .gpu_users import who
+from .smi import asks
+from .systemd import Stopped
 
 Env = Dict[str, str]
 FILE = "recoveries.json"
-HOLDERS = (*mig.RESET_HOLDERS, "gpusetup-gpu-textfile.timer")
-"""Services that hold GPUs open or look at them now and then: they are stopped for the reset."""
 _KEPT = 100
 _FABRIC_MANAGER = "nvidia-fabricmanager.service"
 
 
 def reset(addresses: Sequence[str], env: Env, check: bool = False) -> Dict[str, Any]:
     """Reset GPUs by their PCI addresses; return {"changed", "gpus", "left"}: what the driver asks for afterwards."""
-    run = mig.asks(env)
+    run = asks(env)
     gpus = _gpus(env)
     for address in addresses:
         if address not in {gpu["address"] for gpu in gpus}:
@@ -39,7 +41,7 @@ def reset(addresses: Sequence[str], env: Env, check: bool = False) -> Dict[str, 
         raise HostFailure("GS-422", "a reset is not possible: " + refused[0], ", ".join(addresses),
                           "nothing was changed", refused[1])  # fmt: skip
     mine = [gpu for gpu in gpus if gpu["address"] in addresses]
-    users = mig.who(mine, env)
+    users = who(mine, env)
     if users:
         names = ", ".join(f"{command} ({pid})" for pid, command in users[:6])
         raise HostFailure(
@@ -48,7 +50,7 @@ def reset(addresses: Sequence[str], env: Env, check: bool = False) -> Dict[str, 
             "end them, or wait for them (--drain, --busy-wait MINUTES), then run the same command again",
         )  # fmt: skip
     if not check:
-        with mig.Stopped(HOLDERS, env):
+        with Stopped(holders.FOR_RESET, env):
             answer = run(["--gpu-reset", "-i", ",".join(addresses)])
         if answer["rc"] != 0:
             words = " ".join((answer["out"] + answer["err"]).split())[:400]
@@ -59,7 +61,7 @@ def reset(addresses: Sequence[str], env: Env, check: bool = False) -> Dict[str, 
 
 def _gpus(env: Env) -> List[Dict[str, Any]]:
     """Return what counts about each GPU that answers."""
-    run = mig.asks(env)
+    run = asks(env)
     told = mig_probe.look(run)
     if told is None:
         raise HostFailure("GS-421", "nvidia-smi does not answer, so no GPU can be reset",

@@ -1,21 +1,9 @@
-"""Container runtimes at work: since when one runs, whether it holds containers, its restart."""
+"""Container runtimes at work: whether one holds containers, its restart."""
 
-import re
-import time
 from typing import Dict, List, Optional
 
-from . import process
+from . import process, systemd
 from .failure import HostFailure
-
-
-def since(runtime: str, env: Dict[str, str]) -> Optional[float]:
-    """Return since when a runtime's service is active, None when it is not."""
-    argv = ["systemctl", "show", "--property=ActiveState,ActiveEnterTimestampMonotonic", runtime + ".service"]
-    _code, text, _error = process.output(argv, env, 30)
-    fields = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
-    if fields.get("ActiveState") != "active":
-        return None
-    return time.time() - time.monotonic() + int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
 
 
 def running(runtime: str, env: Dict[str, str]) -> Optional[int]:
@@ -44,11 +32,9 @@ def restart(runtime: str, env: Dict[str, str], *, knows_nvidia: bool = True) -> 
     """Restart a runtime, and look whether it came back and, where it shall, knows NVIDIA's."""
     code, _out, error = process.output(["systemctl", "restart", runtime], env, 120)
     if code:
-        _code, journal, _error = process.output(
-            ["journalctl", "-u", runtime, "-n", "15", "--no-pager", "-o", "cat"], env, 20
-        )
+        said = systemd.last_words(runtime, env)
         raise HostFailure(
-            "GS-490", f"{runtime} did not start with its new configuration", error.strip(), journal.strip()[-900:],
+            "GS-490", f"{runtime} did not start with its new configuration", error.strip(), said,
             "journalctl -u " + runtime,
         )  # fmt: skip
     if runtime != "docker" or not knows_nvidia:

@@ -4,7 +4,7 @@ import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from ..gpu_judge.names import ENABLED
-from . import process
+from . import process, systemd
 from .failure import HostFailure
 from .journal import State, Thing
 from .ledger import Ledger
@@ -105,8 +105,7 @@ class Unit(Thing):
         )
 
     def _did_not_start(self) -> HostFailure:
-        argv = ["journalctl", "-u", self.name, "-n", "15", "--no-pager", "-o", "cat"]
-        journal = process.output(argv, self.env, 20)[1].strip()[-900:]
+        journal = systemd.last_words(self.name, self.env)
         return HostFailure("GS-487", f"{self.name} did not start", self.said, journal, "journalctl -u " + self.name)
 
     def note(self, state: State, before: Dict[str, Any], _wanted: Any) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Optional
 
-from . import firmware, kernels, modules, nouveau, sessions
+from . import firmware, kernels, modules, sessions
 from .host import LiveHost
 
 
@@ -19,7 +19,7 @@ def collect(host: LiveHost, simulated: Optional[LiveHost] = None) -> Dict[str, A
         "modules": loaded,
         "module_users": modules.users(host),
         "driver": {"loaded": modules.loaded_nvidia(host)},
-        "nouveau": {"loaded": nouveau.is_loaded(loaded)},
+        "nouveau": {"loaded": modules.has_nouveau(loaded)},
         "secure_boot": firm.pop("secure_boot"),
         "firmware": firm,
         "processes": sessions.gpu_processes(host),

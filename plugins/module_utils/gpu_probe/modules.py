@@ -28,6 +28,11 @@ def loaded(host: LiveHost) -> List[str]:
     return sorted(set(names) | set(built_in))
 
 
+def has_nouveau(names: List[str]) -> bool:
+    """Say whether the kernel's own driver is among loaded modules."""
+    return "nouveau" in names or "nova_core" in names
+
+
 def users(host: LiveHost) -> Dict[str, Any]:
     """Return for each loaded GPU module how often it is used, and by which other modules."""
     found = {}

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Dict, List, Optional
 
-from . import initramfs
+from . import initramfs, modules
 from .host import LiveHost
 
 _FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
@@ -17,7 +17,7 @@ def collect(host: LiveHost, kernels: Dict[str, Any], loaded: List[str], seconds:
     following = next((image for image in images if image["kernel"] == kernels["next"]), None)
     argument = any(_ARGUMENT.search(item) for item in kernels["cmdline_next"])
     return {
-        "loaded": is_loaded(loaded),
+        "loaded": modules.has_nouveau(loaded),
         "blacklisted": bool(files) or argument,
         "in_initramfs": following["nouveau"]
         if following
@@ -28,11 +28,6 @@ def collect(host: LiveHost, kernels: Dict[str, Any], loaded: List[str], seconds:
         "loads_at_boot": _loads(kernels, following, bool(files), argument),
         "initramfs": images,
     }
-
-
-def is_loaded(modules: List[str]) -> bool:
-    """Say whether the kernel's own driver is among the loaded modules."""
-    return "nouveau" in modules or "nova_core" in modules
 
 
 def blacklist_files(host: LiveHost) -> List[str]:

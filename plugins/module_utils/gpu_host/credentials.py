@@ -1,0 +1,23 @@
+"""Keys and passwords that systemd hands to a service, so that only root reads their files."""
+
+import os
+import re
+from typing import Dict, Iterable, Iterator, Tuple
+
+from . import process
+
+_SINCE = 247
+"""The first systemd that has LoadCredential."""
+
+
+def refusals(paths: Iterable[Tuple[str, bool]], env: Dict[str, str], instead: str) -> Iterator[Tuple[str, str]]:
+    """Yield (message, hint) for what is wrong with files, of which some are secret, or with this host's systemd."""
+    for path, secret in paths:
+        if not os.path.isfile(path):
+            yield f"{path} is not on this host", "put it there, or correct its path"
+        elif secret and os.stat(path).st_mode & 0o007:
+            yield f"{path} can be read by everybody", "chmod 600 " + path
+    found = re.match(r"systemd (\d+)", process.output(["systemctl", "--version"], env, 20)[1])
+    if found and int(found.group(1)) < _SINCE:
+        said = f"systemd {found.group(1)} cannot hand a key to a service without opening it to others ({_SINCE} can)"
+        yield said, instead

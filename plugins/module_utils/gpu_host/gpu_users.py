@@ -1,0 +1,50 @@
+"""Which programs use a GPU; NVIDIA's own services are none."""
+
+import os
+import re
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..gpu_judge import holders
+from . import process, smi
+
+
+def who(gpus: Sequence[Dict[str, Any]], env: Dict[str, str], proc: str = "/proc") -> List[Tuple[int, str]]:
+    """Return the processes on these GPUs: who holds their device files open, and whom nvidia-smi names."""
+    found = dict(_holders(_minors(gpus, proc), proc))
+    query = ["nvidia-smi", "--query-compute-apps=gpu_bus_id,pid,process_name", "--format=csv,noheader"]
+    for line in process.output(query, env, smi.SECONDS)[1].splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        mine = [gpu for gpu in gpus if cells[0].lower().endswith(gpu["address"][-7:])]
+        if len(cells) == 3 and cells[1].isdigit() and mine:
+            found.setdefault(int(cells[1]), os.path.basename(cells[2]))
+    return sorted((pid, name) for pid, name in found.items() if not name.startswith(holders.PROCESSES))
+
+
+def _minors(gpus: Sequence[Dict[str, Any]], proc: str) -> Optional[List[str]]:
+    """Return the numbers of the GPUs' device files; None when the driver does not tell them."""
+    numbers = []
+    for gpu in gpus:
+        try:
+            with open("{}/driver/nvidia/gpus/{}/information".format(proc, gpu["address"])) as stream:
+                match = re.search(r"^Device Minor:\s*(\d+)", stream.read(), re.MULTILINE)
+        except OSError:
+            return None
+        if match:
+            numbers.append(match.group(1))
+    return numbers
+
+
+def _holders(minors: Optional[List[str]], proc: str) -> List[Tuple[int, str]]:
+    pattern = re.compile(r"^/dev/nvidia({})$".format("|".join(minors) if minors is not None else r"\d+"))
+    found = []
+    for pid in os.listdir(proc):
+        if not pid.isdigit() or int(pid) == os.getpid():
+            continue
+        try:
+            held = [os.readlink(f"{proc}/{pid}/fd/{handle}") for handle in os.listdir(f"{proc}/{pid}/fd")]
+            if any(pattern.match(path) for path in held):
+                with open(f"{proc}/{pid}/comm") as stream:
+                    found.append((int(pid), stream.read().strip()))
+        except OSError:
+            continue
+    return found

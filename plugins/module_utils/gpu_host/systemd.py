@@ -1,0 +1,57 @@
+"""What systemd tells of a unit: its last words, since when it runs. Units that are stopped for a while."""
+
+import re
+import time
+from typing import Dict, List, Optional, Sequence
+
+from . import process
+
+Env = Dict[str, str]
+_SECONDS = 120
+
+
+def last_words(unit: str, env: Env) -> str:
+    """Return the end of a unit's journal."""
+    argv = ["journalctl", "-u", unit, "-n", "15", "--no-pager", "-o", "cat"]
+    return process.output(argv, env, 20)[1].strip()[-900:]
+
+
+def active_since(unit: str, env: Env) -> Optional[float]:
+    """Return since when a unit is active, by this host's clock; None when it is not."""
+    argv = ["systemctl", "show", "--property=ActiveState,ActiveEnterTimestampMonotonic", unit]
+    fields = dict(re.findall(r"^(\w+)=(.*)$", process.output(argv, env, 30)[1], re.MULTILINE))
+    if fields.get("ActiveState") != "active":
+        return None
+    return time.time() - time.monotonic() + int(fields.get("ActiveEnterTimestampMonotonic") or 0) / 1e6
+
+
+class Stopped:
+    """Units that are stopped for a while, and started again however it ends."""
+
+    def __init__(self, units: Sequence[str], env: Env, wait: bool = False) -> None:
+        self.units, self.env, self.wait = units, env, wait
+        self.stopped: List[str] = []
+        self.trouble: Optional[str] = None
+        """Why the first of them does not stop, or does not start again."""
+
+    def __enter__(self) -> "Stopped":  # noqa: PYI034 - hosts have no typing_extensions
+        self.stop(self.units)
+        return self
+
+    def stop(self, units: Sequence[str]) -> None:
+        """Stop those that run; who asks afterwards whether a GPU is in use finds what did not stop."""
+        for unit in units:
+            if process.output(["systemctl", "is-active", "--quiet", unit], self.env, 30)[0] == 0:
+                self.stopped.append(unit)
+                code, _out, error = process.output(["systemctl", "stop", unit], self.env, _SECONDS)
+                self._note(code, f"{unit} does not stop: {error.strip()}")
+
+    def __exit__(self, *_details: object) -> None:
+        for unit in reversed(self.stopped):
+            argv = ["systemctl", "start", *([] if self.wait else ["--no-block"]), unit]
+            code, _out, error = process.output(argv, self.env, _SECONDS)
+            self._note(code, f"{unit} does not start again: {error.strip()}")
+
+    def _note(self, code: int, why: str) -> None:
+        if code and not self.trouble:
+            self.trouble = why
