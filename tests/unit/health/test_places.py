@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpusetup.drive.scheduler.base import SchedulerError
 from gpusetup.drive.scheduler.slurm import parse_node
 from gpusetup.health.hooks import files
 from gpusetup.health.places import CONDITION, TAINT, Kubernetes, Slurm, plain
@@ -97,6 +99,15 @@ def test_kubectl_asks_for_what_is_meant(api: Any) -> None:
     place, day = Kubernetes(node="gpu07"), "2026-11-23T10:00:00Z"
     seen = place.seen()
     assert not seen.ours
+    if (
+        "--subresource"
+        not in subprocess.run(["kubectl", "patch", "--help"], capture_output=True, text=True, check=True).stdout
+    ):
+        # Before 1.24, as Debian 12 has it, kubectl cannot write a status: it is said, and nothing says that the node is well.
+        with pytest.raises(SchedulerError, match="--subresource"):
+            place.settle(seen, "gpu.ecc: 3 errors", day, day)
+        assert "conditions" not in api.node["status"]
+        return
     place.settle(seen, "gpu.ecc: 3 errors", day, day)
     assert api.node["spec"]["taints"] == [{"key": TAINT, "effect": "NoSchedule"}]
     (condition,) = api.node["status"]["conditions"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import tarfile
 
 import pytest
 
@@ -60,8 +59,8 @@ def test_a_runtime_that_gives_nothing_is_an_answer(probe, monkeypatch, tmp_path)
 def test_the_image_runs_by_itself(probe, tmp_path):
     """Everything that its program is linked with is in it: it runs with nothing else around it."""
     programs = probe.container.image(str(tmp_path / "image.tar"))
-    with tarfile.open(tmp_path / "image.tar") as layer:
-        layer.extractall(tmp_path / "root", filter="fully_trusted")
+    (tmp_path / "root").mkdir()
+    subprocess.run(["tar", "-C", tmp_path / "root", "-xf", tmp_path / "image.tar"], check=True)
     loader = next((tmp_path / "root").glob("lib*/ld-linux*"), None)
     assert loader is not None
     (tmp_path / "root/dev/nvidia0").write_text("")
