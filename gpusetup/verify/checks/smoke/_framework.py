@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.model.verdict import Finding, Item
 from gpusetup.verify.reasons import explain
@@ -38,7 +38,8 @@ def operations(answer: dict[str, Any], busy: frozenset[int]) -> list[Item]:
     for gpu in answer.get("gpus", []):
         subject = f"GPU {gpu.get('index')}"
         if gpu.get("error"):
-            text, blame = str(gpu["error"]), cast("Blame", "")
+            text = str(gpu["error"])
+            blame: Blame = ""
             if "out of memory" in text.lower() or "MemoryAllocation" in text:
                 text = "out of GPU memory"
                 if gpu.get("index") in busy:
