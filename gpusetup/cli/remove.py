@@ -184,6 +184,8 @@ def _outcome(
         state=state,
         pending=(pending,) if pending else (),
         ours=ours,
+        saved=told.get("saved") or {},
+        kept=tuple(told.get("kept") or ()),
         left_over=convert(told["left_over"], PackageChanges),
         **common,
     )

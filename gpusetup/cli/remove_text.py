@@ -56,6 +56,10 @@ def _block(name: str, host: HostRemoval) -> str:
     if host.ours:
         how = "undo these by hand, or make the packages available; then run the same command again"
         lines += _wrap(f"hint     {how}. If they are to stay: rm -r /var/lib/gpusetup on the host")
+    for path, place in sorted(host.saved.items()):
+        lines += _wrap(f"saved    {path} was changed after gpusetup wrote it: what it was is {place}")
+    for path in host.kept:
+        lines += _wrap(f"kept     {path} was written anew after gpusetup: it stays as it is")
     for text in host.warnings:
         lines += _wrap(f"warning  {text}")
     for kind, names in sorted(msgspec.structs.asdict(host.left_over).items()):

@@ -245,17 +245,14 @@ def _install(
         path = folder / f"{name}.{suffix}"
         if ledger is not None:
             ledger.write(str(path), text)
-            ledger.state["files"][str(path)]["hint"] = again
+            ledger.mend_by(str(path), again)
         else:
             new = folder / f".{name}.{suffix}.new"
             new.write_text(text, encoding="utf-8")
             new.chmod(0o644)
             new.replace(path)
     if ledger is not None:
-        # Its unit file says what it should be; here stands only that it was not there before us.
-        was = {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
-        ledger.state["services"].setdefault(f"{name}.timer", was)
-        ledger.save()
+        ledger.note_timer(f"{name}.timer")
     _systemctl(("daemon-reload",), environment)
     _systemctl(("enable", f"{name}.timer"), environment)
     _systemctl(("restart", f"{name}.timer"), environment)
@@ -274,8 +271,8 @@ def _remove(name: str, environment: Mapping[str, str]) -> bool:
         if ledger is not None and str(path) in ledger.state["files"]:
             ledger.restore(str(path))
         path.unlink(missing_ok=True)
-    if ledger is not None and ledger.state["services"].pop(f"{name}.timer", None):
-        ledger.save()
+    if ledger is not None:
+        ledger.forget_timer(f"{name}.timer")
     _systemctl(("daemon-reload",), environment)
     return True
 

@@ -72,14 +72,12 @@ def _write(folder: Path, texts: dict[str, str], again: str) -> None:
             path, mode = folder / name, 0o755 if text.startswith("#!") else 0o644
             if ledger is not None:
                 ledger.write(str(path), text, mode)
-                ledger.state["files"][str(path)]["hint"] = again
+                ledger.mend_by(str(path), again)
                 continue
             partial = folder / f".{name}.new"
             partial.write_text(text, encoding="utf-8")
             partial.chmod(mode)
             partial.replace(path)
-        if ledger is not None:
-            ledger.save()
     except OSError as error:
         raise _refused(error, folder) from error
 
@@ -91,8 +89,6 @@ def _remove(paths: list[Path]) -> None:
             if ledger is not None and str(path) in ledger.state["files"]:
                 ledger.restore(str(path))
             path.unlink(missing_ok=True)
-        if ledger is not None:
-            ledger.save()
     except OSError as error:
         raise _refused(error, paths[0].parent) from error
 

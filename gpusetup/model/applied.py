@@ -150,6 +150,8 @@ class RecordedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     apply: str | None = None
     original: KeptFile | None = None
     previous: KeptFile | None = None
+    edited: bool = False
+    """Somebody else changed it between two writes of ours: what was there before us is out of date."""
     now: str | UnsetType | None = UNSET
     hint: str = ""
     """The command that writes it again, where no apply does."""
@@ -219,6 +221,14 @@ class RecordedMig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     wanted: dict[str, MigCut] = {}
 
 
+class Begun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of one thing that was begun and has not come about: a cut, or a command that failed."""
+
+    what: str
+    since: str = ""
+    apply: str | None = None
+
+
 class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that gpusetup did to a host: `/var/lib/gpusetup/state.json`."""
 
@@ -244,3 +254,7 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     arguments: tuple[str, ...] = ()
     mig: RecordedMig = RecordedMig()
     runfile: RecordedRunfile = RecordedRunfile()
+    open: dict[str, Begun] = {}
+    """What was begun and not finished, by kind and name."""
+    alternatives: dict[str, str] = {}
+    environments: dict[str, str | None] = {}

@@ -385,6 +385,9 @@ def _record(facts: HostFacts) -> Iterator[Action]:
     if begun is not None:
         what = "finish the interrupted apply, verify it and record it"
         yield _action("record", "unfinished", what, f"apply {begun.id} began and has not finished")
+    elif found := list(judge.drift.unfinished({}, judge.record(facts))):
+        what = "finish what was begun: " + ", ".join(item.what for item in found)
+        yield _action("record", "open", what, "; ".join(f"{item.what}: {item.now}" for item in found))
     elif reason := lost(facts):
         yield _action("record", "lost", "start a new record of what gpusetup does here", reason)
     for found in judge.drift.waits(judge.probed(facts), judge.record(facts)):

@@ -53,6 +53,7 @@ from typing import Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -103,15 +104,11 @@ def set_link(ledger: Ledger, root: Optional[Dict[str, str]], env: Dict[str, str]
     managed = os.path.islink(LINK) and os.readlink(LINK).startswith("/etc/alternatives/")
     if not managed:
         return ledger.link(LINK, root["path"] if root else None)
-    if root is None or os.path.realpath(LINK) == os.path.realpath(root["path"]):
-        return False
-    if not ledger.check:
-        code, _out, error = process.output(
-            ["update-alternatives", "--set", os.path.basename(os.readlink(LINK)), root["path"]], env
-        )
-        if code:
-            raise HostFailure("GS-489", f"the alternative for {LINK} could not be set", root["path"], error.strip())
-    return True
+    thing = Alternative(os.path.basename(os.readlink(LINK)), env)
+    if root is None:
+        return ledger.undo(thing)
+    there = os.path.realpath(LINK) == os.path.realpath(root["path"]) and not ledger.opened(thing.kind, thing.name)
+    return not there and ledger.change(thing, root["path"])
 
 
 def write_modules(ledger: Ledger, roots: List[Dict[str, str]]) -> bool:

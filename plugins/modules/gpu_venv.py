@@ -73,6 +73,7 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, jobs, params, process, venv
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge.requirements import pins
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe.environment import changeable
 
@@ -105,8 +106,9 @@ def adopt(module: AnsibleModule, request: Dict[str, Any]) -> None:
 def build(request: Dict[str, Any], running: jobs.Job) -> Dict[str, Any]:
     """Make the environment; return the module's result."""
     environment = venv.Environment(request, running.tell, running.log)
-    environment.make()
-    return dict(described(environment), changed=True)
+    link = venv.Link(environment.path, environment)
+    changed = Ledger(request["state_dir"]).change(link, os.path.basename(environment.folder))
+    return dict(described(environment), changed=changed)
 
 
 def described(environment: venv.Environment) -> Dict[str, Any]:
@@ -135,7 +137,8 @@ def main() -> None:
             adopt(module, request)
         environment = venv.Environment(request)
         job = jobs.Job(request["state_dir"], "python", request)
-        ready = environment.ready() and not job.joinable()
+        begun = Ledger(request["state_dir"]).opened(venv.Link.kind, environment.path)
+        ready = environment.ready() and not begun and not job.joinable()
         if ready or module.check_mode:
             module.exit_json(changed=not ready, finished=True, progress={}, **described(environment))
         status = job.start_or_join(lambda running: build(request, running), wait)

@@ -216,7 +216,7 @@ def test_removal_brings_back_what_was_there_before_the_first_apply(host: Host, l
     assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
     assert not lay(**{FIRST: {"1g.18gb": 2}})[0]
     ledger = host.ledger
-    assert mig_kept.undo(ledger, env, check=False) == [f"MIG layout of {FIRST}"]
+    assert mig_kept.undo(ledger, env) == [f"MIG layout of {FIRST}"]
     assert host.layouts[FIRST] == "2 x 3g.71gb"
     assert ledger.state["mig"] == {}
 

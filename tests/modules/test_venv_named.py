@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import installer, venv
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.lifecycle import Lifecycle
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import drift, record_form
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_probe import record
@@ -31,14 +32,16 @@ OLD, NEW = "0" * 12, "1" * 12
 
 
 def test_the_folders_of_one_are_never_taken_for_those_of_another(tmp_path: Path) -> None:
-    default = environment(tmp_path, "gpusetup", OLD, NEW)
-    serve = environment(tmp_path, "gpusetup-serve", OLD)
+    opt, ledger = tmp_path / "opt", Ledger(str(tmp_path / "state"))
+    opt.mkdir()
+    default = environment(opt, "gpusetup", OLD, NEW)
+    serve = environment(opt, "gpusetup-serve", OLD)
     assert [Path(path).name for path in venv.folders_of(str(default))] == [f".gpusetup-{OLD}", f".gpusetup-{NEW}"]
-    assert venv.remove(str(default))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f".gpusetup-serve-{OLD}", "gpusetup-serve"]
-    assert venv.remove(str(serve))
-    assert list(tmp_path.iterdir()) == []
-    assert not venv.remove(str(serve))
+    assert venv.remove(ledger, str(default))
+    assert sorted(path.name for path in opt.iterdir()) == [f".gpusetup-serve-{OLD}", "gpusetup-serve"]
+    assert venv.remove(ledger, str(serve))
+    assert list(opt.iterdir()) == []
+    assert not venv.remove(ledger, str(serve))
 
 
 def lifecycle(tmp_path: Path, wanted: list[str], told: list[str]) -> Lifecycle:

@@ -5,6 +5,7 @@ An entry that is open was cut: by a kill, a full disk, a command that failed. Wh
 what was there before gpusetup, and can go on (`change`) or go back (`undo`).
 """
 
+import copy
 import json
 import os
 import time
@@ -159,6 +160,17 @@ class Journal:
         self.state["holds"] = names
         self.save()
 
+    def note_timer(self, unit: str) -> None:
+        """A timer of our own was not there before us; its unit file says what it should be."""
+        first = {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
+        self.state["services"].setdefault(unit, first)
+        self.save()
+
+    def forget_timer(self, unit: str) -> None:
+        """It is gone."""
+        self.state["services"].pop(unit, None)
+        self.save()
+
     # the door
 
     def change(self, thing: Thing, wanted: Any, now: Any = UNKNOWN) -> bool:
@@ -168,14 +180,23 @@ class Journal:
             if not self.check:
                 self._clear_up(thing)
                 thing.note(self.state, seen, wanted)
+                thing.settle(self.state, wanted)
                 self._close(thing.kind, thing.name)
                 self.save()
             return False
         if self.check:
             return True
         self._clear_up(thing)
+        known = None if self.opened(thing.kind, thing.name) else copy.deepcopy(self.state[thing.section])
         thing.note(self.state, seen, wanted)
-        self._do(thing, seen, wanted)
+        try:
+            self._do(thing, seen, wanted)
+        except HostFailure:
+            if known is not None and thing.look() == seen:  # it left the host as it was
+                self.state[thing.section] = known
+                self._close(thing.kind, thing.name)
+                self.save()
+            raise
         thing.settle(self.state, wanted)
         self._close(thing.kind, thing.name)
         self.save()

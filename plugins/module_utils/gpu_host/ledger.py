@@ -61,6 +61,12 @@ class Ledger(Journal):
         self.save()
         return True
 
+    def mend_by(self, path: str, hint: str) -> None:
+        """No apply writes this file: put the command on record that does."""
+        if path in self.state["files"]:
+            self.state["files"][path]["hint"] = hint
+            self.save()
+
     def _other_owner(self, path: str, owner: Optional[files.Owner]) -> bool:
         return owner is not None and os.path.exists(path) and tuple(_owner(path)) != owner
 

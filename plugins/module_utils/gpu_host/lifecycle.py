@@ -27,6 +27,7 @@ from . import (
     streams,
     venv,
 )
+from .alternatives import Alternative
 from .journal import now
 from .ledger import Ledger
 from .machine import Machine
@@ -109,7 +110,7 @@ class Lifecycle:
     def _keep_baseline(self, host: planning.Manager) -> None:
         path = os.path.join(self.ledger.folder, "baseline.json")
         if not os.path.exists(path):
-            self.ledger.save()
+            self.ledger.tell()
             baseline = {
                 "time": now(),
                 "packages": host.installed(),
@@ -205,7 +206,7 @@ class Lifecycle:
         wanted = [item["path"] for item in (self.request["wanted"].get("python") or {}).get("environments") or ()]
         for path in before:
             if path not in wanted:
-                venv.remove(path)
+                venv.remove(self.ledger, path)
         return [there for there in (told.get(path) or before.get(path) for path in wanted) if there]
 
     def _recorded_environments(self) -> List[Dict[str, Any]]:
@@ -279,17 +280,24 @@ class Lifecycle:
             "links": sorted(state["links"]),
             "python": (state["expect"].get("python") or {}).get("path"),
             "runfile": state["runfile"].get("version", ""),
-            "environments": [item["path"] for item in self._recorded_environments()],
+            "environments": sorted(
+                {item["path"] for item in self._recorded_environments()}
+                | set(state["environments"]) - {(state["expect"].get("python") or {}).get("path")}
+            ),
         }
 
     def stop_services(self) -> List[str]:
         """Before packages go: MIG layouts, units, module streams as they were; the driver of a .run file is removed."""
-        changed = mig_kept.undo(self.ledger, process.environment(), self.check)
+        state = self.ledger.state
+        changed = mig_kept.undo(self.ledger, process.environment())
         changed += services.put_back(self.ledger, process.environment())[0]  # what still runs is tried again at the end
         if self.ledger.state["runfile"]:
             changed.append("driver {} of the .run installer".format(self.ledger.state["runfile"]["version"]))
             if not self.check:
                 runfile_install.remove_ours(self.ledger, process.environment(), lambda _line: None)
+        env = process.environment()
+        chosen = [name for name in sorted(state["alternatives"]) if self.ledger.undo(Alternative(name, env))]
+        changed += ["alternative " + name for name in chosen]
         return changed + streams.reset(self.ledger, self._manager())
 
     def clean(self) -> Dict[str, Any]:
@@ -310,10 +318,8 @@ class Lifecycle:
         gone += cdi.forget(self.check, process.environment())
         python = self.ledger.state["expect"].get("python") or {}
         made = [python] if python.get("path") and not python.get("adopted") else []
-        for path in [item["path"] for item in made + self._recorded_environments() if os.path.islink(item["path"])]:
-            gone.append(path)
-            if not self.check:
-                venv.remove(path)
+        paths = {item["path"] for item in made + self._recorded_environments()} | set(self.ledger.state["environments"])
+        gone += [path for path in sorted(paths) if venv.remove(self.ledger, path)]
         if not self.check:
             fetched.sweep()
         if gone and not self.check:
@@ -347,6 +353,8 @@ class Lifecycle:
             "files": list(state["files"]),
             "links": list(state["links"]),
             "services": list(state["services"]),
+            "alternatives": list(state["alternatives"]),
+            "Python environments": list(state["environments"]),
             "boot arguments": list(state["arguments"]),
             "driver of a .run installer": list(filter(None, [state["runfile"].get("version", "")])),
         }

@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from ..gpu_probe import mig as probe
 from . import cdi, mig, process, programs, services
+from .failure import HostFailure
+from .journal import UNKNOWN, State, Thing
 from .ledger import Ledger
 from .smi import asks
 
@@ -48,27 +50,81 @@ def lay(
 
     A GPU that is no longer asked for gets back what it had before the first apply.
     """
-    record = ledger.state["mig"]
-    found: Dict[str, Any] = dict(record.get("found") or {})
+    found: Dict[str, Any] = ledger.state["mig"].get("found") or {}
     back = {address: found[address] or _OFF for address in found if address not in wishes}
     everything = dict(back, **wishes)
     if not everything:
         return {"changed": False, "made": {}, "reboot": []}
-    if probe.look(asks(env)) is None:  # the driver comes with a reboot, and the unit lays them out then
-        result: Dict[str, Any] = {"changed": False, "found": {}, "made": dict(wishes), "reboot": []}
-    else:
-        result = mig.lay(everything, env, check=check)
-    made = {address: result["made"][address] for address in wishes}
+    layouts = Layouts(everything, wishes, env)
+    changed = ledger.change(layouts, everything)
+    made = {address: layouts.result["made"][address] for address in wishes}
     kept = keep(ledger, made, order, env, check, program=program)
-    if not check:
-        record["found"] = {address: found.get(address, result["found"].get(address)) for address in wishes}
-        record["wanted"] = made
-        if not wishes:
-            record.clear()
-        ledger.save()
-        if result["changed"]:
-            cdi.describe_again(env)
-    return {"changed": bool(result["changed"] or kept), "made": made, "reboot": result["reboot"]}
+    if changed and not check:
+        cdi.describe_again(env)
+    return {"changed": changed or kept, "made": made, "reboot": layouts.result["reboot"]}
+
+
+class Layouts(Thing):
+    """The layouts of some GPUs by address, of which `asked` are those that somebody asks for now."""
+
+    kind = "MIG layouts of"
+    section = "mig"
+
+    def __init__(self, everything: mig.Layouts, asked: mig.Layouts, env: mig.Env) -> None:
+        super().__init__("GPUs")
+        self.everything, self.asked, self.env = everything, asked, env
+        self.result: Dict[str, Any] = {}
+
+    def look(self) -> Dict[str, Any]:
+        """Ask nvidia-smi; without a driver that answers, the unit lays them out at the next boot."""
+        if probe.look(asks(self.env)) is None:
+            self.result = {"changed": False, "found": {}, "made": dict(self.everything), "reboot": []}
+        else:
+            self.result = mig.lay(self.everything, self.env, check=True)
+        return dict(self.result["found"])
+
+    def fits(self, _now: Any, _wanted: Any) -> bool:
+        """Tell what the look told: a layout that is asked for has no places yet."""
+        return not self.result["changed"]
+
+    def make(self, wanted: mig.Layouts) -> None:
+        """Cut them."""
+        self.done = mig.lay(wanted, self.env)
+
+    def came_about(self, now: Any, wanted: Any) -> bool:
+        """What waits for a reboot comes with it."""
+        fits = self.fits(now, wanted)
+        self.result = self.done
+        return fits or bool(self.done["reboot"])
+
+    def failure(self, _now: Any, _wanted: Any) -> HostFailure:
+        """Say where to look."""
+        return HostFailure("GS-437", "the GPUs are not cut as they were told to be", hint="nvidia-smi mig -lgi")
+
+    def first(self, state: State) -> Any:
+        """Return the layouts before us."""
+        return state[self.section].get("found") or UNKNOWN
+
+    def note(self, state: State, before: Dict[str, Any], _wanted: Any) -> None:
+        """Keep what each GPU had."""
+        found = state[self.section].get("found") or {}
+        for address in self.everything:
+            found.setdefault(address, before.get(address))
+        state[self.section] = dict(state[self.section], found=found)
+
+    def settle(self, state: State, _wanted: Any) -> None:
+        """Of GPUs that nobody asks for any more nothing need be known."""
+        found = {address: state[self.section]["found"][address] for address in self.asked}
+        made = {address: self.result["made"][address] for address in self.asked}
+        state[self.section] = {"found": found, "wanted": made} if self.asked else {}
+
+    def forget(self, state: State) -> None:
+        """They have what they had."""
+        state[self.section] = {}
+
+    def back(self, _now: Any, _first: Any) -> mig.Layouts:
+        """Everything is on the way back."""
+        return self.everything
 
 
 _OFF: Dict[str, Any] = {"enabled": False, "instances": []}
@@ -121,19 +177,11 @@ def _of_manager(made: Mapping[str, Any], order: Sequence[str]) -> Dict[str, str]
     }
 
 
-def undo(ledger: Ledger, env: mig.Env, check: bool) -> List[str]:
+def undo(ledger: Ledger, env: mig.Env) -> List[str]:
     """Before the driver goes: give the GPUs what they had before the first apply; return those that changed.
 
     A driver that does not answer holds no instance any more.
     """
     found: Dict[str, Any] = ledger.state["mig"].get("found") or {}
-    if not found:
-        return []
-    changed = []
-    if probe.look(asks(env)) is not None:
-        result = mig.lay({address: layout or _OFF for address, layout in found.items()}, env, check=check)
-        changed = [f"MIG layout of {address}" for address in sorted(found)] if result["changed"] else []
-    if not check:
-        ledger.state["mig"] = {}
-        ledger.save()
-    return changed
+    layouts = Layouts({address: layout or _OFF for address, layout in found.items()}, {}, env)
+    return [f"MIG layout of {address}" for address in sorted(found)] if ledger.undo(layouts) else []

@@ -1,13 +1,12 @@
 """Keep nouveau off the GPU: modprobe.d, kernel command line, initramfs of the kernels that count; proven afterwards."""
 
 import os
-import re
 import shutil
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import NOUVEAU_FILE
 from ..gpu_probe import initramfs
-from . import boot_entries, boot_image, process
+from . import boot_arguments, boot_entries, boot_image, process
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
@@ -101,49 +100,16 @@ class Nouveau:
         return changed
 
     def _grubby(self, wanted: bool) -> bool:
-        _code, text, _error = process.output(["grubby", "--info=ALL"], self.env)
-        entries = re.findall(r"^args=(.*)$", text, re.MULTILINE)
-        there = bool(entries) and all(ARGUMENT in entry for entry in entries)
-        mine = ARGUMENT in self.ledger.state["arguments"]
-        if there == wanted or not (wanted or mine) or not entries:
-            return False
-        if self.check:
-            return True
-        self._command(["grubby", "--update-kernel=ALL", ("--args=" if wanted else "--remove-args=") + ARGUMENT])
-        self._record([ARGUMENT] if wanted else [])
-        return True
+        argument = boot_arguments.Grubby(ARGUMENT, self.env, self._command)
+        return self.ledger.change(argument, "all") if wanted else self.ledger.undo(argument)
 
     def _pbl(self, wanted: bool) -> bool:
-        """SUSE's tool knows one value for a key: what somebody else keeps off beside nouveau stays in it."""
-        key, _equals, names = ARGUMENT.partition("=")
-        there, recorded = self._value(key), self.ledger.state["arguments"]
-        ours = [name for argument in recorded for name in argument.partition("=")[2].split(",")]
-        lacking = [name for name in names.split(",") if name not in there]
-        target = there + lacking if wanted else [name for name in there if name not in ours]
-        if target == there and (wanted or not recorded):
+        argument = boot_arguments.Pbl(ARGUMENT, self.env, self._command)
+        try:
+            return self.ledger.change(argument, argument.with_ours()) if wanted else self.ledger.undo(argument)
+        except boot_arguments.NoBootLoader:
+            self.warnings.append(_NO_BOOT_LOADER)
             return False
-        if self.check:
-            return True
-        if wanted:
-            self._record([key + "=" + ",".join(ours + [name for name in lacking if name not in ours])])
-        if target != there:
-            value = key + "=" + ",".join(target)
-            self._command(["pbl", *(["--add-option", value] if target else ["--del-option", key]), "--config"])
-            if self._value(key) != target:  # it ends with 0 where it has no boot loader to configure
-                self.warnings.append(_NO_BOOT_LOADER)
-                return False
-        if not wanted:
-            self._record([])
-        return True
-
-    def _record(self, arguments: List[str]) -> None:
-        self.ledger.state["arguments"] = arguments
-        self.ledger.save()
-
-    def _value(self, key: str) -> List[str]:
-        _code, text, _error = process.output(["pbl", "--get-option", key], self.env)
-        found = re.search("^" + re.escape(key) + "=(.+)$", text, re.MULTILINE)
-        return found.group(1).strip("\"' ").split(",") if found else []
 
     # initramfs
 

@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import process
 from .failure import HostFailure
+from .journal import UNKNOWN, State, Thing
 
 _UNINSTALLERS = ("/usr/bin/nvidia-uninstall", "/usr/local/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 _LEFT_OVERS = (
@@ -22,26 +23,65 @@ def uninstaller(env: Dict[str, str]) -> Optional[str]:
     return None
 
 
-def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Callable[[str], None]) -> bool:
-    """Take a .run installation away; this step has no way back, so it runs only when it was asked for by name."""
-    path = uninstaller(env)
-    if path is None:
-        return False
-    tell("runfile", "removing the .run installation with its own uninstaller")
-    code, tail = run_uninstaller(env, log)
-    if code or uninstaller(env):
-        raise HostFailure(
+class Driver(Thing):
+    """The driver of a `.run` file on this host; what the host has is where its uninstaller is."""
+
+    kind = "driver of the"
+    section = "runfile"
+
+    def __init__(self, env: Dict[str, str], log: Callable[[str], None]) -> None:
+        super().__init__(".run installer")
+        self.env = env
+        self.log = log
+        self.tail: List[str] = []
+
+    def look(self) -> Optional[str]:
+        """Return where its uninstaller is."""
+        return uninstaller(self.env)
+
+    def make(self, wanted: Any) -> None:
+        """Take it away."""
+        if wanted is not None:
+            raise NotImplementedError
+        code, self.tail = run_uninstaller(self.env, self.log)
+        if code:
+            raise self.failure(self.look(), None)
+
+    def failure(self, now: Optional[str], _wanted: Any) -> HostFailure:
+        """Say that it is still there."""
+        return HostFailure(
             "GS-492",
             "the .run installation could not be removed",
-            path,
-            " | ".join(tail[-4:]),
+            now or "",
+            " | ".join(self.tail[-4:]),
             "see /var/log/nvidia-uninstall.log",
         )
+
+    def first(self, state: State) -> Any:
+        """Without us there was none, as far as anybody can bring back."""
+        return None if state[self.section] else UNKNOWN
+
+    def forget(self, state: State) -> None:
+        """It is gone."""
+        state[self.section] = {}
+
+
+def remove(env: Dict[str, str], ledger: Any, tell: Callable[..., None], log: Callable[[str], None]) -> bool:
+    """Take a .run installation away; this step has no way back, so it runs only when it was asked for by name."""
+    driver = Driver(env, log)
+    there = driver.look()
+    if there is not None:
+        tell("runfile", "removing the .run installation with its own uninstaller")
+    known = bool(ledger.state["runfile"])
+    ledger.undo(driver)
+    if there is None:
+        return False
+    if not known:
+        driver.make(None)
+        if driver.look():
+            raise driver.failure(driver.look(), None)
     for left in _LEFT_OVERS:
         ledger.delete(left)
-    if ledger.state["runfile"]:
-        ledger.state["runfile"] = {}
-        ledger.save()
     return True
 
 

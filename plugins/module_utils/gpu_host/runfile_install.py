@@ -5,6 +5,7 @@ The header of the file is read, never run, before it is proven. What it unpacks 
 enter.
 """
 
+import glob
 import hashlib
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from . import dkms, download, process, runfile
 from .failure import HostFailure
+from .journal import State
 
 _HEADER = 64 * 1024
 _BLOCK = 1 << 20
@@ -121,6 +123,39 @@ def packaged(env: Dict[str, str]) -> str:
     return text.strip() if code == 0 else ""
 
 
+class Driver(runfile.Driver):
+    """The driver of a `.run` file that is installed."""
+
+    def __init__(self, installation: "Installation", path: str) -> None:
+        super().__init__(installation.env, installation.log)
+        self.installation = installation
+        self.path = path
+        self.known: Dict[str, Any] = dict(installation.ledger.state["runfile"])
+        """What the record says before this call."""
+
+    def fits(self, now: Optional[str], wanted: Any) -> bool:
+        """It is the same version, and whole."""
+        return bool(now and self.known.get("version") == wanted and self.installation.is_complete())
+
+    def make(self, wanted: Any) -> None:
+        """Install it."""
+        del wanted
+        self.installation.install(self.path)
+
+    def came_about(self, now: Optional[str], _wanted: Any) -> bool:
+        """There is an uninstaller, and every module."""
+        return bool(now) and self.installation.is_complete()
+
+    def failure(self, _now: Optional[str], _wanted: Any) -> HostFailure:
+        """Say that there is none."""
+        return HostFailure("GS-477", "the .run installer could not install the driver", LOG, "", "read the log")
+
+    def note(self, state: State, before: Optional[str], wanted: Any) -> None:
+        """Keep which file it is of, and whether a driver of another one was there."""
+        replaced = bool(self.known.get("replaced", before)) if self.known else before is not None
+        state[self.section] = {"path": self.installation.request["path"], "version": wanted, "replaced": replaced}
+
+
 class Installation:
     """One run of the installer."""
 
@@ -135,7 +170,7 @@ class Installation:
     def there(self) -> bool:
         """Say whether this very driver is installed, by its uninstaller and by its modules."""
         known = self.ledger.state["runfile"]
-        same = known.get("version") == self.request["version"]
+        same = known.get("version") == self.request["version"] and not self.ledger.opened(Driver.kind, ".run installer")
         return bool(same and runfile.uninstaller(self.env) and not dkms.missing(self.machine, self._wish()))
 
     def run(self) -> Dict[str, Any]:
@@ -154,20 +189,21 @@ class Installation:
                 request["path"],
                 hint="remove the packages first: gpusetup apply --replace",
             )
-        was = runfile.uninstaller(self.env) is not None
-        folder = tempfile.mkdtemp(prefix="runfile-", dir=request["state_dir"])
+        for left in glob.glob(os.path.join(request["state_dir"], "runfile-*")):  # of a call that was cut
+            shutil.rmtree(left)
+        return {"changed": self.ledger.change(Driver(self, path), request["version"])}
+
+    def install(self, path: str) -> None:
+        """Unpack it and run what is inside."""
+        folder = tempfile.mkdtemp(prefix="runfile-", dir=self.request["state_dir"])
         try:
-            self._install(path, os.path.join(folder, "driver"), was)
+            self._install(path, os.path.join(folder, "driver"), runfile.uninstaller(self.env) is not None)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        before = self.ledger.state["runfile"]
-        self.ledger.state["runfile"] = {
-            "path": request["path"],
-            "version": request["version"],
-            "replaced": before.get("replaced", was) if before else was,
-        }
-        self.ledger.save()
-        return {"changed": True}
+
+    def is_complete(self) -> bool:
+        """Say whether there is a module for every kernel that counts."""
+        return not dkms.missing(self.machine, self._wish())
 
     def _brought(self) -> str:
         """Return where the file is, once it is."""
@@ -246,11 +282,9 @@ def _quiet(_line: str) -> None:
 
 def remove_ours(ledger: Any, env: Dict[str, str], log: Callable[[str], None]) -> Optional[str]:
     """Take away the driver that we installed from a `.run` file; return what it was, None when there was none."""
-    known = ledger.state["runfile"]
+    known = dict(ledger.state["runfile"])
     if not known:
         return None
     runfile.remove(env, ledger, lambda *_words: None, log)
-    ledger.state["runfile"] = {}
-    ledger.save()
     shutil.rmtree(os.path.join(ledger.folder, "installers"), ignore_errors=True)
     return str(known.get("version") or "")

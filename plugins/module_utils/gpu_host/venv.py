@@ -11,6 +11,7 @@ from ..gpu_judge.requirements import pins
 from ..gpu_probe import environment
 from . import files, installer, process
 from .failure import HostFailure
+from .journal import Journal, State, Thing
 
 _LIST = (
     "import importlib.metadata as m, json; "
@@ -28,17 +29,64 @@ def folders_of(path: str) -> List[str]:
     """Return the folders of an environment, the one in use and those before it; never those of one beside it."""
     folder = os.path.dirname(path)
     mine = re.compile(r"\." + re.escape(os.path.basename(path)) + "-[0-9a-f]{12}")
-    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if mine.fullmatch(name)]
+    there = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, name) for name in there if mine.fullmatch(name)]
 
 
-def remove(path: str) -> bool:
-    """Take an environment away; return whether its link was there."""
-    if not os.path.islink(path):
-        return False
-    os.unlink(path)
-    for folder in folders_of(path):
-        shutil.rmtree(folder)
-    return True
+class Link(Thing):
+    """The link that names an environment; without it, the environment and what a cut left of one are gone."""
+
+    kind = "Python environment"
+    section = "environments"
+
+    def __init__(self, path: str, environment: Optional["Environment"] = None) -> None:
+        super().__init__(path)
+        self.environment = environment
+
+    def look(self) -> Optional[str]:
+        """Return where it leads; nothing where only folders of ours are left."""
+        if os.path.islink(self.name):
+            return os.readlink(self.name)
+        return "" if folders_of(self.name) else None
+
+    def fits(self, now: Optional[str], wanted: Any) -> bool:
+        """Ask the environment itself."""
+        if wanted and self.environment is not None:
+            return self.environment.ready()
+        return bool(now == wanted)
+
+    def make(self, wanted: Any) -> None:
+        """Make the environment, or take it away."""
+        if wanted and self.environment is not None:
+            self.environment.make()
+            return
+        if os.path.islink(self.name):
+            os.unlink(self.name)
+        for folder in folders_of(self.name):
+            shutil.rmtree(folder)
+        if wanted:
+            files.link_atomically(self.name, wanted)
+
+    def clear_up(self) -> None:
+        """Take a half-made link away."""
+        files.sweep(self.name)
+
+    def failure(self, now: Any, wanted: Any) -> HostFailure:
+        """Say what is there instead."""
+        said = f"it is {now or 'nothing'}, and was to become {wanted or 'nothing'}"
+        return HostFailure("GS-486", "the Python environment could not be made", self.name, said)
+
+    def note(self, state: State, before: Any, wanted: Any) -> None:
+        """A link to a folder of ours is ours."""
+        ours = not before or os.path.basename(before) in map(os.path.basename, folders_of(self.name))
+        super().note(state, None if ours else before, wanted)
+
+
+def remove(ledger: Journal, path: str) -> bool:
+    """Take an environment away; return whether it was there."""
+    link = Link(path)
+    link.note(ledger.state, link.look(), None)  # an earlier version did not
+    return ledger.undo(link)
 
 
 def compare(interpreter: str, wanted: Dict[str, str], env: Dict[str, str]) -> List[str]:

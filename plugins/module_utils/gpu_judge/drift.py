@@ -26,8 +26,9 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
     apply = _part(record, "apply")
     if apply and not apply.get("finished"):
         started = "apply {} began and has not finished".format(apply.get("id"))
-        return [Difference("apply", "the last apply", "finished", started)]
+        return [Difference("apply", "the last apply", "finished", started), *unfinished(facts, record)]
     parts = (
+        unfinished,
         _packages,
         _holds,
         files,
@@ -46,6 +47,14 @@ def differences(facts: Facts, record: Record) -> List[Difference]:
         waits,
     )
     return [found for part in parts for found in part(facts, record)]
+
+
+def unfinished(_facts: Facts, record: Record) -> Iterator[Difference]:
+    """Yield what was begun and has not come about: a cut, or a command that failed, left its entry open."""
+    for name, entry in sorted(_part(record, "open").items()):
+        if isinstance(entry, dict):
+            began = f"begun at {entry.get('since')} and not finished"
+            yield Difference("open-" + name, str(entry.get("what") or name), "finished", began)
 
 
 def files(_facts: Facts, record: Record) -> Iterator[Difference]:

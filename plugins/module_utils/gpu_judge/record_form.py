@@ -18,8 +18,8 @@ _KEPT: Dict[str, Any] = {
     "sha256!": _TEXT, "mode": _NUMBER + _NOTHING, "owner": [_NUMBER], "link": _TEXT, "?": True,
 }  # fmt: skip
 _FILE: Dict[str, Any] = {
-    "sha256": _MAYBE, "present": _FLAG, "mode": _NUMBER + _NOTHING, "folder": _FLAG, "folders": _TEXTS, "apply": _MAYBE,
-    "original": _KEPT, "previous": _KEPT, "now": _MAYBE, "hint": _TEXT,
+    "sha256": _MAYBE, "present": _FLAG, "edited": _FLAG, "mode": _NUMBER + _NOTHING, "folder": _FLAG,
+    "folders": _TEXTS, "apply": _MAYBE, "original": _KEPT, "previous": _KEPT, "now": _MAYBE, "hint": _TEXT,
 }  # fmt: skip
 _SERVICE: Dict[str, Any] = {"enabled": _FLAG, "was_enabled": _FLAG, "was_active": _FLAG, "link": _TEXT}
 _PYTHON: Dict[str, Any] = {

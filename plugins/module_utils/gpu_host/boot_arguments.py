@@ -1,0 +1,121 @@
+"""Arguments on the kernel's command line, by grubby (Red Hat) or pbl (SUSE), on record before they are set."""
+
+import re
+from typing import Callable, Dict, List, Optional, Sequence
+
+from . import process
+from .failure import HostFailure
+from .journal import UNKNOWN, State, Thing
+
+Command = Callable[[Sequence[str]], None]
+
+
+class NoBootLoader(HostFailure):
+    """There is nothing that keeps a command line."""
+
+
+class Grubby(Thing):
+    """One argument in all of grubby's entries; its value is `all`, `some` or `none` of them, None without entries."""
+
+    kind = "kernel argument"
+    section = "arguments"
+
+    def __init__(self, name: str, env: Dict[str, str], command: Command) -> None:
+        super().__init__(name)
+        self.env = env
+        self.command = command
+
+    def look(self) -> Optional[str]:
+        """Ask grubby."""
+        _code, text, _error = process.output(["grubby", "--info=ALL"], self.env)
+        has = [self.name in entry for entry in re.findall(r"^args=(.*)$", text, re.MULTILINE)]
+        return ("all" if all(has) else "some" if any(has) else "none") if has else None
+
+    def fits(self, now: Optional[str], wanted: Optional[str]) -> bool:
+        """Without an entry there is nothing to do."""
+        return now is None or now == wanted
+
+    def make(self, wanted: Optional[str]) -> None:
+        """Add it to all entries, or take it out of all."""
+        self.command(
+            ["grubby", "--update-kernel=ALL", ("--args=" if wanted == "all" else "--remove-args=") + self.name]
+        )
+
+    def failure(self, now: Optional[str], _wanted: Optional[str]) -> HostFailure:
+        """Say how far it came."""
+        said = f"grubby says that {now} of its entries have {self.name}"
+        return HostFailure("GS-482", "the kernel's command line could not be changed", "", said, "grubby --info=ALL")
+
+    def first(self, state: State) -> object:
+        """An argument on record was not there before us."""
+        return "none" if self.name in state[self.section] else UNKNOWN
+
+    def note(self, state: State, before: Optional[str], _wanted: Optional[str]) -> None:
+        """What all entries had before us is not ours."""
+        if before not in (None, "all") and self.name not in state[self.section]:
+            state[self.section] = [*state[self.section], self.name]
+
+    def forget(self, state: State) -> None:
+        """It is gone."""
+        state[self.section] = [argument for argument in state[self.section] if argument != self.name]
+
+
+class Pbl(Thing):
+    """SUSE's tool knows one value for a key: what somebody else keeps off beside us stays in it."""
+
+    kind = "kernel argument"
+    section = "arguments"
+
+    def __init__(self, argument: str, env: Dict[str, str], command: Command) -> None:
+        self.key, _equals, names = argument.partition("=")
+        super().__init__(self.key)
+        self.names = names.split(",")
+        self.env = env
+        self.command = command
+
+    def look(self) -> List[str]:
+        """Ask pbl for the value, a list of names."""
+        _code, text, _error = process.output(["pbl", "--get-option", self.key], self.env)
+        found = re.search("^" + re.escape(self.key) + "=(.+)$", text, re.MULTILINE)
+        return found.group(1).strip("\"' ").split(",") if found else []
+
+    def fits(self, now: Sequence[str], wanted: Sequence[str]) -> bool:
+        """Names of others count for nothing."""
+        return list(now) == list(wanted)
+
+    def make(self, wanted: Sequence[str]) -> None:
+        """Set the value, or take the key out."""
+        value = self.key + "=" + ",".join(wanted)
+        self.command(["pbl", *(["--add-option", value] if wanted else ["--del-option", self.key]), "--config"])
+
+    def failure(self, _now: Sequence[str], _wanted: Sequence[str]) -> HostFailure:
+        """It ends with 0 where it has no boot loader to configure."""
+        return NoBootLoader("GS-482", "pbl changed nothing: it has no boot loader to configure")
+
+    def with_ours(self) -> List[str]:
+        """Return the value with our names in it."""
+        there = self.look()
+        return there + [name for name in self.names if name not in there]
+
+    def _ours(self, state: State) -> List[str]:
+        mine = [argument for argument in state[self.section] if argument.partition("=")[0] == self.key]
+        return [name for argument in mine for name in argument.partition("=")[2].split(",")]
+
+    def first(self, state: State) -> object:
+        """Return the names that are ours."""
+        return self._ours(state) or UNKNOWN
+
+    def note(self, state: State, before: Sequence[str], wanted: Sequence[str]) -> None:
+        """Ours are the names that were not there."""
+        ours = self._ours(state)
+        ours += [name for name in wanted if name not in before and name not in ours]
+        if ours:
+            state[self.section] = [self.key + "=" + ",".join(ours)]
+
+    def forget(self, state: State) -> None:
+        """They are gone."""
+        state[self.section] = []
+
+    def back(self, now: Sequence[str], first: Sequence[str]) -> List[str]:
+        """Take ours out."""
+        return [name for name in now if name not in first]

@@ -1,0 +1,106 @@
+"""What an administrator wrote into a file after us is never lost when ours goes."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BEFORE = '{\n "log-driver": "journald"\n}\n'
+OURS = '{\n "log-driver": "journald",\n "runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}\n}\n'
+EDITED = OURS.replace('"journald",', '"journald",\n "data-root": "/data",')
+SQUEEZED = '{"data-root":"/data","runtimes":{"nvidia":{"path":"nvidia-container-runtime"}}}'
+THEIRS = '{\n "data-root": "/data"\n}\n'
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "etc/docker/daemon.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(BEFORE)
+    path.chmod(0o640)
+    return path
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(str(tmp_path / "state"))
+
+
+@pytest.mark.parametrize("edited", [EDITED, SQUEEZED])
+def test_an_edited_file_is_kept_beside_and_the_old_one_is_back(ledger: Ledger, path: Path, edited: str) -> None:
+    ledger.write(str(path), OURS)
+    path.write_text(edited)
+    assert ledger.restore(str(path))
+    saved = path.with_name("daemon.json.gpusetup-saved")
+    assert (path.read_text(), saved.read_text()) == (BEFORE, edited)
+    assert saved.stat().st_mode & 0o777 == 0o640
+    assert ledger.saved == {str(path): str(saved)}
+
+
+def test_a_file_without_anything_of_ours_stays(ledger: Ledger, path: Path) -> None:
+    ledger.write(str(path), OURS)
+    path.write_text(THEIRS)
+    assert not ledger.restore(str(path))
+    assert path.read_text() == THEIRS
+    assert (ledger.left, ledger.saved, ledger.state["files"]) == ([str(path)], {}, {})
+
+
+def test_an_edit_that_a_later_apply_took_over_is_kept_too(ledger: Ledger, path: Path) -> None:
+    ledger.write(str(path), OURS)
+    path.write_text(EDITED)
+    assert not ledger.write(str(path), EDITED), "nvidia-ctk finds it as it should be"
+    assert Ledger(ledger.folder).restore(str(path))
+    assert path.with_name("daemon.json.gpusetup-saved").read_text() == EDITED
+    assert path.read_text() == BEFORE
+
+
+def test_a_file_of_our_own_that_was_edited_goes_and_is_kept_outside_its_folder(ledger: Ledger, tmp_path: Path) -> None:
+    path = tmp_path / "etc/crio/crio.conf.d/99-nvidia.toml"
+    ledger.write(str(path), "# Written by gpusetup\n[crio.runtime]\n")
+    path.write_text("# Written by gpusetup\n[crio.runtime]\nlog = true\n")
+    assert ledger.restore(str(path))
+    assert not path.parent.exists(), "the folder was made for it"
+    assert (tmp_path / "etc/crio/99-nvidia.toml.gpusetup-saved").read_text().endswith("log = true\n")
+
+
+def test_a_file_that_somebody_deleted_is_not_brought_back(ledger: Ledger, path: Path) -> None:
+    ledger.write(str(path), OURS)
+    path.unlink()
+    assert not ledger.restore(str(path))
+    assert not path.exists()
+    assert ledger.left == [str(path)]
+
+
+def test_a_second_edit_gets_a_place_of_its_own(ledger: Ledger, path: Path) -> None:
+    for number in range(2):
+        ledger.write(str(path), OURS)
+        path.write_text(EDITED + "\n" * number)
+        ledger.restore(str(path))
+    saved = sorted(found.name for found in path.parent.iterdir())
+    assert saved == ["daemon.json", "daemon.json.gpusetup-saved", "daemon.json.gpusetup-saved-2"]
+
+
+def test_a_check_puts_nothing_aside(ledger: Ledger, path: Path) -> None:
+    ledger.write(str(path), OURS)
+    path.write_text(EDITED)
+    assert Ledger(ledger.folder, check=True).restore(str(path))
+    assert path.read_text() == EDITED
+    assert [found.name for found in path.parent.iterdir()] == ["daemon.json"]
+
+
+def test_extended_attributes_outlive_a_write_a_removal_and_a_deletion(ledger: Ledger, path: Path) -> None:
+    os.setxattr(path, "user.label", b"site")
+    ledger.write(str(path), OURS)
+    assert files.attributes(str(path)) == {"user.label": b"site"}
+    ledger.restore(str(path))
+    assert files.attributes(str(path)) == {"user.label": b"site"}
+    ledger.delete(str(path))
+    ledger.restore(str(path))
+    assert files.attributes(str(path)) == {"user.label": b"site"}
