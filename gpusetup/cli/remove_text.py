@@ -59,7 +59,7 @@ def _block(name: str, host: HostRemoval) -> str:
     for path, place in sorted(host.saved.items()):
         lines += _wrap(f"saved    {path} was changed after gpusetup wrote it: what it was is {place}")
     for path in host.kept:
-        lines += _wrap(f"kept     {path} was written anew after gpusetup: it stays as it is")
+        lines += _wrap(f"kept     {path} has nothing of gpusetup in it any more: it stays as it is")
     for text in host.warnings:
         lines += _wrap(f"warning  {text}")
     for kind, names in sorted(msgspec.structs.asdict(host.left_over).items()):

@@ -135,6 +135,7 @@ class KeptFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: int | None = None
     owner: tuple[int, ...] = ()
     link: str = ""
+    attributes: dict[str, str] = {}
 
 
 class RecordedFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -225,7 +226,7 @@ class Begun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change of one thing that was begun and has not come about: a cut, or a command that failed."""
 
     what: str
-    since: str = ""
+    since: str
     apply: str | None = None
 
 

@@ -98,7 +98,7 @@ class HostRemoval(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     saved: dict[str, str] = {}
     """Files that somebody else changed since gpusetup wrote them, each with where that is kept."""
     kept: tuple[str, ...] = ()
-    """Files that somebody else wrote anew since: they stay as they are."""
+    """Files that have nothing of gpusetup in them any more: they stay as they are."""
     left_over: PackageChanges = PackageChanges()
     """Packages that differ from those before the first apply, although nothing of ours is left."""
     failed_at: str | None = None

@@ -105,3 +105,37 @@ def test_without_a_boot_loader_it_says_so_and_is_no_change(pbl: Any) -> None:
     assert "no boot loader" in answer["warnings"][0]
     host.ask("absent")
     assert host.recorded == []
+
+
+def test_a_kernel_argument_of_a_call_that_was_cut_goes_with_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {"6.1": "quiet", "6.2": "quiet " + OURS}
+
+    def grubby(argv: Sequence[str], *_more: Any, **_named: Any) -> tuple[int, Any, str]:
+        for verb, _equals, argument in (word.partition("=") for word in argv[1:]):
+            for kernel, there in entries.items():
+                rest = [word for word in there.split() if word != argument]
+                if verb in {"--args", "--remove-args"}:
+                    entries[kernel] = " ".join(rest + [argument] * (verb == "--args"))
+        return 0, "".join(f'args="{there}"\n' for there in entries.values()), ""
+
+    def cut(argv: Sequence[str], *_more: Any, **_named: Any) -> Any:
+        grubby(argv)
+        raise KeyboardInterrupt
+
+    def ask(state: str) -> bool:
+        params = {"state": state, "state_dir": str(tmp_path), "simulated_root": "", "kernels": []}
+        return nouveau.Nouveau(params)._grubby(state == "present")
+
+    monkeypatch.setattr(process, "output", grubby)
+    monkeypatch.setattr(process, "stream", cut)
+    with pytest.raises(KeyboardInterrupt):
+        ask("present")
+    assert all(OURS in there for there in entries.values())
+    assert Ledger(str(tmp_path)).unfinished() == ["kernel argument " + OURS]
+
+    monkeypatch.setattr(process, "stream", lambda *words, **_named: (0, [grubby(*words)[1]]))
+    assert ask("absent")
+    assert (entries, Ledger(str(tmp_path)).state["arguments"]) == ({"6.1": "quiet", "6.2": "quiet"}, [])
+    assert Ledger(str(tmp_path)).unfinished() == []

@@ -117,6 +117,19 @@ def test_a_failure_gives_every_gpu_back_what_it_had(host: Host, lay: Any) -> Non
     assert host.layouts == before
 
 
+def test_what_a_gpu_had_before_a_cut_apply_comes_back(host: Host, lay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(*_words: Any) -> bool:
+        raise mig.HostFailure("GS-487", "the unit cannot be enabled")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(mig_kept, "keep", cut)
+        assert lay(**{FIRST: {"1g.18gb": 7}})[0]
+    assert not lay(**{FIRST: {"1g.18gb": 7}})[0]
+    assert host.ledger.state["mig"]["found"][FIRST] == {"enabled": False, "instances": []}
+    mig_kept.undo(host.ledger, process.environment())
+    assert host.layouts[FIRST] == "off"
+
+
 def test_programs_on_a_gpu_are_named_and_nothing_is_touched(host: Host, lay: Any) -> None:
     host.state(apps=[{"gpu": 0, "pid": 4242, "name": "/usr/bin/python3"}])
     failed, result = lay(**{FIRST: {"1g.18gb": 7}})

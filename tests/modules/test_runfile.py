@@ -168,7 +168,7 @@ def test_from_its_address_it_is_fetched_once_and_resumed(
         fetched = tmp_path / "state/installers" / file.name
         assert fetched.read_bytes() == file.read_bytes()
         assert (fetched.stat().st_mode & 0o777, fetched.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-        assert made.run() == {"changed": True}
+        assert made.run() == {"changed": False}
         assert site.asked == asked, "it is there already"
     assert Ledger(str(tmp_path / "state")).state["runfile"]["path"] == address
 

@@ -99,8 +99,7 @@ class Entries:
         return any(there) and argument not in (files.read_text(CMDLINE) or "").split()
 
     def _record(self, arguments: List[str]) -> None:
-        self.ledger.state["arguments"] = arguments
-        self.ledger.save()
+        self.ledger.claim_arguments(arguments)
 
 
 def _places(kernel: str) -> List[str]:

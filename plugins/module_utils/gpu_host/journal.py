@@ -8,6 +8,7 @@ what was there before gpusetup, and can go on (`change`) or go back (`undo`).
 import copy
 import json
 import os
+import stat
 import time
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -145,7 +146,8 @@ class Journal:
             path = os.path.join(self.folder, folder)
             if not os.path.isdir(path):
                 os.makedirs(path, mode, exist_ok=True)
-            os.chmod(path, mode)
+            if stat.S_IMODE(os.stat(path).st_mode) != mode:
+                os.chmod(path, mode)
 
     def tell(self, **parts: Any) -> None:
         """Put on record what the apply is and what is expected of it; things on the host go through `change`."""
@@ -158,6 +160,11 @@ class Journal:
     def claim_holds(self, names: List[str]) -> None:
         """Put holds on record that are ours by what else says so: the record that knew it was lost."""
         self.state["holds"] = names
+        self.save()
+
+    def claim_arguments(self, arguments: List[str]) -> None:
+        """Put on record which arguments on the kernel's command line are ours; before the first entry has one."""
+        self.state["arguments"] = arguments
         self.save()
 
     def note_timer(self, unit: str) -> None:

@@ -28,7 +28,7 @@ class Ledger(Journal):
         self.saved: Dict[str, str] = {}
         """Files that somebody else changed since, each with where that is kept."""
         self.left: List[str] = []
-        """Files that somebody else wrote anew since, and that stay as they are."""
+        """Files with nothing of ours in them any more: they stay as they are."""
 
     # files
 

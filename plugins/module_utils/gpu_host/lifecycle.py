@@ -260,10 +260,11 @@ class Lifecycle:
     def removal(self) -> Dict[str, Any]:
         """Return what must go, come back and be freed so that the host is as before the first apply."""
         installed = self._manager().installed()
-        state = self.ledger.state
         known = os.path.exists(self.ledger.path)
         if known and not self.check:
             self._take()
+        self._count_packages(installed)
+        state = self.ledger.state
         back = dict(state["taken"], **{name: version for name, version in state["moved"].items() if name in installed})
         brought = {there for item in state["brought"].items() for there in versions.places(installed, *item)}
         return {
@@ -285,6 +286,15 @@ class Lifecycle:
                 | set(state["environments"]) - {(state["expect"].get("python") or {}).get("path")}
             ),
         }
+
+    def _count_packages(self, installed: packages.Installed) -> None:
+        """A transaction that was cut has not put on record what it brought, moved and took away."""
+        path = os.path.join(self.ledger.folder, packages.BEFORE)
+        kept = files.read_json(path)
+        if kept and kept["left"] is None:
+            self.ledger.record_packages(packages.difference(kept["packages"], installed))
+            if not self.check:
+                files.write_json(path, dict(kept, left=installed))
 
     def stop_services(self) -> List[str]:
         """Before packages go: MIG layouts, units, module streams as they were; the driver of a .run file is removed."""

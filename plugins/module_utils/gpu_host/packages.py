@@ -8,6 +8,8 @@ from .failure import HostFailure
 
 Wish = Dict[str, str]  # name, version, arch
 Installed = Dict[str, str]  # name, or name:arch of a foreign architecture, to version
+BEFORE = "packages-before.json"
+"""The packages before a transaction, in the state folder until the record says what came and went."""
 Plan = Dict[str, Any]  # install, upgrade, downgrade, remove, download_bytes, disk_bytes
 
 

@@ -46,7 +46,7 @@ class Transaction:
         self.released: List[str] = []
         self.streams_before: List[Dict[str, Any]] = []
         self.units_before: List[Tuple[str, bool]] = []
-        self.before_path = os.path.join(params["state_dir"], "packages-before.json")
+        self.before_path = os.path.join(params["state_dir"], packages.BEFORE)
         self.kept_folder = os.path.join(params["state_dir"], "way-back")
         self.kept: Dict[str, str] = {}  # files of packages as they were, which nobody offers any more
         self.started = time.time()

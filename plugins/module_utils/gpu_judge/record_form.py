@@ -15,7 +15,8 @@ _MAYBE = _TEXT + _NOTHING
 _TEXTS = [_TEXT]
 _VERSIONS = {"": _TEXT}
 _KEPT: Dict[str, Any] = {
-    "sha256!": _TEXT, "mode": _NUMBER + _NOTHING, "owner": [_NUMBER], "link": _TEXT, "?": True,
+    "sha256!": _TEXT, "mode": _NUMBER + _NOTHING, "owner": [_NUMBER], "link": _TEXT, "attributes": _VERSIONS,
+    "?": True,
 }  # fmt: skip
 _FILE: Dict[str, Any] = {
     "sha256": _MAYBE, "present": _FLAG, "edited": _FLAG, "mode": _NUMBER + _NOTHING, "folder": _FLAG,
@@ -55,7 +56,7 @@ _RECORD: Dict[str, Any] = {
     "links": {"": _MAYBE},
     "services": {"": _SERVICE},
     "streams": {"": _MAYBE},
-    "open": {"": {"what!": _TEXT, "since!": _TEXT}},
+    "open": {"": {"what!": _TEXT, "since!": _TEXT, "apply": _MAYBE}},
     "alternatives": {"": _TEXT},
     "environments": {"": _MAYBE},
     "arguments": _TEXTS,

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.lab import machine
 from tests.lab.faults.catalogue import FAULTS, NOT_RUN
+from tests.lab.faults.cuts import every_cut
 from tests.lab.faults.machine import controller_killed
 from tests.lab.faults.page import PAGE, commit, keep, kept, page
 from tests.lab.faults.row import Row
@@ -47,6 +48,8 @@ def main(words: list[str]) -> int:
         row.seconds = time.monotonic() - began
         report(row)
 
+    if not words or "cuts" in words:
+        every_cut(report)
     chosen = [name for name in FAULTS if not words or any(word in name for word in words)]
     with ThreadPoolExecutor(int(os.environ.get("GPUSETUP_FAULTS_AT_ONCE", "3"))) as pool:
         jobs = [pool.submit(one, name) for name in chosen]

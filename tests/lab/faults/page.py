@@ -9,11 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.lab.faults.catalogue import FAULTS, NOT_RUN
+from tests.lab.faults.cuts import cut_at
 from tests.lab.faults.machine import STEPS, killed_at
 from tests.lab.faults.row import Row
 from tests.lab.faults.seams import PREFIX
 from tests.lab.places import CHECKOUT, HOSTS, locked
 from tests.lab.process import run
+from tests.modules.cuts import COMMANDS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "faults.md"
 RESULTS = HOSTS.parent / "faults.json"
@@ -42,13 +44,19 @@ def kept() -> list[Row]:
     """The rows of all faults that were run, in the order of the table."""
     found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     seams = sorted(name for name in found if name.startswith(PREFIX))
-    return [Row(**found[name]) for name in (*FAULTS, *map(killed_at, STEPS), *seams) if name in found]
+    return [
+        Row(**found[name])
+        for name in (*FAULTS, *map(killed_at, STEPS), *seams, *map(cut_at, COMMANDS))
+        if name in found
+    ]
 
 
 def page(rows: list[Row]) -> str:
     """The page of the docs."""
     ran = {row.fault for row in rows}
-    not_run = {name: "not run yet" for name in (*FAULTS, *map(killed_at, STEPS)) if name not in ran} | NOT_RUN
+    not_run = {
+        name: "not run yet" for name in (*FAULTS, *map(killed_at, STEPS), *map(cut_at, COMMANDS)) if name not in ran
+    } | NOT_RUN
     failed = sum(1 for row in rows if row.problems)
     seams = sum(1 for row in rows if row.fault.startswith(PREFIX))
     not_run |= {} if seams else {"everything cut at every seam": "not run yet"}
@@ -59,7 +67,8 @@ def page(rows: list[Row]) -> str:
         "Written by `./dev test faults`; do not edit. Every row ran `gpusetup apply` for one driver on a throw-away host of its own",
         "(Debian 12 in a container, 13 where a newer kernel is the fault; real SSH, apt, dpkg and DKMS; stand-in packages, a simulated T4), then, with the fault gone,",
         "the same command again. The rows of the killed controller share one host and follow one another; those of the seams are one apply,",
-        "cut before each single thing that it asks of the host. A row is the last run of its fault; faults can be run one by one.",
+        "cut before each single thing that it asks of the host. The last rows are a host in memory: each command is cut before and after each call that writes or runs something,",
+        "or that call fails, on a full disk or a read-only file system. A row is the last run of its fault; faults can be run one by one.",
         "",
         f"**Commit {usual}, {len(rows)} faults: {len(rows) - failed} as wanted, {failed} not. {len(not_run)} more were not run.**",
         "",

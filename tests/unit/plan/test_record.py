@@ -46,7 +46,8 @@ RECORD: dict[str, Any] = {
     "apply": {"id": "a2", "digest": "d", "started": "1", "finished": None, "lock": LOCK,
               "last": {"id": "a1", "digest": "c", "started": "0", "finished": "0", "last": None}},
     "files": {
-        "/etc/a": {"original": {"sha256": "cc", "mode": 420, "owner": [0, 0]}, "apply": "a2", "previous": None,
+        "/etc/a": {"original": {"sha256": "cc", "mode": 420, "owner": [0, 0], "attributes": {"user.a": "eA=="}},
+                   "apply": "a2", "edited": True, "previous": None,
                    "sha256": None, "present": False, "now": None},
         "/etc/b": {"original": None, "apply": "a1", "sha256": "bb", "mode": 384, "present": True, "folder": True, "folders": ["/etc"]},
     },
@@ -54,6 +55,8 @@ RECORD: dict[str, Any] = {
     "services": {"nvidia-persistenced.service": {"was_enabled": False, "was_active": True, "enabled": True, "link": ""}},
     "packages": {"nvidia-open-580": "580.95.05-1"}, "streams": {"nvidia-driver": None}, "links": {"/usr/local/cuda": None},
     "brought": {"nvidia-open-580": "580.95.05-1"}, "moved": {}, "taken": {}, "arguments": ["rd.driver.blacklist=nouveau"],
+    "alternatives": {"cuda": "auto"}, "environments": {"/opt/gpusetup": None},
+    "open": {"unit:a.service": {"what": "unit a.service", "since": "20260101T000000Z", "apply": "a2"}},
     "expect": {"digest": "c", "driver_version": "580.95.05", "driver_module": "open", "kernels": [],
                "python": {"path": "/opt/gpusetup", "packages": {"torch": "2.9.0"}, "adopted": False, "now": None}},
     "mig": {"found": {"0000:00:06.0": {"enabled": False, "instances": []}, "0000:00:07.0": None},

@@ -1,0 +1,446 @@
+"""A generator of cuts: every call that writes or runs something is a point at which a command can be cut or fail.
+
+The host is one in memory with a folder as its file system; packages, units, boot arguments, alternatives and GPUs are
+kept in it, and survive a cut as they would on a real one. What the process does after its cut is nothing: every further
+write of it is refused, as that of a process that is dead.
+"""
+
+from __future__ import annotations
+
+import copy
+import errno
+import json
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    alternatives,
+    apt,
+    cdi,
+    files,
+    lifecycle,
+    mig_kept,
+    monitoring,
+    nouveau,
+    owner,
+    process,
+    services,
+    transaction,
+    venv,
+)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+from tests.modules.deb_host import DebHost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pytest
+
+GPU = "0000:06:00.0"
+WAYS = ("before", "after", "full", "read-only", "fails")
+COMMANDS = ("apply", "update", "rollback", "remove")
+_WRITES = ("rename", "unlink", "symlink", "chmod", "chown", "mkdir", "rmdir", "setxattr")
+_ERRORS = {"full": errno.ENOSPC, "read-only": errno.EROFS}
+_FIRST = {"driver": "1", "unit": "first", "mig": 7, "cuda": "12.8", "requirements": ["numpy==1"]}
+_SECOND = {"driver": "2", "unit": "second", "mig": 2, "cuda": "13.0", "requirements": ["numpy==2"]}
+
+
+class Cut(BaseException):
+    """The process is gone: nothing catches it."""
+
+
+@dataclass
+class Memory:
+    """What of the host is no file."""
+
+    packages: DebHost = field(default_factory=lambda: DebHost({"libc": "1"}, {"driver": ["1", "2"], "cuda": ["12"]}))
+    enabled: set[str] = field(default_factory=set)
+    active: set[str] = field(default_factory=lambda: {"theirs.service"})
+    arguments: dict[str, str] = field(default_factory=lambda: {"6.1": "quiet", "6.2": "quiet"})
+    chosen: str = "/usr/local/cuda-11.8"  # by hand
+    gpu: dict[str, Any] = field(default_factory=lambda: {"enabled": False, "instances": []})
+
+
+class Host:
+    """A host, and the commands that change it. `point` is the call at which `way` happens; 0 is none."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.state = root, str(root / "var/lib/gpusetup")
+        self.memory = Memory()
+        self.seen = self.point = 0
+        self.way = ""
+        self.armed = self.dead = False
+        self.calls: list[str] = []
+        self._stand_in(monkeypatch)
+        self._files_of_others()
+
+    # points
+
+    def _at_point(self, what: str) -> str:
+        """Count a call; return what happens to it."""
+        if self.dead:
+            raise Cut
+        if not self.armed:
+            return ""
+        self.seen += 1
+        self.calls.append(what)
+        return self.way if self.seen == self.point else ""
+
+    def _cut(self) -> None:
+        self.dead = True
+        raise Cut
+
+    def _written(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*words: Any, **named: Any) -> Any:
+            way = self._at_point(f"{name} {words[0]}")
+            if way in _ERRORS:
+                raise OSError(_ERRORS[way], os.strerror(_ERRORS[way]), str(words[0]))
+            if way == "before":
+                self._cut()
+            done = real(*words, **named)
+            if way == "after":
+                self._cut()
+            return done
+
+        return call
+
+    def _ran(self, argv: Sequence[str], act: Callable[[], Any], failed: Any) -> Any:
+        way = self._at_point(" ".join(argv))
+        if way == "before":
+            self._cut()
+        if way == "fails":
+            return failed
+        done = act()
+        if way == "after":
+            self._cut()
+        return done
+
+    # what runs
+
+    def output(
+        self, argv: Sequence[str], env: Any, _seconds: float = 0, text: str | None = None
+    ) -> tuple[int, str, str]:
+        words = list(argv)
+        program = {"systemctl": self._systemctl, "grubby": self._grubby, "update-alternatives": self._alternatives}
+        if words[0] in program:
+            reads = words[1] in {"show", "--info=ALL", "--display", "daemon-reload"}
+            act = lambda: program[words[0]](words[1:])  # noqa: E731
+            return act() if reads else self._ran(words, act, (1, "", "it failed"))
+        if words[0] in {"ldconfig", "journalctl"}:
+            return 0, "", ""
+        packages = self.memory.packages
+        act = lambda: packages.output(words, env, text=text)  # noqa: E731
+        return self._ran(words, act, (2, "", "it failed")) if "--set-selections" in words else act()
+
+    def stream(self, argv: Sequence[str], env: Any, *more: Any, **named: Any) -> tuple[int, list[str]]:
+        if argv[0] == "grubby":
+            code, out, _error = self.output(argv, env)
+            return code, [out]
+        packages = self.memory.packages
+        return self._ran(argv, lambda: packages.stream(argv, env, *more, **named), (100, ["E: it failed"]))
+
+    def _systemctl(self, words: list[str]) -> tuple[int, str, str]:
+        verb, now, units = words[0], "--now" in words, [word for word in words[1:] if not word.startswith("--")]
+        memory = self.memory
+        for unit in units if verb != "show" else ():
+            if verb in {"enable", "disable"}:
+                (memory.enabled.add if verb == "enable" else memory.enabled.discard)(unit)
+            if now or verb in {"start", "stop"}:
+                (memory.active.add if verb in {"enable", "start"} else memory.active.discard)(unit)
+        rows = [
+            f"Id={unit}\nLoadState={'loaded' if self._has(unit) else 'not-found'}\n"
+            f"ActiveState={'active' if unit in memory.active else 'inactive'}\n"
+            f"UnitFileState={'enabled' if unit in memory.enabled else 'disabled'}\n"
+            for unit in units
+        ]
+        return 0, "\n".join(rows) if verb == "show" else "", ""
+
+    def _has(self, unit: str) -> bool:
+        return unit in {"theirs.service", "driver.service"} or (self.root / "etc/systemd/system" / unit).exists()
+
+    def _grubby(self, words: list[str]) -> tuple[int, str, str]:
+        for option in words:
+            verb, _equals, argument = option.partition("=")
+            for kernel, there in self.memory.arguments.items():
+                rest = [word for word in there.split() if word != argument]
+                if verb in {"--args", "--remove-args"}:
+                    self.memory.arguments[kernel] = " ".join(rest + [argument] * (verb == "--args"))
+        return 0, "".join(f'args="{there}"\n' for there in self.memory.arguments.values()), ""
+
+    def _alternatives(self, words: list[str]) -> tuple[int, str, str]:
+        if words[0] != "--display":
+            self.memory.chosen = words[2] if words[0] == "--set" else "auto"
+        mode, path = (
+            ("auto", "/usr/local/cuda-13.0") if self.memory.chosen == "auto" else ("manual", self.memory.chosen)
+        )
+        return 0, f"cuda - {mode} mode\n  link currently points to {path}\n", ""
+
+    def _lay(self, wishes: dict[str, Any], _env: Any, *, check: bool = False) -> dict[str, Any]:
+        found, wanted = copy.deepcopy(self.memory.gpu), copy.deepcopy(wishes[GPU])
+        changed = found != wanted
+        if changed and not check:
+            failure = HostFailure("GS-437", "it cannot be cut")
+            answer = self._ran(["nvidia-smi", "mig"], lambda: setattr(self.memory, "gpu", wanted), failure)
+            if answer is failure:
+                raise failure
+        return {"changed": changed, "found": {GPU: found}, "made": {GPU: wanted}, "reboot": []}
+
+    # the host
+
+    def _stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in _WRITES:
+            monkeypatch.setattr(os, name, self._written(name, getattr(os, name)))
+        monkeypatch.setattr(os, "fsync", lambda _handle: None)
+        monkeypatch.setattr(process, "output", self.output)
+        monkeypatch.setattr(process, "stream", self.stream)
+        monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
+        monkeypatch.setattr(nouveau.shutil, "which", lambda name, path: name if name == "grubby" else None)
+        monkeypatch.setattr(nouveau.os.path, "isdir", os.path.isdir)
+        monkeypatch.setattr(transaction.locks, "holder", lambda: None)
+        monkeypatch.setattr(transaction.time, "sleep", lambda _seconds: None)
+        monkeypatch.setattr(transaction.dkms, "build_error", lambda *_since: None)
+        monkeypatch.setattr(transaction.dkms, "mend", lambda *_words: None)
+        monkeypatch.setattr(transaction.dkms, "missing", lambda *_words: None)
+        monkeypatch.setattr(apt, "UNATTENDED_FILE", str(self.root / "etc/apt/apt.conf.d/52gpusetup"))
+        monkeypatch.setattr(owner, "take", lambda *_words: "")
+        monkeypatch.setattr(owner, "release", lambda *_words: None)
+        monkeypatch.setattr(lifecycle.lost, "reason", lambda *_words: "")
+        monkeypatch.setattr(lifecycle.jobs, "refuse_beside_another", lambda _folder: None)
+        monkeypatch.setattr(lifecycle.drift, "deviations", self._deviations)
+        monkeypatch.setattr(lifecycle.driver, "reboot_reasons", lambda *_words: [])
+        monkeypatch.setattr(lifecycle.fetched, "sweep", lambda: None)
+        monkeypatch.setattr(lifecycle.Machine, "facts", lambda _machine: {})
+        monkeypatch.setattr(lifecycle.Machine, "kernels", lambda _machine: {"running": "6.1", "next": "6.1"})
+        monkeypatch.setattr(cdi, "forget", lambda *_words: [])
+        monkeypatch.setattr(cdi, "describe_again", lambda _env: None)
+        monkeypatch.setattr(monitoring, "SYSTEMD", str(self.root / "etc/systemd/system"))
+        monkeypatch.setattr(mig_kept.mig, "lay", self._lay)
+        monkeypatch.setattr(mig_kept.probe, "look", lambda _run: [{}])
+        for name in ("LAYOUT", "FOLDER", "UNIT", "MANAGER_CONFIG", "MANAGER_DROP_INS"):
+            monkeypatch.setattr(mig_kept, name, f"{self.root}{getattr(mig_kept, name)}")
+        monkeypatch.setattr(mig_kept, "_PARTS", mig_kept._PARTS[:1])
+        monkeypatch.setattr(venv.Environment, "_build", _build)
+        monkeypatch.setattr(venv.environment, "problem", _problem)
+
+    def _deviations(self, *_words: Any) -> list[dict[str, Any]]:
+        return [{"what": what} for what in Ledger(self.state).unfinished()]
+
+    def _files_of_others(self) -> None:
+        for name, text in (
+            ("etc/apt/sources.list.d/theirs.list", "deb x\n"),
+            ("etc/docker/daemon.json", "{}\n"),
+            ("usr/local/cuda-12.8/version", ""),
+        ):
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        (self.root / "etc/docker/daemon.json").chmod(0o640)
+        for folder in ("var/lib", "opt", "etc/systemd/system", "etc/modprobe.d"):
+            (self.root / folder).mkdir(parents=True, exist_ok=True)
+        (self.root / "usr/local/cuda").symlink_to("cuda-11.8")
+
+    # commands
+
+    def apply(self, wish: dict[str, Any]) -> None:
+        """Do what the roles do, in their order."""
+        env, etc = process.environment(), self.root / "etc"
+        request = self._request("begin", wish)
+        if lifecycle.Lifecycle(request).begin()["converged"]:
+            return
+        ledger = Ledger(self.state)
+        ledger.write(str(etc / "apt/sources.list.d/ours.sources"), f"# Written by gpusetup\n{wish['driver']}\n")
+        ledger.delete(str(etc / "apt/sources.list.d/theirs.list"))
+        self._packages(("driver", wish["driver"]), ("cuda", "12"), hold=["driver"], auto_upgrades_block=True)
+        ledger = Ledger(self.state)
+        ledger.write(str(etc / "modprobe.d/gpusetup-nouveau.conf"), "blacklist nouveau\n")
+        self._nouveau("present")._grubby(True)
+        ledger = Ledger(self.state)
+        ledger.write(str(etc / "systemd/system/ours.service"), f"# Written by gpusetup\n{wish['unit']}\n")
+        services.bring_up(ledger, ["ours", "driver", "theirs"], True, env)
+        ledger.write(str(etc / "docker/daemon.json"), json.dumps({"runtimes": {"nvidia": wish["driver"]}}))
+        ledger.link(str(self.root / "usr/local/cuda"), "cuda-" + wish["cuda"])
+        ledger.change(alternatives.Alternative("cuda", env), "/usr/local/cuda-" + wish["cuda"])
+        layout = {"enabled": True, "instances": [{"profile": "1g", "compute": ["1g"], "count": wish["mig"]}]}
+        mig_kept.lay(ledger, {GPU: layout}, [GPU], env, check=False)
+        made = venv.Environment(
+            {"path": str(self.root / "opt/gpusetup"), "requirements": wish["requirements"], "interpreter": "python3",
+             "find_links": "", "network": {}}
+        )  # fmt: skip
+        ledger.change(venv.Link(made.path, made), os.path.basename(made.folder))
+        lifecycle.Lifecycle(self._request("finish", wish)).finish()
+
+    def remove(self, _wish: dict[str, Any]) -> None:
+        """Do what the removal's tasks do."""
+        state = lifecycle.Lifecycle(self._request("removal", {}))
+        told = state.removal()
+        if not told["known"]:
+            return
+        lifecycle.Lifecycle(self._request("stop", {})).stop_services()
+        back = [(item["name"], item["version"]) for item in told["restore"]]
+        if told["remove"] or back or told["holds"]:
+            self._packages(*back, optional=True, remove=told["remove"], may_remove=told["remove"])
+        self._nouveau("absent")._grubby(False)
+        answer = lifecycle.Lifecycle(self._request("clean", {})).clean()
+        if answer["ours"]:
+            raise HostFailure("GS-499", f"left: {answer['ours']}")
+
+    def _request(self, mode: str, wish: dict[str, Any]) -> dict[str, Any]:
+        python = {"path": str(self.root / "opt/gpusetup"), "packages": {}}
+        return {
+            "mode": mode, "state_dir": self.state, "simulated_root": "", "manager": "apt", "network": {}, "id": "",
+            "wanted": wish, "lock": {}, "keep": 5, "remove": [], "driver_version": "", "driver_module": "",
+            "kernels": [], "pending": [], "python": python if wish else None, "environments": [],
+        }  # fmt: skip
+
+    def _nouveau(self, state: str) -> nouveau.Nouveau:
+        return nouveau.Nouveau({"state": state, "state_dir": self.state, "simulated_root": "", "kernels": []})
+
+    def _packages(self, *wanted: tuple[str, str], **params: Any) -> None:
+        plain: dict[str, Any] = {
+            "manager": "apt", "network": {}, "remove": [], "may_remove": [], "hold": [], "free": [], "streams": [],
+            "replace_runfile": False, "optional": False, "recommends": False, "lock_timeout": 0,
+            "auto_upgrades_block": True, "driver_packages": [], "driver_version": "", "driver_module": "",
+            "kernels": [], "state_dir": self.state, "simulated_root": "",
+            "packages": [{"name": name, "version": version, "arch": ""} for name, version in wanted],
+        }  # fmt: skip
+        folder = self.root / "var/job"
+        folder.mkdir(parents=True, exist_ok=True)
+        transaction.Transaction(_Job(str(folder)), {**plain, **params}).run()
+
+    def run(self, command: str, point: int = 0, way: str = "") -> BaseException | None:
+        """Run a command, undisturbed or with something happening at one point; return what ended it."""
+        wish = {"apply": _FIRST, "update": _SECOND, "rollback": _FIRST, "remove": {}}[command]
+        self.seen, self.point, self.way, self.calls = 0, point, way, []
+        self.armed, self.dead = True, False
+        try:
+            (self.remove if command == "remove" else self.apply)(copy.deepcopy(wish))
+        except (Cut, HostFailure, OSError) as ended:
+            return ended
+        finally:
+            self.armed = self.dead = False
+        return None
+
+    # what is compared
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that a command leaves, but for times."""
+        memory, tree = self.memory, {}
+        for path in sorted(self.root.rglob("*")):
+            name = str(path.relative_to(self.root))
+            if not name.startswith("var/"):  # the record has its own line, a job's folder is no part of the host
+                tree[name] = path.readlink() if path.is_symlink() else (path.stat().st_mode, _text(path))
+        state = Ledger(self.state).state if Path(self.state, "state.json").exists() else {}
+        kept = {
+            name: {path: (entry["original"], entry["sha256"], entry["folders"]) for path, entry in part.items()}
+            if name == "files" else part
+            for name, part in state.items() if name not in {"apply", "expect", "lost"}
+        }  # fmt: skip
+        return {
+            "tree": tree, "record": copy.deepcopy(kept), "installed": dict(memory.packages.installed),
+            "held": set(memory.packages.held), "enabled": set(memory.enabled), "active": set(memory.active),
+            "arguments": dict(memory.arguments), "chosen": memory.chosen, "gpu": copy.deepcopy(memory.gpu),
+            "finished": bool(state.get("apply", {}).get("finished")), "digest": state.get("expect", {}).get("digest"),
+        }  # fmt: skip
+
+    def keep(self, place: Path) -> Memory:
+        """Keep this state of the host to go back to."""
+        shutil.copytree(self.root, place, symlinks=True)
+        return copy.deepcopy(self.memory)
+
+    def back(self, place: Path, memory: Memory) -> None:
+        """Go back to a state that was kept."""
+        shutil.rmtree(self.root)
+        shutil.copytree(place, self.root, symlinks=True)
+        self.memory = copy.deepcopy(memory)
+
+
+class _Job:
+    def __init__(self, folder: str) -> None:
+        self.folder, self.log_path, self.state = folder, folder + "/log", {}
+
+    def tell(self, *_words: Any) -> None:
+        pass
+
+    def log(self, _text: str) -> None:
+        pass
+
+
+def _build(environment: venv.Environment) -> None:
+    if os.path.exists(environment.folder):
+        shutil.rmtree(environment.folder)
+    os.mkdir(environment.folder)
+    files.write_atomically(os.path.join(environment.folder, "done"), "", 0o644)
+
+
+def _problem(entry: dict[str, Any]) -> str | None:
+    return None if os.path.exists(os.path.join(entry["path"], "done")) else "it is not whole"
+
+
+def _text(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One call of one command, and what happens at it."""
+
+    command: str
+    number: int
+    way: str
+    what: str
+
+
+class Points:
+    """All points of all commands, and what becomes of a host at each."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.host = Host(folder / "host", monkeypatch)
+        self.untouched = self.host.snapshot()
+        self.starts: dict[str, tuple[Path, Memory]] = {}
+        self.ends: dict[str, dict[str, Any]] = {}
+        self.all: list[Point] = []
+        for command in COMMANDS:
+            place = folder / ("before-" + command)
+            self.starts[command] = (place, self.host.keep(place))
+            ended = self.host.run(command)
+            assert ended is None, (command, ended)
+            self.ends[command] = self.host.snapshot()
+            for number, what in enumerate(self.host.calls, 1):
+                ways = [way for way in WAYS if _can(way, what)]
+                self.all += [Point(command, number, way, what) for way in ways]
+
+    def try_one(self, point: Point) -> Iterator[str]:
+        """Yield what is wrong after a command was cut at a point, run again, and taken back."""
+        self.host.back(*self.starts[point.command])
+        self.host.run(point.command, point.number, point.way)
+        place = self.starts[point.command][0].with_name("cut")
+        memory = self.host.keep(place)
+        ended = self.host.run(point.command)
+        if ended is not None:
+            yield f"the same command again: {ended!r}"
+        yield from differences(self.ends[point.command], self.host.snapshot(), "again: ")
+        self.host.back(place, memory)
+        ended = self.host.run("remove")
+        if ended is not None:
+            yield f"removal: {ended!r}"
+        yield from differences(self.untouched, self.host.snapshot(), "removed: ")
+        shutil.rmtree(place)
+
+
+def _can(way: str, what: str) -> bool:
+    written = what.split(" ", 1)[0] in _WRITES
+    return way in {"before", "after"} or (way == "fails") != written
+
+
+def differences(wanted: Any, found: Any, where: str) -> Iterator[str]:
+    """Yield where two snapshots differ."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for name in sorted(set(wanted) | set(found)):
+            yield from differences(wanted.get(name), found.get(name), f"{where}{name} ")
+    elif wanted != found:
+        yield f"{where}is {found!r}, not {wanted!r}"[:400]

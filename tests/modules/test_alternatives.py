@@ -1,0 +1,74 @@
+"""An alternative that somebody had chosen before comes back, in the words of dpkg and of Red Hat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.alternatives import Alternative
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD, NEW, BEST = "/usr/local/cuda-11.8", "/usr/local/cuda-12.8", "/usr/local/cuda-13.0"
+
+
+class Alternatives:
+    """What update-alternatives keeps."""
+
+    def __init__(self, chosen: str, words: tuple[str, str]) -> None:
+        self.chosen, self.words, self.there = chosen, words, {OLD, NEW, BEST}
+
+    def output(self, argv: list[str], *_more: Any) -> tuple[int, str, str]:
+        _program, verb, name, *path = argv
+        if verb == "--set" and path[0] not in self.there:
+            return 2, "", f"update-alternatives: error: alternative {path[0]} for {name} not registered"
+        if verb != "--display":
+            self.chosen = path[0] if verb == "--set" else "auto"
+        leads = BEST if self.chosen == "auto" else self.chosen
+        said = f"cuda - {self.words[self.chosen != 'auto']}\n link currently points to {leads}\n"
+        return (0, said, "") if self.there else (2, "", "no alternatives for cuda")
+
+
+@pytest.fixture(params=[("auto mode", "manual mode"), ("status is auto.", "status is manual.")], ids=["dpkg", "EL"])
+def words(request: pytest.FixtureRequest) -> tuple[str, str]:
+    found: tuple[str, str] = request.param
+    return found
+
+
+@pytest.mark.parametrize("before", ["auto", OLD])
+def test_what_was_chosen_before_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str], before: str
+) -> None:
+    host, ledger = Alternatives(before, words), Ledger(str(tmp_path))
+    monkeypatch.setattr(process, "output", host.output)
+    assert ledger.change(Alternative("cuda", {}), NEW)
+    assert not ledger.change(Alternative("cuda", {}), NEW)
+    assert host.chosen == NEW
+    assert ledger.undo(Alternative("cuda", {}))
+    assert (host.chosen, ledger.state["alternatives"], ledger.state["open"]) == (before, {}, {})
+
+
+def test_a_choice_that_is_gone_is_left_to_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str]
+) -> None:
+    host, ledger = Alternatives(OLD, words), Ledger(str(tmp_path))
+    monkeypatch.setattr(process, "output", host.output)
+    ledger.change(Alternative("cuda", {}), NEW)
+    host.there.remove(OLD)
+    assert ledger.undo(Alternative("cuda", {}))
+    assert host.chosen == "auto"
+
+
+def test_what_cannot_be_set_is_a_failure_and_nothing_on_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, str]
+) -> None:
+    host, ledger = Alternatives("auto", words), Ledger(str(tmp_path))
+    monkeypatch.setattr(process, "output", host.output)
+    with pytest.raises(HostFailure, match="could not be set") as caught:
+        ledger.change(Alternative("cuda", {}), "/nowhere")
+    assert "not registered" in caught.value.fields["note"]
+    assert (ledger.state["alternatives"], ledger.state["open"]) == ({}, {})
