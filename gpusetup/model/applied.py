@@ -245,6 +245,8 @@ class HostRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     brought: dict[str, str] = {}
     moved: dict[str, str] = {}
     taken: dict[str, str] = {}
+    counted: str = ""
+    """The transaction that `brought`, `moved` and `taken` tell of last."""
     holds: tuple[str, ...] = ()
     free: tuple[str, ...] = ()
     """Asked for, and left free: headers follow their kernel, the container toolkit its security updates."""

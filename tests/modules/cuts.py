@@ -45,6 +45,7 @@ GPU = "0000:06:00.0"
 WAYS = ("before", "after", "full", "read-only", "fails")
 COMMANDS = ("apply", "update", "rollback", "remove")
 _WRITES = ("rename", "unlink", "symlink", "chmod", "chown", "mkdir", "rmdir", "setxattr")
+_CHOICES = "".join(f"/usr/local/cuda-{release} - priority 1\n" for release in ("11.8", "12.8", "13.0"))
 _ERRORS = {"full": errno.ENOSPC, "read-only": errno.EROFS}
 _FIRST = {"driver": "1", "unit": "first", "mig": 7, "cuda": "12.8", "requirements": ["numpy==1"]}
 _SECOND = {"driver": "2", "unit": "second", "mig": 2, "cuda": "13.0", "requirements": ["numpy==2"]}
@@ -178,7 +179,7 @@ class Host:
         mode, path = (
             ("auto", "/usr/local/cuda-13.0") if self.memory.chosen == "auto" else ("manual", self.memory.chosen)
         )
-        return 0, f"cuda - {mode} mode\n  link currently points to {path}\n", ""
+        return 0, f"cuda - {mode} mode\n  link currently points to {path}\n{_CHOICES}", ""
 
     def _lay(self, wishes: dict[str, Any], _env: Any, *, check: bool = False) -> dict[str, Any]:
         found, wanted = copy.deepcopy(self.memory.gpu), copy.deepcopy(wishes[GPU])
@@ -223,7 +224,7 @@ class Host:
         monkeypatch.setattr(mig_kept.probe, "look", lambda _run: [{}])
         for name in ("LAYOUT", "FOLDER", "UNIT", "MANAGER_CONFIG", "MANAGER_DROP_INS"):
             monkeypatch.setattr(mig_kept, name, f"{self.root}{getattr(mig_kept, name)}")
-        monkeypatch.setattr(mig_kept, "_PARTS", mig_kept._PARTS[:1])
+        monkeypatch.setattr(mig_kept.programs, "texts", lambda _program: {"mig_at_boot.py": "pass\n"})
         monkeypatch.setattr(venv.Environment, "_build", _build)
         monkeypatch.setattr(venv.environment, "problem", _problem)
 
@@ -266,7 +267,7 @@ class Host:
         ledger.link(str(self.root / "usr/local/cuda"), "cuda-" + wish["cuda"])
         ledger.change(alternatives.Alternative("cuda", env), "/usr/local/cuda-" + wish["cuda"])
         layout = {"enabled": True, "instances": [{"profile": "1g", "compute": ["1g"], "count": wish["mig"]}]}
-        mig_kept.lay(ledger, {GPU: layout}, [GPU], env, check=False)
+        mig_kept.lay(ledger, {GPU: layout}, [GPU], env, check=False, program="")
         made = venv.Environment(
             {"path": str(self.root / "opt/gpusetup"), "requirements": wish["requirements"], "interpreter": "python3",
              "find_links": "", "network": {}}

@@ -30,6 +30,7 @@ class Alternatives:
             self.chosen = path[0] if verb == "--set" else "auto"
         leads = BEST if self.chosen == "auto" else self.chosen
         said = f"cuda - {self.words[self.chosen != 'auto']}\n link currently points to {leads}\n"
+        said += "".join(f"{choice} - priority 1\n" for choice in sorted(self.there))
         return (0, said, "") if self.there else (2, "", "no alternatives for cuda")
 
 

@@ -118,7 +118,7 @@ def test_a_failure_gives_every_gpu_back_what_it_had(host: Host, lay: Any) -> Non
 
 
 def test_what_a_gpu_had_before_a_cut_apply_comes_back(host: Host, lay: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut(*_words: Any) -> bool:
+    def cut(*_words: Any, **_named: Any) -> bool:
         raise mig.HostFailure("GS-487", "the unit cannot be enabled")
 
     with monkeypatch.context() as patched:

@@ -1,7 +1,7 @@
 """Which of several programs or folders an alternative names, with what somebody had chosen before."""
 
 import re
-from typing import Dict, Optional
+from typing import Dict, Optional, Set
 
 from . import process
 from .failure import HostFailure
@@ -21,6 +21,7 @@ class Alternative(Thing):
         self.env = env
         self.said = ""
         self.path = ""
+        self.choices: Set[str] = set()
         self.is_way_back = False
 
     def look(self) -> Optional[str]:
@@ -28,6 +29,7 @@ class Alternative(Thing):
         code, text, _error = process.output(["update-alternatives", "--display", self.name], self.env)
         leads = re.search(r"link currently points to (\S+)", text)
         self.path = leads.group(1) if leads else ""
+        self.choices = {line.split(" ", 1)[0] for line in text.splitlines() if line.startswith("/")}
         if code or not text.strip():
             return None
         return AUTO if re.search(r"auto mode|status is auto", text.splitlines()[0]) else self.path
@@ -38,16 +40,14 @@ class Alternative(Thing):
 
     def make(self, wanted: Optional[str]) -> None:
         """Choose; a choice that is gone is left to the system."""
-        ways = [["--set", self.name, wanted]] if wanted not in (None, AUTO) else []
-        for words in [*ways, ["--auto", self.name]]:
-            code, out, error = process.output(["update-alternatives", *map(str, words)], self.env)
-            self.said = (error or out).strip()
-            if not code or not self.is_way_back:
-                return
+        gone = self.is_way_back and wanted not in self.choices
+        words = ["--auto", self.name] if gone or wanted in (None, AUTO) else ["--set", self.name, str(wanted)]
+        _code, out, error = process.output(["update-alternatives", *words], self.env)
+        self.said = (error or out).strip()
 
     def came_about(self, now: Optional[str], wanted: Optional[str]) -> bool:
         """On the way back the system's choice does where the old one is gone."""
-        return self.fits(now, wanted) or (self.is_way_back and now == AUTO)
+        return self.fits(now, wanted) or (self.is_way_back and now == AUTO and wanted not in self.choices)
 
     def failure(self, _now: Optional[str], wanted: Optional[str]) -> HostFailure:
         """Say what update-alternatives said."""

@@ -34,6 +34,7 @@ _EMPTY: State = {
     "brought": {},
     "moved": {},
     "taken": {},
+    "counted": "",
     "arguments": [],
     "mig": {},
     "runfile": {},

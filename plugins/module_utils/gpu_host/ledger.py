@@ -230,7 +230,7 @@ class Ledger(Journal):
             self.save()
 
     def _drop_folders(self, path: str, entry: Mapping[str, Any]) -> None:
-        """Take away the folders that were made for a file, as far as nobody else uses them."""
+        """Take away the folders that were made for a file and are empty."""
         files.drop_compiled(path)
         for folder in _folders(path, entry):
             if os.path.isdir(folder) and not os.listdir(folder):
@@ -287,8 +287,11 @@ class Ledger(Journal):
             return False
         return self.undo(thing) if first == target else self.change(thing, target)
 
-    def record_packages(self, change: Mapping[str, Mapping[str, Any]]) -> None:
-        """Remember what the transactions brought, moved and took away, so that `remove` can undo it."""
+    def record_packages(self, change: Mapping[str, Mapping[str, Any]], counted: str = "") -> None:
+        """Remember what the transactions brought, moved and took away; `counted` names one, so that it counts once."""
+        if counted and counted == self.state["counted"]:
+            self.save()
+            return
         state = self.state
         for name, version in change["installed"].items():
             if state["taken"].get(name) == version:
@@ -309,6 +312,7 @@ class Ledger(Journal):
                 state["brought"].pop(ours, None)
             else:
                 state["taken"][name] = state["moved"].pop(name, version)
+        state["counted"] = counted
         self.save()
 
     # history

@@ -291,8 +291,9 @@ class Lifecycle:
         """A transaction that was cut has not put on record what it brought, moved and took away."""
         path = os.path.join(self.ledger.folder, packages.BEFORE)
         kept = files.read_json(path)
-        if kept and kept["left"] is None:
-            self.ledger.record_packages(packages.difference(kept["packages"], installed))
+        if kept and kept["left"] is None and not packages.is_counted(kept, self.ledger.state):
+            change = packages.difference(packages.counted_from(kept), installed)
+            self.ledger.record_packages(change, kept.get("id") or "")
             if not self.check:
                 files.write_json(path, dict(kept, left=installed))
 

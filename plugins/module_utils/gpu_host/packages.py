@@ -55,6 +55,17 @@ def alike(one: Installed, other: Installed) -> Installed:
     return {several[name] if several[name] in other else name: version for name, version in one.items()}
 
 
+def is_counted(kept: Dict[str, Any], state: Dict[str, Any]) -> bool:
+    """Tell whether the record says already what came and went since those packages were kept."""
+    return bool(kept.get("id")) and kept.get("id") == state["counted"]
+
+
+def counted_from(kept: Dict[str, Any]) -> Installed:
+    """Return the packages of which the record speaks; earlier versions kept only those to go back to."""
+    found: Installed = kept.get("counted") or kept["packages"]
+    return found
+
+
 def unmet(wishes: Iterable[Wish], installed: Installed) -> List[Wish]:
     """Return the wishes that the installed set does not fulfil."""
     return [wish for wish in wishes if not versions.satisfied(installed, key(wish), wish["version"])]

@@ -50,6 +50,7 @@ class Transaction:
         self.kept_folder = os.path.join(params["state_dir"], "way-back")
         self.kept: Dict[str, str] = {}  # files of packages as they were, which nobody offers any more
         self.started = time.time()
+        self.identity = f"{self.started:.6f}-{os.getpid()}"
 
     def run(self) -> Dict[str, Any]:
         """Do it and return what changed; after a failure the files that this apply wrote are brought back too."""
@@ -110,7 +111,7 @@ class Transaction:
         now = self.host.installed()
         change = packages.difference(self.counted, now)
         if any(change.values()):
-            self.ledger.record_packages(change)
+            self.ledger.record_packages(change, self.identity)
         if self._left_over(before):
             files.write_json(self.before_path, {"packages": before, "left": now})
             return
@@ -133,7 +134,7 @@ class Transaction:
             for wish in wishes
         }
         self.ledger.tell(packages=there, free=sorted(set(self.params["free"]) & set(there)))
-        self.ledger.record_packages(packages.difference(self.counted, after))
+        self.ledger.record_packages(packages.difference(self.counted, after), self.identity)
         self._forget_before()
         return {
             "difference": change,
@@ -150,14 +151,15 @@ class Transaction:
         """
         kept = files.read_json(self.before_path)
         before = self.counted = installed
-        if kept and kept["left"] is None:
-            before = self.counted = kept["packages"]
+        if kept and kept["left"] is None and not packages.is_counted(kept, self.ledger.state):
+            before, self.counted = kept["packages"], packages.counted_from(kept)
         elif kept:
-            left = kept["left"]
+            left = installed if kept["left"] is None else kept["left"]
             since = {name for name in set(left) | set(installed) if left.get(name) != installed.get(name)}
             before = {name: version for name, version in kept["packages"].items() if name not in since}
             before.update({name: installed[name] for name in since if name in installed})
-        files.write_json(self.before_path, {"packages": before, "left": None})
+        told = {"packages": before, "left": None, "counted": self.counted, "id": self.identity}
+        files.write_json(self.before_path, told)
         return before
 
     def _change(self, wishes: List[Wish], removals: List[str], installed: Installed) -> List[Wish]:

@@ -50,6 +50,7 @@ _RECORD: Dict[str, Any] = {
     "brought": _VERSIONS,
     "moved": _VERSIONS,
     "taken": _VERSIONS,
+    "counted": _TEXT,
     "holds": _TEXTS,
     "free": _TEXTS,
     "files": {"": _FILE},
