@@ -339,7 +339,7 @@ class Host:
         kept = {
             name: {path: (entry["original"], entry["sha256"], entry["folders"]) for path, entry in part.items()}
             if name == "files" else part
-            for name, part in state.items() if name not in {"apply", "expect", "lost"}
+            for name, part in state.items() if name not in {"apply", "expect", "lost", "counted"}
         }  # fmt: skip
         return {
             "tree": tree, "record": copy.deepcopy(kept), "installed": dict(memory.packages.installed),
