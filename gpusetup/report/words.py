@@ -17,7 +17,7 @@ BLAME = {
     "driver": "the driver",
     "host": "the machine around the GPU",
     "stack": "the stack that gpusetup installed",
-    "environment": "somebody's own environment",
+    "environment": "an environment that gpusetup did not make",
     "job": "a running job",
 }
 """Whose fault a finding is, as people read it."""
