@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 ALWAYS = ("dev", "pyproject.toml", "tests/stages.py", "tests/programs.py", "tests/changes.py", "tests/conftest.py")
 """What every stage stands on."""
 TOUCH: dict[str, tuple[str, ...]] = {
-    "pages": ("README.md", "CONTRIBUTING.md", "docs/", "gpusetup/", "plugins/", "tools/", "tests/pages/", "tests/fixtures/", "tests/hosts/"),
     "site": (
         "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs/", "tools/", "gpusetup/matrix/", "gpusetup/resolve/", "gpusetup/doctor/",
         "gpusetup/verify/", "gpusetup/cli/", "gpusetup/model/", "tests/site/", "tests/lab/browser.py",

@@ -279,7 +279,7 @@ STAGES = {
     "inventories": inventories,
     "gpu": gpu,
 }
-DEFAULT = ("lint", "unit", "package", "lab", "gpu")
+DEFAULT = ("lint", "unit", "package", "pages", "lab", "gpu")
 ALL = (*DEFAULT, *changes.TOUCH)
 """With what takes long and rarely breaks."""
 

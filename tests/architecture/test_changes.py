@@ -22,8 +22,8 @@ def test_each_slow_stage_is_one_and_names_what_is_there() -> None:
 @pytest.mark.parametrize(
     ("path", "stages_run"),
     [
-        ("docs/guides/apply.md", {"pages", "site"}),
-        ("gpusetup/rollout/waves.py", {"pages"}),
+        ("docs/guides/apply.md", {"site"}),
+        ("gpusetup/rollout/waves.py", set()),
         ("roles/gpu_mig/tasks/main.yml", {"vm", "molecule"}),
         ("tests/stages.py", set(changes.TOUCH)),
         ("tests/unit/test_versions.py", set()),
@@ -56,7 +56,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_branch_is_compared_with_where_it_left_main(checkout: Path) -> None:
     assert changes.changed(changes.base()) == ["docs/page.md", "galaxy.yml"]
-    assert set(changes.decided()) == {"pages", "site"}
+    assert set(changes.decided()) == {"site"}
 
 
 @pytest.mark.parametrize("named", ["", "0000000000000000000000000000000000000000", "no-such-commit"])
