@@ -62,6 +62,7 @@ from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
     containerd,
     failure,
     files,
+    followers,
     params,
     process,
     runtimes,
@@ -194,13 +195,15 @@ def _validate(copy: Copy, env: Dict[str, str]) -> None:
         )  # fmt: skip
 
 
-def behind(runtime: str, ledger: Ledger, changed: bool, env: Dict[str, str]) -> bool:
+def behind(runtime: str, ledger: Ledger, env: Dict[str, str]) -> bool:
     """Say whether a runtime has run since before its settings were changed, by this apply or an earlier one."""
-    since = systemd.active_since(runtime + ".service", env)
-    if since is None:
-        return False
-    ours = [path for path in containers.SETTINGS[runtime] if path in ledger.state["files"] and os.path.exists(path)]
-    return changed or any(os.stat(path).st_mtime > since for path in ours)
+    ours = [path for path in containers.SETTINGS[runtime] if path in ledger.state["files"]]
+    return followers.Restart(runtime + ".service", ours, env).due()
+
+
+def runs(runtime: str, env: Dict[str, str]) -> bool:
+    """Say whether a runtime's service is active."""
+    return systemd.active_since(runtime + ".service", env) is not None
 
 
 def given_up(asked: List[str], ledger: Ledger) -> List[str]:
@@ -229,7 +232,7 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
     for runtime in gone:
         wrote = [ledger.restore(path) for path in containers.SETTINGS[runtime]]
         changed = changed or any(wrote)
-        if any(wrote) and systemd.active_since(runtime + ".service", env) is not None:
+        if any(wrote) and runs(runtime, env):
             pending.append(runtime)
     if gone and not asked["runtimes"]:
         return _restarted(asked, ledger, env, {"changed": changed, "pending": pending}, gone)
@@ -246,7 +249,7 @@ def configure(asked: Dict[str, Any], ledger: Ledger, env: Dict[str, str], check:
             for path, content in sorted(wish.items())
         ]
         changed = changed or any(wrote)
-        if behind(runtime, ledger, any(wrote), env):
+        if behind(runtime, ledger, env) or (any(wrote) and check and runs(runtime, env)):
             pending.append(runtime)
     if asked["cdi"] or "podman" in asked["runtimes"]:
         changed = cdi.keep_described(ledger, tool, env, check) or changed

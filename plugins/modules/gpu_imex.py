@@ -44,7 +44,13 @@ import socket
 from typing import Any, Dict, List, Sequence, Set
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, params, process, services
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    failure,
+    followers,
+    params,
+    process,
+    services,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import names
@@ -94,15 +100,16 @@ def configure(nodes: Sequence[str], channels: int, ledger: Ledger, env: Dict[str
         process.output(["systemctl", "daemon-reload"], env, 60)
     ready = has_channels()
     pending: List[str] = [] if ready else ["IMEX starts with the driver, at the next boot"]
-    before = services.look([SERVICE], env)[SERVICE]
+    restart = followers.Restart(SERVICE, [names.IMEX_NODES], env)
     changed = services.bring_up(ledger, [unit], ready, env)
     if made and ready and not check:
         process.output(["systemctl", "restart", unit], env, 60)
     changed = services.bring_up(ledger, [SERVICE], ready, env) or changed
-    if listed and ready and before["active"] and not check:
-        code, _out, error = process.output(["systemctl", "restart", SERVICE], env, 120)
-        if code:
-            raise HostFailure("GS-487", SERVICE + " did not start with its new list", error.strip(), "",
+    if ready and not check and restart.due():
+        changed = True
+        restart.run()
+        if restart.due() or not services.look([SERVICE], env)[SERVICE]["active"]:
+            raise HostFailure("GS-487", SERVICE + " did not start with its new list", "", "",
                               "journalctl -u nvidia-imex; nvidia-imex-ctl -N")  # fmt: skip
     return {"changed": bool(changed or listed or made), "pending": pending}
 

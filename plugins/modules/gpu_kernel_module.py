@@ -7,7 +7,8 @@ short_description: Configure the nvidia module and load it, or replace the loade
 description:
   - Writes module options and the list of modules to load at boot.
   - Loads the module, or unloads an older one and loads the new, only when no process, display or other module uses the
-    GPU; services of the driver itself are stopped and started again. Otherwise it tells why a reboot is needed. It
+    GPU; services of the driver itself are stopped and started again. The same where the loaded module has other options
+    than those wanted. Otherwise it tells why a reboot is needed. It
     never kills a process. Whether the wanted module runs then is asked of the kernel.
 options:
   options:
@@ -43,6 +44,12 @@ reboot_reasons:
   returned: always
   type: list
   elements: str
+options_waiting:
+  description: Options that the loaded module has otherwise than wanted, or has and nobody wants any more; a reboot
+    brings them into effect.
+  returned: always
+  type: list
+  elements: str
 obstacle:
   description: Why the module could not be loaded or replaced without a reboot.
   returned: always
@@ -52,7 +59,13 @@ obstacle:
 from typing import Any, Dict, List
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import failure, kernel_module, params
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    failure,
+    followers,
+    kernel_module,
+    params,
+    process,
+)
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.machine import Machine
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver
@@ -67,6 +80,22 @@ def configure(ledger: Ledger, options: Dict[str, Any], load: List[str]) -> bool:
     return changed
 
 
+def settle_images(machine: Machine, request: Dict[str, Any], before: Dict[str, str]) -> List[str]:
+    """Where the module lies in the initramfs, it is loaded with the options that lie there."""
+    if not request["options"] and not before:
+        return []
+    env, kernels = process.environment(), machine.wanted_kernels(request["kernels"])
+    gone = bool(before and not request["options"])
+    return followers.settle([followers.BootImage(name, env, forgets=gone) for name in kernels], request["check"])
+
+
+def waiting(machine: Machine, request: Dict[str, Any], dropped: Dict[str, str]) -> List[str]:
+    """Return the options that the module gets when it is loaded again."""
+    if machine.simulated is not None:
+        return []
+    return followers.options(machine, request["options"], request["kernels"])[0] + kernel_module.kept(dropped)
+
+
 def main() -> None:
     """Answer Ansible."""
     module = AnsibleModule(
@@ -78,15 +107,18 @@ def main() -> None:
         ),
         supports_check_mode=True,
     )
-    request = params.owned(module)
+    request = dict(params.owned(module), check=module.check_mode)
     wish = driver.Wish(request["version"], request["flavour"], tuple(request["kernels"]))
     obstacle = ""
     try:
         ledger, machine = Ledger(request["state_dir"], module.check_mode), Machine(request["simulated_root"])
-        changed = configure(ledger, request["options"], request["load"])
+        before, options = kernel_module.written(), request["options"]
+        dropped = {name: value for name, value in before.items() if name not in options}
+        changed = configure(ledger, options, request["load"])
+        changed = bool(settle_images(machine, request, before)) or changed
         facts = machine.facts()
-        reasons = driver.reboot_reasons(facts, wish)
-        if reasons and request["reload"]:
+        reasons, waits = driver.reboot_reasons(facts, wish), waiting(machine, request, dropped)
+        if (reasons or waits) and request["reload"]:
             loader = kernel_module.Loader(machine)
             obstacle = driver.obstacle(facts, wish) or ""
             if not obstacle:
@@ -94,9 +126,12 @@ def main() -> None:
                 if not module.check_mode:
                     obstacle = loader.load() or ""
                     reasons = driver.reboot_reasons(machine.facts(), wish)
+                    waits = waiting(machine, request, dropped) if obstacle else []
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)
-    module.exit_json(changed=changed, reboot_reasons=reasons, obstacle=obstacle, diff=ledger.diffs)
+    module.exit_json(
+        changed=changed, reboot_reasons=reasons, options_waiting=waits, obstacle=obstacle, diff=ledger.diffs
+    )
 
 
 if __name__ == "__main__":

@@ -196,15 +196,17 @@ def test_all_that_waits_comes_to_the_record(fleet, tmp_path):
     fleet.answer("gpu_imex", {"pending": ["IMEX starts with the driver"]})
     fleet.answer("gpu_desktops", {"pending": ["gpusetup-desktop-anna.service"]})
     fleet.answer("gpu_container_runtime", {"pending": ["docker"]})
+    fleet.answer("gpu_kernel_module", {"options_waiting": ["A=1"]})
     variables = {
         "gpu_mig_layouts": [{"gpu": "0000:01:00.0", "enabled": True}], "gpu_imex_channels": 0, "gpu_rdma_stack": "inbox",
-        "gpu_desktop_backend": "egl", "gpu_container_runtimes": ["docker"],
+        "gpu_desktop_backend": "egl", "gpu_container_runtimes": ["docker"], "gpu_driver_version": "580.159.04",
     }  # fmt: skip
     (tmp_path / "wish.json").write_text(json.dumps(variables))
     fleet.listen()
     play(fleet, tmp_path, "-e", f"@{tmp_path}/wish.json")
     finish = fleet.asked(fleet.names[0], "gpu_state")[-1]
-    assert finish["pending"] == {"mig": ["a change of mode"], "rdma": ["no static BAR1"]}
+    assert finish["pending"] == {"module_options": ["A=1"], "mig": ["a change of mode"], "rdma": ["no static BAR1"]}
+    assert all("A=1" in asked["also"] for asked in fleet.asked(fleet.names[0], "gpu_reboot_need"))
     assert finish["waits"] == {
         "container": ["`systemctl restart docker` puts its new settings in effect, and may stop running containers"],
         "rdma": ["nvidia_peermem is not loaded: no"],

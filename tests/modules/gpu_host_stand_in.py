@@ -52,7 +52,10 @@ show)
     [ ! -e "units/$unit" ] && [ ! -e "etc/systemd/system/$unit" ] || loaded=loaded
     [ -e "enabled/$unit" ] && enabled=enabled
     active=$(cat "units/$unit" 2>/dev/null)
-    printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=%s\\n\\n' "$unit" $loaded ${active:-inactive} $enabled
+    printf 'Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=%s\\n' "$unit" $loaded ${active:-inactive} $enabled
+    began=$(stat -c %.Y "units/$unit" 2>/dev/null) up=$(cut -d " " -f 1 /proc/uptime)
+    awk -v began="${began:-0}" -v now="$(date +%s.%N)" -v up="$up" \\
+      'BEGIN { printf "ActiveEnterTimestampMonotonic=%.0f\\n\\n", began ? (began - now + up + 0.05) * 1000000 : 0 }'
   done ;;
 esac
 exit $code

@@ -98,3 +98,18 @@ def test_the_shell_of_the_unit_makes_the_device_files(tmp_path: Path) -> None:
     made = sorted((tmp_path / "dev/nvidia-caps-imex-channels").iterdir())
     assert [item.name for item in made] == ["channel0", "channel1", "channel2"]
     assert made[2].read_text().split()[:2] + made[2].read_text().split()[3:] == ["-m", "0666", "c", "242", "2"]
+
+
+def test_a_list_that_changed_restarts_the_service_until_it_has_it(root: Path, configure: Any) -> None:
+    configure("127.0.0.1")
+    (root / "refused").write_text("start nvidia-imex.service\n")
+    for _time in range(2):
+        failed, result = configure("127.0.0.1", "10.9.8.7")
+        assert (failed, result["gpu_failure"]["reference"]) == (True, "GS-487")
+    (root / "refused").write_text("")
+    (root / "did").write_text("")
+    failed, result = configure("127.0.0.1", "10.9.8.7")
+    assert (failed, result["changed"]) == (False, True)
+    assert "restart nvidia-imex.service" in did(root)
+    again = configure("127.0.0.1", "10.9.8.7")[1]
+    assert again["changed"] is False

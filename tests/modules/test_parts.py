@@ -142,3 +142,19 @@ def test_the_lock_of_a_part_is_not_the_hosts(run: Run) -> None:
     assert Ledger(run.folder).state["lock"] == {"key": "whole"}
     run("monitoring", lock={"key": "parts"}, wanted=wanted)
     assert Ledger(run.folder).state["lock"] == {"key": "parts"}, "both together are all of it"
+
+
+def test_an_option_that_is_not_in_effect_is_read_from_the_host_at_the_end(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {**WANTED, "module_options": {"NVreg_A": 1}}
+    answers = [(["A waits"], []), ([], ["A is refused"]), ([], [])]
+    asked: list[Any] = []
+    monkeypatch.setattr(lifecycle.followers, "options", lambda _machine, *words: asked.append(words) or answers.pop(0))
+    told = run(wanted=wanted, pending={"module_options": ["A waits"]})
+    assert (told["state"], told["reboot"]["reasons"], told["waits"]) == ("pending-reboot", ["A waits"], [])
+    told = run(wanted=wanted)
+    assert (told["state"], told["waits"]) == ("done", ["A is refused"])
+    assert run(wanted=wanted)["state"] == "done"
+    assert asked == [({"NVreg_A": 1}, [])] * 3
+    assert run(wanted=wanted) == "unchanged"

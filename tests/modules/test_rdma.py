@@ -41,7 +41,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     loads = '[ "$1" = nvidia_peermem ] && { echo "modprobe: ERROR: could not insert: Invalid argument" >&2; exit 1; }\n'
     for name, more in (
         ("modprobe", loads + 'echo "$1 1 0 - Live 0x0" >>"$STAND_IN_ROOT/MODULES"\n'),
-        ("update-initramfs", ""),
+        ("update-initramfs", 'touch "$STAND_IN_ROOT/boot/initrd.img-6.8.0"\n'),
     ):
         (tmp_path / "bin" / name).write_text(program + more)
         (tmp_path / "bin" / name).chmod(0o755)

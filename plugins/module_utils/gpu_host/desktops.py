@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import credentials, files, ports, process, services, systemd
+from . import credentials, files, followers, ports, process, services, systemd
 from . import desktop_texts as texts
 from .failure import HostFailure
 from .ledger import Ledger
@@ -204,7 +204,6 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
     units = [unit_of(user) for user in wish.users] + [page_of(user) for user in wish.users]
     units = ([X_UNIT] if wish.backend == "x" else []) + units
     changed = forget(ledger, env, check, keep=[*units, *wanted, *_secrets(wish.users)])
-    before = services.look(units, env)
     written = [path for path in sorted(wanted) if ledger.write(path, *wanted[path])]
     made = [user for user in wish.users if _password(ledger, user, env, check)]
     if check:
@@ -212,7 +211,7 @@ def configure(wish: Asked, ledger: Ledger, env: Dict[str, str], check: bool) -> 
     if written:
         process.output(["systemctl", "daemon-reload"], env, 60)
     _permissions([path for path in written if path == UDEV], env)
-    again = [unit for unit in units if before[unit]["active"] and _place(unit) in written]
+    again = [unit for unit in units if followers.Restart(unit, [_place(unit)], env).due()]
     pages = [unit for unit in again if unit.startswith("gpusetup-desktop-page-")]
     if pages:
         process.output(["systemctl", "restart", *pages], env, 120)

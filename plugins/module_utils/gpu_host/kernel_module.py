@@ -1,15 +1,21 @@
 """The nvidia module in the running kernel: its options, loading it, replacing it without a reboot."""
 
+import os
 import re
-from typing import Any, Dict, Iterable, Optional
+import time
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..gpu_judge import driver, holders
-from . import process
+from . import files, process
 from .failure import HostFailure
 from .machine import Machine
 from .systemd import Stopped
 
 OPTIONS = "/etc/modprobe.d/gpusetup-nvidia.conf"
+PARAMETERS = "/proc/driver/nvidia/params"
+_MODULE_PARAMETERS = "/sys/module/nvidia/parameters/"
+_ALSO_CALLED = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
+"""Options that the driver shows under another name than the one by which they are set."""
 LOAD = "/etc/modules-load.d/gpusetup.conf"
 
 
@@ -26,6 +32,79 @@ def configuration(options: Dict[str, Any], load: Iterable[str]) -> Dict[str, Opt
         OPTIONS: f"# Written by gpusetup.\noptions nvidia {words}\n" if options else None,
         LOAD: "# Written by gpusetup.\n{}\n".format("\n".join(load)) if load else None,
     }
+
+
+def written() -> Dict[str, str]:
+    """Return the options that are in our file."""
+    return _parsed(files.read_text(OPTIONS) or "")
+
+
+def otherwise(options: Mapping[str, Any], paths: Iterable[str], env: Dict[str, str]) -> Tuple[List[str], List[str]]:
+    """Return which of these options the loaded module has otherwise: those that loading it again brings into effect,
+    and those that nothing of ours does; what the driver does not show is not held against it.
+
+    `paths` are the files from which it takes them. It was loaded since the boot: with files that are older than that
+    it is as it will be after any other boot.
+    """
+    waiting, refused = [], []
+    young = any(os.stat(path).st_mtime > _booted() for path in (OPTIONS, *paths) if os.path.exists(path))
+    for name, now in _shown(options).items():
+        wanted = options[name]
+        if _plain(now) == _plain(wanted):
+            continue
+        told = f"the module is loaded with {name}={now}, {wanted} is wanted"
+        said = _configured(env).get(name)
+        if said is not None and _plain(said) != _plain(wanted):
+            refused.append(f"{told}: something beside {OPTIONS} sets {said} (modprobe -c shows it)")
+        elif young:
+            waiting.append(told)
+        else:
+            refused.append(told + ": the driver did not take it at the last boot")
+    return waiting, refused
+
+
+def kept(options: Mapping[str, Any]) -> List[str]:
+    """Return which of these options, that nobody asks for any more, the loaded module still has."""
+    same = [name for name, now in _shown(options).items() if _plain(now) == _plain(options[name])]
+    return [f"the module is loaded with {name}={options[name]}, which is no longer wanted" for name in same]
+
+
+def _shown(options: Iterable[str]) -> Dict[str, str]:
+    """Return the values that the loaded module has of these options, as far as it shows them."""
+    text = files.read_text(PARAMETERS)
+    if text is None:
+        return {}
+    shown, found = dict(re.findall(r"^(\w+):[ \t]*(.*?)\s*$", text, re.MULTILINE)), {}
+    for name in sorted(options):
+        bare = re.sub(r"^NVreg_", "", name)
+        now = shown.get(bare, shown.get(_ALSO_CALLED.get(bare, "")))
+        now = files.read_text(_MODULE_PARAMETERS + name) if now is None else now
+        if now is not None:
+            found[name] = now.strip().strip('"')
+    return found
+
+
+def _configured(env: Dict[str, str]) -> Dict[str, str]:
+    """Return the options with which modprobe would load it: of two for one name the last counts."""
+    return _parsed(process.output(["modprobe", "-c"], env, 30)[1])
+
+
+def _parsed(text: str) -> Dict[str, str]:
+    words = [word for line in re.findall(r"^options nvidia (.*)$", text, re.MULTILINE) for word in line.split()]
+    return {name: value for name, _equals, value in (word.partition("=") for word in words)}
+
+
+def _booted() -> float:
+    return time.time() - float((files.read_text("/proc/uptime") or "0").split()[0])
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as the driver keeps it: a number of 32 bits, or text."""
+    text = {"y": "1", "n": "0"}.get(str(value).strip().lower(), str(value).strip().strip("\"'"))
+    try:
+        return int(text, 0) & 0xFFFFFFFF
+    except ValueError:
+        return text.rstrip(";")
 
 
 class Loader:

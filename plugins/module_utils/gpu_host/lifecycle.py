@@ -7,12 +7,13 @@ import threading
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ..gpu_judge import driver, gpudirect, versions
+from ..gpu_judge import driver, versions
 from . import (
     cdi,
     drift,
     fetched,
     files,
+    followers,
     jobs,
     lost,
     mig_kept,
@@ -21,7 +22,6 @@ from . import (
     packages,
     planning,
     process,
-    rdma,
     runfile_install,
     services,
     streams,
@@ -132,6 +132,11 @@ class Lifecycle:
         kernels = list(driven.get("kernels") or ())
         wish = driver.Wish(driven.get("driver_version") or "", driven.get("driver_module") or "", tuple(kernels))
         reboots, waits = _of_parts(request.get("pending")), _of_parts(request.get("waits"))
+        if "module_options" in ran:
+            waiting, refused = followers.options(self.machine, wanted.get("module_options") or {}, kernels)
+            both = list(dict.fromkeys(reboots.get("module_options", []) + waiting))
+            reboots.update(_of_parts({"module_options": both}))
+            waits.update(_of_parts({"module_options": refused}))
         if state["waits"].get("boot") == owner.boot():
             waits.update({part: texts for part, texts in state["waits"]["what"].items() if part not in ran})
         reasons = driver.reboot_reasons(self.machine.facts(), wish) + _texts(reboots)
@@ -321,10 +326,7 @@ class Lifecycle:
         if monitoring.forget(folder, self.check):
             gone.append(os.path.join(folder, monitoring.TEXTFILE))
         gone += [path for path in sorted(self.ledger.state["files"], reverse=True) if self.ledger.restore(path)]
-        if any(path.startswith(monitoring.SYSTEMD) for path in gone) and not self.check:
-            process.output(["systemctl", "daemon-reload"], process.environment(), 60)
-        if gpudirect.OPTIONS in gone and not self.check:
-            rdma.rebuild_images(self.machine, process.environment())
+        gone += self._follow()
         gone += [path for path in sorted(self.ledger.state["links"]) if self.ledger.link(path, None)]
         gone += cdi.forget(self.check, process.environment())
         python = self.ledger.state["expect"].get("python") or {}
@@ -345,6 +347,14 @@ class Lifecycle:
             owner.release(self.ledger.folder, self.token)
         return {"changed": bool(gone), "restored": gone, "left_over": left, "ours": ours, "saved": self.ledger.saved,
                 "kept": self.ledger.left}  # fmt: skip
+
+    def _follow(self) -> List[str]:
+        """Let the host forget what the files that went had told it, now or when an earlier call could not."""
+        env = process.environment()
+        if not self.check:
+            process.output(["systemctl", "daemon-reload"], env, 60)
+        images = [followers.BootImage(kernel, env, forgets=True) for kernel in self.machine.wanted_kernels([])]
+        return followers.settle([*images, followers.LockedMemory(env)], self.check)
 
     def _still_ours(self) -> Dict[str, List[str]]:
         """Return what of ours is there all the same: a record is given up only when there is nothing of the kind."""

@@ -3,11 +3,11 @@
 import os
 import re
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 from ..gpu_judge.names import MONITORING_UNITS
 from ..gpu_probe import exporters
-from . import credentials, dcgm_counters, files, ports, process, services, systemd
+from . import credentials, dcgm_counters, files, followers, ports, process, services, systemd
 from .failure import HostFailure
 from .ledger import Ledger
 
@@ -274,13 +274,12 @@ def set_up(ledger: Ledger, wish: Asked, collector: Dict[str, str], start: bool, 
     changed = changed or any(moved)
     if check:
         return changed
-    if any(moved) or _needs_reload(wanted, env):
+    if any(moved) or followers.Reload(wanted, env).due():
         process.output(["systemctl", "daemon-reload"], env, 60)
     if wish.kind == "textfile" and not os.path.isdir(wish.folder):
         os.makedirs(wish.folder, 0o755, exist_ok=True)
-    stale = [unit for unit in wanted if start and _behind(unit, texts, env)]
-    for unit in stale:
-        process.output(["systemctl", "restart", unit], env, 120)
+    again = [followers.Restart(unit, _files_of(unit, texts), env) for unit in wanted if start]
+    stale = followers.settle(again, check)
     up = bool(wanted) and services.bring_up(ledger, wanted, start, env)
     if start and wanted:
         _prove(wish, env)
@@ -294,19 +293,11 @@ def _is_installed(wish: Asked, env: Dict[str, str]) -> bool:
     return not wish.listen or any(found["exists"] for found in services.look(NODE, env).values())
 
 
-def _needs_reload(wanted: Sequence[str], env: Dict[str, str]) -> bool:
-    _code, text, _error = process.output(["systemctl", "show", "--property=NeedDaemonReload", *wanted], env, 30)
-    return bool(wanted) and "=yes" in text
-
-
-def _behind(unit: str, texts: Dict[str, Tuple[str, int]], env: Dict[str, str]) -> bool:
-    """Tell whether a unit has run since before its files were written: by this apply, or by one that was cut."""
-    since = systemd.active_since(unit, env)
-    if since is None:
-        return False
+def _files_of(unit: str, texts: Dict[str, Tuple[str, int]]) -> List[str]:
+    """Return the files that a unit reads when it starts."""
     shared = {WEB} | ({COUNTERS} if unit == DCGM else set())
     mine = {_drop_in(unit), os.path.join(SYSTEMD, unit)} | (shared if not unit.endswith(".timer") else set())
-    return any(os.stat(path).st_mtime > since for path in mine & set(texts) if os.path.exists(path))
+    return sorted(mine & set(texts))
 
 
 def _prove(wish: Asked, env: Dict[str, str]) -> None:

@@ -5,8 +5,7 @@ import shutil
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from ..gpu_judge.names import NOUVEAU_FILE
-from ..gpu_probe import initramfs
-from . import boot_arguments, boot_entries, boot_image, process
+from . import boot_arguments, boot_entries, boot_image, followers, process
 from .failure import HostFailure
 from .ledger import Ledger
 from .machine import Machine
@@ -52,9 +51,7 @@ class Nouveau:
         present = self.params["state"] == "present"
         changed = self.ledger.write(NOUVEAU_FILE, _CONTENT) if present else self.ledger.restore(NOUVEAU_FILE)
         argued = self._argument(present and self.params["kernel_argument"])
-        images = [
-            self._image(kernel, present, changed) for kernel in self.machine.wanted_kernels(self.params["kernels"])
-        ]
+        images = [self._image(kernel, present) for kernel in self.machine.wanted_kernels(self.params["kernels"])]
         return {
             "changed": bool(changed or argued or any(image["rebuilt"] for image in images)),
             "initramfs": images,
@@ -75,9 +72,14 @@ class Nouveau:
             shutil.which("update-grub", path=self.env["PATH"]) and os.path.exists("/etc/default/grub")
         ):
             changed = self.ledger.write(GRUB_DROP_IN, _GRUB) if wanted else self.ledger.restore(GRUB_DROP_IN)
-            if changed and not self.check:
-                self._command(["update-grub"])
-            return changed
+            menu = followers.BootMenu(ARGUMENT, self.env, self.log)
+            settled = followers.settle([menu], self.check)
+            if not self.check and menu.due():
+                self.warnings.append(
+                    f"update-grub {'does not bring' if wanted else 'leaves'} {ARGUMENT} in the boot menu: "
+                    "is there another file in /etc/default/grub.d or /etc/grub.d that sets the arguments?"
+                )
+            return bool(changed or settled)
         if grubby:
             return self._grubby(wanted)
         if self._entries(wanted).usable():
@@ -113,38 +115,32 @@ class Nouveau:
 
     # initramfs
 
-    def _image(self, kernel: str, present: bool, changed: bool) -> Dict[str, Any]:
-        path = boot_image.path_of(kernel)
-        answer: Dict[str, Any] = {"kernel": kernel, "path": path, "rebuilt": False, "nouveau": None, "blacklist": None}
-        if path is None:
+    def _image(self, kernel: str, present: bool) -> Dict[str, Any]:
+        image = followers.BootImage(kernel, self.env, self.log, self.seen, forgets=not present)
+        answer: Dict[str, Any] = {
+            "kernel": kernel, "path": image.path, "rebuilt": False, "nouveau": None, "blacklist": None,
+        }  # fmt: skip
+        if image.path is None:
             lacking = boot_image.lacking(kernel)
             if lacking and present:
                 self.warnings.append(lacking)
             return answer
-        seen = self._inspect(path)
-        stale = not seen["blacklist"] if present else changed
-        if stale and (seen["nouveau"] is not False or changed):
+        if image.due():
             answer["rebuilt"] = True
             if not self.check:
                 self.tell("initramfs", "rebuilding the initramfs of " + kernel)
-                boot_image.rebuild(kernel, path, self.env, self.log)
-                del self.seen[path]
-                seen = self._inspect(path)
+                image.run()
+        seen = image.look()
         answer.update(nouveau=seen["nouveau"], blacklist=seen["blacklist"])
         if present and not self.check and seen["nouveau"] and not seen["blacklist"]:
             raise HostFailure(
                 "GS-481",
                 "the initramfs of the next boot would still load nouveau",
-                path,
+                image.path,
                 "it was rebuilt, but it contains nouveau and no blacklist",
                 "check for a hook in /etc/initramfs-tools or /etc/dracut.conf.d that adds it",
             )
         return answer
-
-    def _inspect(self, path: str) -> Dict[str, Any]:
-        if path not in self.seen:  # it takes a second or two
-            self.seen[path] = initramfs.inspect(path, 60)
-        return self.seen[path]
 
     def _command(self, argv: Sequence[str]) -> None:
         boot_image.command(argv, self.env, self.log)

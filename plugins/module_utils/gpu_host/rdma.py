@@ -3,14 +3,14 @@
 from typing import Any, Dict, List, Sequence
 
 from ..gpu_judge import gpudirect
-from . import boot_image, files, process
+from . import files, followers, process
 from .failure import HostFailure
+from .kernel_module import PARAMETERS as PARAMS
 from .kernel_module import configuration
 from .ledger import Ledger
 from .machine import Machine
 
 MODULES = "/proc/modules"
-PARAMS = "/proc/driver/nvidia/params"
 
 
 def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, machine: Machine) -> Dict[str, Any]:
@@ -22,18 +22,17 @@ def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, 
         if ledger.write(path, text) if text is not None else ledger.restore(path):
             changed.append(path)
     changed += _cufile(ledger, p2pdma)
-    if gpudirect.OPTIONS in changed and not ledger.check:
-        rebuild_images(machine, env)
+    gone = gpudirect.OPTIONS in changed and not p2pdma
+    kernels = machine.wanted_kernels([])  # NVMe's module lies in their images
+    images = [followers.BootImage(kernel, env, forgets=gone) for kernel in kernels]
+    changed += followers.settle([*images, followers.LockedMemory(env)], ledger.check)
     pending = [] if ledger.check else _load(modules, env)
+    if stack not in ("", "none") and not ledger.check:
+        pending += [
+            f"`systemctl restart {name}` lifts its limit of locked memory, and may stop what it runs"
+            for name in followers.with_old_limit(env)
+        ]
     return {"changed": bool(changed), "pending": pending, "reboot": _waits() if p2pdma else []}
-
-
-def rebuild_images(machine: Machine, env: Dict[str, str]) -> None:
-    """NVMe's module is loaded from the initramfs, with the options that lie there."""
-    for kernel in machine.wanted_kernels([]):
-        path = boot_image.path_of(kernel)
-        if path is not None:
-            boot_image.rebuild(kernel, path, env)
 
 
 def _cufile(ledger: Ledger, p2pdma: bool) -> List[str]:

@@ -1,4 +1,4 @@
-"""Look inside an initramfs: does it carry nouveau, and does it blacklist it?
+"""Look inside an initramfs: which modules for GPUs does it carry, and with which settings of modprobe?
 
 An image is a row of cpio archives: early ones without compression (microcode), then the main one, usually compressed.
 In a unified kernel image it is the section .initrd.
@@ -18,7 +18,7 @@ import zlib
 from typing import Any, Callable, ClassVar, Dict, List, Optional, Set, Tuple
 
 _BLOCK = 1 << 20
-_MODULE = re.compile(r"/(nouveau|nova[-_]core)\.ko(\.\w+)?$")
+_MODULE = re.compile(r"/(nouveau|nova[-_]core|nvidia[\w-]*|nvme[-_]core)\.ko(\.\w+)?$")
 _SETTINGS = re.compile(r"(^|/)(etc|usr/lib|lib)/modprobe\.d/[^/]+\.conf$")
 BLACKLIST = re.compile(r"^\s*(?:blacklist\s+nouveau|install\s+nouveau\s+/bin/(?:false|true))\s*(?:#.*)?$", re.MULTILINE)
 _MAGICS = (
@@ -38,38 +38,68 @@ class Unreadable(Exception):  # noqa: N818 - it ends the walk
 
 def inspect(path: str, seconds: float) -> Dict[str, Any]:
     """Return {"nouveau", "blacklist", "why"}; None for what could not be told."""
-    answer: Dict[str, Any] = {"nouveau": False, "blacklist": False, "why": None}
-    deadline = time.time() + seconds
-    settings = _Settings()
+    found = _read(path, _Contents(whole=False), seconds)
+    return {name: found[name] for name in ("nouveau", "blacklist", "why")}
+
+
+def contents(path: str, seconds: float) -> Dict[str, Any]:
+    """Return the same, with `modules`, and `settings`: what each file of modprobe.d says; both as far as was read."""
+    return _read(path, _Contents(whole=True), seconds)
+
+
+def _read(path: str, found: "_Contents", seconds: float) -> Dict[str, Any]:
+    answer: Dict[str, Any] = {"why": None, "modules": found.modules, "settings": found.settings}
+    missing = False  # type: Optional[bool]
     try:
         with open(path, "rb", buffering=0) as handle:
             start, size = section(handle, b".initrd")
             handle.seek(start)
-            _walk(handle, start + size, answer, settings, deadline)
+            _walk(handle, start + size, found, time.time() + seconds)
     except (OSError, EOFError, Unreadable, zlib.error, lzma.LZMAError, ValueError, struct.error) as error:
-        answer["why"] = f"{path}: {error}"
-        answer["nouveau"] = answer["nouveau"] or None
-        answer["blacklist"] = answer["blacklist"] or None
-    return answer
+        answer["why"], missing = f"{path}: {error}", None
+    return dict(answer, nouveau=found.nouveau or missing, blacklist=found.blacklist or missing)
 
 
-class _Settings:
-    """Which files blacklist nouveau, and where links lead: Debian's own file in modprobe.d is a link to another
-    folder.
+class _Contents:
+    """What was seen so far. Which files blacklist nouveau depends on where links lead: Debian's own file in modprobe.d
+    is a link to another folder.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole: bool) -> None:
+        self.whole = whole
+        self.modules: Set[str] = set()
+        self.settings: Dict[str, str] = {}
+        self.blacklist = False
         self.blacklisting: Set[str] = set()
         self.links: Dict[str, str] = {}
 
-    def note(self, name: str, mode: int, text: str) -> bool:
-        """Take a settings file or a link to one; return whether nouveau is blacklisted as far as is known."""
+    @property
+    def nouveau(self) -> bool:
+        """Whether the kernel's own driver is in it."""
+        return bool(self.modules & {"nouveau", "nova_core"})
+
+    @property
+    def known(self) -> bool:
+        """Whether no more need be read."""
+        return not self.whole and self.nouveau and self.blacklist
+
+    def name(self, name: str) -> None:
+        """Take the name of a member."""
+        match = _MODULE.search("/" + name)
+        if match:
+            self.modules.add(match.group(1).replace("-", "_"))
+
+    def text(self, name: str, mode: int, text: str) -> None:
+        """Take a settings file or a link to one."""
         name = posixpath.normpath(name)
         if stat.S_ISLNK(mode):
             self.links[name] = posixpath.normpath(posixpath.join("/", posixpath.dirname(name), text)).lstrip("/")
-        elif BLACKLIST.search(text):
-            self.blacklisting.add(name)
-        return any(
+        else:
+            if _SETTINGS.search(name):
+                self.settings["/" + name.lstrip("/")] = text
+            if BLACKLIST.search(text):
+                self.blacklisting.add(name)
+        self.blacklist = any(
             self._end(name) in self.blacklisting
             for name in set(self.links) | self.blacklisting
             if _SETTINGS.search(name)
@@ -100,19 +130,19 @@ def section(handle: Any, name: bytes) -> Tuple[int, int]:
     raise Unreadable("the unified kernel image has no section " + name.decode())
 
 
-def _walk(handle: Any, end: int, answer: Dict[str, Any], settings: Any, deadline: float) -> None:
+def _walk(handle: Any, end: int, found: _Contents, deadline: float) -> None:
     """Read every archive of the image, plain ones first; nothing follows the first compressed one."""
-    while not (answer["nouveau"] and answer["blacklist"]) and handle.tell() < end:
+    while not found.known and handle.tell() < end:
         head = _skip_padding(handle, end)
         if not head:
             return
         if head.startswith((b"070701", b"070702")):
-            _members(handle.read, answer, settings, deadline)
+            _members(handle.read, found, deadline)
             continue
         for magic, name in _MAGICS:
             if head.startswith(magic):
                 with _Unpacked(handle, name, deadline) as stream:
-                    _members(stream.read, answer, settings, deadline)
+                    _members(stream.read, found, deadline)
                 return
         raise Unreadable(f"unknown compression (starts with {head.hex()})")
 
@@ -132,9 +162,9 @@ def _skip_padding(handle: Any, end: int) -> bytes:
             return head
 
 
-def _members(read: Callable[..., Any], answer: Dict[str, Any], settings: Any, deadline: float) -> None:
+def _members(read: Callable[..., Any], found: _Contents, deadline: float) -> None:
     """Walk the members of one cpio archive until its trailer."""
-    while not (answer["nouveau"] and answer["blacklist"]):
+    while not found.known:
         header = _exactly(read, 110)
         if header is None:
             return
@@ -149,11 +179,10 @@ def _members(read: Callable[..., Any], answer: Dict[str, Any], settings: Any, de
         if name == "TRAILER!!!":
             return
         padded = size + (-size) % 4
-        if _MODULE.search("/" + name):
-            answer["nouveau"] = True
+        found.name(name)
         if size and size < 65536 and name.endswith(".conf"):
             text = (_exactly(read, padded) or b"")[:size].decode("utf-8", "replace")
-            answer["blacklist"] = settings.note(name, mode, text)
+            found.text(name, mode, text)
             continue
         while padded:
             piece = read(min(padded, _BLOCK))

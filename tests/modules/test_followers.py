@@ -1,0 +1,326 @@
+"""What must follow a file is due until the host shows that it came about: what failed once is tried again, in removal too."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import (
+    boot_image,
+    followers,
+    kernel_module,
+    nouveau,
+    process,
+)
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_judge import driver, gpudirect, names
+from ansible_collections.gpusetup.stack.plugins.modules import gpu_kernel_module
+
+from tests.unit.facts.test_probe_initramfs import cpio
+
+KERNEL = "6.8.0"
+
+
+class Root:
+    """A host with GRUB, one initramfs, and the tools that make them; each can be told to fail."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.modules = ["nouveau", "nvidia", "nvme_core"]
+        self.broken: set[str] = set()
+        self.did: list[str] = []
+        for module, name in (
+            (names, "NOUVEAU_FILE"), (nouveau, "NOUVEAU_FILE"), (nouveau, "GRUB_DROP_IN"), (kernel_module, "OPTIONS"),
+            (kernel_module, "PARAMETERS"), (kernel_module, "_MODULE_PARAMETERS"), (gpudirect, "OPTIONS"),
+            (gpudirect, "MANAGER"),
+        ):  # fmt: skip
+            monkeypatch.setattr(module, name, f"{root}{getattr(module, name)}")
+        monkeypatch.setattr(followers, "MENUS", (f"{root}/boot/grub/grub.cfg",))
+        monkeypatch.setattr(
+            followers, "GRUB_SETTINGS", (f"{root}/etc/default/grub", f"{root}/etc/default/grub.d/*.cfg")
+        )
+        monkeypatch.setattr(boot_image, "path_of", lambda _kernel: str(root / "boot/initrd.img"))
+        monkeypatch.setattr(process, "stream", self.stream)
+        monkeypatch.setattr(nouveau.shutil, "which", lambda name, path: None if name in ("pbl", "grubby") else name)
+        monkeypatch.setattr(nouveau.os.path, "isdir", lambda path: path == "/etc/default/grub.d" or Path(path).is_dir())
+        for folder in ("boot/grub", "etc/default/grub.d", "etc/modprobe.d"):
+            (root / folder).mkdir(parents=True)
+        (root / "etc/default/grub").write_text('GRUB_CMDLINE_LINUX="quiet"\n')
+        self.menu()
+        self.image()
+
+    def menu(self) -> None:
+        settings = [self.root / "etc/default/grub", *sorted((self.root / "etc/default/grub.d").glob("*.cfg"))]
+        words = " ".join(path.read_text() for path in settings)
+        self.file("boot/grub/grub.cfg").write_text("linux /vmlinuz " + words.replace("\n", " ") + "\n")
+
+    def image(self) -> None:
+        members: dict[str, bytes] = {f"usr/lib/modules/{KERNEL}/{name}.ko": b"x" for name in self.modules}
+        for path in sorted((self.root / "etc/modprobe.d").iterdir()):
+            members[str(path).lstrip("/")] = path.read_bytes()
+        self.file("boot/initrd.img").write_bytes(cpio(members))
+
+    def file(self, name: str) -> Path:
+        return self.root / name
+
+    def stream(self, argv: list[str], *_more: Any, **_named: Any) -> tuple[int, list[str]]:
+        self.did.append(argv[0])
+        if argv[0] in self.broken:
+            return 1, ["no space left on device"]
+        {"update-grub": self.menu, "update-initramfs": self.image}[argv[0]]()
+        return 0, []
+
+    def nouveau(self, state: str = "present", **more: Any) -> dict[str, Any]:
+        params = {
+            "state": state, "state_dir": str(self.root / "state"), "simulated_root": "", "kernel_argument": True,
+            "kernels": [KERNEL], **more,
+        }  # fmt: skip
+        self.did = []
+        return nouveau.Nouveau(params).run()
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
+    return Root(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("tool", ["update-grub", "update-initramfs"])
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_what_failed_once_is_tried_again_by_the_same_command(host: Root, tool: str, state: str) -> None:
+    if state == "absent":
+        host.nouveau()
+    host.broken = {tool}
+    for _time in range(2):
+        with pytest.raises(HostFailure, match=tool):
+            host.nouveau(state)
+    host.broken = set()
+    assert host.nouveau(state)["changed"]
+    assert tool in host.did
+    assert (nouveau.ARGUMENT in host.file("boot/grub/grub.cfg").read_text()) == (state == "present")
+    assert (b"blacklist nouveau" in host.file("boot/initrd.img").read_bytes()) == (state == "present")
+    again = host.nouveau(state)
+    assert (again["changed"], host.did) == (False, [])
+
+
+def test_an_image_without_the_module_or_with_anothers_blacklist_is_left(host: Root) -> None:
+    host.modules = ["nvidia"]
+    host.image()
+    host.nouveau()
+    assert host.did == ["update-grub"]
+    host.modules = ["nouveau"]
+    host.file("etc/modprobe.d/theirs.conf").write_text("blacklist nouveau\n")
+    host.image()
+    Path(names.NOUVEAU_FILE).write_text("# Written by gpusetup: older words.\n")
+    assert not followers.BootImage(KERNEL, {}).due()
+
+
+def test_a_menu_that_another_file_spoils_is_told_and_no_change_each_time(host: Root) -> None:
+    host.file("etc/default/grub.d/zz.cfg").write_text("GRUB_CMDLINE_LINUX=quiet\n")
+    host.menu = lambda: host.file("boot/grub/grub.cfg").write_text("linux /vmlinuz quiet\n")  # type: ignore[assignment,return-value]
+    host.nouveau()
+    again = host.nouveau()
+    assert again["changed"] is False
+    assert "another file in /etc/default/grub.d" in again["warnings"][0]
+
+
+def test_an_image_that_cannot_be_read_must_be_younger_than_the_settings(host: Root) -> None:
+    image, settings = host.file("boot/initrd.img"), Path(names.NOUVEAU_FILE)
+    image.write_text("of a kind that nothing here unpacks")
+    settings.write_text("blacklist nouveau\n")
+    os.utime(image, (1, 1))
+    assert followers.BootImage(KERNEL, {}).due()
+    os.utime(image, (time.time() + 5, time.time() + 5))
+    assert not followers.BootImage(KERNEL, {}).due()
+
+
+@pytest.mark.parametrize("path", [(kernel_module, "OPTIONS"), (gpudirect, "OPTIONS")], ids=["nvidia", "p2pdma"])
+def test_options_reach_the_image_that_has_the_module_and_leave_it(host: Root, path: Any) -> None:
+    file = Path(getattr(*path))
+    follower = followers.BootImage(KERNEL, process.environment())
+    for text in ("options nvidia A=1\n", "options nvidia A=2\n", None):
+        if text is None:
+            file.unlink()
+        else:
+            file.write_text(text)
+        assert followers.settle([follower], check=True) == ["the initramfs of " + KERNEL]
+        assert followers.settle([follower], check=False) == ["the initramfs of " + KERNEL]
+        assert followers.settle([follower], check=False) == []
+
+
+# --- options of the loaded module ----------------------------------------------------------------------------------
+
+
+class Kernel:
+    """A machine whose driver runs; its module shows options in the driver's way, and gets those of the file when loaded."""
+
+    simulated = None
+    obstacle = ""
+    takes = True
+
+    def __init__(self, host: Root) -> None:
+        self.host, self.loads = host, 0
+        self.show(RmProfilingAdminOnly=1, NvLinkDisable=0, RegistryDwords='""')
+        Path(kernel_module._MODULE_PARAMETERS).mkdir(parents=True)
+
+    def show(self, **options: Any) -> None:
+        path = Path(kernel_module.PARAMETERS)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{name}: {value}\n" for name, value in options.items()))
+
+    def wanted_kernels(self, _given: Any) -> list[str]:
+        return [KERNEL]
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+    def load(self) -> str | None:
+        self.loads += 1
+        given = kernel_module.written()
+        if self.takes:
+            self.show(RmProfilingAdminOnly=given.get("NVreg_RestrictProfilingToAdminUsers", 1), NvLinkDisable=0)
+        return None
+
+
+@pytest.fixture
+def kernel(host: Root, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel(host)
+    monkeypatch.setattr(gpu_kernel_module, "Machine", lambda _root: made)
+    monkeypatch.setattr(gpu_kernel_module.kernel_module, "Loader", lambda _machine: made)
+    monkeypatch.setattr(gpu_kernel_module.driver, "reboot_reasons", lambda *_more: [])
+    monkeypatch.setattr(gpu_kernel_module.driver, "obstacle", lambda *_more: made.obstacle)
+    monkeypatch.setattr(process, "output", lambda argv, *_more: (0, Path(kernel_module.OPTIONS).read_text(), ""))
+    monkeypatch.setattr(kernel_module, "_booted", lambda: 1000.0)
+    assert driver is gpu_kernel_module.driver
+    return made
+
+
+@pytest.fixture
+def configure(host: Root, kernel: Kernel, run_module: Any) -> Any:
+    def call(check: bool = False, reload: bool = True, **options: Any) -> dict[str, Any]:
+        failed, result = run_module(
+            gpu_kernel_module, check=check, host={"state_dir": str(host.root / "state")}, version="580.95.05",
+            options=options, reload=reload,
+        )  # fmt: skip
+        assert not failed, result
+        return dict(result)
+
+    return call
+
+
+FREE = {"NVreg_RestrictProfilingToAdminUsers": 0}
+
+
+def test_a_changed_option_is_in_effect_or_told(configure: Any, kernel: Kernel) -> None:
+    told = configure(**FREE)
+    assert (told["changed"], told["options_waiting"], kernel.loads) == (True, [], 1)
+    again = configure(**FREE)
+    assert (again["changed"], again["options_waiting"], kernel.loads) == (False, [], 1)
+    gone = configure()
+    assert (gone["changed"], gone["options_waiting"], kernel.loads) == (True, [], 2)
+
+
+@pytest.mark.parametrize("way", ["in use", "not now", "check"])
+def test_what_may_not_be_reloaded_waits_for_a_reboot_each_time_it_is_asked(
+    configure: Any, kernel: Kernel, way: str
+) -> None:
+    kernel.obstacle = "in use by python (4711)" if way == "in use" else ""
+    Path(kernel_module.OPTIONS).write_text(
+        "# Written by gpusetup.\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n"
+    )
+    for _time in range(2):
+        told = configure(check=way == "check", reload=way != "not now", **FREE)
+        assert told["options_waiting"] == [
+            "the module is loaded with NVreg_RestrictProfilingToAdminUsers=1, 0 is wanted"
+        ]
+        assert kernel.loads == 0
+    kernel.show(RmProfilingAdminOnly=0)
+    if way == "in use":
+        told = configure()
+        assert told["options_waiting"] == [
+            "the module is loaded with NVreg_RestrictProfilingToAdminUsers=0, which is no longer wanted"
+        ]
+
+
+def test_the_initramfs_gets_the_options_also_when_that_failed_before(configure: Any, host: Root) -> None:
+    host.broken = {"update-initramfs"}
+    with pytest.raises(AssertionError, match="update-initramfs failed"):
+        configure(**FREE)
+    host.broken = set()
+    configure(**FREE)
+    assert b"NVreg_RestrictProfilingToAdminUsers=0" in host.file("boot/initrd.img").read_bytes()
+
+
+@pytest.mark.parametrize("why", ["another file", "the driver"])
+def test_what_no_reload_brings_is_told_and_no_reason_to_reboot_for_ever(
+    configure: Any, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    configure(**FREE)
+    kernel.show(RmProfilingAdminOnly=1)
+    if why == "another file":
+        said = "options nvidia NVreg_RestrictProfilingToAdminUsers=0\noptions nvidia NVreg_RestrictProfilingToAdminUsers=1\n"
+        monkeypatch.setattr(process, "output", lambda *_more: (0, said, ""))
+    else:
+        monkeypatch.setattr(kernel_module, "_booted", lambda: time.time() + 100)
+    loads = kernel.loads
+    assert configure(**FREE)["options_waiting"] == []
+    assert kernel.loads == loads
+    waiting, (refused,) = followers.options(kernel, FREE, [])  # type: ignore[arg-type]
+    assert waiting == []
+    assert ("something beside" if why == "another file" else "at the last boot") in refused
+
+
+@pytest.mark.parametrize(
+    ("shown", "wanted"),
+    [
+        ("4294967295", "-1"),
+        ("1", "0x1"),
+        ("1", 1),
+        ("Y", "1"),
+        ('"RMForceStaticBar1=1;"', "RMForceStaticBar1=1"),
+        ("0", "n"),
+    ],
+)
+def test_values_are_compared_as_the_driver_keeps_them(kernel: Kernel, shown: str, wanted: Any) -> None:
+    kernel.show(Some=shown)
+    assert kernel_module.otherwise({"NVreg_Some": wanted, "NVreg_NobodyShowsIt": 1}, [], {}) == ([], [])
+
+
+# --- the service manager and what it started ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "has", "pid1", "due"),
+    [
+        (True, "8388608", "8388608", True), (True, "infinity", "8388608", False), (False, "infinity", "8388608", True),
+        (False, "infinity", "unlimited", False), (False, "8388608", "8388608", False), (True, "", "8388608", False),
+    ],
+)  # fmt: skip
+def test_systemd_is_executed_again_where_its_limit_is_not_that_of_its_settings(
+    host: Root, monkeypatch: pytest.MonkeyPatch, file: bool, has: str, pid1: str, due: bool
+) -> None:
+    if file:
+        Path(gpudirect.MANAGER).parent.mkdir(parents=True)
+        Path(gpudirect.MANAGER).write_text("[Manager]\nDefaultLimitMEMLOCK=infinity\n")
+    host.file("limits-1").write_text(f"Max locked memory         {pid1}              {pid1}              bytes\n")
+    monkeypatch.setattr(followers, "_LIMITS", str(host.file("limits-{}")))
+    answer = f"DefaultLimitMEMLOCK={has}\n" if has else ""
+    monkeypatch.setattr(process, "output", lambda *_more: (0, answer, ""))
+    assert followers.LockedMemory({}).due() is due
+
+
+def test_services_that_were_started_with_the_old_limit_are_named(host: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {"docker": (11, "infinity"), "slurmd": (12, "infinity"), "kubelet": (0, "infinity"), "crio": (13, "65536")}
+    blocks = [
+        f"Id={name}.service\nActiveState={'active' if pid else 'inactive'}\nMainPID={pid}\nLimitMEMLOCK={limit}\n"
+        for name, (pid, limit) in rows.items()
+    ]
+    for pid, limit in ((11, "8388608"), (12, "unlimited"), (13, "65536")):
+        host.file(f"limits-{pid}").write_text(
+            f"Max locked memory         {limit}              {limit}              bytes\n"
+        )
+    monkeypatch.setattr(followers, "_LIMITS", str(host.file("limits-{}")))
+    monkeypatch.setattr(process, "output", lambda *_more: (0, "\n".join(blocks), ""))
+    assert followers.with_old_limit({}) == ["docker"]
