@@ -27,6 +27,8 @@ def configure(stack: str, modules: Sequence[str], p2pdma: bool, ledger: Ledger, 
     images = [followers.BootImage(kernel, env, forgets=gone) for kernel in kernels]
     changed += followers.settle([*images, followers.LockedMemory(env)], ledger.check)
     pending = [] if ledger.check else _load(modules, env)
+    if machine.simulated is not None:  # it has no kernel of its own to load a module into
+        pending = []
     if stack not in ("", "none") and not ledger.check:
         pending += [
             f"`systemctl restart {name}` lifts its limit of locked memory, and may stop what it runs"
