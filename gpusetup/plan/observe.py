@@ -390,5 +390,5 @@ def _record(facts: HostFacts) -> Iterator[Action]:
         yield _action("record", "open", what, "; ".join(f"{item.what}: {item.now}" for item in found))
     elif reason := lost(facts):
         yield _action("record", "lost", "start a new record of what gpusetup does here", reason)
-    for found in judge.drift.waits(judge.probed(facts), judge.record(facts)):
-        yield _action("record", found.id, "what the last apply left waiting", found.what)
+    for left in judge.drift.waits(judge.probed(facts), judge.record(facts)):
+        yield _action("record", left.id, "what the last apply left waiting", left.what)
