@@ -113,7 +113,11 @@ def package() -> Outcome:
         ]
         wheel = next((str(path) for path in Path(folder).glob("gpusetup-*.whl")), "no-wheel-was-built")
         codes.append(_run(python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", wheel))
-        for command in (("content", "path"), ("matrix", "torch==2.6.*", "--gpu", "v100"), ("apply", "--help")):
+        for command in (
+            ("export", "content", "path"),
+            ("matrix", "torch==2.6.*", "--gpu", "v100"),
+            ("apply", "--help"),
+        ):
             print(f"\n$ gpusetup {' '.join(command)}   (the installed wheel)", flush=True)
             codes.append(subprocess.run([python, "-m", "gpusetup", *command], cwd=folder, check=False).returncode)
         codes.append(_run(python, "-m", "pip", "uninstall", "-qq", "-y", "gpusetup"))

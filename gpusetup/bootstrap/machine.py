@@ -35,7 +35,7 @@ STEPS: dict[State, tuple[int, str, str]] = {
     "done": (4, "", ""),
     "nothing-to-do": (4, "", ""),
     "pending-reboot": (4, "", "reboot when convenient; the next re-check verifies"),
-    "failed": (4, "", "fix it, then: systemctl restart gpusetup-bootstrap (or: gpusetup bootstrap run)"),
+    "failed": (4, "", "fix it, then: systemctl restart gpusetup-bootstrap (or: gpusetup cloud-init bootstrap run)"),
 }
 OF = 4
 _RETRIES = {6: 8, 7: 3}

@@ -29,7 +29,10 @@ def recheck(config: Config, log: Callable[[str], None]) -> Status:
     status = load()
     if status is None:
         raise PreflightError(
-            "GS-752", "no bootstrap has run on this machine", note="nothing was changed", hint="gpusetup bootstrap run"
+            "GS-752",
+            "no bootstrap has run on this machine",
+            note="nothing was changed",
+            hint="gpusetup cloud-init bootstrap run",
         )
     reason = why_apply(status, _pinned(config), boot_id())
     if reason:
@@ -82,7 +85,7 @@ def _drift(text: str) -> Recheck | None:
     )
     # The inventory that drift looked at is the bootstrap's own; the command for a person names none.
     by_hand = dict.fromkeys(item["hint"] for item in told.get("differences") or () if item.get("hint"))
-    mend = "; ".join((*(["gpusetup bootstrap run"] if told.get("mend") else []), *by_hand))
+    mend = "; ".join((*(["gpusetup cloud-init bootstrap run"] if told.get("mend") else []), *by_hand))
     return Recheck(
         time=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), state=str(told["state"]),
         differences=differences, mend=mend,

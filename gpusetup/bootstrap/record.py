@@ -42,7 +42,7 @@ def save(status: Status, path: Path = Path(STATUS_FILE), login: Path = MESSAGE_F
 def message(status: Status) -> str:
     """Return the line for who logs in."""
     if status.state == "failed":
-        return f"gpusetup: FAILED: {status.doing} (gpusetup status)"
+        return f"gpusetup: FAILED: {status.doing} (gpusetup cloud-init status)"
     if status.state == "nothing-to-do":
         return "gpusetup: nothing to do: this machine has no NVIDIA GPU"
     if status.state == "pending-reboot":
@@ -57,7 +57,8 @@ def message(status: Status) -> str:
         how = "as far as a simulated GPU allows" if status.simulated else status.verified
         verified = f", verification: {how}" if how else ""
         return f"gpusetup: the NVIDIA stack has been ready since {status.since}{verified}"
-    return f"gpusetup: step {status.step} of {status.of}, {status.doing}; do not shut down (gpusetup status --wait)"
+    step = f"gpusetup: step {status.step} of {status.of}, {status.doing}"
+    return f"{step}; do not shut down (gpusetup cloud-init status --wait)"
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -87,6 +88,6 @@ def alone(path: Path) -> Iterator[None]:
         except OSError as error:
             raise PreflightError(
                 "GS-744", "another bootstrap is running on this machine", note="nothing was changed",
-                hint="follow it with: gpusetup status --wait",
+                hint="follow it with: gpusetup cloud-init status --wait",
             ) from error  # fmt: skip
         yield

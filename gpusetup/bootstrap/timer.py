@@ -19,7 +19,7 @@ After=network-online.target
 Type=oneshot
 EnvironmentFile=-/etc/gpusetup/environment
 Environment=LC_ALL=C.UTF-8 HOME=/root
-ExecStart=/opt/gpusetup-controller/bin/gpusetup bootstrap recheck
+ExecStart=/opt/gpusetup-controller/bin/gpusetup cloud-init bootstrap recheck
 # 9: something differs, or a reboot is pending; the status says what.
 SuccessExitStatus=9
 KillMode=process

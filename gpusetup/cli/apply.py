@@ -5,10 +5,9 @@ Without INVENTORY this machine, which is never rebooted without --reboot. A seco
 examples:
   gpusetup apply inventory.ini
   gpusetup apply inventory.ini -w 'torch==2.6.*' --limit training
-  gpusetup apply inventory.ini --check         what would change, tried on the hosts without changing them
-  gpusetup plan inventory.ini --format json --out plan.json && gpusetup apply inventory.ini --plan plan.json
-  gpusetup apply inventory.ini --format html --out report.html      what was done, with every check, as one page
-  gpusetup apply --lock gpu.lock.json          exactly what the lock says
+  gpusetup apply inventory.ini --check          tried on the hosts, nothing changed
+  gpusetup apply inventory.ini --plan plan.json      what `gpusetup plan` wrote
+  gpusetup apply --lock gpu.lock.json           exactly what the lock says
 """
 
 from __future__ import annotations

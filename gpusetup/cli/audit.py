@@ -4,10 +4,10 @@ Every change of a host is written down before it begins, and again with what cam
 (who made tokens, who offered which lock) or another place of runs; without it: your own runs.
 
 examples:
-  gpusetup audit                            the newest first
-  gpusetup audit --host gpu07
-  gpusetup audit --verify                   exit 8 when a line was changed, taken out or cut off
-  gpusetup audit --verify --head 412:6f1d…  and when it is not the log whose head was kept elsewhere
+  gpusetup fleet audit                            the newest first
+  gpusetup fleet audit --host gpu07
+  gpusetup fleet audit --verify                   exit 8 when a line was changed, taken out or cut off
+  gpusetup fleet audit --verify --head 412:6f1d…  and when it is not the log whose head was kept elsewhere
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ tries again after a failure, or applies the lock again on a machine that was don
 `recheck` is what the timer of --recheck calls there: another pinned lock is applied, else what differs is told.
 
 examples:
-  gpusetup bootstrap run
-  gpusetup bootstrap recheck
+  gpusetup cloud-init bootstrap run
+  gpusetup cloud-init bootstrap recheck
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ itself, ansible-core and all they need as wheels. Serve it from any static web s
 it to the hosts.
 
 examples:
-  gpusetup bundle 'torch==2.9.*' --gpu h100 --os ubuntu24.04 --kernel 6.8.0-90-generic --out site
-  gpusetup bundle --lock gpu.lock.json --os rocky9 --kernel 5.14.0-570.12.1.el9_6.x86_64 --out site
-  gpusetup bundle --inventory inventory.ini --out site    what `gpusetup apply inventory.ini` needs, for every host
+  gpusetup bundle 'torch==2.9.*' --gpu h100 --os ubuntu24.04 --out site
+  gpusetup bundle --lock gpu.lock.json --os rocky9 --out site
+  gpusetup bundle --inventory inventory.ini --out site    for all of its hosts
   gpusetup bundle --controller-only --out gpusetup-bundle
   gpusetup bundle --verify site                  every file against the manifest
   gpusetup bundle --verify site --diff old       what has to be carried over
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sign-with", default="", metavar="KEY", help="secret OpenPGP key; default: one made for bundles"
     )
     where.add_argument("--dry-run", action="store_true", help="say what would be fetched, and its size")
-    check = parser.add_argument_group("a bundle that is there")
+    check = parser.add_argument_group("existing bundle")
     check.add_argument("--verify", "--check", dest="check", metavar="DIR", help="every file against the manifest")
     check.add_argument(
         "--signed-by", metavar="FINGERPRINT", help="with --verify: also that this key signed the manifest"

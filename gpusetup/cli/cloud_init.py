@@ -1,14 +1,13 @@
 r"""User-data for a new machine that comes up with its GPU stack installed and verified, unattended.
 
-Needs a bundle that the machine can fetch, for gpusetup is on no public index:
-  gpusetup bundle --controller-only --out gpusetup-bundle      then serve that folder, say at https://files.example/gpu
+Needs a bundle that the machine can fetch, because gpusetup is not on PyPI:
+  gpusetup bundle --controller-only --out gpusetup-bundle    then serve that folder
 
 examples:
-  gpusetup cloud-init 'torch==2.6.*' --gpu h100 --os ubuntu22.04 \\
-      --source https://files.example/gpu --manifest gpusetup-bundle/manifest.json > user-data
-  gpusetup cloud-init … --format shell > user-data.sh           for clouds that take only a script
-  gpusetup cloud-init … --join mine.yaml > user-data           beside your own user-data
-  gpusetup cloud-init --lock-url https://files.example/gpu.lock.json --lock-digest SHA256 … > user-data
+  gpusetup cloud-init 'torch==2.6.*' --gpu h100 --os ubuntu22.04 > user-data \\
+      --source https://files.example/gpu --manifest gpusetup-bundle/manifest.json
+  gpusetup cloud-init … --format shell > user-data.sh    for clouds that take only a script
+  gpusetup cloud-init … --join mine.yaml > user-data     beside your own user-data
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     shape.add_argument("--join", action="append", default=[], metavar="FILE", help="your own user-data, repeatable")
     shape.add_argument("--size-limit", type=int, default=16384, metavar="BYTES", help="default: %(default)s")
-    shape.add_argument("--out", metavar="FILE", help="write the answer to FILE instead of standard output")
+    shape.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -4,9 +4,9 @@ DIR keeps all of it: the database of reports and tokens, the signed offers. Read
 Prometheus reads /metrics, programs /v1/fleet; each with a token of its own.
 
 examples:
-  gpusetup collect token /srv/gpusetup gpu07 --out gpu07.token          a host's token, kept as its hash here
-  gpusetup collect offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519
-  gpusetup collect /srv/gpusetup --certificate site.pem --key site.key
+  gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token          a host's token, kept as its hash here
+  gpusetup fleet offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519
+  gpusetup fleet collect /srv/gpusetup --certificate site.pem --key site.key
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@ r"""Offer a lock to the hosts of a class: signed here with your SSH key, put int
 The collector needs no key, and cannot make an offer of its own. What is not said stays as in the class's offer before.
 
 examples:
-  gpusetup collect offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519 --wave 1
-  gpusetup collect offer /srv/gpusetup h100 --sign ~/.ssh/id_ed25519 --wave 2           the next wave, the same lock
-  gpusetup collect offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519 \
+  gpusetup fleet offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519 --wave 1
+  gpusetup fleet offer /srv/gpusetup h100 --sign ~/.ssh/id_ed25519 --wave 2           the next wave, the same lock
+  gpusetup fleet offer /srv/gpusetup h100 --lock gpu.lock.json --sign ~/.ssh/id_ed25519 \
       --leases https://etcd.example:2379 --at-a-time 50 --of-a-domain 2
 """
 
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             raise BadInputError("GS-983", f"--{option} cannot be negative", path=f"--{option}")
     lock = load_lock(arguments.lock) if arguments.lock else None
     put_on_record(
-        Path(arguments.folder), "offer", "collect offer",
+        Path(arguments.folder), "offer", "fleet offer",
         f"class {arguments.kind}, lock {lock.digest[:12] if lock else 'as before'}, "
         f"{f'waves up to {arguments.wave}' if arguments.wave else 'all waves'}",
     )  # fmt: skip

@@ -3,9 +3,9 @@
 The collector keeps its hash alone. The token goes into the file of --out, or to standard output; never into a log.
 
 examples:
-  gpusetup collect token /srv/gpusetup gpu07 --out gpu07.token
-  gpusetup collect token /srv/gpusetup prometheus --reader --out prometheus.token
-  gpusetup collect token /srv/gpusetup gpu07 --remove
+  gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token
+  gpusetup fleet token /srv/gpusetup prometheus --reader --out prometheus.token
+  gpusetup fleet token /srv/gpusetup gpu07 --remove
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     name = checked_name(arguments.name, "NAME")
     role: Literal["host", "reader"] = "reader" if arguments.reader else "host"
     path = database(arguments.folder)
-    put_on_record(path.parent, "token", "collect token", f"{role} {name}{': taken back' if arguments.remove else ''}")
+    put_on_record(path.parent, "token", "fleet token", f"{role} {name}{': taken back' if arguments.remove else ''}")
     if arguments.remove:
         if not remove_token(path, name, role):
             raise BadInputError("GS-984", f"there is no {role} {name} here", path="NAME")

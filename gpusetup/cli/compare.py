@@ -1,14 +1,14 @@
 """What sets hosts of one kind apart: versions, firmware, links, BIOS, IOMMU and ACS, and measured figures.
 
 A setting stands out when more than half of the hosts with the same GPUs have another; a figure, when it is far from the
-median for its spread. Changes nothing. Figures are the last in each host's history (`gpusetup history`), or those of
-documents that `gpusetup verify --format json` wrote.
+median for its spread. Changes nothing. Figures are the last in each host's history (`gpusetup fleet history`),
+or those of documents that `gpusetup verify --format json` wrote.
 
 examples:
-  gpusetup compare inventory.ini
-  gpusetup compare inventory.ini --figures verify.json --html compare.html
-  gpusetup compare --from facts.json --figures verify.json --format json
-  gpusetup compare inventory.ini --exit-code        9 when something stands out
+  gpusetup fleet compare inventory.ini
+  gpusetup fleet compare inventory.ini --figures verify.json --html compare.html
+  gpusetup fleet compare --from facts.json --figures verify.json --format json
+  gpusetup fleet compare inventory.ini --exit-code        9 when something stands out
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _facts(arguments: argparse.Namespace) -> Facts:
             "GS-951",
             "compare takes either an inventory or saved facts (--from)",
             path="--from" if arguments.facts else "",
-            hint="gpusetup compare inventory.ini, or: gpusetup compare --from facts.json",
+            hint="gpusetup fleet compare inventory.ini, or: gpusetup fleet compare --from facts.json",
         )
     if arguments.inventory:
         return _look(arguments)

@@ -1,9 +1,9 @@
 """Print what a shell needs to complete gpusetup's commands, options, GPUs, systems and components.
 
 examples:
-  eval "$(gpusetup completion bash)"                                     in ~/.bashrc
-  eval "$(gpusetup completion zsh)"                                      in ~/.zshrc
-  gpusetup completion fish > ~/.config/fish/completions/gpusetup.fish
+  eval "$(gpusetup export completion bash)"                                     in ~/.bashrc
+  eval "$(gpusetup export completion zsh)"                                      in ~/.zshrc
+  gpusetup export completion fish > ~/.config/fish/completions/gpusetup.fish
 """
 
 from __future__ import annotations
@@ -39,26 +39,34 @@ def run(arguments: argparse.Namespace) -> Exit:
 
 def add_commands(parser: argparse.ArgumentParser, typed: Sequence[str], known_as: ParserOf) -> None:
     """Add every command by its name, and the arguments of the one that these words name: `matrix import` is two."""
-    from gpusetup.cli.commands import COMMANDS
+    from gpusetup.cli.commands import ALIASES, COMMANDS, WITHOUT_OWN, below, first_words
 
     name, whole = typed[0] if typed else "", " ".join(typed)
     commands = parser.add_subparsers()
-    for known in (known for known in COMMANDS if " " not in known):
+    for known in (*first_words(), *ALIASES):
         if known != name:
             commands.add_parser(known, add_help=False)
         elif whole in COMMANDS and whole != name:
-            below = commands.add_parser(known, add_help=False).add_subparsers()
-            below.add_parser(typed[1], parents=[_with_values(whole, known_as)], add_help=False)
+            second = commands.add_parser(known, add_help=False).add_subparsers()
+            second.add_parser(typed[1], parents=[_with_values(whole, known_as)], add_help=False)
+        elif known in WITHOUT_OWN:
+            second = commands.add_parser(known, add_help=False).add_subparsers()
+            for word in below(known):
+                second.add_parser(word, add_help=False)
         else:
-            further = [one.partition(" ")[2] for one in COMMANDS if one.startswith(f"{known} ")]
-            commands.add_parser(known, parents=[_with_values(known, known_as, further)], add_help=False)
+            parents = [_with_values(ALIASES.get(known, known), known_as, below(known))]
+            commands.add_parser(known, parents=parents, add_help=False)
 
 
 def _with_values(name: str, known_as: ParserOf, further: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return a command's parser whose arguments are completed with what the matrix knows, the first also with these."""
     parser = known_as(name)
     for action in parser._actions:  # noqa: SLF001 - argparse offers no other list of them
-        if completer := _documents if name == "schema" and action.dest == "name" else _COMPLETERS.get(action.dest):
+        if (
+            completer := _documents
+            if name == "export schema" and action.dest == "name"
+            else _COMPLETERS.get(action.dest)
+        ):
             action.completer = completer  # type: ignore[attr-defined]
     if further:
         first = next(action for action in parser._actions if not action.option_strings)  # noqa: SLF001

@@ -1,7 +1,7 @@
 """Print where the Ansible collection is, for people who use it with ansible-playbook.
 
 examples:
-  export ANSIBLE_COLLECTIONS_PATH="$(gpusetup content collections)"
+  export ANSIBLE_COLLECTIONS_PATH="$(gpusetup export content collections)"
   ansible-playbook -i inventory.ini -e @vars.json gpusetup.stack.apply
 """
 

@@ -207,7 +207,7 @@ def _reference(arguments: argparse.Namespace, reference: str) -> Exit:
 
 
 def _alert_named(text: str) -> Alert | None:
-    """Return the alert of `gpusetup monitoring` that a text is the name of."""
+    """Return the alert of `gpusetup export monitoring` that a text is the name of."""
     name = text.strip()
     if not name.isalnum() or not name.startswith(("Gpu", "Vgpu")):
         return None

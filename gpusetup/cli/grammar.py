@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gpusetup.errors import Exit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Parser", "command_meant"]
+__all__ = ["HelpAll", "HelpFormatter", "Parser", "commands_meant", "listed", "rare_options"]
 
 _MEANT_BY_COMMAND = {
     "check": "verify",
@@ -46,6 +46,24 @@ _MEANT_BY_OPTION = {
     "--silent": "--quiet",
     "--version": "gpusetup --version",
 }
+_DRAINING = "--drain-via --drain-wait --undrain --busy-wait --max-fail --max-fail-domain"
+_MEASURING = "--python --cuda-home --when-idle --budget --textfile"
+_RARE = {
+    "": "--debug --quiet --forks --private-key --ask-vault-pass --vault-password-file --extra-vars"
+    " --engine --engine-option",
+    "matrix": "--data --allow-builds",
+    "apply": f"{_DRAINING} --resume --no-way-back --stage --keep-driver --recorded --verify",
+    "rollback": _DRAINING,
+    "verify": f"{_MEASURING} --observations",
+    "fleet health": f"{_MEASURING} --baseline --minutes --strict --lock --node --ignore --forget"
+    " --leave-after --return-after",
+    "doctor": "--drain-via --drain-wait --undrain --busy-wait --root --probe",
+    "bundle": "--python --sign-with --ask-become-pass --user --limit --controller-only --kernel --set --archive"
+    " --diff --signed-by",
+    "cloud-init": "--python --from --native --allow-builds --forward --set --ca --keep-driver"
+    " --reboots --recheck --stage --no-proxy --splay --size-limit --callback --token-file --lock-url --lock-digest",
+}
+"""Options that few people need, of all commands and of one: `--help-all` shows them, `--help` does not."""
 _UNKNOWN = re.compile(r"unrecognized arguments: (.*)", re.DOTALL)
 
 
@@ -56,18 +74,91 @@ def near(word: str, known: Iterable[str]) -> str:
     return next(iter(difflib.get_close_matches(word, list(known), n=1)), "")
 
 
-def command_meant(word: str, commands: Iterable[str]) -> str:
-    """Return the command that a word which is none means most likely."""
+def commands_meant(word: str, commands: Iterable[str]) -> list[str]:
+    """Return the commands that a word which is none means most likely: `history` is the last word of two."""
     commands = list(commands)
     lowered = word.lower().replace("_", "-")
     if lowered in commands:
-        return lowered
+        return [lowered]
+    by_last_word = [name for name in commands if name.endswith(f" {lowered.rpartition(' ')[2]}")]
     meant = _MEANT_BY_COMMAND.get(lowered, "")
-    return meant if meant in commands else near(lowered, commands)
+    if meant in commands or by_last_word:
+        return [meant] if meant in commands else by_last_word
+    nearest = near(lowered, commands)
+    return [nearest] if nearest else []
+
+
+def rare_options(name: str, parser: argparse.ArgumentParser) -> list[argparse.Action]:
+    """Return the options of a command that few people need."""
+    rare = {*_RARE[""].split(), *_RARE.get(name, "").split()}
+    return [action for action in parser._actions if rare & set(action.option_strings)]  # noqa: SLF001
+
+
+def listed(names: Mapping[str, str]) -> str:
+    """Return names with their summaries as lines that fit the terminal."""
+    import shutil
+    import textwrap
+
+    width = max(map(len, names))
+    columns = max(shutil.get_terminal_size().columns, 60)
+    return "\n".join(
+        textwrap.fill(
+            summary,
+            columns,
+            initial_indent=f"  {name:<{width}}  ",
+            subsequent_indent=" " * (width + 4),
+            break_on_hyphens=False,
+        )
+        for name, summary in names.items()
+    )
+
+
+def _filled(text: str) -> str:
+    """Return a text for this terminal: paragraphs are filled anew, lines that are indented stay as they are."""
+    import shutil
+    import textwrap
+
+    columns = max(shutil.get_terminal_size().columns - 2, 60)
+    lines, paragraph = list[str](), list[str]()
+    for line in [*text.strip().splitlines(), ""]:
+        if line and not line.startswith(" "):
+            paragraph.append(line)
+            continue
+        lines += [*textwrap.wrap(" ".join(paragraph), columns, break_on_hyphens=False), line]
+        paragraph = []
+    return "\n".join(lines).rstrip()
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """The shape of a command's help: room for an option and its value on one line with what it means."""
+
+    def __init__(self, prog: str, **shape: Any) -> None:
+        super().__init__(prog, **{"max_help_position": 30, **shape})
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """Return an option with all its names and its value once: `--limit, -l PATTERN`."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
+
+class HelpAll(argparse.Action):
+    """`--help-all`: print the help with every option, and end."""
+
+    def __call__(self, parser: Any, *_rest: Any, **_more: Any) -> None:
+        """Print it."""
+        print(parser.format_help(whole=True), end="")
+        parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
     """A parser that takes requirements and options in any order, and whose errors are one line and a way out."""
+
+    below: Mapping[str, str] = {}
+    """The commands that begin with this one's name, with their summaries."""
+    rare: Sequence[argparse.Action] = ()
+    """What `--help-all` alone shows."""
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parse; requirements that stand behind an option are requirements as well."""
@@ -77,6 +168,31 @@ class Parser(argparse.ArgumentParser):
         elif left:
             self.error("unrecognized arguments: " + " ".join(left))
         return found
+
+    def format_help(self, *, whole: bool = False) -> str:
+        """Return the help: the options that most people need, or the whole."""
+        hidden = {} if whole else {action: action.help for action in self.rare}
+        usage, description, epilog = self.usage, self.description, self.epilog
+        for action in hidden:
+            action.help = argparse.SUPPRESS
+        if self.usage is None and not whole:
+            self.usage = " ".join([self.prog, "[OPTION …]", *self._positionals_shown()])
+        self.description = _filled(description or "")
+        more = [f"more commands:\n{listed(self.below)}"] if self.below else []
+        more += [f"{self.prog} --help-all shows all options."] if hidden else []
+        self.epilog = "\n\n".join([*([epilog] if epilog else []), *more])
+        try:
+            return super().format_help()
+        finally:
+            self.usage, self.description, self.epilog = usage, description, epilog
+            for action, text in hidden.items():
+                action.help = text
+
+    def _positionals_shown(self) -> list[str]:
+        """Return the arguments without a name, as a usage line has them."""
+        formatter = self._get_formatter()
+        formatter.add_usage(None, [one for one in self._actions if not one.option_strings], (), prefix="")
+        return formatter.format_help().split()[len(self.prog.split()) :]
 
     def error(self, message: str) -> NoReturn:
         """Say what is not understood and what may be meant, and end."""

@@ -7,11 +7,11 @@ project, job templates and a workflow; AWX has its own inventory. `slurm` writes
 slurmd that waits for its GPUs. Changes nothing.
 
 examples:
-  gpusetup handover kubernetes inventory.ini --out handover/
-  gpusetup handover kubernetes --from facts.json --out handover/
-  gpusetup handover kubernetes --lock gpu.lock.json --out handover/
-  gpusetup handover awx --out awx-handover/
-  gpusetup handover slurm inventory.ini --out slurm-handover/
+  gpusetup export handover kubernetes inventory.ini --out handover/
+  gpusetup export handover kubernetes --from facts.json --out handover/
+  gpusetup export handover kubernetes --lock gpu.lock.json --out handover/
+  gpusetup export handover awx --out awx-handover/
+  gpusetup export handover slurm inventory.ini --out slurm-handover/
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             "GS-961",
             f"cannot write the hand-over: {error.strerror}",
             path=str(error.filename or folder),
-            hint=f"name a folder that you may write: gpusetup handover {arguments.engine} --out handover",
+            hint=f"name a folder that you may write: gpusetup export handover {arguments.engine} --out handover",
         ) from error
     document = HandoverFiles(folder=str(folder), files=tuple(sorted(texts)), twice=twice, warnings=warnings)
     output.write_answer(output.json_text(document) if arguments.format == "json" else _text(document), None)
@@ -84,7 +84,7 @@ def _awx(arguments: argparse.Namespace) -> _Written:
     if arguments.inventory or arguments.facts or arguments.lock:
         raise BadInputError(
             "GS-963", "handover awx takes neither hosts nor a lock: AWX has an inventory of its own", path="INVENTORY",
-            hint="gpusetup handover awx --out handover",
+            hint="gpusetup export handover awx --out handover",
         )  # fmt: skip
     return files(), (), (), Exit.DONE
 
@@ -133,7 +133,7 @@ def _facts(arguments: argparse.Namespace) -> Facts:
     if arguments.facts and arguments.inventory:
         raise BadInputError(
             "GS-962", "handover takes either an inventory or saved facts (--from)", path="--from",
-            hint=f"gpusetup handover {arguments.engine} inventory.ini --out handover",
+            hint=f"gpusetup export handover {arguments.engine} inventory.ini --out handover",
         )  # fmt: skip
     if arguments.facts:
         from gpusetup.facts.collect import read_facts

@@ -1,4 +1,4 @@
-"""What `handover awx` writes: the questions of its surveys are the options of gpusetup's own commands."""
+"""What `export handover awx` writes: the questions of its surveys are the options of gpusetup's own commands."""
 
 from __future__ import annotations
 

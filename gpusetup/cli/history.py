@@ -4,9 +4,9 @@ Every `gpusetup verify` is kept: root's own of a machine on that machine, those 
 machine. Exit 8 when a figure falls steadily.
 
 examples:
-  gpusetup history
-  gpusetup history gpu07 --runs 50
-  gpusetup history gpu07 --format html --out gpu07.html     pictures of the figures
+  gpusetup fleet history
+  gpusetup fleet history gpu07 --runs 50
+  gpusetup fleet history gpu07 --format html --out gpu07.html     pictures of the figures
 """
 
 from __future__ import annotations

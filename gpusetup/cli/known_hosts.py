@@ -5,10 +5,10 @@ such a list the fingerprints are shown and nothing is kept. A key that changed i
 gpusetup reads the file beside ~/.ssh/known_hosts; host-key checking stays on.
 
 examples:
-  gpusetup known-hosts inventory.ini                       what they show; nothing is kept
-  gpusetup known-hosts inventory.ini --trusted known.txt   hosts with fingerprints, known_hosts lines or SSHFP records
-  gpusetup known-hosts inventory.ini --trusted consoles/   a file for each host: what its console printed
-  gpusetup known-hosts --ca hosts-ca.pub --for '*.gpu.example'   whatever this CA signed
+  gpusetup fleet known-hosts inventory.ini                       what they show; nothing is kept
+  gpusetup fleet known-hosts inventory.ini --trusted known.txt   fingerprints, known_hosts lines or SSHFP records
+  gpusetup fleet known-hosts inventory.ini --trusted consoles/   a file for each host: what its console printed
+  gpusetup fleet known-hosts --ca hosts-ca.pub --for '*.gpu.example'   whatever this CA signed
 """
 
 from __future__ import annotations

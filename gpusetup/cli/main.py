@@ -9,8 +9,8 @@ import os
 import sys
 
 from gpusetup import __version__
-from gpusetup.cli.commands import COMMANDS, load_command
-from gpusetup.cli.grammar import Parser, command_meant
+from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words, load_command
+from gpusetup.cli.grammar import HelpAll, HelpFormatter, Parser, commands_meant, listed, rare_options
 from gpusetup.errors import Exit, GpuSetupError, PreflightError
 
 __all__ = ["main"]
@@ -22,23 +22,26 @@ _EPILOG = (
 )
 
 
-def _known_commands() -> str:
-    import shutil
-    import textwrap
-
-    width = max(len(name) for name in COMMANDS)
-    columns = max(shutil.get_terminal_size().columns, 60)
-    return "\n".join(
-        textwrap.fill(summary, columns, initial_indent=f"  {name:<{width}}  ", subsequent_indent=" " * (width + 4))
-        for name, (_, summary) in COMMANDS.items()
+def _all_words() -> str:
+    """Return the first words by group, with the words below each."""
+    words = first_words()
+    width = max(map(len, words))
+    shown = {word.ljust(width): text + _and_below(word) for word, text in words.items()}
+    return "\n\n".join(
+        f"{heading}:\n" + listed({word.ljust(width): shown[word.ljust(width)] for word in group})
+        for heading, group in GROUPS.items()
     )
+
+
+def _and_below(word: str) -> str:
+    return f" ({', '.join(further)})" if (further := below(word)) else ""
 
 
 def top_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="gpusetup",
         usage="gpusetup [--version [--verbose] [--format json]] COMMAND …",
-        description="One proven NVIDIA stack for these hosts.\n\ncommands:\n" + _known_commands(),
+        description="One proven NVIDIA stack for these hosts.\n\n" + _all_words(),
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -48,19 +51,32 @@ def top_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def command_parser(name: str) -> argparse.ArgumentParser:
+def command_parser(name: str) -> Parser:
     command = load_command(name)
     parser = Parser(
         prog=f"gpusetup {name}",
         description=command.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     parser.add_argument("--quiet", "-q", action="store_true", help="only answers and errors, no progress")
     command.add_arguments(parser)
     parser.set_defaults(command=name)
+    parser.below = {f"gpusetup {name} {word}": COMMANDS[f"{name} {word}"][1] for word in below(name)}
+    if rare := rare_options(name, parser):
+        parser.rare = rare
+        parser.add_argument("--help-all", action=HelpAll, nargs=0, help="show all options, the rare ones too")
     return parser
+
+
+def _only_first(word: str, rest: list[str]) -> Exit:
+    """Answer a first word that is no command itself: its words, or the one that is meant."""
+    if rest and not rest[0].startswith("-"):
+        return _unknown(" ".join([word, rest[0]]))
+    print(f"usage: gpusetup {word} COMMAND …\n\n{WITHOUT_OWN[word]}\n\ncommands:")
+    print(listed({f"gpusetup {word} {second}": COMMANDS[f"{word} {second}"][1] for second in below(word)}))
+    return Exit.DONE
 
 
 def _complete() -> None:
@@ -75,8 +91,8 @@ def _complete() -> None:
 
 
 def _unknown(name: str) -> Exit:
-    meant = command_meant(name, COMMANDS)
-    hint = f"; did you mean `gpusetup {meant}`?" if meant else "; `gpusetup --help` lists the commands"
+    meant = " or ".join(f"`gpusetup {one}`" for one in commands_meant(name, COMMANDS))
+    hint = f"; did you mean {meant}?" if meant else "; `gpusetup --help` lists the commands"
     print(f"gpusetup: no command is called {name!r}{hint}", file=sys.stderr)
     return Exit.COMMAND_LINE
 
@@ -103,9 +119,10 @@ def _parsed(name: str, words: list[str]) -> argparse.Namespace:
     """Parse a command's words; what stands behind `--` is Ansible's where a command hands something on to it."""
     parser = command_parser(name)
     if parser.get_default("ansible_arguments") is None or "--" not in words:
-        return parser.parse_args(words)
+        whole: argparse.Namespace = parser.parse_args(words)
+        return whole
     end = words.index("--")
-    arguments = parser.parse_args(words[:end])
+    arguments: argparse.Namespace = parser.parse_args(words[:end])
     arguments.ansible_arguments = words[end + 1 :]
     return arguments
 
@@ -167,7 +184,9 @@ def _plain_words(argv: list[str]) -> list[str]:
 def _one_name(argv: list[str]) -> list[str]:
     """Return words whose first is the command's whole name: `matrix diff` has two."""
     name = " ".join(argv[:2])
-    return [name, *argv[2:]] if name in COMMANDS else argv
+    if name in COMMANDS:
+        return [name, *argv[2:]]
+    return [ALIASES.get(argv[0], argv[0]), *argv[1:]] if argv else argv
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -180,6 +199,8 @@ def main(argv: list[str] | None = None) -> int:
     if argv and argv[0].startswith("-") and not in_full:
         top_parser().parse_args(argv)
         return Exit.DONE
+    if argv and argv[0] in WITHOUT_OWN:
+        return _only_first(argv[0], argv[1:])
     if argv and argv[0] not in COMMANDS and not in_full:
         return _unknown(argv[0])
     try:

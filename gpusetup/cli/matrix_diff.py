@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--component", metavar="NAME", help="only this component: driver, torch, vllm")
     parser.add_argument("--exit-code", action="store_true", help="end with 9 when something differs")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE instead of standard output")
+    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 
 
 def run(arguments: argparse.Namespace) -> Exit:

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("component", metavar="COMPONENT", help="driver, cuda, torch, vllm, gpus …")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE instead of standard output")
+    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 
 
 def run(arguments: argparse.Namespace) -> Exit:

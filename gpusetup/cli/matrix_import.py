@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--older", action="store_true", help="take an older release than the one in force")
     parser.add_argument("--check", action="store_true", help="say what would change and take nothing in")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
-    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE instead of standard output")
+    parser.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 
 
 def run(arguments: argparse.Namespace) -> Exit:

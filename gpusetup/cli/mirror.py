@@ -4,9 +4,9 @@ Hosts use it as their source: gpusetup_source and gpusetup_source_fingerprints, 
 published upstream is waited for; a mirror is replaced as a whole or not at all.
 
 examples:
-  gpusetup mirror --os ubuntu24.04 --os rocky9 --out /srv/nvidia
-  gpusetup mirror --os ubuntu24.04 --releases 1 --dry-run          how much it would be
-  gpusetup mirror --os ubuntu24.04 --out /srv/nvidia --timer daily
+  gpusetup bundle mirror --os ubuntu24.04 --os rocky9 --out /srv/nvidia
+  gpusetup bundle mirror --os ubuntu24.04 --releases 1 --dry-run          how much it would be
+  gpusetup bundle mirror --os ubuntu24.04 --out /srv/nvidia --timer daily
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def run(arguments: argparse.Namespace) -> Exit:
     if not arguments.os or not (arguments.out or arguments.dry_run) or arguments.releases < 1:
         raise BadInputError(
             "GS-779", "a mirror needs a distribution, a folder and at least one release of each line", path="--os",
-            hint="gpusetup mirror --os ubuntu24.04 --out /srv/nvidia",
+            hint="gpusetup bundle mirror --os ubuntu24.04 --out /srv/nvidia",
         )  # fmt: skip
     if arguments.timer:
         return _timed(arguments)
@@ -128,8 +128,8 @@ def _timed(arguments: argparse.Namespace) -> Exit:
     ):  # fmt: skip
         words += [option, str(value)] if value not in (None, "") else []
     task = timers.Task(
-        command="mirror", does="keep the mirror of NVIDIA's repositories fresh", words=tuple(words), longest="12h",
-        spread="1h",
+        command="bundle mirror", does="keep the mirror of NVIDIA's repositories fresh", words=tuple(words),
+        longest="12h", spread="1h",
     )  # fmt: skip
     text, code = timers.answer(arguments, task, os.environ)
     output.write_answer(text, None)

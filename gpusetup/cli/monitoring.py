@@ -1,7 +1,7 @@
 """Write the rules for Prometheus, with their tests, dashboards for Grafana and an example for Alertmanager.
 
 examples:
-  gpusetup monitoring --out monitoring/
+  gpusetup export monitoring --out monitoring/
   promtool test rules monitoring/rules/gpusetup-tests.yml
   gpusetup doctor GpuXidFatal              what an alert means and what to do
 """
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             "GS-360",
             f"cannot write the monitoring files: {error.strerror}",
             path=str(error.filename or folder),
-            hint="name a folder that you may write: gpusetup monitoring --out monitoring",
+            hint="name a folder that you may write: gpusetup export monitoring --out monitoring",
         ) from error
     document = MonitoringFiles(folder=str(folder), files=tuple(sorted(texts)))
     output.write_answer(output.json_text(document) if arguments.format == "json" else _told(folder, texts), None)

@@ -34,7 +34,7 @@ def add_output(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text"
     """`--format` and `--out`, which exist on every command that answers."""
     group = parser.add_argument_group("output")
     group.add_argument("--format", choices=formats, default=formats[0], help="default: %(default)s")
-    group.add_argument("--out", metavar="FILE", help="write the answer to FILE instead of standard output")
+    group.add_argument("--out", metavar="FILE", help="write the answer to FILE")
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +48,8 @@ def add_requirements(parser: argparse.ArgumentParser) -> None:
         "requirements",
         nargs="*",
         metavar="REQ",
-        help="a component, with a version if you care: torch==2.6.*, torch 2.6, 'cuda>=12.4', driver==580.*, "
-        "cudnn, nccl, cupy, tensorflow, jax, python==3.11, torch==2.7.1+cu128, vllm, flash-attn, …",
+        help="a component, with a version if you care: torch==2.6.*, 'cuda>=12.4', driver==580.*, cudnn, nccl, cupy, "
+        "jax, python==3.11, torch==2.7.1+cu128, vllm, …",
     )
 
 

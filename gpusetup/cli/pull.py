@@ -5,9 +5,9 @@ that was seen before. While the collector is away the last offer counts and repo
 nothing changes. Nothing reboots: a driver that needs it is pending until people reboot the host.
 
 examples:
-  gpusetup pull https://collector.example:8443 --class h100
-  gpusetup pull https://collector.example:8443 --class h100 --domain rack7 --wave 2 --timer '*:0/10'
-  gpusetup pull https://collector.example:8443 --class h100 --timer never
+  gpusetup fleet pull https://collector.example:8443 --class h100
+  gpusetup fleet pull https://collector.example:8443 --class h100 --domain rack7 --wave 2 --timer '*:0/10'
+  gpusetup fleet pull https://collector.example:8443 --class h100 --timer never
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _timed(arguments: argparse.Namespace) -> Exit:
     for text in arguments.variables:
         words += ["--set", text]
     task = timers.Task(
-        command="pull",
+        command="fleet pull",
         does="pull the stack of {what}",
         words=tuple(words),
         codes=f"{_CODES}SuccessExitStatus=6 9\n",

@@ -1,9 +1,9 @@
 """Print the JSON Schema of a document that gpusetup prints or keeps.
 
 examples:
-  gpusetup schema                  the names of the documents
-  gpusetup schema stack            what `gpusetup resolve --format json` prints
-  gpusetup schema plan --out plan.schema.json
+  gpusetup export schema                  the names of the documents
+  gpusetup export schema stack            what `gpusetup resolve --format json` prints
+  gpusetup export schema plan --out plan.schema.json
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             "GS-136",
             f"no document is called {arguments.name!r}",
             path=arguments.name,
-            hint=f"did you mean {', '.join(near)}?" if near else "`gpusetup schema` lists them",
+            hint=f"did you mean {', '.join(near)}?" if near else "`gpusetup export schema` lists them",
         )
     output.write_answer(output.json_text(schema_of(name)), arguments.out)
     return Exit.DONE

@@ -4,8 +4,8 @@ Exits with 0 when done or nothing was to do, with 9 while it runs or a reboot is
 after one.
 
 examples:
-  gpusetup status
-  gpusetup status --wait --timeout 3600 && ./train.sh
+  gpusetup cloud-init status
+  gpusetup cloud-init status --wait --timeout 3600 && ./train.sh
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _read(path: str) -> Status:
             hint="`gpusetup cloud-init` writes the user-data that sets one up",
         ) from error  # fmt: skip
     except OSError as error:
-        hint = "run it as root: sudo gpusetup status" if isinstance(error, PermissionError) else ""
+        hint = "run it as root: sudo gpusetup cloud-init status" if isinstance(error, PermissionError) else ""
         raise BadInputError("GS-761", f"cannot read the status: {error.strerror}", path=path, hint=hint) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInputError("GS-762", f"cannot read the status: {error}", path=path) from error

@@ -58,7 +58,7 @@ class Task:
     """What a timer runs."""
 
     command: str
-    """The command of gpusetup: `drift`, `verify`."""
+    """The command of gpusetup: `drift`, `fleet health`."""
     does: str
     """What it does, for people; `{what}` is this machine or the inventory."""
     kind: str = ""
@@ -142,7 +142,7 @@ def command_of(arguments: argparse.Namespace, task: Task) -> list[str]:
             path=asked[0],
             hint="allow passwordless sudo, or use --vault-password-file",
         )
-    words = [sys.executable, "-m", "gpusetup", task.command, *task.words]
+    words = [sys.executable, "-m", "gpusetup", *task.command.split(), *task.words]
     for option, value in (
         ("--limit", arguments.limit),
         ("--forks", arguments.forks),
@@ -173,10 +173,10 @@ def _absolute(path: str | None) -> str | None:
 
 def name_of(task: Task, command: Sequence[str], inventory: str | None) -> str:
     """Return the timer's name: one for this machine, one per question about an inventory."""
-    name = f"gpusetup-{task.command}" + (f"-{task.kind}" if task.kind else "")
+    name = f"gpusetup-{task.command.split()[-1]}" + (f"-{task.kind}" if task.kind else "")
     if inventory is None:
         return name
-    reached = (task.command, *command[4 + len(task.words) :])
+    reached = (task.command, *command[3 + len(task.command.split()) + len(task.words) :])
     return f"{name}-" + hashlib.sha256("\0".join(reached).encode()).hexdigest()[:8]
 
 

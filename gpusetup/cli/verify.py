@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from gpusetup.cli import options, output, timers, verify_quarantine
+from gpusetup.cli import options, output, verify_quarantine
 from gpusetup.errors import BadInputError, Exit, VerifyFailedError, gravest
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.machine import Wanted
     from gpusetup.verify.request import Ask, Observed
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["FORMATS", "NO_ACTION", "ONCE", "add_arguments", "add_checks", "run", "verified"]
 
 LOCAL_NAME = "localhost"
 ANSWER = "gpusetup/stack/1"
@@ -35,17 +35,22 @@ _WRITE = "write one with: gpusetup lock --out gpu.lock.json; a host keeps its ow
 LEVELS = ("quick", "smoke", "full", "stress")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    options.add_inventory(parser)
-    options.add_engine(parser)
+FORMATS = ("text", "json", "junit", "html", "prometheus")
+ONCE = {
+    "source": None, "observations": None, "explain": None, "only": None, "update_baseline": False,
+}  # fmt: skip
+"""What only a single verification is asked for; `fleet health` has none of it."""
+NO_ACTION = {
+    "timer": None, "hooks": None, "quarantine": None, "on_bad": "", "on_good": "", "node": None,
+    "leave_after": 2, "return_after": 3, "ignore": None, "forget": False,
+}  # fmt: skip
+"""What only `fleet health` is asked for."""
+
+
+def add_checks(parser: argparse.ArgumentParser, *, level: str) -> argparse._ArgumentGroup:
+    """Add what a verification looks at; return the group."""
     group = parser.add_argument_group("checks")
-    group.add_argument(
-        "--level", choices=LEVELS, help="how thorough; default: smoke; quick with --timer, --quarantine or --on-bad"
-    )
-    group.add_argument("--python", metavar="FILE", help="the Python with CuPy; default: the one that apply made")
-    group.add_argument("--cuda-home", metavar="DIR", help="the CUDA toolkit; default: /usr/local/cuda")
-    group.add_argument("--only", metavar="N[,N…]", help="run on these GPUs only, by nvidia-smi's index")
+    group.add_argument("--level", choices=LEVELS, default=level, help="how thorough; default: %(default)s")
     group.add_argument("--gpus", type=int, metavar="N", help="how many GPUs each host should have")
     group.add_argument(
         "--minutes", type=float, default=5.0, metavar="N", help="duration of stress; default: %(default)g"
@@ -57,9 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--strict", action="store_true", help="figures below the floors of Azure's node check for the same GPU fail"
     )
     group.add_argument("--baseline", metavar="FILE", help="compare with each host's own last good run, kept in FILE")
-    group.add_argument("--update-baseline", action="store_true", help="use this run as the new baseline, if it is good")
-    group = parser.add_argument_group("now and then")
-    timers.add_argument(group)
+    group.add_argument("--python", metavar="FILE", help="the Python with CuPy; default: the one that apply made")
+    group.add_argument("--cuda-home", metavar="DIR", help="the CUDA toolkit; default: /usr/local/cuda")
     group.add_argument(
         "--when-idle",
         action="store_true",
@@ -69,14 +73,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", type=float, default=0.0, metavar="SECONDS", help="stop measuring after SECONDS and only look"
     )
     group.add_argument(
-        "--textfile", metavar="DIR", help="also write gpusetup-verify.prom there, for node_exporter; a timer finds DIR"
-    )
-    group = parser.add_argument_group("in service and out of it")
-    verify_quarantine.add_arguments(group)
-    group.add_argument(
-        "--hooks", choices=("slurm", "kubernetes", timers.SHOW, timers.OFF),
-        help="write what Slurm and Kubernetes call, with these options; show: list it; never: remove it",
+        "--textfile", metavar="DIR",
+        help="also write gpusetup-verify.prom there, for node_exporter; a timer finds DIR",
     )  # fmt: skip
+    return group
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_inventory(parser)
+    options.add_engine(parser)
+    group = add_checks(parser, level="smoke")
+    group.add_argument("--only", metavar="N[,N…]", help="run on these GPUs only, by nvidia-smi's index")
+    group.add_argument("--update-baseline", action="store_true", help="use this run as the new baseline, if it is good")
     group = parser.add_argument_group("observations")
     group.add_argument("--observations", metavar="FILE", help="also write the observations, for a bug report")
     group.add_argument("--from", dest="source", metavar="FILE", help="judge saved observations")
@@ -85,7 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="CHECK",
         help="explain a check (or a level, `expectations`, `xid`): what it measures, how it is judged and what to do",
     )
-    options.add_output(parser, formats=("text", "json", "junit", "html", "prometheus"))
+    options.add_output(parser, formats=FORMATS)
+    parser.set_defaults(**NO_ACTION)
 
 
 def run(arguments: argparse.Namespace) -> Exit:
@@ -95,17 +105,12 @@ def run(arguments: argparse.Namespace) -> Exit:
         from gpusetup.verify.pages import explained
 
         return explain(arguments, explained(), "check", "GS-511")
+    return verified(arguments)
+
+
+def verified(arguments: argparse.Namespace) -> Exit:
+    """Observe and judge, act where that is asked for, print."""
     acting = verify_quarantine.acts(arguments)
-    verify_quarantine.check(arguments)
-    if arguments.hooks is not None:
-        from gpusetup.cli.verify_hooks import hooks
-
-        return hooks(arguments)
-    if arguments.timer is not None:
-        from gpusetup.cli.verify_timer import timed
-
-        return timed(arguments)
-    arguments.level = arguments.level or ("quick" if acting else "smoke")
     if arguments.quarantine == "slurm-job":
         return verify_quarantine.around_a_job(arguments, lambda: _verified(arguments, None)[0])
     from gpusetup.report.formats import render

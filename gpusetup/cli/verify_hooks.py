@@ -1,4 +1,4 @@
-"""`gpusetup verify --hooks`: the files by which Slurm and Kubernetes act on this machine's health.
+"""`gpusetup fleet health --hooks`: the files by which Slurm and Kubernetes act on this machine's health.
 
 On a machine that an apply changed they are part of its record, as timers are.
 """
@@ -22,7 +22,7 @@ _NEXT = {
     "slurm": "next: the lines of {folder}/slurm.conf.example into slurm.conf on all nodes, then scontrol reconfigure\n",
     "kubernetes": (
         "next: kubectl apply -f {folder}/kubernetes.json; on each node, with KUBECONFIG of that account:\n"
-        "  gpusetup verify --timer '*:0/5' --quarantine kubernetes\n"
+        "  gpusetup fleet health --timer '*:0/5' --quarantine kubernetes\n"
     ),
 }
 
@@ -49,14 +49,14 @@ def hooks(arguments: argparse.Namespace) -> Exit:
         return Exit.DONE
     words = _words(arguments)
     texts = files(arguments.hooks, words)
-    _write(folder, texts, shlex.join(["gpusetup", "verify", "--hooks", arguments.hooks, *words]))
+    _write(folder, texts, shlex.join(["gpusetup", "fleet", "health", "--hooks", arguments.hooks, *words]))
     told = "".join(f"{folder / name}\n" for name in sorted(texts))
     output.write_answer(told + _NEXT[arguments.hooks].format(folder=folder), arguments.out)
     return Exit.DONE
 
 
 def _words(arguments: argparse.Namespace) -> list[str]:
-    words = ["--level", arguments.level or "quick", *verify_quarantine.repeated(arguments)]
+    words = ["--level", arguments.level, *verify_quarantine.repeated(arguments)]
     if arguments.lock is not None:
         words += ["--lock", str(Path(arguments.lock).absolute())]
     if arguments.gpus is not None:

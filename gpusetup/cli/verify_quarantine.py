@@ -95,13 +95,6 @@ def check(arguments: argparse.Namespace) -> None:
     if arguments.timer is not None and (arguments.forget or arguments.quarantine == "slurm-job"):
         option = "--forget" if arguments.forget else "--quarantine slurm-job"
         raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option, hint="leave it out")
-    for name in ("source", "only"):
-        if getattr(arguments, name) and acts(arguments):
-            option = "--from" if name == "source" else "--only"
-            raise BadInputError(
-                "GS-512", f"{option} cannot be used where a machine leaves service", path=option,
-                hint="it takes a whole verification of the machine as it is now",
-            )  # fmt: skip
     if arguments.leave_after < 1 or arguments.return_after < 1:
         raise BadInputError("GS-516", "--leave-after and --return-after must be 1 or more", path="--leave-after")
     if arguments.node and arguments.inventory is not None:

@@ -1,4 +1,4 @@
-"""`gpusetup verify --timer`: the same question now and then, for Prometheus too; a GPU in use is not measured."""
+"""`gpusetup fleet health --timer`: the same question now and then, for Prometheus too; a GPU in use is not measured."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ _LIBRARIES = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"))
 
 def timed(arguments: argparse.Namespace) -> Exit:
     """Install, show or remove the timer of this question."""
-    for name in ("source", "observations", "update_baseline", "only"):
-        if getattr(arguments, name):
-            option = "--from" if name == "source" else "--" + name.replace("_", "-")
-            raise BadInputError("GS-512", f"{option} cannot be used with --timer", path=option, hint="leave it out")
     if arguments.timer not in {timers.OFF, timers.SHOW}:
         verify_quarantine.check_commands(arguments)
     text, code = timers.answer(arguments, task_of(arguments), os.environ)
@@ -40,7 +36,7 @@ def timed(arguments: argparse.Namespace) -> Exit:
 
 def task_of(arguments: argparse.Namespace) -> timers.Task:
     """Return what the timer runs: the question as it was asked, idle-aware whether asked or not."""
-    level = arguments.level or "quick"
+    level = arguments.level
     words = ["--level", level, "--when-idle", *(["--strict"] if arguments.strict else [])]
     words += verify_quarantine.repeated(arguments)
     for option, value in (
@@ -57,7 +53,7 @@ def task_of(arguments: argparse.Namespace) -> timers.Task:
             files = option in {"--lock", "--baseline", "--textfile"}
             words += [option, str(Path(value).absolute()) if files else str(value)]
     return timers.Task(
-        command="verify",
+        command="fleet health",
         does=f"verify {{what}}, level {level}",
         kind="" if level == "quick" else level,
         words=tuple(words),

@@ -28,10 +28,7 @@ def add_reboot(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--reboot",
         choices=("never", "when-needed", "schedule"),
-        help=(
-            "never overrides the inventory; otherwise the more careful of the two wins; this machine never reboots by"
-            " default"
-        ),
+        help="the more careful of this and the inventory wins; this machine: never",
     )
 
 

@@ -242,7 +242,9 @@ def _tell_syslog(line: AuditLine, digest: str) -> None:
     hosts = sum(group.number for group in line.groups)
     about = f"{line.command} {line.event}, {hosts} hosts, run {line.run}" if line.run else f"{line.command} {line.note}"
     person = line.who.login or line.who.sudo or line.who.user
-    syslog.syslog(syslog.LOG_NOTICE | syslog.LOG_AUTHPRIV, f"gpusetup audit {line.number}:{digest} {person}: {about}")
+    syslog.syslog(
+        syslog.LOG_NOTICE | syslog.LOG_AUTHPRIV, f"gpusetup fleet audit {line.number}:{digest} {person}: {about}"
+    )
 
 
 def _digest(text: bytes) -> str:

@@ -269,7 +269,7 @@ def _cut_short(hosts: Iterable[HostProgress], finished: Finished, errors: _Error
 
 
 def _known_hosts(environment: Mapping[str, str]) -> Path | None:
-    """Return the file of `gpusetup known-hosts`; its path is a word of a list, so it has no spaces or quotes."""
+    """Return the file of `gpusetup fleet known-hosts`; its path is a word of a list, so it has no spaces or quotes."""
     path = state_home(environment) / KNOWN_HOSTS
     return path if path.is_file() and not set(str(path)) & set(" \t'\"\\%") else None
 

@@ -98,7 +98,7 @@ def _failure(progress: HostProgress, inventory: str) -> Failure:
 
 def _way_out(message: str) -> str:
     if "Host key verification failed" in message or "HOST IDENTIFICATION HAS CHANGED" in message:
-        return "see the keys that hosts show, and keep those that are proven: gpusetup known-hosts {inventory}"
+        return "see the keys that hosts show, and keep those that are proven: gpusetup fleet known-hosts {inventory}"
     return "check with: ansible all -i {inventory} -m ping"
 
 

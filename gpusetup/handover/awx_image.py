@@ -13,7 +13,7 @@ _COLLECTIONS = "/usr/share/ansible/collections/ansible_collections"
 
 _LINK = (
     f"RUN mkdir -p {_COLLECTIONS} && "
-    f'ln -s "$($PYCMD -m gpusetup content collections)/ansible_collections/gpusetup" {_COLLECTIONS}'
+    f'ln -s "$($PYCMD -m gpusetup export content collections)/ansible_collections/gpusetup" {_COLLECTIONS}'
 )
 """Playbooks name the collection; AWX looks for it there."""
 

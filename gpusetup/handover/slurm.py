@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["slurm_files", "slurm_warnings"]
 
-_MADE = "# Written by `gpusetup handover slurm`: run that again rather than editing this.\n"
+_MADE = "# Written by `gpusetup export handover slurm`: run that again rather than editing this.\n"
 _WAIT = r"""#!/bin/sh
-# Written by `gpusetup handover slurm`. Waits until each NVIDIA GPU of this host has its device file, at most SECONDS.
+# Written by `gpusetup export handover slurm`.
+# Waits until each NVIDIA GPU of this host has its device file, at most SECONDS.
 # usage: gpusetup-wait-for-gpus [SECONDS [ROOT]]
 # slurmd counts GPUs when it starts and drains the node if one is missing. It starts in any case: Slurm says why.
 root=${2:-}
@@ -62,8 +63,8 @@ systemctl daemon-reload
 `slurm.conf.example` go into `slurm.conf`: `Gres=` belongs to the `NodeName` line that the node has there already.
 Then run `scontrol reconfigure` and restart slurmd.
 
-A node that goes bad: `gpusetup verify --hooks slurm` on the node writes the health program, the prolog and the epilog,
-with the lines for them.
+A node that goes bad: `gpusetup fleet health --hooks slurm` on the node writes the health program, the
+prolog and the epilog, with the lines for them.
 Changes of drivers: `gpusetup apply inventory.ini --engine slurm`.
 """
 

@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["yaml_text"]
 
-MADE = "# Written by `gpusetup handover`: run that again rather than editing this.\n"
+MADE = "# Written by `gpusetup export handover`: run that again rather than editing this.\n"
 
 
 def yaml_text(value: object, *, made: str = MADE) -> str:

@@ -54,7 +54,7 @@ def files(kind: str, words: Sequence[str]) -> dict[str, str]:
 
     def script(name: str, place: str, what: str, end: str) -> str:
         command = shlex.join(
-            [sys.executable, "-m", "gpusetup", "verify", "--quarantine", place, *words, "--format", "json"]
+            [sys.executable, "-m", "gpusetup", "fleet", "health", "--quarantine", place, *words, "--format", "json"]
         )
         return _SCRIPT.format(name=name, what=what, command=command, end=end)
 

@@ -1,4 +1,4 @@
-"""Who changed what on which host: a line of the audit log, and what `gpusetup audit` answers."""
+"""Who changed what on which host: a line of the audit log, and what `gpusetup fleet audit` answers."""
 
 from __future__ import annotations
 

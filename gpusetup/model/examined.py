@@ -80,7 +80,7 @@ class DoctorReference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class DoctorAlert(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an alert of `gpusetup monitoring` means."""
+    """What an alert of `gpusetup export monitoring` means."""
 
     schema: Literal["gpusetup/doctor/1"] = "gpusetup/doctor/1"
     ok: Literal[True] = True

@@ -74,4 +74,4 @@ class Verifications(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     figures: tuple[Figure, ...]
     fallen: tuple[Fallen, ...]
     service: tuple[ServiceEvent, ...]
-    """What `verify --quarantine`, `--on-bad` and `--on-good` did, oldest first."""
+    """What `fleet health --quarantine`, `--on-bad` and `--on-good` did, oldest first."""

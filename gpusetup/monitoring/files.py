@@ -1,4 +1,4 @@
-"""Everything that `gpusetup monitoring` writes, by its file name."""
+"""Everything that `gpusetup export monitoring` writes, by its file name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["alert_page", "counters", "files"]
 
 _RECORDING, _ALERTS, _TESTS = "rules/gpusetup-recording.yml", "rules/gpusetup-alerts.yml", "rules/gpusetup-tests.yml"
-_GENERATED = "# Written by `gpusetup monitoring`: change it there, or copy it under another name.\n"
+_GENERATED = "# Written by `gpusetup export monitoring`: change it there, or copy it under another name.\n"
 _XIDS = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT")
 
 

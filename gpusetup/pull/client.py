@@ -121,10 +121,10 @@ def why_not(offer: Offer | None, kept: Kept, wave: int, boot: str, now: datetime
         return _Outcome("pending-reboot", "", kept.message, "reboot it when its work allows")
     if expired(offer, now):
         return _Outcome(
-            "waiting", "GS-986", f"the offer ended on {offer.expires}", "gpusetup collect offer makes a new one"
+            "waiting", "GS-986", f"the offer ended on {offer.expires}", "gpusetup fleet offer makes a new one"
         )
     if offer.wave and wave > offer.wave:
-        return _Outcome("waiting", "", f"wave {wave} is not yet released", "gpusetup collect offer --wave releases it")
+        return _Outcome("waiting", "", f"wave {wave} is not yet released", "gpusetup fleet offer --wave releases it")
     if wanted == kept.tried and now.strftime("%Y-%m-%dT%H:%M:%SZ") < kept.again:
         state: PullState = "verify-failed" if kept.state == "verify-failed" else "failed"
         return _Outcome(state, kept.reference, kept.message, f"tried again after {kept.again}, or with another lock")
@@ -145,7 +145,7 @@ def _offer(settings: Settings, kept: Kept, notes: list[str]) -> tuple[Offer | No
         if before is not None and offer != before and offer.serial <= before.serial:
             raise BadInputError(
                 "GS-987", f"the collector hands out offer {offer.serial}; this host has seen {before.serial}",
-                path=address, hint="an old offer was put back: make a new one with gpusetup collect offer",
+                path=address, hint="an old offer was put back: make a new one with gpusetup fleet offer",
             )  # fmt: skip
         write_whole(place, raw, 0o600)
         return offer, replace(kept, tag=tag), None
@@ -316,7 +316,7 @@ def _secret(path: Path, what: str) -> str:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(
-            "GS-968", f"{what} cannot be read: {error}", path=str(path), hint="gpusetup collect token writes tokens"
+            "GS-968", f"{what} cannot be read: {error}", path=str(path), hint="gpusetup fleet token writes tokens"
         ) from error
 
 

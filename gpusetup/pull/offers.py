@@ -120,7 +120,7 @@ def _content(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
         text, where = wrong_field(error)
         raise BadInputError(
             "GS-974", f"this is no offer of a lock: {text}", path=f"{source}:{where}",
-            hint="make it with: gpusetup collect offer",
+            hint="make it with: gpusetup fleet offer",
         ) from error  # fmt: skip
 
 

@@ -147,7 +147,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if found is None:
             raise _Refusal(
                 401, "GS-978", "no host or reader with this token is known" if token else "a token is needed",
-                "gpusetup collect token writes one",
+                "gpusetup fleet token writes one",
             )  # fmt: skip
         if found[1] not in roles:
             raise _Refusal(403, "GS-978", f"a token of a {found[1]} does not open this", "ask with another token")
@@ -160,7 +160,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not self.headers.get("Content-Length", "").isdigit():
             raise _Refusal(411, "GS-979", "a report says how long it is", "send Content-Length")
         if self.unread > LIMIT:
-            raise _Refusal(413, "GS-979", f"a report has at most {LIMIT} bytes", "gpusetup pull sends shorter ones")
+            raise _Refusal(
+                413, "GS-979", f"a report has at most {LIMIT} bytes", "gpusetup fleet pull sends shorter ones"
+            )
         body = self.rfile.read(self.unread)
         if len(body) < self.unread:
             self.unread, self.close_connection = 0, True
@@ -171,7 +173,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except (msgspec.DecodeError, UnicodeError) as error:
             text, where = wrong_field(error)
             raise _Refusal(
-                400, "GS-979", f"this is no report: {text} at {where}", "gpusetup schema pull-report"
+                400, "GS-979", f"this is no report: {text} at {where}", "gpusetup export schema pull-report"
             ) from error
         if report.host != who:
             raise _Refusal(
@@ -206,7 +208,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _offer(self, kind: str) -> tuple[int, str, bytes, dict[str, str]]:
         if "/" in kind or kind.startswith(".") or not path_of(self.folder, kind).is_file():
-            raise _Refusal(404, "GS-982", f"there is no offer of class {kind}", f"gpusetup collect offer … {kind}")
+            raise _Refusal(404, "GS-982", f"there is no offer of class {kind}", f"gpusetup fleet offer … {kind}")
         body = path_of(self.folder, kind).read_bytes()
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         known = [one.strip().removeprefix("W/") for one in self.headers.get("If-None-Match", "").split(",")]

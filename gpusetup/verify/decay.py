@@ -137,8 +137,8 @@ Compares the figures of this run and of those in the history of the host.
 
 {rules}
 
-To do: `gpusetup history` shows the figures. Check cooling (`gpu.throttle`), the PCI Express link (`pcie.link`), memory
-repairs (`gpu.memory-repair`) and corrected errors (`gpu.ecc`); a part that goes on falling is to be replaced.
+To do: `gpusetup fleet history` shows the figures. Check cooling (`gpu.throttle`), the PCI Express link (`pcie.link`),
+memory repairs (`gpu.memory-repair`) and corrected errors (`gpu.ecc`); a part that goes on falling is to be replaced.
 
 Level: `full`. Needs: at least twelve runs in the history.
 """

@@ -31,16 +31,17 @@ def _complete(line: str, folder: Path) -> list[str]:
         ("gpusetup resolve --gpu gh2", {"gh200\\ 480gb"}),
         ("gpusetup matrix --os ubuntu2", {"ubuntu22.04", "ubuntu24.04"}),
         ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}),
-        ("gpusetup schema why", {"why", "why-not"}),
-        ("gpusetup matrix up", {"update"}),
+        ("gpusetup export schema why", {"why", "why-not"}),
+        ("gpusetup matrix im", {"import"}),
         ("gpusetup matrix tor", {"torch"}),
         ("gpusetup matrix import --", {"--quiet", "--format"}),
-        ("gpusetup collect t", {"token"}),
-        ("gpusetup collect offer --", {"--format"}),
+        ("gpusetup fleet t", {"token"}),
+        ("gpusetup fleet offer --", {"--format"}),
         ("gpusetup bundle un", {"unpack"}),
         ("gpusetup apply --engine ", {"ansible", "runner"}),
-        ("gpusetup pull --", {"--timer", "--class"}),
-        ("gpusetup known-h", {"known-hosts"}),
+        ("gpusetup fleet pull --", {"--timer", "--class"}),
+        ("gpusetup fleet known-h", {"known-hosts"}),
+        ("gpusetup resolve wh", {"why", "why-not"}),
     ],
 )
 def test_tab(line: str, expected: set[str], tmp_path: Path) -> None:
@@ -50,7 +51,9 @@ def test_tab(line: str, expected: set[str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_what_a_shell_reads(shell: str, tmp_path: Path) -> None:
     script = tmp_path / "completion"
-    subprocess.run([sys.executable, "-m", "gpusetup", "completion", shell, "--out", script], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-m", "gpusetup", "export", "completion", shell, "--out", script], check=True, timeout=60
+    )
     text = script.read_text()
     assert "gpusetup" in text
     if shell == "bash":

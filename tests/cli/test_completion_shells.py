@@ -1,4 +1,4 @@
-"""TAB in real shells: bash, zsh and fish, which read what `gpusetup completion` prints and ask the program."""
+"""TAB in real shells: bash, zsh and fish, which read what `gpusetup export completion` prints and ask the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUESTIONS = [
     ("gpusetup matrix --os ubuntu2", {"ubuntu22.04", "ubuntu24.04"}),
     ("gpusetup resolve --gpu l40", {"l40", "l40s"}),
     ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}),
-    ("gpusetup collect ", {"token", "offer"}),
+    ("gpusetup fleet ", {"token", "offer"}),
     ("gpusetup known", {"known-hosts"}),
 ]
 """What is typed → what TAB must offer."""
@@ -34,7 +34,7 @@ def environment(home: Path) -> dict[str, str]:
 def offered(shell: str, typed: str, home: Path) -> str:
     """What the shell shows on the terminal after TAB."""
     if shell == "fish":
-        script = f"gpusetup completion fish | source; complete -C '{typed}'"
+        script = f"gpusetup export completion fish | source; complete -C '{typed}'"
         argv = ["fish", "--no-config", "-c", script]
         return subprocess.run(
             argv, env=environment(home), capture_output=True, text=True, timeout=120, check=True
@@ -45,7 +45,7 @@ def offered(shell: str, typed: str, home: Path) -> str:
         shell, words, env=environment(home), cwd=home, encoding="utf-8", timeout=60, dimensions=(60, 200)
     )
     load = "autoload -U compinit; compinit -u; " if shell == "zsh" else ""
-    session.sendline(f"{load}{SETTLE[shell]}; eval \"$(gpusetup completion {shell})\"; echo lo''aded")
+    session.sendline(f"{load}{SETTLE[shell]}; eval \"$(gpusetup export completion {shell})\"; echo lo''aded")
     session.expect("loaded\r?\n")
     session.send(f"{typed}\t\t")
     session.expect([pexpect.TIMEOUT, pexpect.EOF], timeout=6)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from gpusetup.model.lock import Lock
 
 NO_ANSWER = {
-    "completion": "a program of the shell's",
-    "bootstrap": "a service that writes a log; `status` tells how far it is",
-    "collect": "a server",
+    "export completion": "a program of the shell's",
+    "cloud-init bootstrap": "a service that writes a log; `cloud-init status` tells how far it is",
+    "fleet collect": "a server",
     "bundle serve": "a server",
 }
 REFUSED = {
@@ -41,37 +41,38 @@ REFUSED = {
     "matrix export": "--out NOWHERE/m.json",
     "matrix import": "NOWHERE",
     "resolve": "pandas",
-    "why": "pandas",
-    "why-not": "pandas=1",
+    "resolve why": "pandas",
+    "resolve why-not": "pandas=1",
     "facts": "--root NOWHERE",
     "plan": "NOWHERE",
     "apply": "NOWHERE",
     "verify": "--from NOWHERE",
+    "fleet health": "NOWHERE",
     "rollback": "NOWHERE",
     "remove": "NOWHERE",
-    "history": "NOWHERE",
-    "known-hosts": "NOWHERE",
-    "audit": "NOWHERE",
+    "fleet history": "NOWHERE",
+    "fleet known-hosts": "NOWHERE",
+    "fleet audit": "NOWHERE",
     "drift": "NOWHERE",
     "lock": "pandas",
-    "compare": "NOWHERE",
+    "fleet compare": "NOWHERE",
     "watch": "NOWHERE",
-    "monitoring": "--out NOWHERE/a/file/m",
-    "handover": "kubernetes NOWHERE --out OUT",
+    "export monitoring": "--out NOWHERE/a/file/m",
+    "export handover": "kubernetes NOWHERE --out OUT",
     "doctor": "--root NOWHERE",
     "bundle": "cupy",
-    "mirror": "",
+    "bundle mirror": "",
     "bundle pack": "NOWHERE --out OUT.zip",
     "bundle unpack": "NOWHERE --out OUT",
-    "pull": "http://collector.example --class h100",
-    "collect token": "OUT gpu01",
-    "collect offer": "OUT h100 --lock NOWHERE --sign NOWHERE",
+    "fleet pull": "http://collector.example --class h100",
+    "fleet token": "OUT gpu01",
+    "fleet offer": "OUT h100 --lock NOWHERE --sign NOWHERE",
     "cloud-init": "pandas",
-    "status": "",
-    "schema": "stak",
+    "cloud-init status": "",
+    "export schema": "stak",
 }
 """What each is asked in vain."""
-CANNOT_FAIL = {"content": "it says where something of its own is"}
+CANNOT_FAIL = {"export content": "it says where something of its own is"}
 
 
 @pytest.fixture(autouse=True)
@@ -111,11 +112,11 @@ def test_a_refusal_is_a_document(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "states"),
     [
-        (["verify"], ("installed", "there", "removed", "none")),
+        (["fleet", "health"], ("installed", "there", "removed", "none")),
         (["drift"], ("installed", "there", "removed", "none")),
-        (["mirror", "--os", "debian12", "--out", "m"], ("installed", "there", "removed", "none")),
+        (["bundle", "mirror", "--os", "debian12", "--out", "m"], ("installed", "there", "removed", "none")),
     ],
-    ids=lambda value: value[0],
+    ids=lambda value: value[-1],
 )
 def test_a_timer(command: list[str], states: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "unit_folder", lambda _environment: tmp_path / "units")
@@ -144,8 +145,8 @@ def test_a_page_is_explained(words: list[str], kind: str, name: str) -> None:
 
 
 def test_the_documents_are_a_document() -> None:
-    named = document_of(run(["schema", "--format", "json"])[1])["documents"]
-    assert len(named) == len(run(["schema"])[1].splitlines()) - 2
+    named = document_of(run(["export", "schema", "--format", "json"])[1])["documents"]
+    assert len(named) == len(run(["export", "schema"])[1].splitlines()) - 2
 
 
 def _wish() -> tuple[Lock, Request]:

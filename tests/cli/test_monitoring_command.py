@@ -1,4 +1,4 @@
-"""gpusetup monitoring, and the doctor's answer about an alert, from outside."""
+"""gpusetup export monitoring, and the doctor's answer about an alert, from outside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.property.test_command_line import run
 
 
 def test_it_writes_the_files_that_it_names(tmp_path):
-    code, out, _ = run(["monitoring", "--out", str(tmp_path / "new"), "--format", "json"])
+    code, out, _ = run(["export", "monitoring", "--out", str(tmp_path / "new"), "--format", "json"])
     assert code == 0
     document = json.loads(out)
     found = sorted(str(path.relative_to(tmp_path / "new")) for path in (tmp_path / "new").rglob("*") if path.is_file())
@@ -19,14 +19,14 @@ def test_it_writes_the_files_that_it_names(tmp_path):
 def test_a_second_run_writes_the_same(tmp_path):
     texts = []
     for _ in range(2):
-        run(["monitoring", "--out", str(tmp_path)])
+        run(["export", "monitoring", "--out", str(tmp_path)])
         texts.append({path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()})
     assert texts[0] == texts[1]
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "taken").write_text("")
-    code, _, err = run(["monitoring", "--out", str(tmp_path / "taken")])
+    code, _, err = run(["export", "monitoring", "--out", str(tmp_path / "taken")])
     assert code == 3
     assert "GS-360" in err
 

@@ -74,7 +74,7 @@ def name_of(document: Any) -> str:
         ("doctor", "the weather is fine"),
         ("lock", "torch", "--gpu", "h100", "--os", "ubuntu24.04"),
         ("cloud-init", "--gpu", "t4", "--os", "debian12"),
-        ("content", "path"),
+        ("export", "content", "path"),
     ],
     ids=" ".join,
 )
@@ -90,7 +90,7 @@ def test_what_is_printed_of_hosts_fits(tmp_path: Path) -> None:
         ("plan",),
         ("resolve", "--from", str(facts)),
         ("verify", "--from", str(ROOT / "tests/fixtures/observations/h200-x2-full.json")),
-        ("monitoring", "--out", str(tmp_path / "monitoring")),
+        ("export", "monitoring", "--out", str(tmp_path / "monitoring")),
     ):
         document = printed(*argv)
         assert name_of(document) in DOCUMENTS
@@ -112,7 +112,7 @@ def test_every_document_has_a_schema() -> None:
 
 
 def test_a_name_that_no_document_has() -> None:
-    code, _, err = run(["schema", "stak"])
+    code, _, err = run(["export", "schema", "stak"])
     assert (code, "did you mean stack" in err) == (3, True)
-    assert run(["schema"])[0] == 0
-    assert json.loads(run(["schema", "gpusetup/plan/1"])[1])["title"] == "gpusetup/plan/1"
+    assert run(["export", "schema"])[0] == 0
+    assert json.loads(run(["export", "schema", "gpusetup/plan/1"])[1])["title"] == "gpusetup/plan/1"

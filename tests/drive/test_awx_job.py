@@ -20,7 +20,7 @@ def fleet(tmp_path):
 
 @pytest.fixture
 def run(tmp_path, fleet):
-    assert main(["handover", "awx", "--out", str(tmp_path / "handover")]) == 0
+    assert main(["export", "handover", "awx", "--out", str(tmp_path / "handover")]) == 0
     variables = {
         "ansible_python_interpreter": "/usr/bin/python3", "ansible_ssh_executable": str(fleet.folder / "ssh"), "gpusetup_become": False,
     }  # fmt: skip

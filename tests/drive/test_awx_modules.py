@@ -1,4 +1,4 @@
-"""What `handover awx` writes, carried out by AWX's own Ansible modules against a stand-in of AWX's API."""
+"""What `export handover awx` writes, carried out by AWX's own Ansible modules against a stand-in of AWX's API."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def collections():
 
 @pytest.fixture
 def handed(tmp_path):
-    assert main(["handover", "awx", "--out", str(tmp_path / "handover")]) == 0
+    assert main(["export", "handover", "awx", "--out", str(tmp_path / "handover")]) == 0
     return tmp_path / "handover"
 
 

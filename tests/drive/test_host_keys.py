@@ -111,14 +111,14 @@ def test_keys_are_shown_then_proven_then_known_and_a_changed_one_is_refused(
 ) -> None:
     server.start()
     hosts = inventory(tmp_path, server.port)
-    code, told, _ = ask("known-hosts", hosts)
+    code, told, _ = ask("fleet", "known-hosts", hosts)
     assert code == 9
     assert {host["state"] for host in told["hosts"].values()} == {"unconfirmed"}
     assert told["hosts"]["gpu1"]["fingerprints"] == [f"{server.key.fingerprint} ssh-ed25519"]
     assert not Path(told["path"]).exists(), "nothing is kept without proof"
 
     (tmp_path / "trusted.txt").write_text(f"gpu0 {server.key.fingerprint}\ngpu1 256 {server.key.fingerprint}\n")
-    code, told, _ = ask("known-hosts", hosts, "--trusted", tmp_path / "trusted.txt")
+    code, told, _ = ask("fleet", "known-hosts", hosts, "--trusted", tmp_path / "trusted.txt")
     assert [host["state"] for host in told["hosts"].values()] == ["confirmed", "confirmed", "unconfirmed"]
     assert set(kept(Path(told["path"]))) == {f"[127.0.0.1]:{server.port}", f"[127.0.0.2]:{server.port}"}
     # Ansible reads that file: of the first two only the login is missing, the third one's key is not trusted.
@@ -130,14 +130,14 @@ def test_keys_are_shown_then_proven_then_known_and_a_changed_one_is_refused(
 
     old, server.key = server.key, make(server.folder / "host")
     server.start()
-    code, told, _ = ask("known-hosts", hosts, "--accept")
+    code, told, _ = ask("fleet", "known-hosts", hosts, "--accept")
     assert code == 5
     assert [host["state"] for host in told["hosts"].values()] == ["changed", "changed", "accepted"]
     assert kept(Path(told["path"]))[f"[127.0.0.1]:{server.port}"] == [old]
-    code, told, _ = ask("known-hosts", hosts, "--trusted", tmp_path / "trusted.txt")
+    code, told, _ = ask("fleet", "known-hosts", hosts, "--trusted", tmp_path / "trusted.txt")
     assert [host["state"] for host in told["hosts"].values()] == ["another-key", "another-key", "known"]
     (tmp_path / "trusted.txt").write_text(f"[127.0.0.1]:{server.port} {server.key.kind} {server.key.text}\n")
-    code, told, _ = ask("known-hosts", hosts, "--trusted", tmp_path / "trusted.txt")
+    code, told, _ = ask("fleet", "known-hosts", hosts, "--trusted", tmp_path / "trusted.txt")
     assert told["hosts"]["gpu0"]["state"] == "replaced"
     assert kept(Path(told["path"]))[f"[127.0.0.1]:{server.port}"] == [server.key]
 
@@ -151,7 +151,7 @@ def test_a_ca_that_signed_the_hosts_key_is_enough(tmp_path: Path, server: Server
     )
     server.start(f"HostCertificate {server.folder}/host-cert.pub")
     hosts = inventory(tmp_path, server.port, 2)
-    code, told, _ = ask("known-hosts", "--ca", tmp_path / "ca.pub", "--for", "127.0.0.*")
+    code, told, _ = ask("fleet", "known-hosts", "--ca", tmp_path / "ca.pub", "--for", "127.0.0.*")
     assert code == 0
     assert Path(told["path"]).read_text().startswith("@cert-authority 127.0.0.* ssh-ed25519 ")
     _, facts, _ = ask("facts", hosts)
@@ -166,7 +166,7 @@ def test_many_are_asked_at_once(tmp_path: Path, server: Server, ask: Any) -> Non
     hosts = inventory(tmp_path, server.port, 200)
     (tmp_path / "trusted.txt").write_text("".join(f"gpu{n} {server.key.fingerprint}\n" for n in range(199)))
     started = time.monotonic()
-    code, told, _ = ask("known-hosts", hosts, "--trusted", tmp_path / "trusted.txt")
+    code, told, _ = ask("fleet", "known-hosts", hosts, "--trusted", tmp_path / "trusted.txt")
     assert code == 9
     states = [host["state"] for host in told["hosts"].values()]
     assert (states.count("confirmed"), states.count("unconfirmed")) == (199, 1)

@@ -113,7 +113,7 @@ class Prometheus:
 def running(
     folder: Path, targets: list[str], receiver: Exporter, scrape: dict[str, Any] | None = None, suite: str = ""
 ) -> Iterator[Prometheus]:
-    """Run Prometheus and Alertmanager with the files of `gpusetup monitoring` in a folder, every second.
+    """Run Prometheus and Alertmanager with the files of `gpusetup export monitoring` in a folder, every second.
 
     `scrape`: how the targets are asked, as a scrape configuration says it; `suite`: the Debian release of the programs.
     """

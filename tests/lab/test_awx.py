@@ -1,4 +1,4 @@
-"""A real host's life by the jobs of `gpusetup handover awx` under real ansible-runner, as AWX runs them.
+"""A real host's life by the jobs of `gpusetup export handover awx` under real ansible-runner, as AWX runs them.
 
 The key is in ssh-agent alone, the user on the command line, host keys in the project. AWX itself is not here.
 """
@@ -15,7 +15,7 @@ from tests.lab.plays import packages
 
 def jobs(folder, host: Host, variables):
     """Return what runs a job of the exported project, as AWX would: numbered, and handed what came before it."""
-    assert main(["handover", "awx", "--out", str(folder / "handover")]) == 0
+    assert main(["export", "handover", "awx", "--out", str(folder / "handover")]) == 0
     project = folder / "handover/project"
     # Who runs the tests has known hosts of his own; an execution environment has none.
     reach = {"ansible_ssh_common_args": "-o UserKnownHostsFile=/dev/null"} | {"ansible_host": host.address, "ansible_python_interpreter": "/usr/bin/python3", "gpusetup_simulated_root": SIMULATED_ROOT}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The execution environment of `handover awx` as an image, and a job in it as AWX starts one: not root, by its entrypoint.
+"""The execution environment of `export handover awx` as an image, and a job in it as AWX starts one: not root, by its entrypoint.
 
 Real are ansible-builder, buildah and all steps of the definition but the base: no registry can be had here, so that is a
 Debian root with a Python of its own, and a program that says to apt what the builder says to dnf.
@@ -69,7 +69,7 @@ def test_the_image_is_built_and_a_job_plans_in_it(buildah, tmp_path):
     argv = [sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:", "--python-version", "3.11", "--dest", str(wheels), *NEEDED]  # fmt: skip
     if subprocess.run(argv, check=False, capture_output=True).returncode:
         pytest.skip("the package index cannot be had")
-    assert main(["handover", "awx", "--out", str(tmp_path / "handover")]) == 0
+    assert main(["export", "handover", "awx", "--out", str(tmp_path / "handover")]) == 0
     folder = tmp_path / "handover/execution-environment"
     definition = yaml.safe_load((folder / "execution-environment.yml").read_text())
     definition["images"]["base_image"]["name"] = BASE

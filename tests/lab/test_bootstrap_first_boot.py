@@ -43,7 +43,7 @@ def test_first_boot_to_verified_and_a_second_boot_changes_nothing(lab_hosts, lab
     assert not host.path(f"/etc/systemd/system/{UNIT}").exists()
     assert not host.path("/var/lib/cloud/scripts/per-boot/50-gpusetup").exists()
     assert host.path("/etc/motd.d/gpusetup").read_text().startswith("gpusetup: the NVIDIA stack has been ready")
-    told = host.ssh("/opt/gpusetup-controller/bin/gpusetup", "status", "--format", "json")
+    told = host.ssh("/opt/gpusetup-controller/bin/gpusetup", "cloud-init", "status", "--format", "json")
     assert json.loads(told.stdout)["state"] == "done"
     assert "step 3 of 4" in host.path("/var/log/gpusetup-bootstrap.log").read_text()
     before = snapshot(host)

@@ -37,7 +37,9 @@ def test_an_image_and_two_copies_of_it(lab_hosts, lab_repositories, bundle, tmp_
     assert (ready["state"], ready.get("reboots", [])) == ("sealed", []), ready
     image = packages(builder)
     assert "nvidia-kernel-support" in image
-    told = json.loads(builder.ssh("/opt/gpusetup-controller/bin/gpusetup", "status", "--format", "json").stdout)
+    told = json.loads(
+        builder.ssh("/opt/gpusetup-controller/bin/gpusetup", "cloud-init", "status", "--format", "json").stdout
+    )
     assert told["state"] == "sealed"
     assert builder.ssh("systemctl", "is-enabled", UNIT, check=False).stdout.strip() == "disabled"
     builder.power_cut()

@@ -51,7 +51,7 @@ def test_looks_again_and_takes_a_new_pin_without_a_reboot(lab_hosts, lab_reposit
     assert (seen["state"], seen["recheck"]["state"]) == ("done", "drifted"), seen
     assert seen["recheck"]["differences"]
     assert "changed since it was applied" in host.path("/etc/motd.d/gpusetup").read_text()
-    told = host.ssh("/opt/gpusetup-controller/bin/gpusetup", "status")
+    told = host.ssh("/opt/gpusetup-controller/bin/gpusetup", "cloud-init", "status")
     assert "drifted" in told.stdout
     assert packages(host) == before
 
@@ -62,7 +62,7 @@ def test_looks_again_and_takes_a_new_pin_without_a_reboot(lab_hosts, lab_reposit
     pending = status(host)
     assert (pending["state"], host.boot_id()) == ("pending-reboot", boot), pending
     assert any("580" in version for name, version in packages(host).items() if name.startswith("nvidia-"))
-    assert host.ssh("/opt/gpusetup-controller/bin/gpusetup", "status", check=False).returncode == 9
+    assert host.ssh("/opt/gpusetup-controller/bin/gpusetup", "cloud-init", "status", check=False).returncode == 9
 
     # Somebody reboots; the timer, which starts with the machine, has the stack verified.
     host.reboot()

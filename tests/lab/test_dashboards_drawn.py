@@ -1,4 +1,4 @@
-"""The dashboards of `gpusetup monitoring` as a real browser draws them, from Debian's real Prometheus.
+"""The dashboards of `gpusetup export monitoring` as a real browser draws them, from Debian's real Prometheus.
 
 The exporters are the stand-ins of test_monitoring; Grafana itself is not there.
 """

@@ -128,7 +128,7 @@ def test_slurmd_waits_for_a_gpu_by_the_files_of_the_hand_over(cluster, lab_inven
     """The GPU is a captured one, its device file a link to another device; slurmd, slurmctld and systemd are real."""
     slurm, node, _ = cluster
     head, folder = slurm.head, tmp_path / "handover"
-    main(["handover", "slurm", str(lab_inventory([node], wishes)), "--out", str(folder)])
+    main(["export", "handover", "slurm", str(lab_inventory([node], wishes)), "--out", str(folder)])
     place = node.path("/root/handover")
     shutil.copytree(folder, place)
     steps = re.search(r"```bash\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1]

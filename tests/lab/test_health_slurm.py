@@ -19,7 +19,9 @@ def cluster(lab_hosts_module):
         head={"flavour": "debian12", "network": "mirror"}, node={"flavour": "debian12", "network": "mirror"}
     )
     smi = health.install(node)
-    told = node.ssh(*GPUSETUP, "verify", "--hooks", "slurm", "--return-after", "2", "--ignore", health.NOT_HERE).stdout
+    told = node.ssh(
+        *GPUSETUP, "fleet", "health", "--hooks", "slurm", "--return-after", "2", "--ignore", health.NOT_HERE
+    ).stdout
     assert f"{HOOKS}/slurm-health\n" in told
     slurm = Slurm(head, [node])
     lines = node.path(f"{HOOKS}/slurm.conf.example").read_text().replace("Interval=300", "Interval=3600")
@@ -87,7 +89,7 @@ def test_a_bad_node_is_drained_gets_no_jobs_and_returns(cluster):
     assert "returns to service" in look(node)
     slurm.wait(node, "IDLE")
     assert runs(head, node)
-    told = node.ssh(*GPUSETUP, "history").stdout
+    told = node.ssh(*GPUSETUP, "fleet", "history").stdout
     assert "left service: gpu.recovery" in told
     assert "returned to service" in told
 

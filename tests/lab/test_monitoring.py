@@ -1,4 +1,4 @@
-"""The rules, dashboards and examples of `gpusetup monitoring` with Debian's real Prometheus, Alertmanager and promtool.
+"""The rules, dashboards and examples of `gpusetup export monitoring` with Debian's real Prometheus, Alertmanager and promtool.
 
 The exporters are stand-ins: texts in the form of dcgm-exporter (both generations) and nvidia_gpu_exporter, after their documentation.
 """

@@ -1,4 +1,4 @@
-"""The package of `handover kubernetes --lock` on a real host: its steps in NodeWright's order, by a stand-in of its agent.
+"""The package of `export handover kubernetes --lock` on a real host: its steps in NodeWright's order, by a stand-in of its agent.
 
 Real are the host, its packages, the reboot and every step; there is no cluster, and no container that carries the package.
 """
@@ -38,7 +38,14 @@ class Agent:
 def test_a_node_comes_to_the_lock_reboots_verifies_and_goes_back(lab_hosts, lab_repositories, tmp_path):
     (host,) = lab_hosts(flavour="debian12-cloud", machine="t4")
     made = gpusetup(
-        tmp_path, "handover", "kubernetes", "--lock", lock(tmp_path, "580", "t4", "debian12"), "--out", tmp_path / "out"
+        tmp_path,
+        "export",
+        "handover",
+        "kubernetes",
+        "--lock",
+        lock(tmp_path, "580", "t4", "debian12"),
+        "--out",
+        tmp_path / "out",
     )
     assert made.code == 0, made.err
     shutil.copytree(tmp_path / "out/node", host.path(PLACE))

@@ -31,7 +31,7 @@ def here(*words):
 @contextlib.contextmanager
 def collecting(folder, port, pair):
     """A collector until the end of the block."""
-    argv = [sys.executable, "-m", "gpusetup", "collect", folder, "--listen", f"{network.GATEWAY}:{port}"]
+    argv = [sys.executable, "-m", "gpusetup", "fleet", "collect", folder, "--listen", f"{network.GATEWAY}:{port}"]
     process = subprocess.Popen(
         [*argv, "--certificate", pair, "--key", pair], cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ}
     )
@@ -77,9 +77,9 @@ def test_by_timer_within_a_budget_and_while_nobody_answers(lab_hosts, lab_reposi
         port = free.getsockname()[1]
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
     here("lock", "driver==580.*", "--gpu", "t4", "--os", "debian12", "--out", tmp_path / "lock.json")
-    here("collect", "token", site, "gpu07", "--out", tmp_path / "token")
-    reader = here("collect", "token", site, "eve", "--reader").strip()
-    offer = ("collect", "offer", site, "t4", "--sign", tmp_path / "key")
+    here("fleet", "token", site, "gpu07", "--out", tmp_path / "token")
+    reader = here("fleet", "token", site, "eve", "--reader").strip()
+    offer = ("fleet", "offer", site, "t4", "--sign", tmp_path / "key")
     here(*offer, "--lock", tmp_path / "lock.json", "--leases", ETCD, "--at-a-time", "1", "--of-a-domain", "1")
 
     token = (tmp_path / "token").read_text()
@@ -94,7 +94,18 @@ def test_by_timer_within_a_budget_and_while_nobody_answers(lab_hosts, lab_reposi
         **lab_repositories.variables,
         "gpusetup_simulated_root": SIMULATED_ROOT,
     }
-    words = [GPUSETUP, "pull", f"https://{NAME}:{port}", "--class", "t4", "--domain", "rack7", "--name", "gpu07"]
+    words = [
+        GPUSETUP,
+        "fleet",
+        "pull",
+        f"https://{NAME}:{port}",
+        "--class",
+        "t4",
+        "--domain",
+        "rack7",
+        "--name",
+        "gpu07",
+    ]
     words += [
         "--ca",
         "/etc/gpusetup/site-ca.pem",
@@ -140,9 +151,9 @@ def test_by_timer_within_a_budget_and_while_nobody_answers(lab_hosts, lab_reposi
     with collecting(site, port, pair):
         wait_until(lambda: not list(queue.iterdir()), 120)
     assert token.strip() not in host.ssh("journalctl", "--no-pager", "--all", timeout=300).stdout
-    assert host.ssh(GPUSETUP, "pull", f"https://{NAME}:{port}", "--class", "t4", "--timer", "never").stdout.startswith(
-        "removed"
-    )
+    assert host.ssh(
+        GPUSETUP, "fleet", "pull", f"https://{NAME}:{port}", "--class", "t4", "--timer", "never"
+    ).stdout.startswith("removed")
 
 
 _ASK = """

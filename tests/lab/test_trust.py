@@ -29,7 +29,9 @@ def test_a_host_is_reached_by_its_gathered_key_and_by_its_ca_and_by_nothing_else
     console = run(["ssh-keygen", "-l", "-f", host.path("/etc/ssh/ssh_host_ed25519_key.pub")]).stdout
     (tmp_path / "consoles").mkdir()
     (tmp_path / "consoles" / f"{host.name}.log").write_text(console)
-    gathered = gpusetup(tmp_path, "known-hosts", inventory, "--trusted", tmp_path / "consoles", "--format", "json")
+    gathered = gpusetup(
+        tmp_path, "fleet", "known-hosts", inventory, "--trusted", tmp_path / "consoles", "--format", "json"
+    )
     assert gathered.code == 0, gathered.out + gathered.err
     assert gathered.hosts[host.name]["state"] == "confirmed"
     assert gpusetup(tmp_path, "facts", inventory, "--format", "json", **unshared).code == 0
@@ -47,6 +49,6 @@ def test_a_host_is_reached_by_its_gathered_key_and_by_its_ca_and_by_nothing_else
     host.ssh("systemctl", "restart", "ssh")
     run(["ssh-keygen", "-q", "-R", host.address, "-f", gathered.document["path"]])
     assert gpusetup(tmp_path, "facts", inventory, "--format", "json", **unshared).code == 6
-    trusted = gpusetup(tmp_path, "known-hosts", "--ca", tmp_path / "ca.pub", "--for", host.address)
+    trusted = gpusetup(tmp_path, "fleet", "known-hosts", "--ca", tmp_path / "ca.pub", "--for", host.address)
     assert trusted.code == 0, trusted.err
     assert gpusetup(tmp_path, "facts", inventory, "--format", "json", **unshared).code == 0

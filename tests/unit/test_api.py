@@ -63,6 +63,8 @@ def test_the_page_runs() -> None:
 
 
 def test_the_page_shows_the_documents_that_there_are() -> None:
-    (block,) = re.findall(r"^```console\n\$ gpusetup schema\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(
+        r"^```console\n\$ gpusetup export schema\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
     shown = [line.split() for line in block.splitlines() if line != "…" and "─" not in line]
-    assert [words for line in run(["schema"])[1].splitlines() if (words := line.split()) in shown] == shown
+    assert [words for line in run(["export", "schema"])[1].splitlines() if (words := line.split()) in shown] == shown

@@ -27,5 +27,5 @@ def write(folder: Path) -> None:
     for shell, place in COMPLETION.items():
         path = folder / place
         path.parent.mkdir(parents=True)
-        argv = [sys.executable, "-m", "gpusetup", "completion", shell]
+        argv = [sys.executable, "-m", "gpusetup", "export", "completion", shell]
         path.write_text(subprocess.run(argv, check=True, capture_output=True, text=True).stdout, encoding="utf-8")

@@ -82,7 +82,7 @@ def _commands(folder: Path) -> None:
     lines = ["# Commands", ""]
     for name, (_, summary) in COMMANDS.items():
         page = f"{name.replace(' ', '-')}.md"
-        text = f"# gpusetup {name}\n\n{summary}\n\n```text\n{command_parser(name).format_help()}```\n"
+        text = f"# gpusetup {name}\n\n{summary}\n\n```text\n{command_parser(name).format_help(whole=True)}```\n"
         (folder / page).write_text(text, encoding="utf-8")
         lines.append(f"- [gpusetup {name}]({page}): {summary}")
     (folder / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -16,7 +16,7 @@ __all__ = ["ELSEWHERE", "ENGINES", "engine_of"]
 
 ENGINES = ("ansible", "runner", "slurm")
 
-ELSEWHERE = {"awx": ("AWX runs gpusetup, not gpusetup AWX", "gpusetup handover awx --out awx-handover")}
+ELSEWHERE = {"awx": ("AWX runs gpusetup, not gpusetup AWX", "gpusetup export handover awx --out awx-handover")}
 """What people may look for here and find elsewhere: why, and the command."""
 
 

@@ -90,7 +90,7 @@ def test_what_differs_is_told_and_left(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert status.state == "done"
     assert status.recheck is not None
     assert status.recheck.differences == ("nvidia-smi: was 580, is absent",)
-    assert "nvidia-smi: was 580, is absent (gpusetup bootstrap run)" in message(status)
+    assert "nvidia-smi: was 580, is absent (gpusetup cloud-init bootstrap run)" in message(status)
 
 
 def test_what_no_apply_mends_is_left_to_a_person(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""`gpusetup status`: words and exit codes for every state, waiting, and what is no status."""
+"""`gpusetup cloud-init status`: words and exit codes for every state, waiting, and what is no status."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DRIFTED = replace(
 
 
 def command(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "gpusetup", "status", "--file", str(path), *words]
+    argv = [sys.executable, "-m", "gpusetup", "cloud-init", "status", "--file", str(path), *words]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -112,7 +112,7 @@ def test_an_ordinary_user_reads_the_status_and_nothing_else() -> None:
     code = (
         "import os, sys\n"
         "from gpusetup.cli.main import main\n"
-        "argv = ['status', '--file', sys.argv[1] + '/status.json']\n"
+        "argv = ['cloud-init', 'status', '--file', sys.argv[1] + '/status.json']\n"
         "main(argv)\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "code = main(argv)\n"

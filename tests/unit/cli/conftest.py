@@ -68,7 +68,7 @@ class Machine:
     def look(self, bad: bool, *words: str) -> str:
         """Verify; the exit code is the verification's own, whatever follows."""
         self.observed = Observed(self.bad if bad else self.good)
-        assert main(["verify", *words, "--format", "json"]) == (8 if bad else 0)
+        assert main(["fleet", "health", *words, "--format", "json"]) == (8 if bad else 0)
         said = self.capsys.readouterr()
         assert json.loads(said.out)["hosts"]["localhost"]
         return said.err

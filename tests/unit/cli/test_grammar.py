@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from gpusetup.cli import grammar, start
 from gpusetup.cli import main as front
-from gpusetup.cli import start
-from gpusetup.cli.commands import COMMANDS
+from gpusetup.cli.commands import ALIASES, COMMANDS, GROUPS, WITHOUT_OWN, below, first_words
 from gpusetup.facts.collect import captured
 from gpusetup.facts.products import matrix_lookup
 from gpusetup.matrix.load import Matrix
@@ -65,7 +66,7 @@ def test_why_takes_requirements_behind_an_option_and_a_version_that_stands_apart
         (["facts", "one.ini", "two.ini"], "it takes no 'two.ini'"),
         (["install", "torch"], "did you mean `gpusetup apply`?"),
         (["verfy"], "did you mean `gpusetup verify`?"),
-        (["why_not"], "did you mean `gpusetup why-not`?"),
+        (["why_not"], "did you mean `gpusetup resolve why-not`?"),
     ],
 )
 def test_what_is_not_known_gets_a_suggestion_and_not_the_usage(
@@ -81,7 +82,7 @@ def test_help_and_version_are_words_as_well(capsys: pytest.CaptureFixture[str]) 
     assert run(capsys, "version")[1].startswith("gpusetup ")
     assert run(capsys, "version", "--verbose") == run(capsys, "--verbose", "--version")
     assert "ansible-core " in run(capsys, "--version", "--verbose")[1]
-    assert "commands:" in run(capsys, "help")[1]
+    assert "choose a stack:" in run(capsys, "help")[1]
     assert "--gpu" in run(capsys, "help", "resolve")[1]
 
 
@@ -125,4 +126,58 @@ def test_the_help_fits_a_terminal_of_80_columns(
     monkeypatch.setenv("COLUMNS", "80")
     lines = run(capsys, "--help")[1].splitlines()
     assert max(map(len, lines)) <= 80
-    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in COMMANDS)
+    shown = {line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")}
+    assert {name.split()[0] for name in COMMANDS} <= shown
+    assert len(lines) <= 50
+    assert len(first_words()) <= 16
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_fits_a_screen_of_60_lines(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = front.command_parser(name).format_help().splitlines()
+    assert sum(max(1, -(-len(line) // 80)) for line in lines) <= 60
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_all_shows_every_option_and_the_rare_ones_exist(name: str) -> None:
+    parser = front.command_parser(name)
+    options = {one for action in parser._actions for one in action.option_strings}
+    whole, short = parser.format_help(whole=True), parser.format_help()
+    assert all(one in whole for one in options)
+    rare = set(grammar._RARE.get(name, "").split())
+    assert rare <= options
+    assert not any(re.search(rf"^  (\S+, )*{one}[ ,]", short, re.MULTILINE) for one in rare)
+
+
+def test_every_group_names_each_first_word_once() -> None:
+    words = [word for group in GROUPS.values() for word in group]
+    assert sorted(words) == sorted({name.split()[0] for name in COMMANDS})
+    assert set(ALIASES.values()) <= set(COMMANDS)
+    assert not set(ALIASES) & set(words)
+    assert set(WITHOUT_OWN) == {word for word in words if word not in COMMANDS}
+
+
+@pytest.mark.parametrize("word", WITHOUT_OWN)
+def test_a_first_word_alone_lists_what_follows_it(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ((word,), (word, "--help"), ("help", word)):
+        code, out, _ = run(capsys, *words)
+        assert code == 0
+        assert all(f"gpusetup {word} {second} " in out for second in below(word))
+    code, _, err = run(capsys, word, below(word)[0][:-1])
+    assert code == 2
+    assert f"gpusetup {word} {below(word)[0]}" in err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("mirror", "bundle mirror"), ("history", "fleet history"), ("schema", "export schema")]
+)
+def test_the_last_word_of_a_command_finds_it(old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, old)
+    assert code == 2
+    assert f"`gpusetup {new}`" in err
+
+
+def test_the_short_names_of_why_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("cudnn", "--gpu", "h100")
+    assert run(capsys, "why", *words) == run(capsys, "resolve", "why", *words)

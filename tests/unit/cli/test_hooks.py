@@ -1,4 +1,4 @@
-"""`verify --hooks`: what Slurm and Kubernetes call; scripts that fail open, as part of the machine's record."""
+"""`fleet health --hooks`: what Slurm and Kubernetes call; scripts that fail open, as part of the machine's record."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_scripts_fail_open(machine: Machine, folder: Path) -> None:
     """Only exit 8 keeps a job away; the health program never fails, for slurmd would not come up."""
-    assert main(["verify", "--hooks", "slurm", "--ignore", "gpu.ecc", "--strict"]) == 0
+    assert main(["fleet", "health", "--hooks", "slurm", "--ignore", "gpu.ecc", "--strict"]) == 0
     assert f"{folder}/slurm-health" in machine.capsys.readouterr().out
     machine.program("logger", "cat >>log")
     for name, codes in (("slurm-health", {0: 0, 1: 0, 8: 0, 127: 0}), ("slurm-job", {0: 0, 1: 0, 8: 1, 9: 0, 127: 0})):
@@ -41,29 +41,29 @@ def test_the_scripts_fail_open(machine: Machine, folder: Path) -> None:
             script.write_text(text.replace(sys.executable, str(stand_in)).replace("PATH=/usr/local/sbin", path))
             assert subprocess.run(["sh", str(script)], check=False, timeout=20).returncode == wanted
         assert "said 8" in (machine.folder / "log").read_text()
-    assert main(["verify", "--hooks", "show"]) == 0
+    assert main(["fleet", "health", "--hooks", "show"]) == 0
     assert len(machine.capsys.readouterr().out.splitlines()) == 3
-    assert main(["verify", "--hooks", "never"]) == 0
+    assert main(["fleet", "health", "--hooks", "never"]) == 0
     assert list(folder.iterdir()) == []
     machine.capsys.readouterr()
-    main(["verify", "--hooks", "never"])
+    main(["fleet", "health", "--hooks", "never"])
     assert machine.capsys.readouterr().out == "no hooks\n"
 
 
 def test_hooks_are_part_of_the_record(machine: Machine, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = host_code("gpu_host.ledger").Ledger(str(machine.folder / "lib"))
     monkeypatch.setattr(timers, "record", lambda _: ledger)
-    assert main(["verify", "--hooks", "slurm"]) == 0
+    assert main(["fleet", "health", "--hooks", "slurm"]) == 0
     kept = ledger.state["files"][str(folder / "slurm-job")]
     assert (kept["hint"], (folder / "slurm-job").stat().st_mode & 0o777) == (
-        "gpusetup verify --hooks slurm --level quick --leave-after 2 --return-after 3",
+        "gpusetup fleet health --hooks slurm --level quick --leave-after 2 --return-after 3",
         0o755,
     )
-    assert main(["verify", "--hooks", "never"]) == 0
+    assert main(["fleet", "health", "--hooks", "never"]) == 0
     assert ledger.state["files"] == {}
 
 
 def test_hooks_that_cannot_be_written_are_refused(machine: Machine, folder: Path) -> None:
     folder.write_text("in the way")
-    assert main(["verify", "--hooks", "slurm"]) == 3
+    assert main(["fleet", "health", "--hooks", "slurm"]) == 3
     assert "GS-517" in machine.capsys.readouterr().err

@@ -44,13 +44,13 @@ def test_slurm_gets_a_drain_with_our_reason_and_its_end(machine: Machine) -> Non
     assert "n1 passed 1 of 2 verifications in a row" in machine.look(False, *SLURM)
     assert "returns to service" in machine.look(False, *SLURM)
     assert machine.node() == ("IDLE", "")
-    assert main(["history"]) == 0
+    assert main(["fleet", "history"]) == 0
     out = machine.capsys.readouterr().out
     assert "left service: gpu.recovery" in out
     assert "returned to service\n" in out
-    assert main(["history", "--format", "html", "--out", str(machine.folder / "page.html")]) == 0
+    assert main(["fleet", "history", "--format", "html", "--out", str(machine.folder / "page.html")]) == 0
     assert "slurm: left service: gpu.recovery" in (machine.folder / "page.html").read_text()
-    assert main(["history", "--format", "json"]) == 0
+    assert main(["fleet", "history", "--format", "json"]) == 0
     assert [one["event"] for one in json.loads(machine.capsys.readouterr().out)["service"]] == ["left", "returned"]
 
 
@@ -87,7 +87,7 @@ def test_a_machine_that_somebody_returned_is_counted_anew_without_its_old_kernel
     (machine.folder / "state").write_text("IDLE")
     assert "by hand; counting starts" in machine.look(True, *SLURM)
     machine.observed = Observed(machine.bad)
-    assert main(["verify", *SLURM]) == 0, "what was in the log before counts no more"
+    assert main(["fleet", "health", *SLURM]) == 0, "what was in the log before counts no more"
     assert machine.node() == ("IDLE", "")
 
 
@@ -101,7 +101,7 @@ def test_a_history_that_was_lost_is_read_off_our_mark(machine: Machine) -> None:
 
 def test_a_prolog_refuses_and_the_health_program_tells_why(machine: Machine) -> None:
     machine.slurm()
-    job = ["verify", "--quarantine", "slurm-job"]
+    job = ["fleet", "health", "--quarantine", "slurm-job"]
     assert main(job) == 0
     machine.observed = Observed(machine.bad)
     assert main(job) == 8
@@ -121,19 +121,19 @@ def test_around_a_job_one_bad_look_is_repeated_and_a_host_that_changes_is_let_be
 ) -> None:
     answers = [Observed(machine.bad), Observed(machine.good)]
     monkeypatch.setattr(local, "observe_in_turn", lambda *_: answers.pop(0))
-    assert main(["verify", "--quarantine", "slurm-job"]) == 0
+    assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0
     busy = Observed(None, "verify-7 on n1 changes it", postponed=True)
     answers = [busy, busy, Observed(machine.bad), Observed(machine.good)]
-    assert main(["verify", "--quarantine", "slurm-job"]) == 0
+    assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0
     assert answers == [], "it waited for the other verification"
     answers = [busy] * 11
-    assert main(["verify", "--quarantine", "slurm-job"]) == 0
+    assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0
     path = history.file_of("localhost", os.environ, here=True)
     assert standing.events(path) == ()
     standing.note(standing.Kept(path, "slurm"), "left", "gpu.ecc", 1.0)
     monkeypatch.setenv("SLURM_SCRIPT_CONTEXT", "epilog_slurmd")
     answers = [Observed(machine.bad)] * 2
-    assert main(["verify", "--quarantine", "slurm-job"]) == 0, "it is out of service already"
+    assert main(["fleet", "health", "--quarantine", "slurm-job"]) == 0, "it is out of service already"
 
 
 def test_kubernetes_gets_a_taint_and_a_condition(machine: Machine) -> None:
@@ -256,7 +256,7 @@ def test_a_driver_that_hangs_every_program_is_bad(machine: Machine, monkeypatch:
 
     monkeypatch.setattr(local, "observe_in_turn", hangs)
     for _ in range(2):
-        assert main(["verify", *SLURM]) == 8
+        assert main(["fleet", "health", *SLURM]) == 8
     assert "the probe on this machine gave no answer" in machine.node()[1]
     assert deadline(Ask(level="quick", longest=30.0)) == 30.0 < deadline(Ask(level="quick"))
     assert deadline(Ask(level="full", longest=30.0)) > 1000, "measuring takes its time"
@@ -278,10 +278,10 @@ def test_a_machine_without_gpus_is_bad_where_some_are_expected_and_never_good(ma
     machine.look(True, *SLURM), machine.look(True, *SLURM)
     machine.observed = Observed(gone)
     for _ in range(3):
-        assert main(["verify", *SLURM]) == 0
+        assert main(["fleet", "health", *SLURM]) == 0
     assert "--gpus N says how many" in machine.capsys.readouterr().err
     assert machine.node()[0] == "IDLE+DRAIN", "it does not return without its GPU"
-    assert main(["verify", *SLURM, "--gpus", "1"]) == 8
+    assert main(["fleet", "health", *SLURM, "--gpus", "1"]) == 8
 
 
 def test_what_every_level_sees_any_level_finds_good(machine: Machine) -> None:
@@ -289,7 +289,7 @@ def test_what_every_level_sees_any_level_finds_good(machine: Machine) -> None:
     full, quick = captured("h200-x1-full"), machine.good
     set_smi(full, 0, "gpu_recovery_action", "Reset")
     machine.observed = Observed(full)
-    assert main(["verify", *SLURM, "--level", "full", "--leave-after", "1"]) == 8
+    assert main(["fleet", "health", *SLURM, "--level", "full", "--leave-after", "1"]) == 8
     assert machine.node()[0] == "IDLE+DRAIN"
     machine.capsys.readouterr()
     machine.observed = Observed(quick)
@@ -313,7 +313,7 @@ def test_a_host_that_changes_is_neither_good_nor_bad(machine: Machine) -> None:
     machine.look(True, *SLURM)
     machine.observed = Observed(None, "ann on desk changes it", postponed=True)
     for _ in range(3):
-        assert main(["verify", *SLURM]) == 9
+        assert main(["fleet", "health", *SLURM]) == 9
     machine.capsys.readouterr()
     machine.look(True, *SLURM)
     assert machine.node()[0] == "IDLE+DRAIN", "what was counted before goes on"
@@ -329,13 +329,13 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
     monkeypatch.setattr(session, "open_session", lambda _: None)
     monkeypatch.setattr(fleet, "observe_fleet", lambda *_: fleet_of)
     (tmp_path / "inventory.ini").write_text("gpu0[1:3]\n")
-    words = ["verify", str(tmp_path / "inventory.ini"), "--on-bad", f"{machine.program('take')} {{node}}"]
+    words = ["fleet", "health", str(tmp_path / "inventory.ini"), "--on-bad", f"{machine.program('take')} {{node}}"]
     assert main(words) == 8
     assert machine.calls("take") == []
     main(words), main(words)
     assert machine.calls("take") == ["take gpu02"]
     machine.capsys.readouterr()
-    assert main(["history", "gpu02"]) == 0
+    assert main(["fleet", "history", "gpu02"]) == 0
     assert "left service: gpu.recovery" in machine.capsys.readouterr().out
 
 
@@ -345,7 +345,6 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
         (["--quarantine", "slurm", "--leave-after", "0"], "must be 1 or more"),
         (["--quarantine", "slurm", "--ignore", "gpu.temper"], "there is no check 'gpu.temper'"),
         (["--on-bad", "take 'it"], "cannot be read"),
-        (["--quarantine", "slurm", "--from", "x.json"], "--from"),
         (["--quarantine", "slurm", "inventory.ini", "--node", "n1"], "--node names one machine"),
         (["--quarantine", "slurm-job", "inventory.ini"], "a prolog looks at its own machine"),
         (["--timer", "daily", "--on-bad", "/nowhere/take {node}"], "missing or not executable"),
@@ -358,18 +357,18 @@ def test_each_host_of_an_inventory_counts_for_itself_and_one_that_is_away_does_n
     ],
 )
 def test_what_cannot_be_meant_is_refused(machine: Machine, words: list[str], said: str) -> None:
-    assert main(["verify", *words]) == 3
+    assert main(["fleet", "health", *words]) == 3
     assert said in machine.capsys.readouterr().err
 
 
 def test_a_timer_repeats_what_follows(machine: Machine) -> None:
     import argparse
 
-    from gpusetup.cli import verify
+    from gpusetup.cli import health
     from gpusetup.cli.verify_timer import task_of
 
     parser = argparse.ArgumentParser()
-    verify.add_arguments(parser)
+    health.add_arguments(parser)
     words = ["--timer", "daily", "--quarantine", "slurm", "--on-bad", "take {node}", "--ignore", "gpu.ecc"]
     told = task_of(parser.parse_args(words)).words
     for option, value in (("--quarantine", "slurm"), ("--on-bad", "take {node}"), ("--leave-after", "2")):

@@ -102,23 +102,22 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 def test_a_verification_has_a_timer_of_the_same_kind(systemd: list[Any], tmp_path: Path, capsys: Any) -> None:
     folder = tmp_path / "textfiles"
     folder.mkdir()
-    question = ["verify", "--level", "full", "--textfile", str(folder)]
+    question = ["fleet", "health", "--level", "full", "--textfile", str(folder)]
     assert main([*question, "--timer", "Sun 04:00", "--budget", "300"]) == 0
-    service = (tmp_path / "units/gpusetup-verify-full.service").read_text()
-    assert f'"verify" "--level" "full" "--when-idle" "--budget" "300" "--textfile" "{folder}"' in service
+    service = (tmp_path / "units/gpusetup-health-full.service").read_text()
+    assert f'"fleet" "health" "--level" "full" "--when-idle" "--budget" "300" "--textfile" "{folder}"' in service
     assert "SuccessExitStatus=9" in service
-    assert main(["verify", "--timer", "hourly"]) == 0
-    assert '"--level" "quick" "--when-idle"' in (tmp_path / "units/gpusetup-verify.service").read_text()
+    assert main(["fleet", "health", "--timer", "hourly"]) == 0
+    assert '"--level" "quick" "--when-idle"' in (tmp_path / "units/gpusetup-health.service").read_text()
     capsys.readouterr()
     assert main([*question, "--timer", "show"]) == 0
-    assert capsys.readouterr().out.startswith("gpusetup-verify-full.timer: Sun 04:00\n")
-    assert main(["verify", "--level", "full", "--timer", "never"]) == 0
+    assert capsys.readouterr().out.startswith("gpusetup-health-full.timer: Sun 04:00\n")
+    assert main(["fleet", "health", "--level", "full", "--timer", "never"]) == 0
     assert sorted(path.name for path in (tmp_path / "units").iterdir()) == [
-        "gpusetup-verify.service", "gpusetup-verify.timer",
+        "gpusetup-health.service", "gpusetup-health.timer",
     ]  # fmt: skip
-    assert main(["verify", "--level", "full", "--timer", "show"]) == 0
+    assert main(["fleet", "health", "--level", "full", "--timer", "show"]) == 0
     assert "no such timer" in capsys.readouterr().out
-    assert main(["verify", "--from", "seen.json", "--timer", "daily"]) == 3
 
 
 def test_on_a_machine_with_a_record_the_timer_is_part_of_it(
@@ -130,18 +129,18 @@ def test_on_a_machine_with_a_record_the_timer_is_part_of_it(
     (state / "state.json").write_text(json.dumps(record))
     monkeypatch.setattr(timers, "_STATE", state)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert main(["verify", "--timer", "daily"]) == 0
+    assert main(["fleet", "health", "--timer", "daily"]) == 0
     kept = json.loads((state / "state.json").read_text())
-    assert sorted(kept["files"]) == [str(units / f"gpusetup-verify.{kind}") for kind in ("service", "timer")]
+    assert sorted(kept["files"]) == [str(units / f"gpusetup-health.{kind}") for kind in ("service", "timer")]
     assert kept["services"] == {
-        "gpusetup-verify.timer": {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
+        "gpusetup-health.timer": {"enabled": False, "was_enabled": False, "was_active": False, "link": ""}
     }
-    (units / "gpusetup-verify.timer").write_text("changed")
+    (units / "gpusetup-health.timer").write_text("changed")
     files = {path: {**entry, "now": "another"} for path, entry in kept["files"].items()}
     (first, second) = host_code("gpu_judge.drift").files({}, {"files": files})
     assert {first.mend, second.mend} == {"hand"}, "no apply writes it: the command that does is named"
-    assert first.hint == "gpusetup verify --timer daily"
+    assert first.hint == "gpusetup fleet health --timer daily"
     assert not host_code("gpu_judge.record_form").wrong(kept)
-    assert main(["verify", "--timer", "never"]) == 0
+    assert main(["fleet", "health", "--timer", "never"]) == 0
     kept = json.loads((state / "state.json").read_text())
     assert (kept["files"], kept["services"], list(units.iterdir())) == ({}, {}, [])

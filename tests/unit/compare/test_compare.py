@@ -152,7 +152,7 @@ def files(h200x8, tmp_path):
 def test_the_command_in_every_form(files, tmp_path, capsys):
     facts, figures = map(str, files)
     page = tmp_path / "compare.html"
-    assert main(["compare", "--from", facts, "--figures", figures, "--html", str(page)]) == 0
+    assert main(["fleet", "compare", "--from", facts, "--figures", figures, "--html", str(page)]) == 0
     text = capsys.readouterr().out
     assert text.startswith("8 x H200 SXM: 3 hosts, 9 values stand out")
     assert "gpu-1 GPU 3" in text
@@ -162,7 +162,7 @@ def test_the_command_in_every_form(files, tmp_path, capsys):
     assert "<b>96" not in html
     assert html.count("hsl(") == 3
     assert "http" not in html.replace("http-equiv", ""), "nothing comes from elsewhere"
-    assert main(["compare", "--from", facts, "--figures", figures, "--exit-code", "--format", "json"]) == 9
+    assert main(["fleet", "compare", "--from", facts, "--figures", figures, "--exit-code", "--format", "json"]) == 9
     document = json.loads(capsys.readouterr().out)
     jsonschema.validate(document, schema_of("compare"))
     assert document["groups"][0]["hosts"] == ["gpu-0", "gpu-1", "gpu-2"]
@@ -197,7 +197,7 @@ def test_figures_come_from_the_histories_of_the_hosts(files, monkeypatch, tmp_pa
                 hosts=(host,),
             )
             append(file_of(name, {"GPUSETUP_STATE": str(tmp_path / "state")}, here=False), host, report, "boards")
-    assert main(["compare", "--from", str(facts), "--format", "json"]) == 0
+    assert main(["fleet", "compare", "--from", str(facts), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     slow = [item for item in document["groups"][0]["outliers"] if item["column"] == "memory.copy"]
     assert {(item["host"], item["value"]) for item in slow} >= {("gpu-2", 3000.0)}, "the last run counts"
@@ -209,23 +209,23 @@ def test_figures_come_from_the_histories_of_the_hosts(files, monkeypatch, tmp_pa
     [((), "GS-951"), (("inventory.ini", "--from", "x"), "GS-951"), (("--from", "/no/such"), "GS-305")],
 )
 def test_bad_input(words, reference, capsys):
-    assert main(["compare", *words]) == 3
+    assert main(["fleet", "compare", *words]) == 3
     assert reference in capsys.readouterr().err
 
 
 def test_figures_that_are_none(files, capsys):
     facts, _ = files
     for path, reference in (("/no/such", "GS-952"), (str(facts), "GS-952")):
-        assert main(["compare", "--from", str(facts), "--figures", path]) == 3
+        assert main(["fleet", "compare", "--from", str(facts), "--figures", path]) == 3
         assert reference in capsys.readouterr().err
 
 
 def test_one_host_has_nobody_to_be_compared_with(h200x8, tmp_path, capsys):
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts={"a": h200x8})))
-    assert main(["compare", "--from", str(facts)]) == 0
+    assert main(["fleet", "compare", "--from", str(facts)]) == 0
     assert capsys.readouterr().out == "8 x H200 SXM: a alone, nothing to compare it with\n"
-    assert main(["compare", "--from", str(facts), "--from", str(facts), "--exit-code"]) == 0
+    assert main(["fleet", "compare", "--from", str(facts), "--from", str(facts), "--exit-code"]) == 0
     assert capsys.readouterr().out.startswith("8 x H200 SXM: 2 hosts, all alike"), "two files may name their host alike"
 
 

@@ -187,20 +187,20 @@ def test_names_in_short_are_these_names(names: list[str]) -> None:
 def test_the_command_shows_proves_and_tells_a_forgery_by_its_exit(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["audit", str(log), "--verify"]) == 0
+    assert main(["fleet", "audit", str(log), "--verify"]) == 0
     said = capsys.readouterr().out
     assert "9  " in said
     assert f"whole; its head is {read(log).head}" in said
     write(log, lines(log)[:-1])
-    assert main(["audit", str(log), "--verify", "--format", "json"]) == 8
+    assert main(["fleet", "audit", str(log), "--verify", "--format", "json"]) == 8
     assert json.loads(capsys.readouterr().out)["troubles"]
-    assert main(["audit", str(log / "nowhere")]) == 3
+    assert main(["fleet", "audit", str(log / "nowhere")]) == 3
 
 
 def test_a_collectors_tokens_and_offers_are_on_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "collector"
-    assert main(["collect", "token", str(folder), "gpu07", "--out", str(tmp_path / "token")]) == 0
-    assert main(["collect", "token", str(folder), "gpu07", "--remove"]) == 0
+    assert main(["fleet", "token", str(folder), "gpu07", "--out", str(tmp_path / "token")]) == 0
+    assert main(["fleet", "token", str(folder), "gpu07", "--remove"]) == 0
     notes = [line.note for line in read(folder).lines]
     assert notes == ["host gpu07", "host gpu07: taken back"]
     assert (tmp_path / "token").read_text().strip() not in (folder / FILE).read_text()

@@ -46,4 +46,4 @@ def test_a_setting_that_an_engine_does_not_have_is_refused(name, option):
 def test_awx_is_no_engine_and_the_refusal_names_the_command():
     with pytest.raises(BadInputError, match="AWX runs gpusetup") as caught:
         engine_of("awx")
-    assert caught.value.hint == "gpusetup handover awx --out awx-handover"
+    assert caught.value.hint == "gpusetup export handover awx --out awx-handover"

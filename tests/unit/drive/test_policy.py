@@ -151,7 +151,7 @@ def test_apply_is_refused_before_a_host_or_a_password_is_asked_and_plan_is_open(
         error = json.loads(capsys.readouterr().out)["error"]
         assert error["reference"] == "GS-944"
         assert not (tmp_path / "state/runs").exists(), "no run was begun"
-    assert main(["audit", "--format", "json"]) == 0
+    assert main(["fleet", "audit", "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)["lines"]
     assert [line["event"] for line in told] == ["refused"] * 3
 

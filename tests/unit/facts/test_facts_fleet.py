@@ -65,7 +65,7 @@ def test_every_host_has_facts_or_a_failure(answers):
         "silent": ("GS-309", 6),
     }
     assert "-m ping" in told.failures["gone"].hint
-    assert "gpusetup known-hosts" in told.failures["key"].hint
+    assert "gpusetup fleet known-hosts" in told.failures["key"].hint
     assert "-K" in told.failures["sudo"].hint
     assert "\n" not in told.failures["gone"].message
     assert gravest([Exit(item.exit) for item in told.failures.values()]) is Exit.UNREACHABLE

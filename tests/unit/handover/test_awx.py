@@ -122,11 +122,11 @@ def test_no_file_has_a_place_for_a_secret() -> None:
 
 
 def test_the_command_writes_them_and_takes_no_hosts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["handover", "awx", "--out", str(tmp_path / "out"), "--format", "json"]) == 0
+    assert main(["export", "handover", "awx", "--out", str(tmp_path / "out"), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     there = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
     assert set(document["files"]) == there == set(files())
-    assert main(["handover", "awx", "hosts.ini", "--out", str(tmp_path / "out")]) == 3
+    assert main(["export", "handover", "awx", "hosts.ini", "--out", str(tmp_path / "out")]) == 3
 
 
 def test_the_image_has_the_versions_of_our_own_metadata_and_takes_what_a_bundle_has() -> None:
@@ -139,7 +139,7 @@ def test_the_image_has_the_versions_of_our_own_metadata_and_takes_what_a_bundle_
 
 @pytest.mark.skipif(find_spec("ansible_builder") is None, reason="ansible-builder is not installed")
 def test_ansible_builder_takes_the_definition(tmp_path: Path) -> None:
-    assert main(["handover", "awx", "--out", str(tmp_path)]) == 0
+    assert main(["export", "handover", "awx", "--out", str(tmp_path)]) == 0
     folder = tmp_path / "execution-environment"
     (folder / "gpusetup-bundle/wheels").mkdir(parents=True)
     (folder / "gpusetup-bundle/wheels/gpusetup-0-py3-none-any.whl").touch()
@@ -158,7 +158,7 @@ def test_ansible_builder_takes_the_definition(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(find_spec("ansiblelint") is None, reason="ansible-lint is not installed")
 def test_ansible_lint_finds_nothing(tmp_path: Path) -> None:
-    assert main(["handover", "awx", "--out", str(tmp_path)]) == 0
+    assert main(["export", "handover", "awx", "--out", str(tmp_path)]) == 0
     shutil.rmtree(tmp_path / "awx")  # its modules are another collection's: tests/drive runs them
     argv = [sys.executable, "-m", "ansiblelint", "--offline", "-q", "--profile", "production", *map(str, sorted((tmp_path / "project").glob("*.yml")))]  # fmt: skip
     environment = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections")}  # fmt: skip

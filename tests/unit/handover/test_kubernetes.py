@@ -136,10 +136,12 @@ def test_files_are_what_tools_read() -> None:
 def test_the_command_writes_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts={"a": ready()})))
-    code = main(["handover", "kubernetes", "--from", str(facts), "--out", str(tmp_path / "out"), "--format", "json"])
+    code = main(
+        ["export", "handover", "kubernetes", "--from", str(facts), "--out", str(tmp_path / "out"), "--format", "json"]
+    )
     assert code == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["ok"]) == ("gpusetup/handover/1", True)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == document["files"]
-    refused = main(["handover", "kubernetes", "x.ini", "--from", str(facts), "--out", str(tmp_path / "out")])
+    refused = main(["export", "handover", "kubernetes", "x.ini", "--from", str(facts), "--out", str(tmp_path / "out")])
     assert refused == 3

@@ -28,7 +28,7 @@ def handed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("nodes")
     lock = folder / "gpu.lock.json"
     assert main(["lock", "driver==580.*", "--gpu", "h100", "--os", "ubuntu24.04", "--out", str(lock)]) == 0
-    assert main(["handover", "kubernetes", "--lock", str(lock), "--out", str(folder / "out")]) == 0
+    assert main(["export", "handover", "kubernetes", "--lock", str(lock), "--out", str(folder / "out")]) == 0
     return folder / "out"
 
 
@@ -113,10 +113,10 @@ def test_hosts_and_a_lock_go_together_and_no_lock_is_no_package(handed: Path, tm
     assert main(["facts", "--root", str(root), "--format", "json", "--out", str(facts)]) == 0
     both, alone = tmp_path / "both", tmp_path / "alone"
     lock = str(handed.parent / "gpu.lock.json")
-    assert main(["handover", "kubernetes", "--from", str(facts), "--lock", lock, "--out", str(both)]) == 0
+    assert main(["export", "handover", "kubernetes", "--from", str(facts), "--lock", lock, "--out", str(both)]) == 0
     assert {"nodewright.yaml", "daemonset.yaml", "gpu-operator-values.yaml", "README.md", "NODES.md"} <= {
         path.name for path in both.iterdir()
     }
-    assert main(["handover", "kubernetes", "--from", str(facts), "--out", str(alone)]) == 0
+    assert main(["export", "handover", "kubernetes", "--from", str(facts), "--out", str(alone)]) == 0
     assert not (alone / "nodewright.yaml").exists()
-    assert main(["handover", "awx", "--lock", lock, "--out", str(alone)]) == 3
+    assert main(["export", "handover", "awx", "--lock", lock, "--out", str(alone)]) == 3

@@ -61,12 +61,14 @@ def test_what_cannot_be_said_is_left_out_and_told(hosts):
 def test_it_is_written_from_saved_facts(hosts, tmp_path, capsys):
     facts = tmp_path / "facts.json"
     facts.write_bytes(msgspec.json.encode(Facts(hosts={"n1": hosts["n1"]})))
-    assert main(["handover", "slurm", "--from", str(facts), "--out", str(tmp_path / "out")]) == 0
+    assert main(["export", "handover", "slurm", "--from", str(facts), "--out", str(tmp_path / "out")]) == 0
     assert "gpusetup-wait-for-gpus" in capsys.readouterr().out
     assert os.access(tmp_path / "out/gpusetup-wait-for-gpus", os.X_OK)
     assert not os.access(tmp_path / "out/gres.conf", os.X_OK)
-    assert main(["handover", "slurm", "--from", str(facts), "--lock", "x", "--out", str(tmp_path / "out")]) == 3
-    assert main(["handover", "slurm", "--from", str(facts), "--out", str(facts)]) == 3
+    assert (
+        main(["export", "handover", "slurm", "--from", str(facts), "--lock", "x", "--out", str(tmp_path / "out")]) == 3
+    )
+    assert main(["export", "handover", "slurm", "--from", str(facts), "--out", str(facts)]) == 3
 
 
 @pytest.fixture

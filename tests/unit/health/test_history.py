@@ -131,7 +131,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_every_verification_is_in_the_history(here: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["history"]) == 3
+    assert main(["fleet", "history"]) == 3
     assert "there is no history of this machine" in capsys.readouterr().err
     assert main(["verify", "--level", "quick"]) == 0
     broken = captured("h200-x1-quick")
@@ -139,11 +139,11 @@ def test_every_verification_is_in_the_history(here: dict[str, Any], capsys: pyte
     here["document"] = broken
     assert main(["verify", "--level", "quick"]) == 8
     capsys.readouterr()
-    assert main(["history"]) == 0
+    assert main(["fleet", "history"]) == 0
     out = capsys.readouterr().out
     assert "localhost: 2 verifications" in out
     assert "fail  gpu.recovery: " in out
-    assert main(["history", "--runs", "1", "--format", "json"]) == 0
+    assert main(["fleet", "history", "--runs", "1", "--format", "json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["ok"], [run["verdict"] for run in answer["runs"]]) == (True, ["fail"])
 
@@ -165,7 +165,7 @@ def test_a_figure_that_falls_is_a_finding_with_its_picture(
         (host,) = report.hosts
         results = [_slower(result, 1 - 0.006 * number) for result in host.results]
         history.append(path, msgspec.structs.replace(host, results=tuple(results)), report, boards(document))
-    assert main(["history"]) == 8
+    assert main(["fleet", "history"]) == 8
     said = capsys.readouterr().out
     assert "memory.copy GPU 0 falls steadily" in said
     assert "% worse over 20 runs" in said
@@ -176,7 +176,7 @@ def test_a_figure_that_falls_is_a_finding_with_its_picture(
     page = out.read_text()
     assert "memory.copy over time" in page
     assert page.count("<polyline") >= 4
-    assert main(["history", "--format", "html", "--out", str(out)]) == 8
+    assert main(["fleet", "history", "--format", "html", "--out", str(out)]) == 8
     assert "figures.decay" in out.read_text()
     capsys.readouterr()
     main(["verify", "--level", "full", "--format", "json"])
@@ -208,7 +208,7 @@ def test_a_host_of_that_name_is_not_known(
     here: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     keep(history.file_of("gpu07", os.environ, here=False), report_of(0, copy(1.0)))
-    assert main(["history", "gpu08"]) == 3
+    assert main(["fleet", "history", "gpu08"]) == 3
     assert "did you mean gpu07?" in capsys.readouterr().err
     assert history.file_of("../../etc/x", os.environ, here=False).parent == tmp_path / "state/verifications"
-    assert main(["history", "gpu07", "--runs", "0"]) == 3
+    assert main(["fleet", "history", "gpu07", "--runs", "0"]) == 3

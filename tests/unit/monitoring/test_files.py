@@ -1,4 +1,4 @@
-"""What `gpusetup monitoring` writes."""
+"""What `gpusetup export monitoring` writes."""
 
 from __future__ import annotations
 

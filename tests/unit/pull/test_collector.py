@@ -149,6 +149,7 @@ def test_what_was_acknowledged_survives_being_killed_at_any_moment(tmp_path):
         sys.executable,
         "-m",
         "gpusetup",
+        "fleet",
         "collect",
         str(tmp_path),
         "--listen",

@@ -49,7 +49,7 @@ def test_the_command_says_so_and_makes_nothing(
     expired: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GNUPGHOME", str(expired))
-    code = main(["mirror", "--os", "ubuntu24.04", "--sign-with", "site", "--out", str(tmp_path / "out")])
+    code = main(["bundle", "mirror", "--os", "ubuntu24.04", "--sign-with", "site", "--out", str(tmp_path / "out")])
     assert code == 5
     assert "expired on 2024-01-02" in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()

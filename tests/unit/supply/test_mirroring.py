@@ -167,7 +167,7 @@ def test_programs_are_told_what_people_are(
     tmp_path: Path, upstream: Upstream, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    words = ["mirror", "--os", upstream.system, "--source", f"file://{upstream.folder}",
+    words = ["bundle", "mirror", "--os", upstream.system, "--source", f"file://{upstream.folder}",
              "--source-fingerprints", upstream.key.fingerprint]  # fmt: skip
     told = []
     for more in (["--dry-run"], ["--out", str(tmp_path / "mirror")], ["--out", str(tmp_path / "mirror")]):
@@ -186,8 +186,8 @@ def test_programs_are_told_what_people_are(
 
 
 def test_bad_input_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["mirror", "--os", "debian12"]) == 3
-    assert main(["mirror", "--os", "amzn2023", "--arch", "aarch64", "--source", "distro", "--dry-run"]) == 3
+    assert main(["bundle", "mirror", "--os", "debian12"]) == 3
+    assert main(["bundle", "mirror", "--os", "amzn2023", "--arch", "aarch64", "--source", "distro", "--dry-run"]) == 3
     told = capsys.readouterr().err
     assert "GS-779" in told
     assert "GS-777" in told
