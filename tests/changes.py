@@ -1,7 +1,7 @@
 """Which of the slow stages a change touches: what CI runs beside the default ones.
 
 `./dev test changed` compares with the commit that was tested last: GPUSETUP_TESTED, which CI sets, else where this branch left the
-main one. Without either nothing is known, and every stage runs.
+main one. Without either nothing is known: the default stages run, and `./dev test all` is for the others.
 """
 
 from __future__ import annotations
@@ -61,9 +61,16 @@ def reasons(paths: list[str]) -> dict[str, str]:
     return found
 
 
-def decided() -> dict[str, str]:
-    """Each slow stage to run, with the reason."""
+def decided() -> dict[str, tuple[bool, str]]:
+    """Whether each slow stage is to run, with the reason."""
     since = base()
     if not since:
-        return dict.fromkeys(TOUCH, "no commit is known that was tested before (GPUSETUP_TESTED names one)")
-    return {stage: f"{file} changed since {since[:8]}" for stage, file in reasons(changed(since)).items()}
+        why = "no commit is known that was tested before: GPUSETUP_TESTED names one, ./dev test all runs it"
+        return dict.fromkeys(TOUCH, (False, why))
+    touched = reasons(changed(since))
+    return {
+        stage: (True, f"{touched[stage]} changed since {since[:8]}")
+        if stage in touched
+        else (False, f"nothing changed since {since[:8]} that it depends on")
+        for stage in TOUCH
+    }

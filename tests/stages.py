@@ -295,13 +295,9 @@ def _wanted(names: list[str]) -> list[str]:
     if names != ["changed"]:
         return names or list(DEFAULT)
     decided = changes.decided()
-    for stage in changes.TOUCH:
-        print(
-            f"{stage}: runs, {decided[stage]}"
-            if stage in decided
-            else f"{stage}: does not run, nothing changed that it depends on"
-        )
-    return [*DEFAULT, *decided]
+    for stage, (runs, why) in decided.items():
+        print(f"{stage}: {'runs' if runs else 'does not run'}, {why}")
+    return [*DEFAULT, *(stage for stage, (runs, _why) in decided.items() if runs)]
 
 
 def _prepared(names: list[str]) -> None:

@@ -74,13 +74,14 @@ def find_system(matrix: Matrix, text: str) -> OsRelease:
     close = [system.id for system in found] or difflib.get_close_matches(
         lowered.replace(" ", ""), known, n=3, cutoff=0.5
     )
-    elsewhere = next((hint for word, hint in _ELSEWHERE.items() if word in lowered), "") or _without_packages(lowered)
+    elsewhere = next((hint for word, hint in _ELSEWHERE.items() if word in lowered), "")
+    foreign = _without_packages(lowered)
     near = f"did you mean {', '.join(close)}? " if close else ""
     raise BadInputError(
         "GS-123",
         f"unknown distribution {text!r}",
         path=f"--os {text!r}",
-        hint=(f"{elsewhere}; " if elsewhere else near) + "`gpusetup matrix os` lists those that are known",
+        hint=elsewhere or (f"{foreign}; " if foreign else near) + "`gpusetup matrix os` lists those that are known",
     )
 
 
