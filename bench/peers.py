@@ -9,6 +9,7 @@ A part that is not there is left out, and the table says so. VERSION in a part s
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,12 +17,14 @@ import tempfile
 import time
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import yaml
 
-from bench.apply_second_run import inventory
+from bench.apply_second_run import events_of, inventory
+from bench.peers_steps import steps
+from bench.peers_steps import table as steps_table
 from bench.peers_told import RUNS, Contender, Record, Run, picture, table
 from gpusetup import __version__
 from tests.lab import fleet, machine
@@ -45,12 +48,28 @@ then: GPUSETUP_PEERS=PEERS ./dev bench peers"""
 BRANCH = "580"
 
 
-def _watched(host: Host, work: Callable[[], tuple[int, int, str]]) -> Run:
-    before, started = host.boot_id(), time.monotonic()
-    code, operations, said = work()
-    seconds = time.monotonic() - started
-    rebooted = host.boot_id() != before
-    run = Run(seconds=round(seconds, 1), operations=operations, code=code, rebooted=rebooted, last=said if code else "")
+class _Done(NamedTuple):
+    """A run, as whoever made it tells it."""
+
+    code: int
+    calls: list[float]
+    """When each operation began."""
+    events: list[dict[str, Any]]
+    said: str
+
+
+def _watched(host: Host, work: Callable[[], _Done]) -> Run:
+    before, started = host.boot_id(), time.time()
+    done = work()
+    ended = time.time()
+    run = Run(
+        seconds=round(ended - started, 1),
+        operations=len(done.calls),
+        code=done.code,
+        rebooted=host.boot_id() != before,
+        last=done.said if done.code else "",
+        steps=steps(done.events, done.calls, started, ended),
+    )
     print(f"{host.name}: {run.told()}", flush=True)
     return run
 
@@ -60,10 +79,11 @@ def ours(folder: Path, host: Host, repositories: Repositories, reboots: Sequence
     path = inventory(folder, [host], repositories)
     path.write_text(f"{path.read_text()}gpusetup_driver='=={BRANCH}.*'\n")
 
-    def once(*, reboot: bool) -> tuple[int, int, str]:
+    def once(*, reboot: bool) -> _Done:
         answer = apply(folder, path, "--verify", "never", "--reboot", "when-needed" if reboot else "never")
         pending = answer.code == 9 and not reboot
-        return 0 if pending else answer.code, answer.operations, answer.err[-400:]
+        calls = [call.time for call in answer.calls]
+        return _Done(0 if pending else answer.code, calls, events_of(folder), answer.err[-400:])
 
     return [_watched(host, lambda reboot=reboot: once(reboot=reboot)) for reboot in reboots]  # type: ignore[misc]
 
@@ -76,7 +96,7 @@ def theirs(  # noqa: PLR0917 - one call, and the line says who is who
     counted = {}
     for program in ("ssh", "sftp", "scp"):
         script = folder / f"counted-{program}"
-        script.write_text(f'#!/bin/sh\necho >>"{folder}/operations"\nexec {program} "$@"\n')
+        script.write_text(f'#!/bin/bash\necho "$EPOCHREALTIME" >>"{folder}/operations"\nexec {program} "$@"\n')
         script.chmod(0o755)
         counted[f"ANSIBLE_{program.upper()}_EXECUTABLE"] = str(script)
     environment = {
@@ -85,13 +105,16 @@ def theirs(  # noqa: PLR0917 - one call, and the line says who is who
         "ANSIBLE_PIPELINING": "1", "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_ROLES_PATH": f"{peers}/deepops/roles:{peers}/deepops/roles/galaxy:{peers}",
         "ANSIBLE_HOST_KEY_CHECKING": "0", **counted,
+        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "bench/ansible_callbacks"), "ANSIBLE_CALLBACKS_ENABLED": "bench_steps",
+        "BENCH_STEPS": str(folder / "steps"),
     }  # fmt: skip
     (folder / "ansible.cfg").write_text("")  # not the one of this checkout
     connection = f"ansible_user=root ansible_python_interpreter=/usr/bin/python3 ansible_ssh_private_key_file={SSH_KEY}"
     (folder / "hosts").write_text(f"peer ansible_host={host.address} {connection}\n")
 
-    def once(*, reboot: bool) -> tuple[int, int, str]:
-        (folder / "operations").write_text("")
+    def once(*, reboot: bool) -> _Done:
+        for name in ("operations", "steps"):
+            (folder / name).write_text("")
         variables = {
             "nvidia_driver_branch": BRANCH, "nvidia_driver_add_repos": False, "nvidia_driver_force_install": True,
             "nvidia_driver_ubuntu_install_from_cuda_repo": True, "nvidia_driver_skip_reboot": not reboot,
@@ -99,7 +122,9 @@ def theirs(  # noqa: PLR0917 - one call, and the line says who is who
         (folder / "vars.yml").write_text(yaml.safe_dump(variables))
         words = [_python(peers), "-m", "ansible", "playbook", "-i", folder / "hosts", "-e", f"@{folder}/vars.yml", play]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=900, check=False)  # type: ignore[arg-type]
-        return done.returncode, (folder / "operations").read_text().count("\n"), (done.stdout + done.stderr)[-1200:]
+        calls = [float(line) for line in (folder / "operations").read_text().split()]
+        events = [json.loads(line) for line in (folder / "steps").read_text().splitlines()]
+        return _Done(done.returncode, calls, events, (done.stdout + done.stderr)[-1200:])
 
     return [_watched(host, lambda reboot=reboot: once(reboot=reboot)) for reboot in reboots]  # type: ignore[misc]
 
@@ -176,6 +201,8 @@ def main() -> int:
     (out / "peers.md").write_text(table(record))
     (out / "peers.svg").write_text(picture(record))
     print(table(record))
+    for who in found:
+        print(f"{who.name}, first run:\n\n{steps_table(who.runs[0].steps)}" if who.runs else "", end="\n")
     for who in found:
         for run, title in zip(who.runs, RUNS, strict=False):
             print(f"{who.name}, {title}: …{run.last}\n" if run.code else "", end="")

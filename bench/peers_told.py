@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bench.found import framed
+from bench.peers_steps import Step
+from bench.peers_steps import table as steps_table
 from gpusetup.report.svg import element, text_at
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     rebooted: bool = False
     last: str = ""
     """The last words of a run that failed."""
+    steps: tuple[Step, ...] = ()
+    """Where its seconds went."""
 
     def told(self) -> str:
         failed = f"; FAILED ({self.code})" if self.code else ""
@@ -105,9 +109,20 @@ def page(record: Record) -> str:
         date=record.date,
         driver=record.driver,
         table=table(record),
+        steps=_steps(record),
         versions="".join(f"| {who.name} | {who.version} | {who.ansible} |\n" for who in record.contenders),
         failures=_failures({who.name: who.runs for who in record.contenders}),
     )
+
+
+def _steps(record: Record) -> str:
+    """Return where the seconds of each first run went, of those that wrote it down."""
+    told = [
+        f"{who.name}:\n\n{steps_table(who.runs[0].steps)}"
+        for who in record.contenders
+        if who.runs and who.runs[0].steps
+    ]
+    return "\n## Where the seconds of the first run go\n\n" + "\n".join(told) if told else ""
 
 
 def _failures(runs: Mapping[str, tuple[Run, ...]]) -> str:
@@ -135,7 +150,7 @@ other, not the seconds with those of another day.
 An operation is a start of `ssh`, `sftp` or `scp`: each costs a round trip, which is nothing here and tens of
 milliseconds on real networks. "Its reboot lost" is a first run with the reboot switched off, as after a cut
 connection; the run after that may reboot.
-{failures}
+{failures}{steps}
 | who | version | Ansible |
 |---|---|---|
 {versions}

@@ -44,7 +44,7 @@ def open_session(arguments: argparse.Namespace) -> Session:
         keep_to_myself()
     become = _ask("sudo password: ") if arguments.ask_become_pass else None
     vault = _ask("vault password: ") if arguments.ask_vault_pass else None
-    return Session(
+    session = Session(
         run=new_run(state_home(os.environ), spared=unfinished),
         collections=collections_path(),
         reach=reach,
@@ -54,6 +54,8 @@ def open_session(arguments: argparse.Namespace) -> Session:
         vault_password=vault,
         command=arguments.command,
     )
+    session.expect_playbooks()
+    return session
 
 
 def _changes(arguments: argparse.Namespace) -> bool:

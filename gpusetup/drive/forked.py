@@ -6,6 +6,7 @@ reads nothing of a host or an inventory and knows no password. When whoever star
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -29,12 +30,12 @@ _CHANNELS = 3
 """What comes with each request: the socket for request, pid and code; then standard output and error."""
 _ALWAYS_USED = (
     "ansible.executor.playbook_executor", "ansible.executor.module_common", "ansible.executor.task_queue_manager",
-    "ansible.plugins.strategy.linear", "ansible.plugins.callback.default", "ansible.plugins.connection.ssh",
-    "ansible.plugins.shell.sh", "ansible.plugins.become.sudo", "ansible.plugins.action.normal",
-    "ansible.plugins.vars.host_group_vars", "ansible.plugins.inventory.ini", "ansible.plugins.inventory.yaml",
-    "ansible.plugins.filter.core", "ansible.plugins.test.core", "gpusetup.drive.callback",
+    "ansible.inventory.manager", "gpusetup.drive.callback",
 )  # fmt: skip
-"""What Ansible would load later in each process; what one of its versions lacks is loaded when it is needed."""
+"""What Ansible would import later in each process; what one of its versions lacks is imported when it is needed."""
+_ALL_OF = ("connection", "shell", "become", "vars", "callback")
+"""Kinds of plugins of which Ansible loads all, before each playbook."""
+_ONE_OF = (("strategy", "linear"), ("action", "normal"), ("inventory", "ini"), ("inventory", "yaml"))
 
 
 def main() -> None:
@@ -45,13 +46,26 @@ def main() -> None:
     for name in _ALWAYS_USED:
         with suppress(ImportError):
             importlib.import_module(name)
+    _load_plugins()
     gc.collect()
     gc.freeze()
     channels = _serve(control)
     if channels is None:
+        _end(0)
         return
     control.close()
     _as_asked(*channels)
+
+
+def _load_plugins() -> None:
+    """Load plugins by Ansible's own loaders: a site's own in the place of one of Ansible's is taken here too."""
+    from ansible.plugins import loader
+
+    with suppress(Exception):  # it is only done earlier here; what is wrong with a plugin is told where it is used
+        for kind in _ALL_OF:
+            list(getattr(loader, f"{kind}_loader").all(class_only=True))
+        for kind, name in _ONE_OF:
+            getattr(loader, f"{kind}_loader").get(name, class_only=True)
 
 
 def _serve(control: socket.socket) -> tuple[int, ...] | None:
@@ -125,7 +139,19 @@ def _as_asked(channel: int, out: int, err: int) -> None:
     _of_its_own()
     from ansible.cli.playbook import main as playbook
 
-    playbook(request["argv"])
+    try:
+        playbook(request["argv"])
+    except SystemExit as over:
+        _end(over.code)
+
+
+def _end(code: object) -> None:
+    """End as Python does, without taking apart all that was imported: that takes longer than a small playbook."""
+    atexit._run_exitfuncs()  # noqa: SLF001 - Ansible's temporary folder goes by it, and Python has no other way to it
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code if isinstance(code, int) else bool(code))
 
 
 def _received(asked: socket.socket) -> dict[str, Any]:
@@ -136,8 +162,6 @@ def _received(asked: socket.socket) -> dict[str, Any]:
 
 def _of_its_own() -> None:
     """Have what Ansible makes or reads once in a process: its temporary folder, and which inventory plugins it asks."""
-    import atexit
-
     from ansible import constants
     from ansible.utils.path import cleanup_tmp_file
 

@@ -81,6 +81,23 @@ class Session:
             )
         return [self.reach.inventory]
 
+    def for_ansible(self) -> dict[str, str]:
+        """Return the environment of every Ansible process of the run."""
+        return ansible_environment(
+            self.environment,
+            collections=self.collections,
+            package=_PACKAGE,
+            events=self.run.events,
+            configured=_configured(self.environment),
+            known_hosts=_known_hosts(self.environment),
+        )
+
+    def expect_playbooks(self) -> None:
+        """Have Ansible read while there is other work to do before the first playbook."""
+        if isinstance(self.engine, Ansible):
+            handed, descriptors = self.handed.to_processes(self.reach.inventory, self.reach.passthrough)
+            self.server.begin({**self.for_ansible(), **handed}, descriptors)
+
 
 @dataclass(frozen=True)
 class PlaybookRun:
@@ -123,7 +140,6 @@ def run_playbook(
     run.events.touch(mode=0o600)
     reader = EventReader(run.events, run.events.stat().st_size)
     told = run.write(f"{name}-variables.json", variables) if variables else None
-    configured = _configured(session.environment)
 
     def follow() -> None:
         for event in reader.read():
@@ -166,14 +182,6 @@ def run_playbook(
                 diff=diff,
             )
             run.append_log(f"==== {name}{f', part {shard + 1}' if shard else ''}\n")
-            environment = ansible_environment(
-                session.environment,
-                collections=session.collections,
-                package=_PACKAGE,
-                events=run.events,
-                configured=configured,
-                known_hosts=_known_hosts(session.environment),
-            )
             handed, descriptors = session.handed.to_processes(session.reach.inventory, session.reach.passthrough)
             play = Play(
                 run=run,
@@ -181,7 +189,7 @@ def run_playbook(
                 shard=shard,
                 playbook=f"{COLLECTION}.{name}",
                 options=options,
-                environment={PARENT: str(os.getpid()), SECRETS: str(pipe)} | environment | dict(own),
+                environment={PARENT: str(os.getpid()), SECRETS: str(pipe)} | session.for_ansible() | dict(own),
                 handed=handed,
                 descriptors=descriptors,
                 server=session.server,

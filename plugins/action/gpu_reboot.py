@@ -58,16 +58,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """Look until the host has another boot id; what it was without an answer for is no failure before the end."""
         began, last = time.monotonic(), "it has not gone down"
         configured = self._patience()
-        waited = 0.0
+        waited, connected = 0.0, True
         while waited < timeout:
             time.sleep(min(max(_FIRST, waited / _SHARE), _LONGEST))
             try:
                 self._set_patience(min(configured, _PATIENCE + waited / _GROWS) if configured else None)
-                self._connection.reset()
+                if connected:  # a connection to what is no more would be waited for
+                    self._connection.reset()
                 if self._boot_id() != before:
                     return {"changed": True, "rebooted": True, "elapsed": int(time.monotonic() - began)}
-                last = "it has not gone down"
+                last, connected = "it has not gone down", True
             except (AnsibleError, ValueError) as error:
+                connected = not isinstance(error, AnsibleConnectionFailure)
                 last = " ".join(str(error).split())[-300:]
             finally:
                 self._set_patience(configured)

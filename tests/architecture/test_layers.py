@@ -39,8 +39,8 @@ LAYERS = (
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 OUTSIDE = {"__main__", "callback_plugins", "inventory_plugins"}
 """The program's door, and the adapters that Ansible loads inside its own processes."""
-INSIDE_ANSIBLE = ("gpusetup.drive.callback",)
-"""What the adapter calls there: to leave that process with a code is its way to refuse a run."""
+INSIDE_ANSIBLE = ("gpusetup.drive.callback", "gpusetup.drive.forked")
+"""What is Ansible's process: to leave it with a code is its way to refuse a run, and to end one."""
 IMPURE = {
     "os",
     "subprocess",

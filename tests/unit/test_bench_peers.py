@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from bench import peers
+from bench.peers_steps import BETWEEN, Step, steps
 from bench.peers_told import Contender, Record, Run, page, picture, recorded, table
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
@@ -65,3 +66,24 @@ def test_without_the_work_of_others_it_says_how_to_fetch_it(monkeypatch, capsys)
     said = capsys.readouterr().out
     assert "nvidia.nvidia_driver,v2.3.1" in said
     assert "3957a42f" in said
+
+
+def test_each_second_of_a_run_is_in_one_step_and_each_operation_too():
+    events = [
+        {"event": "start", "time": 11.0},
+        {"event": "begin", "time": 12.0, "task": "1", "name": "role : look"},
+        {"event": "ok", "time": 14.0, "task": "1", "name": "role : look"},
+        {"event": "begin", "time": 14.0, "task": "2", "name": "nothing to ask"},
+        {"event": "skipped", "time": 14.5, "task": "2", "name": "nothing to ask"},
+        {"event": "begin", "time": 15.0, "task": "3", "name": "look"},
+        {"event": "retry", "time": 16.0, "task": "3", "name": "look"},
+        {"event": "failed", "time": 18.0, "task": "3", "name": "look"},
+    ]
+    found = steps(events, [11.5, 12.5, 15.5, 17.5], 10.0, 20.0)
+    assert found == (
+        Step(name="look", times=2, seconds=5.0, operations=3),
+        Step(name=BETWEEN, times=1, seconds=5.0, operations=1),
+    )
+    assert "Where the seconds" not in page(record(a=GOOD))
+    told = page(record(a=(Run(seconds=10.0, operations=4, steps=found), *GOOD[1:])))
+    assert "| look (2 times) | 5.0 | 3 |" in told
