@@ -33,8 +33,9 @@ _ALWAYS_USED = (
     "ansible.inventory.manager", "gpusetup.drive.callback",
 )  # fmt: skip
 """What Ansible would import later in each process; what one of its versions lacks is imported when it is needed."""
-_ALL_OF = ("connection", "shell", "become", "vars", "callback")
-"""Kinds of plugins of which Ansible loads all, before each playbook."""
+_ALL_OF = ("connection", "shell", "become", "callback")
+"""Kinds of plugins of which Ansible loads all before each playbook; those for variables it keeps in the order in which
+they were asked for, so that order stays its own."""
 _ONE_OF = (("strategy", "linear"), ("action", "normal"), ("inventory", "ini"), ("inventory", "yaml"))
 
 

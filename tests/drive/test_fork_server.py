@@ -93,6 +93,21 @@ def test_playbooks_are_children_of_one_server_each_with_its_own_environment_chan
     assert not any(Path(name).exists() for names in folders for name in names)
 
 
+def test_variables_of_hosts_and_groups_are_read_as_ever(server, environment, argv, tmp_path):
+    """Where they stand beside an inventory, by a plugin that keeps what it has seen."""
+    words = argv("true")
+    for number, folder in enumerate(("one", "two")):
+        place = tmp_path / folder
+        (place / "host_vars/a").mkdir(parents=True)
+        (place / "group_vars").mkdir()
+        (place / "hosts.ini").write_text("[some]\na ansible_connection=local\n")
+        (place / "host_vars/a/x.json").write_text(json.dumps({"what": f"echo {number} {{{{ more }}}} >{place}/told"}))
+        (place / "group_vars/some.yml").write_text(f"more: of-{folder}\n")
+        code, lines = ended(server.start([*words[:4], "-i", f"{place}/hosts.ini", words[-1]], environment, ()))
+        assert code == 0, lines
+        assert (place / "told").read_text() == f"{number} of-{folder}\n"
+
+
 def test_how_it_ended_is_told_as_popen_tells_it(server, environment, argv):
     assert ended(server.start(argv("false"), environment, ()))[0] == 2
     assert ended(server.start([*argv("true")[:4], "--no-such-option"], environment, ()))[0] == 2
