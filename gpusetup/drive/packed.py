@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["keep", "place_of", "take"]
+__all__ = ["AHEAD", "keep", "pack_ahead", "place_of", "take"]
 
 _CACHE = "ansiballz_cache"
 """Ansible's own folder for them, in the temporary folder of each process."""
 _OURS = "ansible_collections.gpusetup.stack."
 _KEPT, _DAY = 3, 86400.0
+AHEAD = "GPUSETUP_PACK_AHEAD"
+"""Names the modules that a command will send, in the order in which it does."""
 
 
 def place_of(
@@ -97,6 +99,38 @@ def keep(place: Path, temporary: Path) -> None:
             shutil.copyfile(path, part)
             part.replace(place / path.name)
         _forget_old(place)
+
+
+def pack_ahead(environment: Mapping[str, str]) -> None:
+    """Inside Ansible: pack what later playbooks send and nobody has packed, while the first one waits for hosts."""
+    import inspect
+
+    from ansible import constants, release
+    from ansible.executor.module_common import modify_module
+    from ansible.parsing.dataloader import DataLoader
+    from ansible.plugins.loader import init_plugin_loader, module_loader
+    from ansible.template import Templar
+
+    overriding = getattr(constants, "DEFAULT_MODULE_UTILS_PATH", None) or ()
+    place = place_of(environment, Path(release.__file__), release.__version__, overriding)
+    there = {path.name.partition("-")[0].rpartition(".")[2] for path in place.glob("*")} if place else set()
+    missing = [name for name in environment.get(AHEAD, "").split(",") if name and name not in there]
+    if place is None or not missing:
+        return
+    init_plugin_loader()
+    variables = {"ansible_python_interpreter": "/usr/bin/python3"}  # of no weight for what is packed
+    for name in missing:
+        found = module_loader.find_plugin_with_context(f"gpusetup.stack.{name}")
+        if not found.resolved:
+            continue
+        told = {
+            "module_name": found.resolved_fqcn, "module_path": found.plugin_resolved_path, "module_args": {},
+            "templar": Templar(loader=DataLoader(), variables=variables), "task_vars": variables,
+            "module_compression": constants.DEFAULT_MODULE_COMPRESSION, "environment": {}, "remote_is_local": False,
+        }  # fmt: skip
+        takes = inspect.signature(modify_module).parameters
+        modify_module(**{word: value for word, value in told.items() if word in takes})
+        keep(place, Path(constants.DEFAULT_LOCAL_TMP))
 
 
 def _only_ours(place: Path) -> bool:

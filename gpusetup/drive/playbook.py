@@ -17,6 +17,7 @@ from gpusetup.drive.fork_server import ForkServer
 from gpusetup.drive.handed import Handed
 from gpusetup.drive.host_keys import FILE as KNOWN_HOSTS
 from gpusetup.drive.overlay import SELECTED, write_local_inventory
+from gpusetup.drive.packed import AHEAD
 from gpusetup.drive.parent import ENVIRONMENT as PARENT
 from gpusetup.drive.passwords import password_pipe
 from gpusetup.drive.rundir import state_home
@@ -34,9 +35,14 @@ if TYPE_CHECKING:
     from gpusetup.drive.runner import Channel
     from gpusetup.model.variables import RoleVariables
 
-__all__ = ["Observer", "PlaybookRun", "Session", "run_playbook"]
+__all__ = ["SENT_BY_APPLY", "Observer", "PlaybookRun", "Session", "run_playbook"]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+SENT_BY_APPLY = (
+    "gpu_preview", "gpu_state", "gpu_repo_source", "gpu_packages", "gpu_kernel_module", "gpu_nouveau", "gpu_service",
+    "gpu_reboot_need",
+)  # fmt: skip
+"""What a first apply of a driver sends to hosts; one that is not among them is packed when it is sent."""
 
 
 class Observer(Protocol):
@@ -93,10 +99,11 @@ class Session:
         )
 
     def expect_playbooks(self) -> None:
-        """Have Ansible read while there is other work to do before the first playbook."""
+        """Have Ansible read while there is other work to do before the first playbook, and modules packed beside it."""
         if isinstance(self.engine, Ansible):
             handed, descriptors = self.handed.to_processes(self.reach.inventory, self.reach.passthrough)
-            self.server.begin({**self.for_ansible(), **handed}, descriptors)
+            ahead = {AHEAD: ",".join(SENT_BY_APPLY)} if self.command == "apply" else {}
+            self.server.begin({**self.for_ansible(), **handed, **ahead}, descriptors)
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +18,9 @@ from ansible import release
 
 from gpusetup.content import collections_path
 from gpusetup.drive import packed
-from gpusetup.drive.argv import ansible_environment
+from gpusetup.drive.argv import Reach, ansible_environment
+from gpusetup.drive.playbook import SENT_BY_APPLY, Session, run_playbook
+from gpusetup.drive.rundir import new_run
 from tests.simulated_fleet import SimulatedFleet
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,3 +122,36 @@ def test_old_places_go_when_a_new_one_comes(place, tmp_path):
         os.utime(old, (1_700_000_000 + age, 1_700_000_000 + age))
     filled(place(), tmp_path)
     assert set(place().parent.iterdir()) == {place(), place("1.5"), place("1.4")}
+
+
+def test_what_an_apply_sends_is_packed_while_the_first_look_waits_and_is_what_ansible_packs(tmp_path):
+    fleet = SimulatedFleet(tmp_path / "fleet", 1, kinds=("ubuntu24.04-h200-keep",))
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    looked(fleet, tmp_path)
+    (place,) = (tmp_path / ".cache/gpusetup/packed").iterdir()
+    (kept,) = place.iterdir()
+    names = {MODULE.replace("gpu_facts", name) for name in SENT_BY_APPLY} | {MODULE}
+    kept.unlink()
+    session = Session(
+        run=new_run(tmp_path / "state"), collections=collections_path(), reach=Reach(inventory=str(fleet.inventory)),
+        environment=environment, command="apply",
+    )  # fmt: skip
+    session.expect_playbooks()
+    run_playbook(session, "facts", deadline=120)
+    until = time.monotonic() + 120
+    while len(list(place.iterdir())) < len(names) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert {path.name.removesuffix("-none") for path in place.iterdir()} == names
+    (preview,) = (path for path in place.iterdir() if "gpu_preview" in path.name)
+    ahead = contents(preview)
+    preview.unlink()
+    run_playbook(session, "preview", deadline=120)
+    assert contents(preview) == ahead
+    session.server.close()
+
+
+def contents(path):
+    """Return the files of a packed module; when they were packed is in them too."""
+    data = base64.b64decode(re.search(rb"UEsDB[A-Za-z0-9+/=]{1000,}", path.read_bytes())[0])
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
