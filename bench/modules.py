@@ -23,7 +23,7 @@ from ansible.plugins import loader
 from bench.found import Found, Row
 from gpusetup.content import COLLECTION, collections_path, content_path
 
-RUNS = 7
+RUNS = 5
 KIB_BOUND, MS_BOUND = 30, 150
 EMPTY = "from ansible.module_utils.basic import AnsibleModule\n"
 _LOOK = """
