@@ -1,0 +1,46 @@
+"""The options that a real driver shows (an H100 with driver 580, the open module) are found by the names that people set."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpusetup.content import host_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+kernel_module = host_code("gpu_host.kernel_module")
+CAPTURED = Path(__file__).resolve().parents[1] / "fixtures/proc/nvidia-params-h100-580.txt"
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], dict[str, str]]:
+    monkeypatch.setattr(kernel_module, "PARAMETERS", str(CAPTURED))
+    return lambda names: kernel_module._shown(names)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("NVreg_RestrictProfilingToAdminUsers", "0"),
+        ("NVreg_PreserveVideoMemoryAllocations", "0"),
+        ("NVreg_NvLinkDisable", "0"),
+        ("NVreg_EnableGpuFirmware", "18"),
+        ("NVreg_RegistryDwords", ""),
+        ("NVreg_TemporaryFilePath", ""),
+    ],
+)
+def test_an_option_is_found_as_the_driver_shows_it(
+    shown: Callable[[list[str]], dict[str, str]], option: str, value: str
+) -> None:
+    assert shown([option]) == {option: value}
+
+
+def test_every_parameter_of_the_driver_can_be_asked_for(shown: Callable[[list[str]], dict[str, str]]) -> None:
+    names = re.findall(r"^(\w+):", CAPTURED.read_text(), re.MULTILINE)
+    assert len(names) > 30
+    assert set(shown([f"NVreg_{name}" for name in names])) == {f"NVreg_{name}" for name in names}
