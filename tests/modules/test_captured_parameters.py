@@ -20,7 +20,8 @@ CAPTURED = Path(__file__).resolve().parents[1] / "fixtures/proc/nvidia-params-h1
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], dict[str, str]]:
     monkeypatch.setattr(kernel_module, "PARAMETERS", str(CAPTURED))
-    return lambda names: kernel_module._shown(names)
+    found: Callable[[list[str]], dict[str, str]] = kernel_module._shown
+    return found
 
 
 @pytest.mark.parametrize(
