@@ -114,7 +114,10 @@ def enabled(request: Dict[str, Any]) -> Dict[str, Optional[str]]:
 def obsolete(ledger: Ledger, wanted: sources.Written) -> List[str]:
     """Return our own source, key and preference files that nobody wants any more."""
     layout = sources.Layout()
-    folders = (layout.apt_sources, layout.apt_keys, layout.dnf_repos, layout.zypper_repos, layout.rpm_keys)
+    folders = (
+        layout.apt_sources, layout.apt_keys, layout.apt_logins, layout.dnf_repos, layout.zypper_repos,
+        layout.zypper_logins, layout.rpm_keys,
+    )  # fmt: skip
     mine = [
         path
         for path, entry in (ledger.state["files"] or {}).items()

@@ -15,6 +15,7 @@ from . import (
     files,
     local_repository,
     locks,
+    logins,
     lost,
     monitoring,
     offers,
@@ -183,13 +184,8 @@ class Preview:
             sources.conflicts(ours, known, self.params["replace"], signers) if self.params["manager"] == "apt" else []
         ):
             text = "{file} already names {uri} with another key ({signed_by})".format(**entry)
-            self.find(
-                "refuse",
-                "conflicting-source",
-                text,
-                "add that address to gpu_repo_replace, or remove the file",
-                "GS-447",
-            )
+            hint = "add that address to gpu_repo_replace, or remove the file"
+            self.find("refuse", "conflicting-source", text, hint, "GS-447")
         if any(item["level"] == "refuse" for item in self.findings):
             return None
         host = {"apt": self._apt, "dnf": self._dnf, "zypper": self._zypper}[self.params["manager"]](layout)
@@ -208,7 +204,7 @@ class Preview:
         return trouble
 
     def _judge_trouble(self, trouble: List[str], ours: List[Dict[str, Any]]) -> None:
-        addresses = [uri.rstrip("/") for source in ours for uri in source.get("uris") or []]
+        addresses = [uri.rstrip("/") for source in ours for uri in logins.without(source.get("uris") or [])]
         # "Err:2 ADDRESS" only announces what an E: or W: line explains.
         for line in [line for line in trouble if not line.startswith("Err:")] or trouble:
             about_ours = any(address in line for address in addresses) or any(source["name"] in line for source in ours)
@@ -236,7 +232,8 @@ class Preview:
                 continue
             path = os.path.join(origin, name)
             text = files.read_text(path) or "" if os.path.isfile(path) else ""
-            kept = sources.without(name, text, self.params["replace"]) if self.params["replace"] else text
+            replaced = self.params["replace"] if name.endswith((".list", ".sources", ".repo")) else []
+            kept = sources.without(name, text, replaced) if replaced else text
             if kept:  # who may not read the original, for the password in an address, may not read the copy
                 files.write_atomically(place, kept, os.stat(path).st_mode & 0o777)
 
@@ -250,12 +247,12 @@ class Preview:
 
     def _apt(self, layout: sources.Layout) -> planning.Manager:
         real = sources.Layout()
-        for folder in (layout.apt_sources, layout.apt_preferences):
-            if not os.path.isdir(folder):
-                os.makedirs(folder)
+        for folder in (layout.apt_sources, layout.apt_preferences, layout.apt_logins):
+            os.makedirs(folder, exist_ok=True)
         self._copy_host_sources(real.apt_sources, layout.apt_sources, (".list", ".sources"))
         self._copy_host_sources(os.path.dirname(real.apt_list), os.path.dirname(layout.apt_list), ("sources.list",))
         self._copy_host_sources(real.apt_preferences, layout.apt_preferences, ("",))
+        self._copy_host_sources(real.apt_logins, layout.apt_logins, (".conf",))
         layout = self._go_on(layout)
         lists, cache = os.path.join(self.folder, "lists"), os.path.join(self.folder, "cache")
         if self.fetched is None:
@@ -267,6 +264,7 @@ class Preview:
             "Dir::Etc::sourcelist=" + layout.apt_list,
             "Dir::Etc::sourceparts=" + layout.apt_sources,
             "Dir::Etc::preferencesparts=" + layout.apt_preferences,
+            "Dir::Etc::netrcparts=" + layout.apt_logins,
             "Dir::State::lists=" + lists,
             "Dir::Cache=" + cache,
             # A mirror that is down or does not answer is told within about a minute: apt itself tries some minutes.

@@ -4,7 +4,7 @@ import os
 import re
 from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
 
-from . import fetch, files, openpgp
+from . import fetch, files, logins, openpgp
 from .failure import HostFailure
 
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -23,9 +23,11 @@ class Layout:
         self.apt_sources = os.path.join(root, "etc/apt/sources.list.d")
         self.apt_list = os.path.join(root, "etc/apt/sources.list")
         self.apt_keys = os.path.join(root, "etc/apt/keyrings")
+        self.apt_logins = os.path.join(root, "etc/apt/auth.conf.d")
         self.apt_preferences = os.path.join(root, "etc/apt/preferences.d")
         self.dnf_repos = os.path.join(root, "etc/yum.repos.d")
         self.zypper_repos = os.path.join(root, "etc/zypp/repos.d")
+        self.zypper_logins = os.path.join(root, "etc/zypp/credentials.d")
         self.rpm_keys = os.path.join(root, "etc/pki/rpm-gpg")
 
 
@@ -135,7 +137,7 @@ def _render_apt(source: Source, key: Optional[bytes], layout: Layout, known: Lis
     lines = [
         "# Written by gpusetup.",
         "Types: deb",
-        "URIs: " + " ".join(uris),
+        "URIs: " + " ".join(logins.without(uris)),
         "Suites: " + " ".join(source.get("suites") or ["/"]),
     ]
     for field, title in (("components", "Components"), ("architectures", "Architectures")):
@@ -143,6 +145,10 @@ def _render_apt(source: Source, key: Optional[bytes], layout: Layout, known: Lis
             lines.append("{}: {}".format(title, " ".join(source[field])))
     if signed_by:
         lines.append("Signed-By: " + signed_by)
+    found = logins.of(source["name"], uris)
+    if found:
+        text = "".join(f"machine {login.address} login {login.user} password {login.password}\n" for login in found)
+        written[os.path.join(layout.apt_logins, source["name"] + ".conf")] = ("# Written by gpusetup.\n" + text, 0o600)
     written[os.path.join(layout.apt_sources, source["name"] + ".sources")] = ("\n".join(lines) + "\n", 0o644)
     return written
 
@@ -177,14 +183,25 @@ def _render_dnf(source: Source, key: Optional[bytes], layout: Layout) -> Written
         lines.append("module_hotfixes=1")
     if source.get("exclude"):
         lines.append("excludepkgs=" + ",".join(source["exclude"]))
-    return _repo_file(source, key, layout, layout.dnf_repos, lines)
+    login, plain = logins.one_of(source["name"], source["uris"]), dict(source, uris=logins.without(source["uris"]))
+    if login is None:
+        return _repo_file(plain, key, layout, layout.dnf_repos, lines)
+    lines += ["username=" + login.user, "password=" + login.password]
+    return _repo_file(plain, key, layout, layout.dnf_repos, lines, mode=0o600)
 
 
 def _render_zypper(source: Source, key: Optional[bytes], layout: Layout) -> Written:
     """For zypper gpgcheck=1 is: the list's signature, or where it has none that of each package."""
     lines = _checks(gpgcheck=True, repo_gpgcheck=source.get("repo_gpgcheck"), pkg_gpgcheck=source.get("gpgcheck"))
     lines += ["gpgkey=file://" + _key_path(source, layout), "autorefresh=1", "type=rpm-md"]
-    return _repo_file(source, key, layout, layout.zypper_repos, lines)
+    login, plain = logins.one_of(source["name"], source["uris"]), dict(source, uris=logins.without(source["uris"]))
+    if login is None:
+        return _repo_file(plain, key, layout, layout.zypper_repos, lines)
+    place = os.path.join(layout.zypper_logins, "gpusetup-" + source["name"])
+    plain["uris"] = [uri + ("&" if "?" in uri else "?") + "credentials=" + place for uri in plain["uris"]]
+    written = _repo_file(plain, key, layout, layout.zypper_repos, lines)
+    written[place] = (f"# Written by gpusetup.\nusername={login.user}\npassword={login.password}\n", 0o600)
+    return written
 
 
 def _checks(**wanted: Optional[bool]) -> List[str]:
@@ -195,7 +212,9 @@ def _key_path(source: Source, layout: Layout) -> str:
     return os.path.join(layout.rpm_keys, "RPM-GPG-KEY-" + source["name"])
 
 
-def _repo_file(source: Source, key: Optional[bytes], layout: Layout, folder: str, lines: List[str]) -> Written:
+def _repo_file(
+    source: Source, key: Optional[bytes], layout: Layout, folder: str, lines: List[str], *, mode: int = 0o644
+) -> Written:
     """Return the files of a repository of rpm packages: its key and its definition, with these lines in it."""
     name = source["name"]
     first = ["# Written by gpusetup.", f"[{name}]", "name=" + (source.get("description") or name)]
@@ -203,7 +222,7 @@ def _repo_file(source: Source, key: Optional[bytes], layout: Layout, folder: str
     last = ["priority={}".format(int(source["priority"]))] if source.get("priority") else []
     return {
         _key_path(source, layout): (openpgp.armored(key or b""), 0o644),
-        os.path.join(folder, name + ".repo"): ("\n".join([*first, *lines, *last]) + "\n", 0o644),
+        os.path.join(folder, name + ".repo"): ("\n".join([*first, *lines, *last]) + "\n", mode),
     }
 
 
@@ -233,7 +252,7 @@ def conflicts(
             own = entry["file"].endswith("/{}.sources".format(source["name"])) or entry["file"].endswith(
                 "/{}.repo".format(source["name"])
             )
-            same = _slashless(entry["uri"]) in [_slashless(uri) for uri in source.get("uris") or []]
+            same = _slashless(entry["uri"]) in [_slashless(uri) for uri in logins.without(source.get("uris") or [])]
             same = same and bool(set(entry["suites"]) & set(source.get("suites") or ["/"]))
             if same and not own and entry["signed_by"] not in signers and not replaced(entry, replace):
                 found.append(entry)

@@ -1,0 +1,126 @@
+"""Passwords of mirrors stand in no file that others than root may read, and the package managers find them there."""
+
+from __future__ import annotations
+
+import base64
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import process, sources
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+
+from tests.modules import real_deb
+from tests.modules.deb_host import DebHost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECRET, SPELLED = "s3cr%t:x/y", "s3cr%25t%3Ax%2Fy"
+
+
+def source(kind: str, *uris: str, **words: Any) -> dict[str, Any]:
+    return {"name": "site", "kind": kind, "uris": list(uris), "suites": ["/"], **words}
+
+
+def written(kind: str, *uris: str, root: str = "/") -> sources.Written:
+    return sources.render(source(kind, *uris), b"\x99\x00\x00", sources.Layout(root), [])
+
+
+@pytest.mark.parametrize("kind", ["apt", "dnf", "zypper"])
+def test_what_others_may_read_has_no_password(kind: str) -> None:
+    files = written(kind, f"https://anna:{SPELLED}@mirror.example.org/cuda/")
+    text = {path: content if isinstance(content, str) else "" for path, (content, _mode) in files.items()}
+    secret = {path for path, content in text.items() if SECRET in content}
+    assert len(secret) == 1
+    assert {files[path][1] for path in secret} == {0o600}
+    assert not [path for path, content in text.items() if SPELLED in content or "anna:" in content]
+    assert any("https://mirror.example.org/cuda/" in content for content in text.values())
+
+
+@pytest.mark.parametrize("kind", ["apt", "dnf", "zypper"])
+def test_without_a_login_nothing_is_secret(kind: str) -> None:
+    assert {mode for _content, mode in written(kind, "https://mirror.example.org/cuda/").values()} == {0o644}
+
+
+@pytest.mark.parametrize(
+    ("kind", "uris"),
+    [
+        ("dnf", ("https://a:b@one/", "https://c:d@two/")),
+        ("zypper", ("https://a:b@one/", "https://c:d@two/")),
+        ("apt", ("https://:b@one/",)),
+        ("apt", ("https://a:b%20c@one/",)),
+        ("apt", ("https://a:b%0Amachine@one/",)),
+    ],
+)
+def test_a_login_that_cannot_be_written_is_refused(kind: str, uris: tuple[str, ...]) -> None:
+    with pytest.raises(HostFailure) as caught:
+        written(kind, *uris)
+    assert caught.value.fields["reference"] == "GS-444"
+
+
+def test_each_of_apts_addresses_has_its_own_login() -> None:
+    content, _mode = written("apt", "https://a:b@one/x/", "http://two/", "https://c:d@three/")[
+        "/etc/apt/auth.conf.d/site.conf"
+    ]
+    assert str(content).splitlines()[1:] == [
+        "machine https://one/x/ login a password b", "machine https://three/ login c password d",
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Iterator[tuple[str, Path, list[int]]]:
+    """A server that wants a login: its address without one, its folder, and what it answered."""
+    folder, answered = tmp_path / "mirror", list[int]()
+    folder.mkdir()
+    wanted = "Basic " + base64.b64encode(f"anna:{SECRET}".encode()).decode()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            file = folder / self.path.lstrip("/").removeprefix("./")
+            code = 401 if self.headers.get("Authorization") != wanted else 200 if file.is_file() else 404
+            answered.append(code)
+            content = file.read_bytes() if code == 200 else b""
+            self.send_response(code)
+            if code == 401:
+                self.send_header("WWW-Authenticate", 'Basic realm="x"')
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_address[1]}/", folder, answered
+    server.shutdown()
+    server.server_close()
+
+
+def lay(files: sources.Written) -> None:
+    for path, (content, mode) in files.items():
+        file = Path(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+        file.chmod(mode)
+
+
+@real_deb.NEEDED
+def test_apt_finds_its_login(
+    mirror: tuple[str, Path, list[int]], tmp_path: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder, answered = mirror
+    host = real_deb.RealDeb(tmp_path / "host", DebHost({}, {"tool": ["5"]}), shelf)
+    host.use(monkeypatch)
+    (folder / "Packages").write_bytes((host.pool / "Packages").read_bytes())
+    (host.root / "etc/apt/sources.list").unlink()
+    lay(written("apt", f"http://anna:{SPELLED}@{address}", root=str(host.root)))
+    listed = host.root / "etc/apt/sources.list.d/site.sources"
+    listed.write_text(re.sub(r"Signed-By: .*", "Trusted: yes", listed.read_text()))
+    code, text, error = process.output(["apt-get", "-q", "update"], process.environment())
+    assert (code, 401 in answered, 200 in answered) == (0, False, True), text + error
+    assert SECRET not in text + error
