@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import dnf, process
 
+from tests.unit.supply.rpms import Rpm
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -38,6 +40,10 @@ class RpmHost:
     fresh: bool = False  # whether its lists were fetched, and the keys of repositories accepted
     on_change: Callable[[], None] = lambda: None
 
+    def package(self, name: str, version: str) -> Rpm:
+        """Return a package as it is built."""
+        return Rpm(name, version.removeprefix("0:"), "what-nobody-has" if name in self.uninstallable else "")
+
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(process, "output", self.output)
         monkeypatch.setattr(process, "stream", self.stream)
@@ -60,7 +66,7 @@ class RpmHost:
             return 0, self._repoquery(words), ""
         if "--assumeno" in words:
             plan, skipped = self._plan(words)
-            return (1 if plan or skipped else 0), self._table(plan, skipped), ""
+            return (1 if plan else self._code(words, int(bool(skipped)))), self._table(plan, skipped), ""
         return NOTHING
 
     def stream(self, argv: Sequence[str], _env: Any, on_line: Any, *_more: Any, **_named: Any) -> tuple[int, list[str]]:
@@ -128,14 +134,22 @@ class RpmHost:
         install, remove = self._asked(words)
         plan: dict[str, str | None] = {}
         skipped = []
+        lacking = False
         for word in install:
-            name = max((name for name in self.offered if re.match(rf"{re.escape(name)}(-|$)", word)), key=len)
+            name = max(
+                (name for name in self.offered if re.match(rf"{re.escape(name)}(-|$)", word)), key=len, default=""
+            )
             text = word[len(name) + 1 :]
-            version = next(one for one in reversed(self.offered[name]) if not text or one in (text, "0:" + text))
-            if name in self.uninstallable:
+            fitting = [one for one in self.offered.get(name, []) if not text or one in (text, "0:" + text)]
+            if not fitting:
+                skipped.append(word)
+            elif name in self.uninstallable:
                 skipped.append(name)
-            elif self.installed.get(name) != version:
-                plan[name] = version
+                lacking = True
+            elif self.installed.get(name) != fitting[-1]:
+                plan[name] = fitting[-1]
+        if lacking:
+            return {}, skipped  # dnf 4's script then does nothing at all
         if skipped and "shell" not in words:
             return {}, skipped
         plan.update(dict.fromkeys((name for name in remove if name in self.installed), None))

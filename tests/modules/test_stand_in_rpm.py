@@ -1,0 +1,108 @@
+"""The host in memory answers as dnf 4 and rpm themselves do, and zypper comes to the same where it is asked the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import planning
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.dnf import Dnf
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.zypper import Zypper
+
+from tests.modules import real_rpm
+from tests.modules.rpm_host import RpmHost, wish
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OFFERED = {"driver": ["0:1-1", "0:2-1"], "cuda": ["0:12-1"], "broken": ["0:1-1"]}
+THERE = {"driver": "0:1-1", "old": "0:9-1"}
+
+
+@dataclass
+class Case:
+    name: str
+    install: list[dict[str, str]]
+    remove: list[str] = field(default_factory=list)
+    planned: bool = True
+    """Whether a plan leads to all that was asked for."""
+    then: dict[str, str | None] = field(default_factory=dict)
+    """What is different after the transaction, planned or not; None: is gone."""
+    installed: dict[str, str] = field(default_factory=lambda: dict(THERE))
+    zypper: bool = True
+    """Whether zypper does the same."""
+
+    def stand_in(self) -> RpmHost:
+        return RpmHost(
+            dict(self.installed), {name: list(several) for name, several in OFFERED.items()}, uninstallable={"broken"}
+        )
+
+    def expected(self) -> dict[str, str]:
+        return {name: version for name, version in {**self.installed, **self.then}.items() if version is not None}
+
+
+CASES = [
+    Case("the newest of what is not there", [wish("driver")], then={"driver": "0:2-1"}, installed={"old": "0:9-1"}),
+    Case("the newest of what is there", [wish("driver")], then={"driver": "0:2-1"}),
+    Case("an exact version", [wish("driver", "0:2-1")], then={"driver": "0:2-1"}),
+    Case("back", [wish("driver", "0:1-1")], then={"driver": "0:1-1"}, installed={"driver": "0:2-1"}),
+    Case("what is there already", [wish("driver", "0:1-1")]),
+    Case("a version that nobody offers", [wish("driver", "0:3-1")], planned=False),
+    Case("a name that nobody knows", [wish("nothing")], planned=False),
+    Case("of two one is not offered", [wish("cuda"), wish("driver", "0:3-1")], planned=False),
+    Case("what lacks something", [wish("broken")], planned=False),
+    Case("of two one lacks something", [wish("cuda"), wish("broken")], planned=False),
+    Case("install and remove in one", [wish("cuda")], ["old"], then={"cuda": "0:12-1", "old": None}),
+    Case("a removal alone", [], ["old"], then={"old": None}),
+    Case(
+        "install and remove in one script, of which one is not offered: the rest is done all the same",
+        [wish("cuda"), wish("driver", "0:3-1")], ["old"], planned=False, then={"cuda": "0:12-1", "old": None}, zypper=False,
+    ),
+    Case(
+        "install and remove in one script, and what would come lacks something: nothing is done",
+        [wish("broken")], ["old"], planned=False, zypper=False,
+    ),
+    Case(
+        "install and remove in one script, and of what would come one lacks something: nothing is done either",
+        [wish("cuda"), wish("broken")], ["old"], planned=False, zypper=False,
+    ),
+]  # fmt: skip
+
+
+def outcome(case: Case, host: Any) -> bool:
+    """Plan it and do it; say whether the plan led to all of it."""
+    before = host.installed()
+    try:
+        planning.plan_for(host, case.install, case.remove, before)
+        planned = True
+    except HostFailure:
+        planned = False
+    host.transact(case.install, case.remove)
+    return planned
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_of_the_stand_in(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = case.stand_in()
+    host.stand_in(monkeypatch)
+    assert (outcome(case, Dnf()), host.installed) == (case.planned, case.expected())
+
+
+@real_rpm.NEEDED
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_of_dnf(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = real_rpm.RealRpm(tmp_path, case.stand_in())
+    host.use(monkeypatch)
+    assert (outcome(case, Dnf()), host.seen) == (case.planned, case.expected())
+
+
+@real_rpm.NEEDED
+@pytest.mark.parametrize("case", [case for case in CASES if case.zypper], ids=lambda case: case.name)
+def test_of_zypper(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    host = real_rpm.RealRpm(tmp_path, case.stand_in())
+    host.use(monkeypatch)
+    driver = Zypper()
+    assert driver.refresh() == []
+    assert (outcome(case, driver), host.seen) == (case.planned, case.expected())
