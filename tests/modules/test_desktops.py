@@ -9,7 +9,7 @@ import socket
 import stat
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import desktops, ports
@@ -17,20 +17,32 @@ from ansible_collections.gpusetup.stack.plugins.modules import gpu_desktops
 
 from tests.modules.gpu_host_stand_in import SYSTEMCTL
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ME = pwd.getpwuid(os.getuid()).pw_name
 UNIT, PAGE = desktops.unit_of(ME), desktops.page_of(ME)
 
 
-def serving(greeting: bytes) -> tuple[socket.socket, int]:
+@contextlib.contextmanager
+def serving(greeting: bytes) -> Iterator[int]:
+    """Greet whoever connects. The thread ends first: it could still accept on the number of a socket that is closed."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:
         with contextlib.suppress(OSError):
             while True:
-                listener.accept()[0].sendall(greeting)
+                with listener.accept()[0] as stream:
+                    stream.sendall(greeting)
 
-    threading.Thread(target=answer, daemon=True).start()
-    return listener, listener.getsockname()[1]
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        listener.close()
 
 
 @pytest.fixture
@@ -57,10 +69,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> Any:
-    listener, number = serving(b"RFB 003.008\n")
-    monkeypatch.setattr(desktops, "_VNC_PORT", number)
-    yield number
-    listener.close()
+    with serving(b"RFB 003.008\n") as number:
+        monkeypatch.setattr(desktops, "_VNC_PORT", number)
+        yield number
 
 
 @pytest.fixture
@@ -185,10 +196,9 @@ def test_a_port_in_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_desktop_that_does_not_come_up_fails_with_its_journal(
     root: Path, monkeypatch: pytest.MonkeyPatch, configure: Any
 ) -> None:
-    listener, number = serving(b"HTTP")
-    monkeypatch.setattr(desktops, "_VNC_PORT", number)
-    failed, result = configure()
-    listener.close()
+    with serving(b"HTTP") as number:
+        monkeypatch.setattr(desktops, "_VNC_PORT", number)
+        failed, result = configure()
     assert failed
     assert result["gpu_failure"]["reference"] == "GS-488"
     assert "something else answers" in result["msg"]
