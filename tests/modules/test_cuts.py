@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.modules.cuts import COMMANDS, Points, differences
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 SAMPLE, SEED = 12, 20251125
 
 
@@ -34,3 +34,9 @@ def test_a_sample_of_all_points(points: Points) -> None:
     wrong = {point: found for point in chosen if (found := list(points.try_one(point)))}
     print(f"{len(points.all)} points, {len(chosen)} tried")
     assert wrong == {}
+
+
+def test_all_points_are_tried_by_a_program_of_their_own() -> None:
+    load = [sys.executable, "-c", "import tests.lab.faults.__main__"]
+    done = subprocess.run(load, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

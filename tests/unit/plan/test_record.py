@@ -65,6 +65,7 @@ RECORD: dict[str, Any] = {
                 {"profile": "3g.71gb", "compute": [], "count": 0},
             ]}}},
     "runfile": {"path": "/var/lib/gpusetup/fetched/a.run", "version": "580.95.05", "replaced": True},
+    "waits": {"boot": "0b1c", "what": {"mig": ["GPU 0000:00:06.0 is in use"]}},
     "lock": {}, "lost": {}, "verified": None,
 }  # fmt: skip
 
