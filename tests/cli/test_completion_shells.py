@@ -17,7 +17,7 @@ QUESTIONS = [
     ("gpusetup resolve --gpu l40", {"l40", "l40s"}),
     ("gpusetup resolve flash", {"flash-attn", "flashinfer-python"}),
     ("gpusetup fleet ", {"token", "offer"}),
-    ("gpusetup known", {"known-hosts"}),
+    ("gpusetup fleet known", {"known-hosts"}),
 ]
 """What is typed → what TAB must offer."""
 SETTLE = {"bash": "bind 'set enable-bracketed-paste off'; PS1='ready> '", "zsh": "PS1='ready> '; setopt NO_PROMPT_CR"}
