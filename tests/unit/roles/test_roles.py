@@ -110,4 +110,4 @@ def test_modules_are_documented_and_accept_check_mode(path: Path) -> None:
 @pytest.mark.parametrize("path", ON_TARGETS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_runs_on_hosts_is_python_3_6_and_small(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 6))
-    assert len(path.read_text().splitlines()) < 400
+    assert len(path.read_text().splitlines()) <= 500
