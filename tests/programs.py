@@ -78,7 +78,13 @@ STAGES: dict[str, dict[str, str]] = {
     "lab": {**HOSTS, **VIRTUAL, **RPM, **BROWSER, "buildah": "buildah", "cc": "gcc libc6-dev", "git": "git"},
     "vm": {**HOSTS, **VIRTUAL},
 }
-STAGES |= {"sanity": STAGES["package"], "lab-slow": STAGES["lab"], "faults": STAGES["lab"], "vm-faults": STAGES["vm"]}
+STAGES |= {
+    "fuzz": STAGES["unit"],
+    "sanity": STAGES["package"],
+    "lab-slow": STAGES["lab"],
+    "faults": STAGES["lab"],
+    "vm-faults": STAGES["vm"],
+}
 STAGES |= {"molecule": STAGES["lab"]}
 
 

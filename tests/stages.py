@@ -98,7 +98,12 @@ def lint() -> Outcome:
 
 def unit() -> Outcome:
     folders = [f"tests/{name}" for name in QUICK if (ROOT / "tests" / name).exists()]
-    return _pytest("unit", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not lab and not gpu", *folders)
+    return _pytest("unit", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not lab and not gpu and not fuzz", *folders)
+
+
+def fuzz() -> Outcome:
+    """Ten thousand broken archives, manifests, offers and options each, of which the unit tests try a sample."""
+    return _pytest("fuzz", "-n", str(min(4, os.cpu_count() or 1)), "-m", "fuzz", "tests/unit")
 
 
 def package() -> Outcome:
@@ -268,6 +273,7 @@ def gpu() -> Outcome:
 STAGES = {
     "lint": lint,
     "unit": unit,
+    "fuzz": fuzz,
     "package": package,
     "pages": pages,
     "site": site,

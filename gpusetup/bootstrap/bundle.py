@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,12 +15,14 @@ from gpusetup.errors import BadInputError
 from gpusetup.model.bundle import SCHEMA, BundledFile, Manifest
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     from gpusetup.model.platforms import OsRelease
 
 __all__ = [
     "BESIDE",
+    "LONGEST_MANIFEST",
     "MANIFEST",
     "PYTHONS",
     "SIGNATURE",
@@ -27,6 +30,7 @@ __all__ = [
     "controller_wheels",
     "digest_of",
     "make_controller_bundle",
+    "numbered",
     "read_manifest",
     "sets_for",
     "unusable_wheels",
@@ -35,7 +39,12 @@ __all__ = [
 
 MANIFEST, SIGNATURE = "manifest.json", "manifest.json.asc"
 """What a bundle holds, and by whose word; the signature is there where a bundle has packages."""
+_ANEW = "make a bundle: gpusetup bundle --controller-only --out DIR"
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+LONGEST_MANIFEST = 1 << 26
+"""In bytes: some 400,000 files. What is longer is refused before it is read."""
+_LONGEST_NAME, _LONGEST_PATH = 240, 2048
+"""In bytes; while a file comes, its name is a little longer."""
 _ANY_GLIBC = 99
 _OLD_NAMES = {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5}
 """Names of platforms from before they were numbered by their glibc."""
@@ -61,7 +70,8 @@ def make_controller_bundle(out: Path, *, pythons: tuple[str, ...], archs: tuple[
             str(path.relative_to(new)): BundledFile(sha256=digest_of(path), size=path.stat().st_size)
             for path in sorted(wheels.iterdir())
         }
-        manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, files=files)
+        before = read_manifest(out / MANIFEST)[0] if (out / MANIFEST).is_file() else None
+        manifest = numbered(Manifest(gpusetup=__version__, pip=pip, sets=sets, files=files), before)
         write_manifest(new / MANIFEST, manifest)
         if out.exists():
             out.rename(old)
@@ -84,6 +94,17 @@ def controller_wheels(
         for python in pythons
     }
     return f"wheels/{pip.name}", sets
+
+
+def numbered(manifest: Manifest, before: Manifest | None) -> Manifest:
+    """Return the manifest with its serial and its time; those of the bundle before it, if nothing else differs."""
+    if before is not None and before.serial:
+        same = msgspec.structs.replace(manifest, serial=before.serial, made=before.made)
+        if same == before:
+            return same
+    now = int(time.time())
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    return msgspec.structs.replace(manifest, serial=max(now, before.serial + 1 if before is not None else 0), made=made)
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
@@ -126,20 +147,45 @@ def unusable_wheels(manifest: Manifest, kind: str, glibc: str) -> list[str]:
 def read_manifest(path: Path) -> tuple[Manifest, str]:
     """Return a manifest and its digest."""
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(LONGEST_MANIFEST + 1)
+        if len(raw) > LONGEST_MANIFEST:
+            raise BadInputError(
+                "GS-716", f"the manifest is longer than {LONGEST_MANIFEST >> 20} MiB", path=str(path), hint=_ANEW
+            )
         document = msgspec.json.decode(raw)
         if isinstance(document, dict) and document.get("schema") != SCHEMA:
             raise BadInputError(
                 "GS-714",
                 f"{path} is not a bundle manifest: its schema is {document.get('schema')!r}, not {SCHEMA!r}",
                 path=str(path),
-                hint="make a bundle: gpusetup bundle --controller-only --out DIR",
+                hint=_ANEW,
             )
-        return msgspec.convert(document, Manifest), hashlib.sha256(raw).hexdigest()
+        manifest = msgspec.convert(document, Manifest)
     except OSError as error:
         raise BadInputError("GS-715", f"cannot read the manifest: {error.strerror}", path=str(path)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInputError("GS-716", f"the manifest cannot be used: {error}", path=str(path)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInputError("GS-716", f"the manifest cannot be used: {error}", path=str(path), hint=_ANEW) from error
+    if why := _wrong_name(manifest.files):
+        raise BadInputError("GS-716", f"the manifest cannot be used: {why}", path=str(path), hint=_ANEW)
+    return manifest, hashlib.sha256(raw).hexdigest()
+
+
+def _wrong_name(names: Collection[str]) -> str:
+    """Say which name cannot be that of a file in a bundle's folder; nothing where all can."""
+    folders: set[str] = set()
+    for name in names:
+        parts = name.split("/")
+        if (
+            not name.isprintable()
+            or name in (MANIFEST, SIGNATURE)
+            or any(not part or part.startswith(".") for part in parts)
+            or any(len(part.encode()) > _LONGEST_NAME for part in parts)
+            or len(name.encode()) > _LONGEST_PATH
+        ):
+            return f"{name[:80]!r} cannot be the name of a file in it"
+        folders.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
+    return next((f"{name[:80]!r} is a file and a folder in it" for name in names if name in folders), "")
 
 
 def check_bundle(folder: Path) -> Manifest:

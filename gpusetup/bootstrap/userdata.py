@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
     from gpusetup.bootstrap.config import Config
 
-__all__ = ["UserData", "checked_url", "first_stage", "render"]
+__all__ = ["UserData", "checked_hosts", "checked_text", "checked_url", "first_stage", "render"]
 
 _INSTANCE = Path(__file__).parent / "instance"
 _PER_BOOT = "/var/lib/cloud/scripts/per-boot/50-gpusetup"
 _LAUNCHER = "/usr/local/lib/gpusetup/launcher"
+_HOSTS = re.compile(r"[0-9A-Za-z.,:*/_\[\]-]*")
+_WITH_PASSWORD = re.compile(r"://[^/?#\s]*@")
 _SAFE = re.compile(r"[\x21\x23-\x26\x28-\x3b\x3d\x3f-\x5b\x5d\x5f\x61-\x7a\x7e]+")
 
 
@@ -63,9 +65,10 @@ class UserData:
     def _environment(self) -> str:
         lines = []
         if self.proxy:
-            lines += [f"{name}={self.proxy}" for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")]
-            lines += [f"{name}={self.no_proxy}" for name in ("no_proxy", "NO_PROXY") if self.no_proxy]
-        return "".join(f"{line}\n" for line in lines)
+            proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+            lines += [_assignment(name, self.proxy) for name in proxies]
+            lines += [_assignment(name, self.no_proxy) for name in ("no_proxy", "NO_PROXY") if self.no_proxy]
+        return "".join(lines)
 
 
 def render(data: UserData, shape: str) -> str:
@@ -79,8 +82,12 @@ def render(data: UserData, shape: str) -> str:
 
 def checked_url(url: str, option: str) -> str:
     """Return a URL that is safe to write into files on a machine; credentials in it would be a secret in user-data."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or not _SAFE.fullmatch(url):
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets or a port that are none
+        usable = False
+    if not usable or not _SAFE.fullmatch(url):
         raise BadInputError("GS-721", f"{url!r} is not an http(s) address", path=option)
     if parts.username is not None or parts.password is not None:
         raise BadInputError(
@@ -88,6 +95,37 @@ def checked_url(url: str, option: str) -> str:
             hint="use an address that needs no password inside your network",
         )  # fmt: skip
     return url
+
+
+def checked_hosts(text: str, option: str) -> str:
+    """Return a list of hosts, networks and domains that is safe to write into files on a machine."""
+    if not _HOSTS.fullmatch(text):
+        raise BadInputError(
+            "GS-738", f"{text!r} is not a list of hosts", path=option,
+            hint="names, addresses and networks with commas between them: localhost,.example.com,10.0.0.0/8",
+        )  # fmt: skip
+    return text
+
+
+def checked_text(value: object, option: str) -> None:
+    """Refuse control characters, and passwords in addresses, in a value and in all that is in it."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            checked_text(name, option)
+            checked_text(item, option)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            checked_text(item, option)
+    elif isinstance(value, str):
+        if not value.isprintable():
+            raise BadInputError(
+                "GS-739", f"{value[:80]!r} has control characters", path=option, hint="give one line of plain text"
+            )
+        if _WITH_PASSWORD.search(value):
+            raise BadInputError(
+                "GS-722", "a password in an address would be readable in the user-data", path=option,
+                hint="use an address that needs no password inside your network",
+            )  # fmt: skip
 
 
 def _told(config: Config) -> dict[str, object]:
@@ -119,7 +157,20 @@ def _comments(data: UserData) -> str:
         "Follow it: gpusetup cloud-init status --wait",
         "Its log: /var/log/gpusetup-bootstrap.log, journalctl -u gpusetup-bootstrap",
     ]
-    return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+    return "".join(map(_comment, lines))
+
+
+def _comment(text: str) -> str:
+    """Return a line that YAML, sh and people read as a comment, whatever is in it."""
+    plain = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return f"# {plain}".rstrip() + "\n"
+
+
+def _assignment(name: str, value: str) -> str:
+    """Return a line of an EnvironmentFile, as systemd reads it."""
+    if not value.isprintable():
+        raise BadInputError("GS-739", f"{value[:80]!r} has control characters", path=name, hint="give one line")
+    return f'{name}="' + re.sub(r'(["\\$`])', r"\\\1", value) + '"\n'
 
 
 def _after(config: Config) -> Iterator[str]:
@@ -132,26 +183,41 @@ def _after(config: Config) -> Iterator[str]:
 
 
 def _cloud_config(data: UserData) -> str:
-    text = ["#cloud-config\n", _comments(data)]
-    text.append("merge_how: 'list(append)+dict(recurse_array)+str()'\nwrite_files:\n")
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Texts of several lines as blocks, for people who look into user-data."""
+
+        def represent_str(self, text: str) -> yaml.ScalarNode:
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+    Dumper.add_representer(str, Dumper.represent_str)
     launch = f"#!/bin/sh\nexec {_LAUNCHER} boot\n"
-    for path, mode, content in [*data.files(), (_PER_BOOT, "0755", launch)]:
-        text.append(f"- path: {path}\n  permissions: '{mode}'\n  content: |\n")
-        text += [f"    {line}\n" if line else "\n" for line in content.splitlines()]
-    return "".join(text)
+    files = [
+        {"path": path, "permissions": mode, "content": content}
+        for path, mode, content in [*data.files(), (_PER_BOOT, "0755", launch)]
+    ]
+    document = {"merge_how": "list(append)+dict(recurse_array)+str()", "write_files": files}
+    dumped = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
+    return f"#cloud-config\n{_comments(data)}{dumped}"
 
 
 def _shell(data: UserData) -> str:
     text = ["#!/bin/sh\n", _comments(data), "set -eu\numask 077\n"]
     for path, mode, content in data.files():
-        end = "GPUSETUP_END"
-        if end in content:
-            raise BadInputError("GS-723", f"a line {end} cannot be part of a shell script's files", path=path)
         folder = path.rsplit("/", 1)[0]
-        body = content if content.endswith("\n") else content + "\n"
-        text.append(f"mkdir -p -m 0755 {folder}\ncat >{path} <<'{end}'\n{body}{end}\nchmod {mode} {path}\n")
+        text.append(f"mkdir -p -m 0755 {folder}\ncat >{path} <<{_here(content)}chmod {mode} {path}\n")
     text.append(f"exec {_LAUNCHER} boot\n")
     return "".join(text)
+
+
+def _here(content: str) -> str:
+    """Return a text as sh takes it literally, up to a line that is not in it."""
+    end = "GPUSETUP_END"
+    while end in content:
+        end += "_"
+    body = content if content.endswith("\n") else content + "\n"
+    return f"'{end}'\n{body}{end}\n"
 
 
 def _mime(data: UserData) -> str:

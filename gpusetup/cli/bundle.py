@@ -80,6 +80,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--signed-by", metavar="FINGERPRINT", help="with --verify: also that this key signed the manifest"
     )
+    check.add_argument("--older", action="store_true", help="with --verify: an older one than was here is right")
+    check.add_argument(
+        "--unsigned", action="store_true", help="with --verify: one without a signature is right where a signed one was"
+    )
     check.add_argument(
         "--diff", metavar="OLD", help="with --verify: what an older bundle, or its manifest, does not have"
     )
@@ -89,13 +93,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Make or check."""
-    from gpusetup.bootstrap.bundle import MANIFEST, check_bundle
+    from gpusetup.bootstrap.bundle import MANIFEST
 
     if arguments.check:
         folder = Path(arguments.check)
-        if arguments.signed_by:
-            _prove(folder, arguments.signed_by)
-        check_bundle(folder)
+        _accept(folder, arguments)
         if arguments.diff:
             return _differences(folder / MANIFEST, Path(arguments.diff), arguments.format)
         return _told(folder, arguments)
@@ -108,13 +110,17 @@ def run(arguments: argparse.Namespace) -> Exit:
     return _told(Path(arguments.out), arguments)
 
 
-def _prove(folder: Path, fingerprint: str) -> None:
-    """See by whose word the manifest says what it says, before anything is compared with it."""
-    from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE
-    from gpusetup.supply.signing import prove_signature
+def _accept(folder: Path, arguments: argparse.Namespace) -> None:
+    """See by whose word the manifest says what it says, and that it is no older one; then compare all with it."""
+    from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, check_bundle, read_manifest
+    from gpusetup.supply.accepted import Asked, before_in, examine_order, keep, prove
 
-    keys = (folder / "compute" / "cuda" / "repos").glob("*/*/*.pub")
-    prove_signature(folder / MANIFEST, folder / SIGNATURE, keys, fingerprint)
+    asked = Asked(arguments.signed_by or "", arguments.older, arguments.unsigned)
+    manifest, before = read_manifest(folder / MANIFEST)[0], before_in(folder)
+    examine_order(manifest, (folder / SIGNATURE).is_file(), before, asked, folder / MANIFEST)
+    who = prove(folder, folder / MANIFEST, manifest, before, asked)
+    check_bundle(folder)
+    keep(folder, manifest, who)
 
 
 def _controller(arguments: argparse.Namespace) -> None:

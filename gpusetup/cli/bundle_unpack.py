@@ -1,6 +1,7 @@
 """Make a bundle's folder of its packed file, every file compared with the manifest as it comes.
 
-Into the folder of an older bundle it writes only what differs.
+Into the folder of an older bundle it writes only what differs. A bundle that is older than the one that was there, or
+not signed by whom that one was, is refused.
 
 examples:
   gpusetup bundle unpack site.tar.zst --out /srv/bundle
@@ -25,6 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="the packed bundle, or the first of its parts")
     parser.add_argument("--out", required=True, metavar="DIR", help="the folder to make or to bring up to date")
+    trust = parser.add_argument_group("who vouches for it")
+    trust.add_argument("--signed-by", default="", metavar="FINGERPRINT", help="take it only with this key's signature")
+    trust.add_argument("--older", action="store_true", help="take an older bundle than the one that was there")
+    trust.add_argument("--unsigned", action="store_true", help="take one without a signature where a signed one was")
     options.add_format(parser)
 
 
@@ -32,10 +37,12 @@ def run(arguments: argparse.Namespace) -> Exit:
     """Write it."""
     from gpusetup.bootstrap.bundle import MANIFEST, read_manifest
     from gpusetup.cli.bundle import Progress
+    from gpusetup.supply.accepted import Asked
     from gpusetup.supply.packing import unpack
 
     out = Path(arguments.out)
-    came = unpack(Path(arguments.file), out, Progress())
+    asked = Asked(arguments.signed_by, arguments.older, arguments.unsigned)
+    came = unpack(Path(arguments.file), out, Progress(), asked)
     manifest, digest = read_manifest(out / MANIFEST)
     text = f"{out}: {came} of {len(manifest.files)} files were new, all as the manifest says\nmanifest sha256 {digest}"
     if arguments.format == "json":

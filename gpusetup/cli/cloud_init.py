@@ -117,13 +117,20 @@ def _data(arguments: argparse.Namespace) -> UserData:
 
     from gpusetup.bootstrap.bundle import read_manifest
     from gpusetup.bootstrap.config import Config
-    from gpusetup.bootstrap.userdata import UserData, checked_url
+    from gpusetup.bootstrap.userdata import UserData, checked_hosts, checked_text, checked_url
 
     manifest, digest = read_manifest(Path(arguments.manifest))
     lock, about = _lock(arguments)
     if lock is not None:
         _refuse_unserved(manifest, lock)
     variables = variables_of(arguments.variables)
+    checked_text(variables, "--set")
+    if proxy := variables.get("gpusetup_proxy"):
+        checked_url(str(proxy), "--set gpusetup_proxy")
+    listed = variables.get("gpusetup_no_proxy", "")
+    for hosts in listed if isinstance(listed, list) else (listed,):
+        checked_hosts(str(hosts), "--set gpusetup_no_proxy")
+    checked_hosts(arguments.no_proxy, "--no-proxy")
     if arguments.proxy:
         variables.setdefault("gpusetup_proxy", checked_url(arguments.proxy, "--proxy"))
         if arguments.no_proxy:
@@ -151,8 +158,8 @@ def _data(arguments: argparse.Namespace) -> UserData:
         config=config,
         about=(*about, f"with gpusetup {manifest.gpusetup}"),
         lock=msgspec.json.encode(lock) if lock is not None else b"",
-        ca=_file(arguments.ca, "--ca") if arguments.ca else "",
-        token=_file(arguments.token_file, "--token-file").strip() if arguments.token_file else "",
+        ca=_certificates(arguments.ca) if arguments.ca else "",
+        token=_token(arguments.token_file) if arguments.token_file else "",
         proxy=arguments.proxy or "",
         no_proxy=arguments.no_proxy,
         joined=tuple(_part(path) for path in arguments.join),
@@ -288,6 +295,28 @@ def _part(path: str) -> tuple[str, str]:
         path=path,
         hint="the first line must be #cloud-config or #!/bin/sh",
     )
+
+
+def _token(path: str) -> str:
+    """Return what goes into a header of HTTP."""
+    token = _file(path, "--token-file").strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise BadInputError(
+            "GS-739", f"{path} does not hold a token", path="--token-file",
+            hint="one line of letters, digits and signs, without blanks",
+        )  # fmt: skip
+    return token
+
+
+def _certificates(path: str) -> str:
+    """Return certificates in PEM, with whatever comments stand beside them."""
+    text = _file(path, "--ca")
+    if "-----BEGIN CERTIFICATE-----" not in text or not all(line.isprintable() for line in text.split("\n")):
+        raise BadInputError(
+            "GS-739", f"{path} does not hold certificates as plain text", path="--ca",
+            hint="PEM: openssl x509 -in FILE -inform DER -out ca.pem",
+        )  # fmt: skip
+    return text
 
 
 def _file(path: str, option: str) -> str:

@@ -66,7 +66,7 @@ def opened(content: bytes, where: str) -> MatrixRelease:
     """Return the release in a file; refuse what is none, and one whose files are not those that it was made of."""
     try:
         release = msgspec.json.decode(content, type=MatrixRelease)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         what, field = wrong_field(error)
         raise BadInputError(
             "GS-220", f"this is not a release of the matrix: {what}", path=f"{where}:{field}",
@@ -85,7 +85,15 @@ def examined(release: MatrixRelease) -> None:
 
 
 def written(release: MatrixRelease, folder: Path) -> Matrix:
-    """Write the release into a folder and read all of it: what cannot be used is refused here."""
+    """Write the release into a folder and read all of it: what cannot be used, or lacks a file, is refused here.
+
+    In place of a missing file the shipped one would be read: answers would come from two matrices at once.
+    """
+    if missing := sorted({*NAMES, *package_files()} - release.files.keys()):
+        raise BadInputError(
+            "GS-220", f"the release lacks {', '.join(missing)}", path="$.files",
+            hint="fetch a whole one, which `gpusetup matrix export` of this gpusetup's version or a later one wrote",
+        )  # fmt: skip
     for name, text in release.files.items():
         if name not in NAMES and name not in package_files():
             continue  # a newer gpusetup reads it

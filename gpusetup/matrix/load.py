@@ -136,7 +136,7 @@ def load_file(name: str, path: str | Path, base: record.MatrixFile | None = None
 
             content = complete(content, base)
         decoded = msgspec.json.decode(content, type=struct_of(name))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         what, where = wrong_field(error)
         raise BadInputError(
             "GS-201",

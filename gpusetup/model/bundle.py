@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 __all__ = ["SCHEMA", "BundledFile", "BundledSystem", "Manifest", "Since"]
 
@@ -14,8 +14,8 @@ SCHEMA = "gpusetup/bundle/1"
 class BundledFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file."""
 
-    sha256: str
-    size: int
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    size: Annotated[int, Meta(ge=0)]
 
 
 class BundledSystem(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -57,8 +57,12 @@ class Manifest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The document."""
 
     schema: Literal["gpusetup/bundle/1"] = "gpusetup/bundle/1"
-    gpusetup: str
+    gpusetup: Annotated[str, Meta(pattern=r"^[0-9A-Za-z.+!_-]{1,64}\Z")]
     """The version of gpusetup that is in it."""
+    serial: Annotated[int, Meta(ge=0)] = 0
+    """Greater in every later bundle; 0 in those from before bundles had one."""
+    made: str = ""
+    """When it was made, in UTC: 2026-01-31T23:59:59Z."""
     pip: str
     """The wheel of pip that installs the others; new machines need not have pip."""
     sets: dict[str, tuple[str, ...]]

@@ -116,7 +116,7 @@ def _content(raw: bytes, source: str) -> tuple[SignedOffer, Offer]:
     try:
         signed = msgspec.json.decode(raw, type=SignedOffer)
         return signed, msgspec.json.decode(signed.offer.encode(), type=Offer)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         text, where = wrong_field(error)
         raise BadInputError(
             "GS-974", f"this is no offer of a lock: {text}", path=f"{source}:{where}",

@@ -7,14 +7,14 @@ import hashlib
 import io
 import os
 import tarfile
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, digest_of, read_manifest
+from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, digest_of, read_manifest
 from gpusetup.errors import BadInputError
 from gpusetup.model.bundle import Since
+from gpusetup.supply.accepted import Asked, before_in, examine_order, keep, prove
 from gpusetup.supply.fetching import enough_room
 from gpusetup.supply.parts import Parts, compressed, parts_of, plain
 from gpusetup.supply.publishing import laid, put_in_place
@@ -29,7 +29,13 @@ __all__ = ["pack", "unpack"]
 
 _BLOCK = 1 << 20
 _UNTIL_WHOLE = ".manifest.json.new"
-_LONGEST_SIGNATURE = 1 << 16
+_LONGEST_SIGNATURE, _LONGEST_HEADER = 1 << 16, 1 << 20
+_LONG_HEADERS = frozenset(
+    (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+)
+"""Of an entry; these are read whole into memory."""
+_MALFORMED = (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError)
+"""What tarfile raises of bytes that are no archive."""
 _SINCE, _LONGEST_SINCE = ".since.json", 1 << 26
 """What an archive of differences says of the bundle that it builds on; no file of a bundle has such a name."""
 
@@ -116,15 +122,42 @@ class _Counted(io.RawIOBase):
         return block
 
 
-def unpack(first: Path, out: Path, tell: Callable[[int, int], None]) -> int:
+class _Entry(tarfile.TarInfo):
+    """An entry whose further headers are no longer than they may be."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in _LONG_HEADERS and self.size > _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        return cast("tarfile.TarInfo", super()._proc_member(archive))  # type: ignore[misc]
+
+
+class _Heads(NamedTuple):
+    """What stands before the files."""
+
+    manifest: bytes
+    signature: bytes
+    first: tarfile.TarInfo | None
+
+
+def unpack(first: Path, out: Path, tell: Callable[[int, int], None], asked: Asked = Asked()) -> int:  # noqa: B008 - it is frozen
     """Write what is packed into a folder, each file compared with the manifest as it comes; return how many came.
 
     A beginning is gone on with, its manifest comes into force last. A bundle that is there is in use: the new one is
-    made beside it, with the files that both have, and takes its place in one step.
+    made beside it, with the files that both have, and takes its place in one step. It is refused where it is older than
+    that one, or not signed by whom that one was.
     """
-    parts = parts_of(first)
+    parts, before = parts_of(first), before_in(out)
+
+    def accepted(manifest: Manifest, place: Path, *, signed: bool, whole: bool) -> None:
+        examine_order(manifest, signed, before, asked, first)
+        if whole:
+            who.append(prove(place, place / _UNTIL_WHOLE, manifest, before, asked))
+
+    who: list[str] = []
     if not (out / MANIFEST).is_file():
-        return _unpacked(first, parts, out, {}, tell)
+        came = _unpacked(first, parts, out, {}, tell, accepted=accepted)
+        keep(out, read_manifest(out / MANIFEST)[0], *who)
+        return came
     if os.path.ismount(out):
         raise BadInputError(
             "GS-713", f"{out} is where a disk is mounted; a new bundle could not take the place of the old one",
@@ -135,13 +168,20 @@ def unpack(first: Path, out: Path, tell: Callable[[int, int], None]) -> int:
     coming.mkdir(exist_ok=True)
     (coming / MANIFEST).unlink(missing_ok=True)
     (coming / _UNTIL_WHOLE).touch()
-    came = _unpacked(first, parts, coming, there, tell)
+    came = _unpacked(first, parts, coming, there, tell, accepted=accepted)
     put_in_place(coming, out)
+    keep(out, read_manifest(out / MANIFEST)[0], *who)
     return came
 
 
 def _unpacked(
-    first: Path, parts: list[Path], out: Path, there: dict[str, Path], tell: Callable[[int, int], None]
+    first: Path,
+    parts: list[Path],
+    out: Path,
+    there: dict[str, Path],
+    tell: Callable[[int, int], None],
+    *,
+    accepted: Callable[..., None],
 ) -> int:
     if out.exists() and any(out.iterdir()) and not any((out / name).is_file() for name in (MANIFEST, _UNTIL_WHOLE)):
         raise BadInputError(
@@ -149,51 +189,76 @@ def _unpacked(
         )
     out.mkdir(parents=True, exist_ok=True)
     seen: set[str] = set()
-    signature = b""
     came = done = 0
     try:
-        with plain(parts) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
-            entry = tar.next()
-            if entry is None or entry.name != MANIFEST:
-                raise _not_ours(first, "it does not begin with a manifest")
-            (out / _UNTIL_WHOLE).write_bytes(_content(tar, entry).read())
-            manifest, _digest = read_manifest(out / _UNTIL_WHOLE)
+        with plain(parts) as stream, tarfile.open(fileobj=stream, mode="r|", tarinfo=_Entry) as tar:
+            heads = _heads(first, tar)
+            (out / _UNTIL_WHOLE).write_bytes(heads.manifest)
+            manifest = _manifest(first, out / _UNTIL_WHOLE)
+            accepted(manifest, out, signed=bool(heads.signature), whole=False)
             whole = sum(file.size for file in manifest.files.values())
-            while (entry := tar.next()) is not None:
-                if entry.name == SIGNATURE and entry.size <= _LONGEST_SIGNATURE and not seen:
-                    signature = _content(tar, entry).read()
-                    continue
+            entry = heads.first
+            while entry is not None:
                 if entry.name == _SINCE and entry.size <= _LONGEST_SINCE and not seen:
                     base = _base_of(first, _content(tar, entry).read(), manifest)
                     _from_base(first, base, manifest, there, out)
                     seen.update(base.left_out)
                     done += sum(manifest.files[name].size for name in base.left_out)
+                    entry = tar.next()
                     continue
                 file = manifest.files.get(entry.name)
-                if file is None or not entry.isreg() or entry.size != file.size or not _inside(entry.name):
-                    raise _not_ours(first, f"{entry.name} is not in its manifest")
+                if file is None or not entry.isreg() or entry.issparse() or entry.size != file.size:
+                    raise _not_ours(first, f"{entry.name[:80]} is not in its manifest")
+                if entry.name in seen:
+                    raise _not_ours(first, f"{entry.name} comes twice")
                 came += _written(_content(tar, entry), out / entry.name, file.sha256, there.get(file.sha256))
                 seen.add(entry.name)
                 done += file.size
                 tell(done, whole)
-    except (tarfile.TarError, EOFError) as error:
+                entry = tar.next()
+    except _MALFORMED as error:
         raise _not_ours(first, " ".join(str(error).split())) from error
     if missing := manifest.files.keys() - seen:
         raise _not_ours(first, f"it ends before {min(missing)}")
-    if signature:
-        (out / SIGNATURE).write_bytes(signature)
+    (out / SIGNATURE).unlink(missing_ok=True)
+    if heads.signature:
+        (out / SIGNATURE).write_bytes(heads.signature)
         seen.add(SIGNATURE)
+    accepted(manifest, out, signed=bool(heads.signature), whole=True)
     (out / _UNTIL_WHOLE).replace(out / MANIFEST)
     _drop_others(out, seen)
     return came
 
 
+def _heads(first: Path, tar: tarfile.TarFile) -> _Heads:
+    """Read the manifest and its signature, each no longer than it may be, and find the entry behind them."""
+    entry = tar.next()
+    if entry is None or entry.name != MANIFEST:
+        raise _not_ours(first, "it does not begin with a manifest")
+    if entry.size > LONGEST_MANIFEST:
+        raise _not_ours(first, f"its manifest would have {entry.size} bytes")
+    manifest, signature = _content(tar, entry).read(), b""
+    entry = tar.next()
+    if entry is not None and entry.name == SIGNATURE:
+        if entry.size > _LONGEST_SIGNATURE:
+            raise _not_ours(first, f"its signature would have {entry.size} bytes")
+        signature, entry = _content(tar, entry).read(), tar.next()
+    return _Heads(manifest, signature, entry)
+
+
+def _manifest(first: Path, path: Path) -> Manifest:
+    try:
+        return read_manifest(path)[0]
+    except BadInputError as error:
+        raise _not_ours(first, error.message) from error
+
+
 def _base_of(first: Path, raw: bytes, manifest: Manifest) -> Since:
     try:
         base = msgspec.json.decode(raw, type=Since)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _not_ours(first, f"what it says of the bundle before it cannot be used: {error}") from error
-    if strange := [name for name in base.left_out if name not in manifest.files or not _inside(name)]:
+    if strange := [name for name in base.left_out if name not in manifest.files]:
         raise _not_ours(first, f"{strange[0]} is not in its manifest")
     return base
 
@@ -267,11 +332,6 @@ def _drop_others(out: Path, names: set[str]) -> None:
         name = path.relative_to(out).as_posix()
         if path.is_file() and name != MANIFEST and name not in names:
             path.unlink()
-
-
-def _inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and not path.name.startswith(".")
 
 
 def _not_ours(first: Path, why: str) -> BadInputError:

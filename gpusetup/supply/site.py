@@ -21,6 +21,7 @@ from gpusetup.bootstrap.bundle import (
     SIGNATURE,
     controller_wheels,
     digest_of,
+    numbered,
     read_manifest,
     write_manifest,
 )
@@ -104,7 +105,8 @@ def add_system(out: Path, supply: Supply, signer: Signer, tell: Callable[[int, i
             own = {f"wheels/{path.name}": path for path in (new / "wheels").glob("*.whl")}
             digests |= {name: digest_of(path) for name, path in own.items()}
             (new / _BILL).write_bytes(bill_of(new, systems, digests, own))
-            manifest = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(new, digests))
+            whole = Manifest(gpusetup=__version__, pip=pip, sets=sets, systems=systems, files=_files(new, digests))
+            manifest = numbered(whole, before)
             write_manifest(new / MANIFEST, manifest)
             signer.beside(new / MANIFEST, new / SIGNATURE)
         return manifest

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from gpusetup.bootstrap.bundle import check_bundle
+from gpusetup.bootstrap.bundle import check_bundle, read_manifest, write_manifest
 from gpusetup.bootstrap.hashes import Full, Target
 from gpusetup.cli.bundle_hosts import systems_of
 from gpusetup.cli.main import command_parser, main
@@ -150,6 +150,28 @@ def test_the_manifest_says_who_made_it(
     (packed,) = pack(out, tmp_path / "site.tar", 0, nothing)
     unpack(packed, tmp_path / "there", nothing)
     assert verified(tmp_path / "there", key.fingerprint)[0] == 0
+
+    # What was signed is not replaced by what is not, whatever its serial, nor by what somebody else signed.
+    later = msgspec.structs.replace(read_manifest(out / "manifest.json")[0], serial=1 << 40)
+    forged = tmp_path / "forged"
+    shutil.copytree(out, forged)
+    (forged / "manifest.json.asc").unlink()
+    write_manifest(forged / "manifest.json", later)
+
+    def unpacked(*words: str) -> tuple[int, str]:
+        (again,) = pack(forged, tmp_path / "forged.tar", 0, nothing)
+        code = main(["bundle", "unpack", str(again), "--out", str(tmp_path / "there"), *words])
+        return code, " ".join(capsys.readouterr().err.split())
+
+    code, said = unpacked()
+    assert (code, "--unsigned takes it all the same" in said) == (3, True)
+    assert unpacked("--unsigned", "--signed-by", key.fingerprint)[0] == 3
+    signer("", tmp_path / "forger").beside(forged / "manifest.json", forged / "manifest.json.asc")
+    assert "another one's" in unpacked()[1]
+    assert read_manifest(tmp_path / "there" / "manifest.json")[0].serial < 1 << 40
+    assert "GS-793" not in verified(tmp_path / "there", key.fingerprint)[1]
+    (forged / "manifest.json.asc").unlink()
+    assert unpacked("--unsigned")[0] == 0
 
     # Whoever changes a file and its digest, or signs with a key of his own, is found.
     other = signer("", tmp_path / "other")

@@ -1,0 +1,116 @@
+"""Whether a bundle may take the place of the one before it: not an older one, nor one without the known signature.
+
+What was accepted for a folder is kept on this machine: whoever swaps a whole folder swaps its signature too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
+from gpusetup.errors import BadInputError
+from gpusetup.matrix.load import data_home
+from gpusetup.supply.signing import prove_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpusetup.model.bundle import Manifest
+
+__all__ = ["Asked", "Before", "before_in", "examine_order", "keep", "prove"]
+
+
+class Asked(NamedTuple):
+    """What the command line says of it."""
+
+    signed_by: str = ""
+    older: bool = False
+    unsigned: bool = False
+
+
+class Before(msgspec.Struct, frozen=True, kw_only=True):
+    """The bundle that was accepted for a folder."""
+
+    serial: int = 0
+    made: str = ""
+    signers: tuple[str, ...] = ()
+    """Fingerprints of the keys of which one signed it."""
+
+
+def before_in(folder: Path) -> Before:
+    """Return what was accepted for a folder, by the record of this machine and by what the folder has."""
+    try:
+        kept = msgspec.json.decode(_record(folder).read_bytes(), type=Before)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        kept = Before()
+    if not (folder / MANIFEST).is_file():
+        return kept
+    there = read_manifest(folder / MANIFEST)[0]
+    signers = kept.signers or (_named(there) if (folder / SIGNATURE).is_file() else ())
+    newest = there if there.serial > kept.serial else kept
+    return Before(serial=newest.serial, made=newest.made, signers=signers)
+
+
+def keep(folder: Path, manifest: Manifest, signer: str) -> None:
+    """Remember what was accepted for a folder."""
+    path = _record(folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    signers = (signer,) if signer else ()
+    part.write_bytes(msgspec.json.encode(Before(serial=manifest.serial, made=manifest.made, signers=signers)))
+    part.replace(path)
+
+
+def examine_order(coming: Manifest, signed: bool, before: Before, asked: Asked, where: Path) -> None:
+    """Refuse a bundle that is older than the one before it, or that has no signature where that one had."""
+    if coming.serial < before.serial and not asked.older:
+        raise BadInputError(
+            "GS-795", f"the bundle of {coming.made or 'an unknown day'} is older than the one before it",
+            path=str(where),
+            note=f"it has the serial {coming.serial}, the one of {before.made} that was here has {before.serial}",
+            hint="carry the newest one over; --older takes it all the same",
+        )  # fmt: skip
+    if not signed and (asked.signed_by or (before.signers and not asked.unsigned)):
+        whose = asked.signed_by or before.signers[0]
+        raise BadInputError(
+            "GS-793", f"the bundle is not signed by {whose}", path=str(where), note="there is no signature beside it",
+            hint="get it again from whom you trust" + ("" if asked.signed_by else "; --unsigned takes it all the same"),
+        )  # fmt: skip
+
+
+def prove(folder: Path, manifest_at: Path, manifest: Manifest, before: Before, asked: Asked) -> str:
+    """Return whose key signed the manifest; refuse every key but a known one. Nobody known: the bundle's own counts."""
+    signature = folder / SIGNATURE
+    if not signature.is_file():
+        return ""
+    known = (asked.signed_by,) if asked.signed_by else before.signers
+    trusted = known or _named(manifest)
+    if not trusted or not (known or shutil.which("gpg")):
+        return ""
+    for fingerprint in trusted[:-1]:
+        try:
+            prove_signature(manifest_at, signature, _keys(folder), fingerprint)
+        except BadInputError:
+            continue
+        return fingerprint
+    prove_signature(manifest_at, signature, _keys(folder), trusted[-1])
+    return trusted[-1].replace(" ", "").upper()
+
+
+def _keys(folder: Path) -> Iterator[Path]:
+    return (folder / "compute" / "cuda" / "repos").glob("*/*/*.pub")
+
+
+def _named(manifest: Manifest) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(system.fingerprint for system in manifest.systems.values()))
+
+
+def _record(folder: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:32]
+    return Path(data_home(os.environ)) / "bundles" / f"{name}.json"

@@ -1,0 +1,308 @@
+"""What is carried from hand to hand, broken in every way: a refusal with a reason, nothing outside, nothing in force."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+import random
+import shutil
+import tarfile
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from gpusetup.bootstrap.bundle import LONGEST_MANIFEST, MANIFEST, SIGNATURE, check_bundle, numbered, read_manifest
+from gpusetup.cli.main import main
+from gpusetup.errors import GpuSetupError
+from gpusetup.matrix import kept
+from gpusetup.matrix.load import Matrix
+from gpusetup.pull import offers
+from gpusetup.supply.packing import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CASES = [200, pytest.param(10_000, marks=pytest.mark.fuzz)]
+CONTENT = b"{}"
+FILE = {"sha256": hashlib.sha256(CONTENT).hexdigest(), "size": len(CONTENT)}
+NAMES = (
+    ".", "..", "", "/", "a/", "a//b", "./a", "a/./b", "../outside", "/tmp/outside", "a/../../outside", "x" * 300,
+    "/".join(["d" * 200] * 30), MANIFEST, SIGNATURE, ".since.json", ".manifest.json.new", "a\nb", "a\0b", "\x1b[31m",
+    "\u202eab", "\ud800", "ä" * 150, "a\\b", "~", "con", "a b", "-rf", "$(id)",
+)  # fmt: skip
+
+
+def silent(_done: int, _whole: int) -> None:
+    """Nobody listens."""
+
+
+def document(**fields: Any) -> bytes:
+    whole = {"schema": "gpusetup/bundle/1", "gpusetup": "0.1.0", "pip": "", "sets": {}, "files": {"a.json": FILE}}
+    return json.dumps({**whole, **fields}).encode()
+
+
+def archive(path: Path, *members: tuple[str | tarfile.TarInfo, bytes]) -> Path:
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT, errors="surrogatepass") as tar:
+        for name, content in members:
+            entry = name if isinstance(name, tarfile.TarInfo) else tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return path
+
+
+def refused(first: Path, there: Path, tmp_path: Path) -> bool:
+    """Unpack; a bundle that comes into force is whole, and nothing is written beside its folder."""
+    before = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")}
+    in_force = (there / MANIFEST).read_bytes() if (there / MANIFEST).is_file() else None
+    try:
+        unpack(first, there, silent)
+    except GpuSetupError:
+        assert ((there / MANIFEST).read_bytes() if (there / MANIFEST).is_file() else None) == in_force
+        no = True
+    else:
+        check_bundle(there)
+        no = False
+    inside = there.relative_to(tmp_path)
+    coming = inside.with_name(f".{inside.name}.coming")
+    new = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")} - before
+    assert not [path for path in new if not path.is_relative_to(inside) and not path.is_relative_to(coming)]
+    return no
+
+
+def values(source: random.Random) -> Any:
+    """Return what may stand in a document in place of what belongs there."""
+    return source.choice([
+        None, True, -1, 0, 1 << 70, 1.5, "", "x", "\n", "\0", [], {}, [[]], {"": {}}, "0" * 64, "9" * 400,
+        source.choice(NAMES), {source.choice(NAMES): FILE}, [source.choice(NAMES)],
+    ])  # fmt: skip
+
+
+def altered(raw: bytes, source: random.Random) -> bytes:
+    """Break bytes as wires, disks and people do."""
+    broken = bytearray(raw)
+    for _ in range(source.randint(1, 4)):
+        at = source.randrange(len(broken) or 1)
+        match source.randrange(6):
+            case 0 if broken:
+                broken[at] ^= 1 << source.randrange(8)
+            case 1:
+                del broken[at : at + source.randint(1, 2000)]
+            case 2:
+                broken[at:at] = source.randbytes(source.randint(1, 2000))
+            case 3:
+                broken[at:at] = broken[at // 2 : at]
+            case 4:
+                broken[at : at + 12] = source.choice([b"\x80" + b"\xff" * 11, b"77777777777\0", b"00000000000\0"])
+            case _:
+                del broken[at:]
+    return bytes(broken)
+
+
+def headers(raw: bytes, source: random.Random) -> bytes:
+    """Change a field of a tar's header and have its checksum right."""
+    broken = bytearray(raw)
+    at = 512 * source.randrange(max(1, len(raw) // 512))
+    field, long = source.choice([(0, 100), (100, 8), (124, 12), (156, 1), (157, 100), (257, 8), (345, 155)])
+    text = source.choice([source.randbytes(long), source.choice(NAMES).encode(errors="replace"), b"7" * long])
+    broken[at + field : at + field + long] = text[:long].ljust(long, b"\0")
+    if field == 156:
+        broken[at + 156] = source.choice(b"0123456789xgLKSDVMNA\0")
+    broken[at + 148 : at + 156] = b" " * 8
+    broken[at + 148 : at + 156] = b"%06o\0 " % sum(broken[at : at + 512])
+    return bytes(broken[: len(raw)])
+
+
+def manifests(source: random.Random) -> bytes:
+    name = source.choice(["schema", "gpusetup", "pip", "sets", "systems", "files", "serial", "made", "other"])
+    match source.randrange(3):
+        case 0:
+            return document(**{name: values(source)})
+        case 1:
+            return document(files=dict.fromkeys(source.choices(NAMES, k=source.randint(1, 3)), FILE))
+        case _:
+            return altered(document(), source)
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_broken_manifests(cases: int, tmp_path: Path) -> None:
+    source, no = random.Random(17), 0
+    for _ in range(cases):
+        shutil.rmtree(tmp_path / "there", ignore_errors=True)
+        raw = manifests(source)
+        names = list(_names(raw))
+        no += refused(
+            archive(tmp_path / "evil.tar", (MANIFEST, raw), *((name, CONTENT) for name in names)),
+            tmp_path / "there",
+            tmp_path,
+        )
+    assert no > cases // 2
+
+
+def _names(raw: bytes) -> Iterator[str]:
+    try:
+        files = json.loads(raw)["files"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return
+    if isinstance(files, dict):
+        yield from (name for name in files if "\0" not in name and "\ud800" not in name)
+
+
+@pytest.mark.parametrize("cases", CASES)
+@pytest.mark.parametrize("breaking", [altered, headers])
+def test_broken_archives(cases: int, breaking: Any, tmp_path: Path) -> None:
+    source, no = random.Random(23), 0
+    whole = archive(tmp_path / "evil.tar", (MANIFEST, document()), ("a.json", CONTENT)).read_bytes()
+    for _ in range(cases):
+        shutil.rmtree(tmp_path / "there", ignore_errors=True)
+        (tmp_path / "evil.tar").write_bytes(breaking(whole, source))
+        no += refused(tmp_path / "evil.tar", tmp_path / "there", tmp_path)
+    assert no > cases // 8
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_broken_parts(cases: int, tmp_path: Path) -> None:
+    source = random.Random(29)
+    whole = archive(tmp_path / "evil.tar", (MANIFEST, document()), ("a.json", CONTENT)).read_bytes()
+    (tmp_path / "evil.tar").unlink()
+    for _ in range(cases):
+        for old in tmp_path.glob("evil.tar.*"):
+            old.unlink()
+        shutil.rmtree(tmp_path / "there", ignore_errors=True)
+        edges = [0, *sorted(source.sample(range(1, len(whole)), 3)), len(whole)]
+        cut = [whole[one:other] for one, other in itertools.pairwise(edges)]
+        source.shuffle(cut)
+        for number in source.sample(range(4), source.randint(1, 4)):
+            part = altered(cut[number], source) if source.random() < 0.3 else cut[number]
+            (tmp_path / f"evil.tar.{number:03d}").write_bytes(part)
+        refused(tmp_path / "evil.tar.000", tmp_path / "there", tmp_path)
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_broken_offers(cases: int, tmp_path: Path) -> None:
+    source = random.Random(31)
+    (tmp_path / "signers").write_text("")
+    for number in range(cases):
+        inner = json.dumps({"schema": "gpusetup/offer/1", "kind": "h100", "serial": values(source), "lock": {}})
+        offer = values(source) if number % 2 else inner
+        raw = altered(json.dumps({"schema": values(source), "offer": offer, "signature": ""}).encode(), source)
+        with pytest.raises(GpuSetupError):
+            offers.opened(raw, "here", tmp_path / "signers", "h100")
+
+
+@pytest.mark.parametrize("cases", CASES)
+def test_broken_releases_of_the_matrix(cases: int) -> None:
+    source = random.Random(37)
+    files = {"driver": "{}", "cuda": "{}"}
+    whole = msgspec.json.encode(kept.MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files))
+    for number in range(cases):
+        raw = altered(whole, source)
+        if number % 2:
+            name = source.choice(["schema", "date", "sha256", "files", "other"])
+            raw = json.dumps({**json.loads(whole), name: values(source)}).encode()
+        try:
+            release = kept.opened(raw, "here")
+        except GpuSetupError:
+            continue
+        with pytest.raises(GpuSetupError, match="lacks"):
+            kept.examined(release)
+
+
+NESTED = "[" * 100_000
+
+
+def test_deep_documents_are_refused(tmp_path: Path) -> None:
+    evil = archive(tmp_path / "evil.tar", (MANIFEST, NESTED.encode()))
+    assert refused(evil, tmp_path / "there", tmp_path)
+    (tmp_path / "signers").write_text("")
+    for raw in (NESTED, json.dumps({"offer": NESTED, "signature": ""})):
+        with pytest.raises(GpuSetupError):
+            offers.opened(raw.encode(), "here", tmp_path / "signers", "h100")
+    files = {**kept.release_of(Matrix()).files, "cuda": NESTED}
+    release = kept.MatrixRelease(date="2030-01-01", sha256=kept.digest(files), files=files)
+    with pytest.raises(GpuSetupError):
+        kept.examined(kept.opened(msgspec.json.encode(release), "here"))
+
+
+def test_a_release_that_lacks_a_components_file_is_refused_whole() -> None:
+    files = dict(kept.release_of(Matrix()).files)
+    for name in sorted(files):
+        fewer = {other: text for other, text in files.items() if other != name}
+        release = kept.MatrixRelease(date="2030-01-01", sha256=kept.digest(fewer), files=fewer)
+        with pytest.raises(GpuSetupError, match=f"lacks {name}"):
+            kept.examined(release)
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in NAMES[:18]), ("a", "a/b"), ("a/b/c", "a")])
+def test_names_that_no_file_can_have(names: tuple[str, ...], tmp_path: Path) -> None:
+    raw = document(files=dict.fromkeys(names, FILE))
+    members = [(name, CONTENT) for name in names if "\0" not in name]
+    with pytest.raises(GpuSetupError) as told:
+        unpack(archive(tmp_path / "evil.tar", (MANIFEST, raw), *members), tmp_path / "in" / "there", silent)
+    assert told.value.reference == "GS-789"
+    assert not list(tmp_path.rglob("outside"))
+    assert not (tmp_path / "in" / "there" / MANIFEST).exists()
+
+
+def test_sizes_are_refused_before_anything_of_that_size_is_read(tmp_path: Path) -> None:
+    long = tarfile.TarInfo(MANIFEST)
+    long.size = 3 << 30
+    longer = tarfile.TarInfo("x")
+    longer.type, longer.size = tarfile.XHDTYPE, 3 << 30
+    for entry in (long, longer):
+        (tmp_path / "evil.tar").write_bytes(entry.tobuf(tarfile.GNU_FORMAT) + b"\0" * 2048)
+        with pytest.raises(GpuSetupError, match=str(3 << 30)):
+            unpack(tmp_path / "evil.tar", tmp_path / "there", silent)
+    with (tmp_path / MANIFEST).open("wb") as file:
+        file.truncate(LONGEST_MANIFEST + 1)
+    with pytest.raises(GpuSetupError, match="longer than"):
+        read_manifest(tmp_path / MANIFEST)
+
+
+def site(folder: Path, serial: int, content: bytes = CONTENT) -> Path:
+    folder.mkdir()
+    (folder / "a.json").write_bytes(content)
+    file = {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    (folder / MANIFEST).write_bytes(document(serial=serial, made="2030-01-01T00:00:00Z", files={"a.json": file}))
+    return folder
+
+
+def test_an_older_bundle_is_refused_unless_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (new,) = pack(site(tmp_path / "new", 7), tmp_path / "new.tar", 0, silent)
+    (old,) = pack(site(tmp_path / "old", 6, b"old"), tmp_path / "old.tar", 0, silent)
+    (bare,) = pack(site(tmp_path / "bare", 0, b"bare"), tmp_path / "bare.tar", 0, silent)
+    there = tmp_path / "there"
+
+    def asked(*words: str | Path) -> tuple[int, str]:
+        code = main(["bundle", *map(str, words)])
+        return code, " ".join(capsys.readouterr().err.split())
+
+    assert asked("unpack", new, "--out", there)[0] == 0
+    for older in (old, bare):
+        code, said = asked("unpack", older, "--out", there)
+        assert code == 3
+        assert "GS-795" in said
+        assert "--older" in said
+        assert check_bundle(there).serial == 7
+    shutil.rmtree(there)  # a folder that was emptied is no way round it
+    assert asked("unpack", old, "--out", there)[0] == 3
+    shutil.rmtree(there)
+    shutil.copytree(tmp_path / "old", there)
+    assert "GS-795" in asked("--verify", there)[1]
+    assert asked("--verify", there, "--older")[0] == 0
+    assert asked("--verify", there)[0] == 0, "it is the one that was accepted"
+    assert asked("unpack", new, "--out", there)[0] == 0
+    assert asked("unpack", old, "--out", there, "--older")[0] == 0
+    assert check_bundle(there).serial == 6
+
+
+def test_a_later_bundle_has_a_greater_serial_and_an_equal_one_the_same(tmp_path: Path) -> None:
+    first = numbered(read_manifest(site(tmp_path / "a", 0) / MANIFEST)[0], None)
+    assert first.serial >= int(time.time()) - 60
+    assert numbered(msgspec.structs.replace(first, serial=0, made=""), first) == first
+    ahead = msgspec.structs.replace(first, serial=first.serial + 10**9)
+    assert numbered(msgspec.structs.replace(first, pip="other"), ahead).serial > ahead.serial
