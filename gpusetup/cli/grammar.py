@@ -58,8 +58,8 @@ _RARE = {
     "fleet health": f"{_MEASURING} --baseline --minutes --strict --lock --node --ignore --forget"
     " --leave-after --return-after",
     "doctor": "--drain-via --drain-wait --undrain --busy-wait --root --probe",
-    "bundle": "--python --sign-with --ask-become-pass --user --limit --controller-only --kernel --set --archive"
-    " --diff --signed-by",
+    "bundle": "--python --older --unsigned --sign-with --ask-become-pass --user --limit --controller-only --kernel"
+    " --set --archive --diff --signed-by",
     "cloud-init": "--python --from --native --allow-builds --forward --set --ca --keep-driver"
     " --reboots --recheck --stage --no-proxy --splay --size-limit --callback --token-file --lock-url --lock-digest",
 }
