@@ -111,7 +111,12 @@ def _run(argv: list[str]) -> Exit:
             raise
         from gpusetup.cli.output import print_error
 
-        print_error(told, getattr(arguments, "format", "text"))
+        try:
+            print_error(told, getattr(arguments, "format", "text"))
+            sys.stdout.flush()
+        except BrokenPipeError:  # nobody reads the reason; it stays a failure
+            for stream in (sys.stdout, sys.stderr):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return told.exit
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -61,3 +64,13 @@ def test_a_stray_word_is_refused_not_handed_on(capsys: pytest.CaptureFixture[str
         front.main(["apply", "hosts.ini", "stray"])
     assert stop.value.code == 2
     assert "stray" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_refusal_that_nobody_reads_is_no_success(form: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    argv = [sys.executable, "-m", "gpusetup", "resolve", "torch", "--gpu", "no-such-gpu", "--format", form]
+    done = subprocess.run(argv, stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    assert done.returncode == 3
