@@ -47,6 +47,11 @@ pending:
   returned: always
   type: list
   elements: str
+saved:
+  description: Settings that somebody changed after gpusetup and that became what they were before it; for each, where
+    the changed file is kept.
+  returned: always
+  type: dict
 """
 
 import glob
@@ -290,7 +295,11 @@ def main() -> None:
         result = configure(module.params, ledger, process.environment(), module.check_mode)
     except (failure.HostFailure, OSError) as stop:
         params.end(module, stop)
-    module.exit_json(diff=ledger.diffs, **result)
+    warnings = [
+        f"{path} was changed after gpusetup wrote it: what it was is {place}"
+        for path, place in sorted(ledger.saved.items())
+    ]
+    module.exit_json(diff=ledger.diffs, saved=ledger.saved, warnings=warnings, **result)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,23 @@ def test_a_runtime_is_told_once_and_forgets_it_on_removal(
     assert host.folders() == folders
 
 
+def test_settings_that_somebody_changed_since_are_named_with_their_place_when_a_runtime_is_given_up(
+    call: Any, host: Host
+) -> None:
+    path, text = _FOUND["docker"]
+    host.file(path, text, 0o600)
+    host.toolkit("1.17.8")
+    assert call("docker")["saved"] == {}
+    settings = host.root / path
+    settings.write_text(settings.read_text().replace("journald", "local"))
+    edited = settings.read_text()
+    found = call()
+    place = settings.with_name("daemon.json.gpusetup-saved")
+    assert found["saved"] == {str(settings): str(place)}
+    assert any(str(place) in text for text in found["warnings"])
+    assert (settings.read_text(), place.read_text()) == (text, edited)
+
+
 def test_a_runtime_that_is_no_longer_named_gets_its_settings_back(call: Any, host: Host) -> None:
     path, text = _FOUND["docker"]
     host.file(path, text, 0o600)

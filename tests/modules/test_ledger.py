@@ -7,7 +7,7 @@ import py_compile
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import lost, packages
+from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host import files, lost, packages
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.failure import HostFailure
 from ansible_collections.gpusetup.stack.plugins.module_utils.gpu_host.ledger import Ledger
 
@@ -113,6 +113,38 @@ def test_a_failed_apply_undoes_only_its_own_changes(ledger: Ledger, tmp_path: Pa
     assert not new.exists()
     assert ledger.restore(str(changed)) is True, "remove still knows that the file is ours"
     assert not changed.exists()
+
+
+def test_a_finished_apply_keeps_only_contents_that_something_goes_back_to(tmp_path: Path) -> None:
+    ledger, path = Ledger(str(tmp_path / "state")), tmp_path / "mirror.list"
+    path.write_text("before gpusetup\n")
+    for number in ("one", "two", "three"):
+        ledger.tell(apply={"id": number})
+        ledger.write(str(path), f"password {number}\n")
+        ledger.tell(apply={"id": number, "finished": "now"})
+        ledger.forget_previous()
+    kept = {place.read_text() for place in Path(ledger.folder, "originals").iterdir()}
+    assert kept == {"before gpusetup\n", "password three\n"}
+    path.write_text("password three\nmine\n")
+    again = Ledger(ledger.folder)
+    assert again.restore(str(path))
+    assert path.read_text() == "before gpusetup\n"
+    assert path.with_name("mirror.list.gpusetup-saved").read_text() == "password three\nmine\n"
+
+
+def test_a_write_that_was_cut_keeps_its_way_back_when_other_parts_finish(tmp_path: Path) -> None:
+    ledger, path = Ledger(str(tmp_path / "state")), tmp_path / "mirror.list"
+    path.write_text("before gpusetup\n")
+    with pytest.MonkeyPatch.context() as cut:
+        cut.setattr(files, "edit", lambda *_words: os.unlink(str(tmp_path / "gone")))
+        with pytest.raises(FileNotFoundError):
+            ledger.write(str(path), "ours\n")
+    again = Ledger(ledger.folder)
+    again.forget_previous()
+    assert Ledger(ledger.folder).unfinished() == [f"file {path}"]
+    path.write_text("ours\n")
+    assert Ledger(ledger.folder).restore(str(path))
+    assert path.read_text() == "before gpusetup\n"
 
 
 def test_a_finished_apply_is_never_reverted(ledger: Ledger, tmp_path: Path) -> None:

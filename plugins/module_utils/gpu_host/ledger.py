@@ -262,6 +262,21 @@ class Ledger(Journal):
         ]
         return [path for path in sorted(paths, reverse=True) if self.restore(path, "previous")]
 
+    def forget_previous(self) -> None:
+        """The apply is finished and never goes back: drop the contents that are nobody's way back, which can hold
+        passwords.
+        """
+        if self.check:
+            return
+        for path, entry in self.state["files"].items():
+            if not self.opened(_FILE, path):
+                entry.pop("previous", None)
+        self.save()
+        folder = os.path.join(self.folder, "originals")
+        used = {kept["sha256"] for entry in self.state["files"].values() for kept in _contents(entry)}
+        for name in sorted(set(os.listdir(folder)) - used) if os.path.isdir(folder) else ():
+            os.unlink(os.path.join(folder, name))
+
     def forget_apply(self) -> None:
         """The apply under way failed and everything is back: the host stands on the last finished one again, if there
         is one.
@@ -363,6 +378,11 @@ def _folders(path: str, entry: Mapping[str, Any]) -> List[str]:
     """Return the folders that were made for a file; earlier versions noted only whether its own was."""
     known: List[str] = entry.get("folders") or ([os.path.dirname(path)] if entry.get("folder") else [])
     return known
+
+
+def _contents(entry: Mapping[str, Any]) -> List[Mapping[str, Any]]:
+    """Return what an entry still needs: what was there before us and before this apply, and what we wrote last."""
+    return [kept for kept in (entry.get("original"), entry.get("previous"), entry) if kept and kept.get("sha256")]
 
 
 def _digest(raw: Optional[bytes]) -> Optional[str]:

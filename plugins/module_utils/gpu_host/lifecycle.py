@@ -185,6 +185,7 @@ class Lifecycle:
             lock=request["lock"] if whole else state["lock"],
             verified=None,
         )
+        self.ledger.forget_previous()
         owner.release(self.ledger.folder, self.token)
         change = packages.difference(before["packages"], told["after"]["packages"])
         return {"gpu_result": self._told("pending-reboot" if reasons else "done", change, reasons, _texts(waits))}
