@@ -62,8 +62,8 @@ def _what_matters(host: HostFacts) -> dict[str, Any]:
     told["room"] = {
         place: [sum(disk.free >= step for step in _ROOM_STEPS), disk.writable] for place, disk in host.disks.items()
     }
-    # What was applied, not when or in which run.
-    told["state"] = None if host.state is None else [host.state.schema, host.state.lock]
+    # What was applied and what was begun, not when or in which run.
+    told["state"] = None if host.state is None else [host.state.schema, host.state.lock, sorted(host.state.open)]
     return told
 
 

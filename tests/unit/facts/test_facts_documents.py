@@ -13,7 +13,7 @@ from gpusetup.facts.collect import captured, from_probe, read_facts, this_machin
 from gpusetup.facts.products import Product, matrix_lookup
 from gpusetup.facts.text import describe
 from gpusetup.matrix.load import matrix
-from gpusetup.model.applied import HostRecord
+from gpusetup.model.applied import Begun, HostRecord
 from gpusetup.model.facts import Facts, Failure
 from tests.records import lock_of
 
@@ -258,3 +258,17 @@ def test_every_field_of_a_host_is_documented():
     page = (Path(__file__).parents[3] / "docs/reference/facts.md").read_text(encoding="utf-8")
     told = {name for cell in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)}
     assert told == {field.name for field in msgspec.structs.fields(HostFacts)}
+
+
+def test_what_was_begun_on_a_host_is_a_sentence_and_sets_it_apart():
+    whole = host("ubuntu22.04-a100-mismatch")
+    entry = Begun(what="unit nvidia-persistenced.service", since="20260101T000000Z")
+    state = replace(whole.state or HostRecord(), open={"unit:nvidia-persistenced.service": entry})
+    cut = replace(whole, state=state)
+    text = " ".join(describe(Facts(hosts={"x": cut})).split())
+    assert (
+        "unit nvidia-persistenced.service is begun at 20260101T000000Z and not finished; gpusetup apply finishes it,"
+        " gpusetup remove takes it back" in text
+    )
+    finished = replace(whole, state=replace(state, open={}))
+    assert list(group({"cut": cut, "finished": finished}).values()) == [("cut",), ("finished",)]
