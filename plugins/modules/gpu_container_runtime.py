@@ -48,8 +48,8 @@ pending:
   type: list
   elements: str
 saved:
-  description: Settings that somebody changed after gpusetup and that became what they were before it; for each, where
-    the changed file is kept.
+  description: Settings that were edited after gpusetup wrote them and that became what they were before it; for each,
+    where the edited file is kept.
   returned: always
   type: dict
 """
