@@ -1,5 +1,8 @@
 """Collect the reports of hosts that pull, and hand them their offers: an HTTP server over TLS. Ctrl-C ends it.
 
+It needs gpusetup[collector]. SIGHUP reads the certificate again; refusals are written to standard error, with the
+address and the reason.
+
 DIR keeps all of it: the database of reports and tokens, the signed offers. Readers see the fleet's page at /,
 Prometheus reads /metrics, programs /v1/fleet; each with a token of its own.
 
@@ -14,11 +17,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from gpusetup.cli import output
-from gpusetup.errors import BadInputError, Exit
+from gpusetup.cli import listening, output
+from gpusetup.errors import BadInputError
 
 if TYPE_CHECKING:
     import argparse
+
+    from gpusetup.errors import Exit
 
 __all__ = ["add_arguments", "database", "put_on_record", "run"]
 
@@ -26,35 +31,30 @@ __all__ = ["add_arguments", "database", "put_on_record", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folder", metavar="DIR", help="the collector's folder")
-    parser.add_argument("--listen", default="0.0.0.0:8443", metavar="ADDRESS:PORT", help="default: %(default)s")
-    parser.add_argument("--certificate", metavar="FILE", help="its certificate chain (PEM)")
-    parser.add_argument("--key", metavar="FILE", help="the certificate's private key")
+    listening.add_arguments(parser, "0.0.0.0:8443")
+    parser.add_argument(
+        "--client-ca", metavar="FILE", help="a host may show a certificate of this authority instead of a token"
+    )
     parser.add_argument("--keep", type=int, default=100, metavar="N", help="reports of each host; default: %(default)s")
 
 
 def run(arguments: argparse.Namespace) -> Exit:
     """Serve until somebody ends it."""
-    from gpusetup.cli.apply import terminated_is_interrupted
+    listening.check_installed()
     from gpusetup.pull.store import Store
     from gpusetup.pull.web import collector_of
-    from gpusetup.supply.listening import place_of, tls_of
 
-    address, port = place_of(arguments.listen)
-    tls = tls_of(arguments.certificate, arguments.key)
+    place = listening.place_of(arguments.listen)
+    tls = listening.tls_of(arguments.certificate, arguments.key, arguments.client_ca)
     if arguments.keep < 1:
         raise BadInputError("GS-983", "a collector keeps at least one report of a host", path="--keep")
     store = Store(database(arguments.folder), arguments.keep)
     try:
-        server = collector_of(Path(arguments.folder), store, address, port, tls)
-        output.say(f"collecting at {'https' if tls else 'http'}://{address}:{server.server_port}; Ctrl-C ends it")
-        with terminated_is_interrupted():
-            try:
-                server.serve_forever()
-            finally:
-                server.server_close()
+        server = collector_of(Path(arguments.folder), store, place, tls, output.say)
+        output.say(f"collecting at {'https' if tls else 'http'}://{place[0]}:{server.server_port}; Ctrl-C ends it")
+        return listening.served(server)
     finally:
         store.close()
-    return Exit.DONE
 
 
 def database(folder: str) -> Path:

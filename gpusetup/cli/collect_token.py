@@ -1,10 +1,13 @@
-"""Make the token with which a host reports to a collector, or a reader sees its page; a new one ends the one before.
+"""Make the token with which a host reports to a collector, or a reader sees its page.
+
+A new one ends the one before, at once or after --overlap: then the host is given the new one without a gap.
 
 The collector keeps its hash alone. The token goes into the file of --out, or to standard output; never into a log.
 
 examples:
   gpusetup fleet token /srv/gpusetup gpu07 --out gpu07.token
   gpusetup fleet token /srv/gpusetup prometheus --reader --out prometheus.token
+  gpusetup fleet token /srv/gpusetup gpu07 --days 90 --overlap 24 --out gpu07.token
   gpusetup fleet token /srv/gpusetup gpu07 --remove
 """
 
@@ -29,6 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="the collector's folder")
     parser.add_argument("name", metavar="NAME", help="the host, as it will call itself, or the reader")
     parser.add_argument("--reader", action="store_true", help="for the page, the metrics and the state of all hosts")
+    parser.add_argument("--days", type=int, default=0, metavar="N", help="it ends after N days; default: never")
+    parser.add_argument(
+        "--overlap", type=int, default=0, metavar="HOURS", help="so long the one before stays valid; default: 0"
+    )
     parser.add_argument("--remove", action="store_true", help="take the token back")
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
     parser.add_argument("--out", metavar="FILE", help="write the token to FILE, readable by you alone")
@@ -40,6 +47,8 @@ def run(arguments: argparse.Namespace) -> Exit:
     from gpusetup.pull.offers import checked_name
     from gpusetup.pull.store import make_token, remove_token
 
+    if arguments.days < 0 or arguments.overlap < 0:
+        raise BadInputError("GS-984", "a time cannot be negative", path="--days" if arguments.days < 0 else "--overlap")
     name = checked_name(arguments.name, "NAME")
     role: Literal["host", "reader"] = "reader" if arguments.reader else "host"
     path = database(arguments.folder)
@@ -53,7 +62,7 @@ def run(arguments: argparse.Namespace) -> Exit:
             raise BadInputError(
                 "GS-984", "a token is no part of an answer that is kept", path="--out", hint="--out FILE"
             )
-        token = make_token(path, name, role)
+        token = make_token(path, name, role, days=arguments.days, overlap=arguments.overlap)
         if not arguments.out:
             output.write_answer(token, None)
             return Exit.DONE

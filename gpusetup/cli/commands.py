@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fleet pull": ("pull", "have this host fetch its lock, apply it within the fleet's budget and report"),
     "fleet collect": ("collect", "receive the reports of hosts that pull, and give them their locks"),
     "fleet token": ("collect_token", "the token with which a host reports, or a reader reads"),
+    "fleet forget": ("collect_forget", "have a collector forget a host that is gone"),
     "fleet offer": ("collect_offer", "sign a lock for the hosts of a class"),
     "fleet audit": ("audit", "who changed what on which host, in a log that proves itself"),
     "fleet known-hosts": ("known_hosts", "gather and prove the SSH host keys of an inventory"),

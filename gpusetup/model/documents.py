@@ -20,7 +20,7 @@ from gpusetup.model.lifecycle import Drift, History, Removed
 from gpusetup.model.lock import Lock
 from gpusetup.model.matrix_release import Change, MatrixRelease
 from gpusetup.model.plan import Plan
-from gpusetup.model.pull import FleetState, Offer, OfferMade, PullReport, SignedOffer, TokenMade
+from gpusetup.model.pull import FleetState, HostForgotten, Offer, OfferMade, PullReport, SignedOffer, TokenMade
 from gpusetup.model.run import Applied as ApplyRun
 from gpusetup.model.stack import Resolution
 from gpusetup.model.status import Status
@@ -326,6 +326,7 @@ DOCUMENTS: dict[str, tuple[str, tuple[type[Struct], ...]]] = {
     "stacks": ("resolve --from", (StackClasses,)),
     "status": ("cloud-init status", (Status,)),
     "timer": ("--timer of drift, fleet health, fleet pull, bundle mirror", (Timer,)),
+    "host-forgotten": ("fleet forget", (HostForgotten,)),
     "token-made": ("fleet token", (TokenMade,)),
     "user-data": ("cloud-init", (UserDataMade,)),
     "verifications": ("fleet history", (Verifications,)),

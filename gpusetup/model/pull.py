@@ -9,7 +9,8 @@ from msgspec import Meta, Struct
 from gpusetup.model.lock import Lock
 
 __all__ = [
-    "Budget", "FleetHost", "FleetState", "Offer", "OfferMade", "PullReport", "PullState", "SignedOffer", "TokenMade"
+    "Budget", "FleetHost", "FleetState", "HostForgotten", "Offer", "OfferMade", "PullReport", "PullState",
+    "SignedOffer", "TokenMade",
 ]  # fmt: skip
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=253)]
@@ -121,6 +122,16 @@ class OfferMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wave: int
     expires: str
     lock: str
+
+
+class HostForgotten(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A host of which a collector knows nothing any more."""
+
+    schema: Literal["gpusetup/host-forgotten/1"] = "gpusetup/host-forgotten/1"
+    ok: Literal[True] = True
+    name: str
+    token: bool
+    """Its token was taken back too."""
 
 
 class TokenMade(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gpusetup.model.pull import Offer, PullState
     from gpusetup.pull.leases import Lease
 
-__all__ = ["HOME", "Kept", "Settings", "pull", "why_not"]
+__all__ = ["HOME", "Kept", "Settings", "next_number", "pull", "why_not"]
 
 HOME = Path("/var/lib/gpusetup/pull")
 _TIMEOUT = 30.0
@@ -94,7 +94,7 @@ def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bo
         changed = 0
         if outcome is None and offer is not None:
             outcome, kept, changed = _change(settings, offer, kept, notes, log)
-        kept = replace(kept, number=max(kept.number + 1, int(begun.timestamp() * 1000)))
+        kept = replace(kept, number=next_number(kept.number, begun))
         _save(home, kept)
         serial, wanted = (offer.serial, offer.lock.digest) if offer is not None else (0, "")
         told = outcome or _Outcome("unchanged")
@@ -107,6 +107,13 @@ def pull(settings: Settings, log: Callable[[str], None]) -> tuple[PullReport, bo
         )  # fmt: skip
         _queue(home, report)
         return report, _deliver(settings, log)
+
+
+def next_number(before: int, now: datetime) -> int:
+    """Return a report's number: the clock in milliseconds, more than before, unless the clock was wrong then."""
+    clock = int(now.timestamp() * 1000)
+    wrong = before > clock + timedelta(days=1) / timedelta(milliseconds=1)
+    return clock if wrong else max(before + 1, clock)
 
 
 def why_not(offer: Offer | None, kept: Kept, wave: int, boot: str, now: datetime) -> _Outcome | None:

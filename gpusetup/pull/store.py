@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -22,10 +23,10 @@ from gpusetup.errors import BadInputError
 from gpusetup.model.pull import FleetHost, FleetState, PullReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["FILE", "Receipt", "Role", "Store", "make_token", "remove_token"]
+__all__ = ["FILE", "Receipt", "Role", "Store", "forget", "make_token", "remove_token"]
 
 FILE = "collector.sqlite3"
 _KEPT = 100
@@ -33,9 +34,13 @@ _KEPT = 100
 _SLACK = 20
 _BATCH = 500
 _BUSY = 30.0
+_DAY = 86400
+_AHEAD = _DAY
+"""Numbers are milliseconds of the host's clock: one so far in the future was given by a clock that is wrong."""
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS tokens(
-  name TEXT NOT NULL, role TEXT NOT NULL, digest BLOB NOT NULL UNIQUE, made TEXT NOT NULL, PRIMARY KEY(name, role));
+CREATE TABLE IF NOT EXISTS credentials(
+  name TEXT NOT NULL, role TEXT NOT NULL, digest BLOB NOT NULL UNIQUE, made TEXT NOT NULL, ends REAL);
+CREATE INDEX IF NOT EXISTS credentials_of ON credentials(name, role);
 CREATE TABLE IF NOT EXISTS reports(
   host TEXT NOT NULL, number INTEGER NOT NULL, received REAL NOT NULL, body BLOB NOT NULL,
   PRIMARY KEY(host, number)) WITHOUT ROWID;
@@ -43,6 +48,13 @@ CREATE TABLE IF NOT EXISTS newest(
   host TEXT PRIMARY KEY, number INTEGER NOT NULL, received REAL NOT NULL, body BLOB NOT NULL,
   since_tidied INTEGER NOT NULL, floor INTEGER NOT NULL) WITHOUT ROWID;
 """
+_BEFORE = """
+BEGIN IMMEDIATE;
+INSERT OR IGNORE INTO credentials(name, role, digest, made) SELECT name, role, digest, made FROM tokens;
+DROP TABLE tokens;
+COMMIT;
+"""
+"""Tokens of a collector that knew one for each name, without an end."""
 Role = Literal["host", "reader"]
 Receipt = Literal["kept", "replayed"]
 
@@ -73,20 +85,23 @@ class Store:
     def who(self, token: str) -> tuple[str, Role] | None:
         """Return whose token this is. Tokens are random and long, so their plain hash gives nothing away."""
         with self._reading:
-            row = self._reader.execute("SELECT name, role FROM tokens WHERE digest = ?", (_digest(token),)).fetchone()
+            row = self._reader.execute(
+                "SELECT name, role FROM credentials WHERE digest = ? AND (ends IS NULL OR ends > ?)",
+                (_digest(token), time.time()),
+            ).fetchone()
         return None if row is None else (row[0], row[1])
 
-    def add(self, report: PullReport, body: bytes) -> Receipt:
-        """Return once the report is on disk, or was there before."""
+    def add(self, report: PullReport, body: bytes) -> Future[Receipt]:
+        """Return what has its result once the report is on disk, or was there before."""
         answer: Future[Receipt] = Future()
         self._inbox.put(_Waiting(report, body, time.time(), answer))
-        return answer.result()
+        return answer
 
     def state(self) -> FleetState:
         """Return the newest report of each host, and those that have a token and said nothing yet."""
         with self._reading:
             silent = self._reader.execute(
-                "SELECT name FROM tokens WHERE role = 'host' AND name NOT IN (SELECT host FROM newest)"
+                "SELECT DISTINCT name FROM credentials WHERE role = 'host' AND name NOT IN (SELECT host FROM newest)"
             ).fetchall()
             rows = self._reader.execute("SELECT host, received, body FROM newest").fetchall()
         hosts = {name: FleetHost(received="") for (name,) in silent}
@@ -128,15 +143,20 @@ class Store:
                 receipts += [(one.answer, self._insert(connection, one)) for one in batch]
         except sqlite3.Error as error:
             for one in batch:
-                one.answer.set_exception(error)
+                if one.answer.set_running_or_notify_cancel():
+                    one.answer.set_exception(error)
             return
         for answer, receipt in receipts:
-            answer.set_result(receipt)
+            if answer.set_running_or_notify_cancel():  # else its host hung up: it asks again, and is told 409
+                answer.set_result(receipt)
 
     def _insert(self, connection: sqlite3.Connection, one: _Waiting) -> Receipt:
         host, number = one.report.host, one.report.number
         row = connection.execute("SELECT number, since_tidied, floor FROM newest WHERE host = ?", (host,)).fetchone()
         newest, since, floor = row or (-1, 0, -1)
+        ahead = int((one.received + _AHEAD) * 1000)
+        if newest > ahead >= number:
+            newest, since, floor = self._set_right(connection, host, ahead)
         if number <= floor:
             return "replayed"
         added = connection.execute(
@@ -156,6 +176,18 @@ class Store:
             connection.execute("UPDATE newest SET since_tidied = ?, floor = ? WHERE host = ?", (since, floor, host))
         return "kept"
 
+    def _set_right(self, connection: sqlite3.Connection, host: str, ahead: int) -> tuple[int, int, int]:
+        """Drop the reports of a clock that was wrong, so that what comes now counts as new."""
+        connection.execute("DELETE FROM reports WHERE host = ? AND number > ?", (host, ahead))
+        connection.execute("DELETE FROM newest WHERE host = ?", (host,))
+        row = connection.execute(
+            "SELECT number, received, body FROM reports WHERE host = ? ORDER BY number DESC LIMIT 1", (host,)
+        ).fetchone()
+        if row is None:
+            return -1, 0, -1
+        connection.execute("INSERT INTO newest VALUES(?, ?, ?, ?, 0, -1)", (host, *row))
+        return int(row[0]), 0, -1
+
     def _tidy(self, connection: sqlite3.Connection, host: str, floor: int) -> int:
         """Drop the oldest reports of a host; return the number up to which one that comes again is known to be old."""
         row = connection.execute(
@@ -167,24 +199,51 @@ class Store:
         return int(row[0])
 
 
-def make_token(path: Path, name: str, role: Role) -> str:
-    """Return a new token; the one of before, if there was one, is worth nothing from now on."""
-    token = secrets.token_urlsafe(32)
-    connection = _open(path)
-    with connection:
-        made = _time(time.time())
-        connection.execute("INSERT OR REPLACE INTO tokens VALUES(?, ?, ?, ?)", (name, role, _digest(token), made))
-    connection.close()
+def make_token(path: Path, name: str, role: Role, *, days: int = 0, overlap: int = 0) -> str:
+    """Return a new token, with its last day or without; the one of before stays valid for `overlap` hours."""
+    token, now = secrets.token_urlsafe(32), time.time()
+    with _changing(path) as connection:
+        who = {"name": name, "role": role, "end": now + overlap * 3600}
+        if overlap:  # two at most: the newest of before, and this one
+            connection.execute(
+                "DELETE FROM credentials WHERE name = :name AND role = :role AND rowid < "
+                "(SELECT max(rowid) FROM credentials WHERE name = :name AND role = :role)",
+                who,
+            )
+            connection.execute(
+                "UPDATE credentials SET ends = min(coalesce(ends, :end), :end) WHERE name = :name AND role = :role", who
+            )
+        else:
+            connection.execute("DELETE FROM credentials WHERE name = :name AND role = :role", who)
+        connection.execute(
+            "INSERT INTO credentials VALUES(?, ?, ?, ?, ?)",
+            (name, role, _digest(token), _time(now), now + days * _DAY if days else None),
+        )
     return token
 
 
 def remove_token(path: Path, name: str, role: Role) -> bool:
-    """Take a token back; return whether there was one."""
-    connection = _open(path)
-    with connection:
-        gone = connection.execute("DELETE FROM tokens WHERE name = ? AND role = ?", (name, role)).rowcount
-    connection.close()
+    """Take the tokens of a name back; return whether there were any."""
+    with _changing(path) as connection:
+        gone = connection.execute("DELETE FROM credentials WHERE name = ? AND role = ?", (name, role)).rowcount
     return gone > 0
+
+
+def forget(path: Path, host: str, *, keep_token: bool = False) -> bool:
+    """Forget a host's reports, and its tokens; return whether anything of it was known."""
+    with _changing(path) as connection:
+        gone = connection.execute("DELETE FROM reports WHERE host = ?", (host,)).rowcount
+        gone += connection.execute("DELETE FROM newest WHERE host = ?", (host,)).rowcount
+        if not keep_token:
+            gone += connection.execute("DELETE FROM credentials WHERE name = ? AND role = 'host'", (host,)).rowcount
+    return gone > 0
+
+
+@contextmanager
+def _changing(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(_open(path)) as connection, connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield connection
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -196,6 +255,8 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.executescript(_SCHEMA)
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'tokens'").fetchone():
+            connection.executescript(_BEFORE)
     except (OSError, sqlite3.Error) as error:
         raise BadInputError(
             "GS-971", f"the collector's database cannot be opened: {error}", path=str(path),

@@ -1,37 +1,55 @@
-"""The collector over HTTP: reports in; signed offers, the fleet's page, metrics out. It logs nothing that is sent."""
+"""The collector over HTTP: reports in; signed offers, the fleet's page, metrics out. It logs refusals."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
-import http.server
+import os
 import sqlite3
-import threading
+import time
 from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from gpusetup.errors import BadInputError, wrong_field
 from gpusetup.model.pull import Offer, PullReport, SignedOffer
 from gpusetup.pull.offers import path_of
 from gpusetup.pull.standing import metrics, to_html
-from gpusetup.supply.listening import listening
+from gpusetup.supply.server import Limits, Refusals, Tls, WebServer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from gpusetup.pull.store import Role, Store
 
-__all__ = ["LIMIT", "collector_of"]
+__all__ = ["FAILURES", "LIMIT", "Collector", "collector_of"]
 
 LIMIT = 64 << 10
 """Bytes of a report."""
+FAILURES = 20
+"""Failed sign-ins of an address in a minute; what comes then is told to wait. A right token is taken all the same."""
+_MINUTE = 60.0
+_ADDRESSES = 10_000
 _JSON = "application/json"
 _DRAINED = 1 << 20
+_LONGEST_NAME = 200
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""On every answer: no script, in no frame, kept by nobody."""
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
@@ -41,180 +59,177 @@ class _Refusal(Exception):  # noqa: N818 - an answer, not a fault
         super().__init__(message)
         self.status, self.reference, self.message, self.hint = status, reference, message, hint
 
-    def document(self) -> bytes:
+    def response(self) -> Response:
         """Return the answer."""
         error = BadInputError(self.reference, self.message, hint=self.hint)
-        return msgspec.json.encode(error.to_document())
+        headers = {401: {"WWW-Authenticate": 'Basic realm="gpusetup"'}, 429: {"Retry-After": "60"}}
+        return Response(msgspec.json.encode(error.to_document()), self.status, headers.get(self.status), _JSON)
 
 
 def collector_of(
-    folder: Path, store: Store, address: str, port: int, tls: tuple[Path, Path] | None
-) -> http.server.ThreadingHTTPServer:
+    folder: Path,
+    store: Store,
+    place: tuple[str, int],
+    tls: Tls | None,
+    say: Callable[[str], None],
+    *,
+    limits: Limits | None = None,
+) -> WebServer:
     """Return a collector that listens."""
-    if tls is None and address not in ("127.0.0.1", "::1", "localhost"):
+    if tls is None and place[0] not in ("127.0.0.1", "::1", "localhost"):
         raise BadInputError(
             "GS-975", "tokens must not go over the network in the clear", path="--certificate",
             hint="give --certificate and --key, or listen on 127.0.0.1 behind a proxy that speaks TLS",
         )  # fmt: skip
-    counted: Counter[str] = Counter()
-    counting = threading.Lock()
-
-    class Handler(_Handler):
-        def answered(self, status: int) -> None:
-            with counting:
-                counted[str(status)] += 1
-
-    Handler.folder, Handler.store, Handler.counted = folder, store, counted
-    return listening(Handler, address, port, tls)
+    refusals, limits = Refusals(say), limits or Limits()
+    if tls is None:  # all connections are the proxy's, which names who asks
+        limits = limits._replace(of_an_address=limits.connections)
+    return WebServer(Collector(folder, store, refusals, behind=tls is None), place, tls, refusals, limits)
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "gpusetup", ""
-    wbufsize = -1  # one packet for an answer
-    disable_nagle_algorithm = True
-    folder: Path
-    store: Store
-    counted: Counter[str]
+class Collector:
+    """The application (ASGI)."""
 
-    def answered(self, status: int) -> None:
-        """Count."""
+    def __init__(self, folder: Path, store: Store, refusals: Refusals, *, behind: bool) -> None:
+        self.folder, self.store, self.refusals, self.behind = folder, store, refusals, behind
+        self.counted: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.since = time.monotonic()
 
-    def log_message(self, *_words: Any) -> None:
-        """Say nothing: what hosts report is in the database, and headers hold tokens."""
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        request = Request(scope, receive)
+        where = self._address(request)
+        try:
+            response = await self._answered(request, where)
+        except ClientDisconnect:
+            return
+        except _Refusal as refusal:
+            with suppress(ClientDisconnect):
+                await _drain(request)
+            what = f"{refusal.status} {request.method} {scope['path']}: {refusal.message} [{refusal.reference}]"
+            self.refusals.tell(where, what)
+            response = refusal.response()
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        if "transfer-encoding" in request.headers or _length(request) > _DRAINED:
+            response.headers["Connection"] = "close"
+        self.counted[str(response.status_code)] += 1
+        await response(scope, receive, send)
 
-    def do_POST(self) -> None:
-        """Take a report."""
-        self._answer(self._report)
-
-    def do_GET(self) -> None:
-        """Give an offer, the page, the metrics, the state of all."""
-        self._answer(self._asked)
-
-    def do_PUT(self) -> None:
-        """Refuse."""
-        self._answer(self._nothing)
-
-    do_HEAD = do_DELETE = do_PATCH = do_OPTIONS = do_PUT  # noqa: N815 - the names that http.server calls
-
-    def _nothing(self) -> tuple[int, str, bytes, dict[str, str]]:
+    async def _answered(self, request: Request, where: str) -> Response:
+        try:
+            if "transfer-encoding" in request.headers and "content-length" in request.headers:
+                raise _Refusal(400, "GS-979", "a request has one length, not two", "send Content-Length alone")
+            if request.method == "POST":
+                return await self._report(request, where)
+            if request.method == "GET":
+                return await self._asked(request, where)
+        except (sqlite3.Error, OSError) as error:
+            # Nothing was acknowledged: whoever reports asks again.
+            raise _Refusal(
+                503, "GS-977", "the collector cannot write or read now", "see the disk it is on, try again"
+            ) from error
         raise _Refusal(405, "GS-976", "nothing here is changed or asked for in this way", "GET, or POST /v1/reports")
 
-    def _answer(self, work: Any) -> None:
-        self.unread = int(self.headers["Content-Length"]) if self.headers.get("Content-Length", "").isdigit() else 0
-        headers: dict[str, str] = {}
-        try:
-            status, kind, body, headers = work()
-        except _Refusal as refusal:
-            status, kind, body = refusal.status, _JSON, refusal.document()
-            if refusal.status == 401:
-                headers = {"WWW-Authenticate": 'Basic realm="gpusetup"'}
-        except (sqlite3.Error, OSError):
-            # Nothing was acknowledged: whoever reports asks again.
-            full = _Refusal(503, "GS-977", "the collector cannot write or read now", "see the disk it is on, try again")
-            status, kind, body = full.status, _JSON, full.document()
-        self._drain()
-        self.answered(status)
-        self.send_response(status)
-        for name, value in {"Content-Type": kind, **headers}.items():
-            self.send_header(name, value)
-        if status != 304:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if status != 304 and self.command != "HEAD":
-            self.wfile.write(body)
+    def _address(self, request: Request) -> str:
+        """Return who asks; behind a proxy that is what the proxy itself added."""
+        if self.behind and (told := request.headers.get("X-Forwarded-For", "")):
+            return told.rpartition(",")[2].strip()[:64]
+        return request.client.host if request.client else "-"
 
-    def _drain(self) -> None:
-        """Read what was sent with a refused request, so that its answer is seen; not without end."""
-        if self.unread > _DRAINED or self.headers.get("Transfer-Encoding"):
-            self.close_connection = True
-        while self.unread and not self.close_connection:
-            block = self.rfile.read(min(self.unread, 1 << 16))
-            self.unread -= len(block)
-            self.close_connection = self.close_connection or not block
-
-    def _who(self, *roles: Role) -> str:
-        token = ""
-        scheme, _, value = self.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() == "bearer":
-            token = value.strip()
-        elif scheme.lower() == "basic":  # what a browser asks a person for
-            try:
-                token = base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
-            except (binascii.Error, UnicodeDecodeError):
-                token = ""
-        found = self.store.who(token) if token else None
-        if found is None:
+    def _who(self, request: Request, where: str, *roles: Role) -> tuple[str, ...]:
+        """Return the names that this one may speak for."""
+        token = _token(request.headers.get("Authorization", ""))
+        if not token and "host" in roles and (names := request.scope.get("gpusetup.certificate")):
+            found: tuple[str, ...] = names
+            return found
+        known = self.store.who(token) if token else None
+        if known is None:
+            self._failed(where)
             raise _Refusal(
                 401, "GS-978", "no host or reader with this token is known" if token else "a token is needed",
                 "gpusetup fleet token writes one",
             )  # fmt: skip
-        if found[1] not in roles:
-            raise _Refusal(403, "GS-978", f"a token of a {found[1]} does not open this", "ask with another token")
-        return found[0]
+        if known[1] not in roles:
+            raise _Refusal(403, "GS-978", f"a token of a {known[1]} does not open this", "ask with another token")
+        return (known[0],)
 
-    def _report(self) -> tuple[int, str, bytes, dict[str, str]]:
-        if urlsplit(self.path).path != "/v1/reports":
+    def _failed(self, where: str) -> None:
+        """Count it; have an address that goes on guessing wait."""
+        if time.monotonic() - self.since > _MINUTE or len(self.failed) > _ADDRESSES:
+            self.failed.clear()
+            self.since = time.monotonic()
+        self.failed[where] += 1
+        if self.failed[where] > FAILURES:
+            raise _Refusal(429, "GS-978", "too many sign-ins of this address failed", "wait a minute; see the token")
+
+    async def _report(self, request: Request, where: str) -> Response:
+        if request.url.path != "/v1/reports":
             raise _Refusal(404, "GS-976", "there is no such place", "POST /v1/reports")
-        who = self._who("host")
-        if not self.headers.get("Content-Length", "").isdigit():
+        who = self._who(request, where, "host")
+        if "content-length" not in request.headers:
             raise _Refusal(411, "GS-979", "a report says how long it is", "send Content-Length")
-        if self.unread > LIMIT:
+        if _length(request) > LIMIT:
             raise _Refusal(
                 413, "GS-979", f"a report has at most {LIMIT} bytes", "gpusetup fleet pull sends shorter ones"
             )
-        body = self.rfile.read(self.unread)
-        if len(body) < self.unread:
-            self.unread, self.close_connection = 0, True
-            raise _Refusal(400, "GS-979", "the report did not come whole", "send it again")
-        self.unread = 0
+        body = await request.body()
         try:
             report = msgspec.json.decode(body, type=PullReport)
         except (msgspec.DecodeError, UnicodeError) as error:
-            text, where = wrong_field(error)
+            text, place = wrong_field(error)
             raise _Refusal(
-                400, "GS-979", f"this is no report: {text} at {where}", "gpusetup export schema pull-report"
+                400, "GS-979", f"this is no report: {text} at {place}", "gpusetup export schema pull-report"
             ) from error
-        if report.host != who:
+        if report.host not in who:
             raise _Refusal(
-                403, "GS-980", f"the token is {who}'s, the report is about {report.host}", "each host has its own"
+                403, "GS-980", f"the token is {', '.join(who)}'s, the report is about {report.host}",
+                "each host has its own",
+            )  # fmt: skip
+        if await asyncio.wrap_future(self.store.add(report, body)) == "replayed":
+            raise _Refusal(
+                409, "GS-981", f"report {report.number} of {report.host} is here already", "nothing: it is kept"
             )
-        if self.store.add(report, body) == "replayed":
-            raise _Refusal(409, "GS-981", f"report {report.number} of {who} is here already", "nothing: it is kept")
-        return 200, _JSON, b'{"ok": true}', {}
+        return Response(b'{"ok": true}', 200, media_type=_JSON)
 
-    def _asked(self) -> tuple[int, str, bytes, dict[str, str]]:
-        path = urlsplit(self.path).path
+    async def _asked(self, request: Request, where: str) -> Response:
+        path = request.url.path
         if path.startswith("/v1/offers/"):
-            self._who("host", "reader")
-            return self._offer(path.removeprefix("/v1/offers/"))
+            self._who(request, where, "host", "reader")
+            return self._offer(path.removeprefix("/v1/offers/"), request.headers.get("If-None-Match", ""))
         if path == "/healthz":
-            return 200, "text/plain", b"ok\n", {}
-        self._who("reader")
+            return Response(b"ok\n", 200, media_type="text/plain")
+        self._who(request, where, "reader")
+        return await run_in_threadpool(self._read, path)
+
+    def _read(self, path: str) -> Response:
         if path == "/":
-            return 200, "text/html; charset=utf-8", to_html(self.store.state(), self._offers()).encode(), {}
+            return Response(to_html(self.store.state(), self._offers()), 200, media_type="text/html")
         if path == "/metrics":
             text = metrics(self.store.state(), self._offers(), dict(self.counted))
-            return 200, "text/plain; version=0.0.4", text.encode(), {}
+            return Response(text, 200, {"Content-Type": "text/plain; version=0.0.4"})
         if path == "/v1/fleet":
-            return 200, _JSON, msgspec.json.encode(self.store.state()), {}
+            return Response(msgspec.json.encode(self.store.state()), 200, media_type=_JSON)
         if path.startswith("/v1/hosts/"):
             found = self.store.reports(path.removeprefix("/v1/hosts/"))
             if found:
-                return 200, _JSON, msgspec.json.encode(found), {}
+                return Response(msgspec.json.encode(found), 200, media_type=_JSON)
         raise _Refusal(
             404, "GS-976", "there is no such place", "/, /metrics, /v1/fleet, /v1/hosts/NAME, /v1/offers/CLASS"
         )
 
-    def _offer(self, kind: str) -> tuple[int, str, bytes, dict[str, str]]:
-        if "/" in kind or kind.startswith(".") or not path_of(self.folder, kind).is_file():
+    def _offer(self, kind: str, known: str) -> Response:
+        body = None
+        if "/" not in kind and "\0" not in kind and not kind.startswith(".") and len(kind) <= _LONGEST_NAME:
+            body = _own_file(path_of(self.folder, kind))
+        if body is None:
             raise _Refusal(404, "GS-982", f"there is no offer of class {kind}", f"gpusetup fleet offer … {kind}")
-        body = path_of(self.folder, kind).read_bytes()
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        known = [one.strip().removeprefix("W/") for one in self.headers.get("If-None-Match", "").split(",")]
-        if tag in known or "*" in known:
-            return 304, _JSON, b"", {"ETag": tag}
-        return 200, _JSON, body, {"ETag": tag, "Cache-Control": "no-cache"}
+        tags = [one.strip().removeprefix("W/") for one in known.split(",")]
+        if tag in tags or "*" in tags:
+            return Response(None, 304, {"ETag": tag})
+        return Response(body, 200, {"ETag": tag, "Cache-Control": "no-cache"}, _JSON)
 
     def _offers(self) -> dict[str, Offer]:
         """Return what is on offer; a file that is none is told by the hosts that fetch it."""
@@ -224,3 +239,39 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 signed = msgspec.json.decode(path.read_bytes(), type=SignedOffer)
                 found[path.stem] = msgspec.json.decode(signed.offer.encode(), type=Offer)
         return found
+
+
+def _token(authorization: str) -> str:
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip()
+    if scheme.lower() == "basic":  # what a browser asks a person for
+        with suppress(binascii.Error, UnicodeError, ValueError):
+            return base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2]
+    return ""
+
+
+def _length(request: Request) -> int:
+    told = request.headers.get("Content-Length", "0")
+    return int(told) if told.isascii() and told.isdigit() else 0
+
+
+async def _drain(request: Request) -> None:
+    """Read what was sent with a refused request, so that its answer is seen; not without end."""
+    if _length(request) <= _DRAINED and "transfer-encoding" not in request.headers:
+        with suppress(RuntimeError):  # it was read already
+            async for _block in request.stream():
+                pass
+
+
+def _own_file(path: Path) -> bytes | None:
+    """Return what a file holds that lies here itself: a link may point at anything."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as opened:  # noqa: PTH123
+            return opened.read()
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+    except OSError as error:
+        if path.is_symlink():
+            return None
+        raise error from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-__all__ = ["page", "stamp"]
+__all__ = ["page", "stamp", "visible"]
 
 
 def page(name: str, *, title: str, made: str, told: Iterable[str] = (), **fields: Any) -> str:
@@ -29,6 +30,21 @@ def stamp(made: datetime) -> str:
     return made.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def visible(text: str, but: str = "") -> str:
+    """Return a text with its control characters, and those that turn the direction of writing, as their numbers."""
+    if text.isprintable():
+        return text
+    hidden = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return "".join(
+        f"\\u{ord(one):04x}" if one not in but and unicodedata.category(one) in hidden else one for one in text
+    )
+
+
+def _finalized(value: Any) -> Any:
+    """Show what hosts and people wrote as it is; what is HTML already stays."""
+    return visible(value, "\n\t") if type(value) is str else value
+
+
 @cache
 def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -36,6 +52,7 @@ def _environment() -> Environment:
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
+        finalize=_finalized,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

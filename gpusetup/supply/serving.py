@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-import http.server
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse, PlainTextResponse, Response
 
 from gpusetup.bootstrap.bundle import MANIFEST, SIGNATURE, read_manifest
-from gpusetup.supply.listening import listening
+from gpusetup.supply.server import Limits, Refusals, Tls, WebServer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["server_of"]
 
 
-def server_of(folder: Path, address: str, port: int, tls: tuple[Path, Path] | None) -> http.server.ThreadingHTTPServer:
+def server_of(folder: Path, place: tuple[str, int], tls: Tls | None, say: Callable[[str], None]) -> WebServer:
     """Return a server that listens; what is not in the manifest is not there for it."""
     folder = folder.resolve()
     read_manifest(folder / MANIFEST)
 
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await (await _answer(folder, scope["method"], scope["path"]))(scope, receive, send)
 
-        def __init__(self, *words: Any) -> None:
-            super().__init__(*words, directory=str(folder))
+    return WebServer(app, place, tls, Refusals(say), Limits(answers_end=False))
 
-        def send_head(self) -> Any:
-            """Answer for a file of the manifest that is in force now."""
-            name = unquote(urlsplit(self.path).path).lstrip("/")
-            name += "index.html" if name.endswith("/") else ""
-            if name not in (MANIFEST, SIGNATURE) and name not in read_manifest(folder / MANIFEST)[0].files:
-                self.send_error(404, "not in this bundle")
-                return None
-            return super().send_head()
 
-        def list_directory(self, _path: Any) -> None:
-            """Show no folders."""
-            self.send_error(404, "not in this bundle")
-
-    return listening(Handler, address, port, tls)
+async def _answer(folder: Path, method: str, path: str) -> Response:
+    if method not in ("GET", "HEAD"):
+        return PlainTextResponse("only GET and HEAD\n", 405)
+    name = path.lstrip("/")
+    name += "index.html" if name.endswith("/") else ""
+    # The manifest that is in force now: a bundle may be renewed while it is served.
+    files = (await run_in_threadpool(read_manifest, folder / MANIFEST))[0].files
+    if name not in (MANIFEST, SIGNATURE, *files) or not (folder / name).is_file():
+        return PlainTextResponse("not in this bundle\n", 404)
+    return FileResponse(folder / name)

@@ -66,6 +66,7 @@ REFUSED = {
     "bundle unpack": "NOWHERE --out OUT",
     "fleet pull": "http://collector.example --class h100",
     "fleet token": "OUT gpu01",
+    "fleet forget": "OUT gpu01",
     "fleet offer": "OUT h100 --lock NOWHERE --sign NOWHERE",
     "cloud-init": "pandas",
     "cloud-init status": "",

@@ -31,7 +31,7 @@ SHELL = ("console", "sh", "bash", "")
 INLINE = re.compile(r"`((?:sudo )?gpusetup [^`]+)`")
 NEEDS = {
     "apply": "a host to change", "fleet audit": "changes of before", "fleet known-hosts": "hosts", "cloud-init bootstrap": "a new instance", "bundle": "the network", "cloud-init": "a bundle",
-    "fleet pull": "a collector", "fleet collect": "a certificate", "fleet token": "a place to write", "fleet offer": "a key to sign with",
+    "fleet pull": "a collector", "fleet collect": "a certificate", "fleet token": "a place to write", "fleet forget": "a collector", "fleet offer": "a key to sign with",
     "fleet compare": "several hosts", "drift": "a host with a record", "facts": "a host, but for --root",
     "export handover": "hosts", "fleet history": "verifications of before", "lock": "a place to write", "export monitoring": "a place to write",
     "plan": "a host", "remove": "a host with a record", "rollback": "a host with a record", "cloud-init status": "a new instance",

@@ -23,10 +23,12 @@ class Asked:
     def __init__(self, folder):
         self.folder = folder
         self.store = Store(folder / FILE, keep=5)
-        self.server = collector_of(folder, self.store, "127.0.0.1", 0, None)
+        self.said = []
+        self.server = collector_of(folder, self.store, ("127.0.0.1", 0), None, self.said.append)
         self.tokens = {name: make_token(folder / FILE, name, "host") for name in ("gpu01", "gpu02")}
         self.tokens["eve"] = make_token(folder / FILE, "eve", "reader")
-        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
 
     def ask(self, method, path, who=None, body=None, **headers):
         """Return status, headers and text of an answer."""
@@ -39,7 +41,7 @@ class Asked:
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
-        return answer.status, dict(answer.getheaders()), text
+        return answer.status, answer.headers, text
 
     def report(self, who="gpu01", token=None, **fields):
         """Post a report; return status and answer."""
@@ -47,8 +49,8 @@ class Asked:
         return status, text
 
     def close(self):
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.stop()
+        self.thread.join(20)
         self.store.close()
 
 

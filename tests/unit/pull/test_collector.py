@@ -1,20 +1,25 @@
 """The collector over real HTTP: what it takes, what it refuses, what it keeps, what it shows."""
 
+import contextlib
+import hashlib
 import json
 import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from datetime import datetime, timezone
 
 import pytest
 
 from gpusetup.model.pull import Budget
+from gpusetup.pull.client import next_number
 from gpusetup.pull.offers import publish
-from gpusetup.pull.store import FILE, Store, make_token, remove_token
+from gpusetup.pull.store import FILE, Store, forget, make_token, remove_token
 from gpusetup.pull.web import LIMIT, collector_of
 from tests.unit.pull.conftest import report
 
@@ -135,7 +140,7 @@ def test_the_page_groups_hosts_by_lock_wave_and_cause(collector, locks, keys):
 def test_a_collector_without_tls_serves_this_machine_alone(tmp_path):
     store = Store(tmp_path / FILE)
     with pytest.raises(Exception, match="in the clear"):
-        collector_of(tmp_path, store, "0.0.0.0", 0, None)
+        collector_of(tmp_path, store, ("0.0.0.0", 0), None, print)
     store.close()
 
 
@@ -200,3 +205,80 @@ def test_what_was_acknowledged_survives_being_killed_at_any_moment(tmp_path):
         kept = {one.number for one in store.reports(name)}
         assert acknowledged[name] <= kept, sorted(acknowledged[name] - kept)
     store.close()
+
+
+def test_two_tokens_are_valid_while_one_takes_the_place_of_the_other(collector):
+    path, before = collector.folder / FILE, collector.tokens["gpu01"]
+    second = make_token(path, "gpu01", "host", overlap=1)
+    third = make_token(path, "gpu01", "host", overlap=1)
+    got = [
+        collector.report(token=token, number=number)[0] for number, token in enumerate((before, second, third), start=1)
+    ]
+    assert got == [401, 200, 200], "two at once, no more"
+    last = make_token(path, "gpu01", "host")
+    assert [collector.report(token=token, number=9)[0] for token in (second, third, last)] == [401, 401, 200]
+
+
+def test_a_token_ends(collector, monkeypatch):
+    path = collector.folder / FILE
+    token = make_token(path, "gpu01", "host", days=1)
+    beside = make_token(path, "gpu01", "host", days=9, overlap=1)
+    assert [collector.report(token=one, number=number)[0] for number, one in enumerate((token, beside))] == [200, 200]
+    now = time.time()
+    for hours, wanted in ((2, (401, 200)), (24 * 10, (401, 401))):
+        monkeypatch.setattr("gpusetup.pull.store.time.time", lambda hours=hours: now + hours * 3600)
+        got = tuple(
+            collector.report(token=one, number=hours * 10 + turn)[0] for turn, one in enumerate((token, beside))
+        )
+        assert got == wanted, hours
+
+
+def test_tokens_of_an_older_collector_stay_valid(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as database, database:
+        database.execute(
+            "CREATE TABLE tokens(name TEXT NOT NULL, role TEXT NOT NULL, digest BLOB NOT NULL UNIQUE, "
+            "made TEXT NOT NULL, PRIMARY KEY(name, role))"
+        )
+        database.execute("INSERT INTO tokens VALUES('gpu01', 'host', ?, '')", (hashlib.sha256(b"old").digest(),))
+    for _ in range(2):
+        store = Store(tmp_path / FILE)
+        assert store.who("old") == ("gpu01", "host")
+        store.close()
+
+
+def test_a_host_that_is_gone_is_forgotten_and_alarms_nobody(collector):
+    collector.report(number=5)
+    path = collector.folder / FILE
+    assert "gpusetup_fleet_silent_hosts{} 1" in collector.ask("GET", "/metrics", "eve")[2], "gpu02 never reported"
+    assert (forget(path, "gpu02"), forget(path, "gpu02"), forget(path, "gpu01", keep_token=True)) == (True, False, True)
+    assert "gpusetup_fleet_silent_hosts{} 1" in collector.ask("GET", "/metrics", "eve")[2], "gpu01's turn"
+    assert collector.report("gpu02")[0] == 401
+    assert collector.report(number=2)[0] == 200, "its numbers begin anew"
+    assert forget(path, "gpu01")
+    assert json.loads(collector.ask("GET", "/v1/fleet", "eve")[2])["hosts"] == {}
+
+
+def test_a_number_of_a_clock_that_was_wrong_is_healed_by_the_next_report(collector):
+    now = int(time.time() * 1000)
+    for number in (now - 5, 2**53, 2**53 - 1):
+        assert collector.report(number=number, state="failed")[0] == 200
+    assert collector.report(number=now - 9, state="failed")[0] == 200, "one that was late"
+    assert collector.store.state().hosts["gpu01"].report.number == now - 5
+    assert collector.report(number=now)[0] == 200
+    assert collector.store.state().hosts["gpu01"].report.state == "done"
+    assert 2**53 not in [one.number for one in collector.store.reports("gpu01")]
+    assert collector.report(number=now)[0] == 409
+
+
+def test_a_host_whose_clock_was_wrong_counts_as_its_clock_does_again():
+    now = datetime(2026, 11, 25, tzinfo=timezone.utc)
+    clock = int(now.timestamp() * 1000)
+    assert next_number(2**53, now) == clock
+    assert next_number(clock + 1000, now) == clock + 1001, "a small step back keeps the order"
+
+
+def test_what_turns_the_direction_of_writing_is_visible(collector):
+    collector.report(state="failed", message="all\u202eis well\x1b[2J\x00", hint="\u2066so", notes=["x"])
+    page = collector.ask("GET", "/", "eve")[2]
+    assert "all\\u202eis well\\u001b[2J\\u0000" in page
+    assert not set(page) & set("\u202e\u2066\x1b\0")

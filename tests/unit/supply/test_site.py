@@ -243,8 +243,9 @@ def ask(tmp_path: Path, supply: Supply, key: Signer) -> Iterator[Callable[[str],
 
     add_system(tmp_path / "site", supply, key, nothing)
     (tmp_path / "site/secret").write_text("not in the manifest")
-    server = server_of(tmp_path / "site", "127.0.0.1", 0, None)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    server = server_of(tmp_path / "site", ("127.0.0.1", 0), None, print)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
 
     def asked(path: str) -> int:
         try:
@@ -255,8 +256,8 @@ def ask(tmp_path: Path, supply: Supply, key: Signer) -> Iterator[Callable[[str],
             return error.code
 
     yield asked
-    server.shutdown()
-    server.server_close()
+    server.stop()
+    thread.join(20)
 
 
 def test_it_is_served_by_its_manifest(ask: Callable[[str], int]) -> None:

@@ -1,0 +1,356 @@
+"""The web server of the collector and of bundles: uvicorn with h11, and in front of it limits for those who ask.
+
+What a connection costs is bounded before its TLS handshake: so many in all, so many of an address, and whoever holds
+the most gives its oldest back. A handshake and a whole request have an end; a refusal is a line of the log, with the
+address and the reason and nothing that was sent as a secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import h11
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gpusetup.errors import BadInputError
+from gpusetup.report.page import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["Limits", "Refusals", "Tls", "WebServer"]
+
+_FAIR = 4
+"""So many connections of an address never have to give way to another address."""
+_A_MINUTE = 60.0
+_MOMENT = 0.5
+_LINES = 10
+_ADDRESSES = 10_000
+_LONGEST = 200
+
+
+class Tls(NamedTuple):
+    """What the server shows, and whose clients it believes."""
+
+    certificate: Path
+    key: Path
+    clients: Path | None = None
+    """An authority: a client with a certificate of it is the host of that name."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return it for TLS 1.2 and newer."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+            if self.clients is not None:
+                context.load_verify_locations(self.clients)
+                context.verify_mode = ssl.CERT_OPTIONAL
+        except OSError as error:
+            raise BadInputError(
+                "GS-775", f"the certificate or its key cannot be used: {error}", path="--certificate"
+            ) from error
+        return context
+
+
+class Limits(NamedTuple):
+    """How much one may ask, and for how long."""
+
+    connections: int = 512
+    """Each costs up to 300 KiB with TLS, before anything was asked."""
+    of_an_address: int = 64
+    handshake: float = 5.0
+    request: float = 20.0
+    """Seconds from the first byte of a request to the last of its answer."""
+    answers_end: bool = True
+    """The answer counts too; not for files that take as long as they take."""
+    idle: float = 5.0
+
+
+class Refusals:
+    """The log of refusals: address and reason, a few lines a minute for each address, and then their number."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say, self._writing = say, threading.Lock()
+        self._counted: Counter[str] = Counter()
+        self._begun = time.monotonic()
+
+    def tell(self, address: str, what: str) -> None:
+        """Write a line, unless this address has filled its share of the minute."""
+        with self._writing:
+            if time.monotonic() - self._begun > _A_MINUTE or len(self._counted) > _ADDRESSES:
+                for one, number in self._counted.items():
+                    if number > _LINES:
+                        self._say(f"{one} and {number - _LINES} refusals more")
+                self._counted.clear()
+                self._begun = time.monotonic()
+            self._counted[address] += 1
+            if self._counted[address] <= _LINES:
+                self._say(f"{address} {visible(what)[:_LONGEST]}")
+
+
+class _Place:
+    """A connection from its acceptance to its end."""
+
+    task: asyncio.Task[None]
+    transport: asyncio.Transport | None = None
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def leave(self) -> None:
+        """Have it end now."""
+        if self.transport is not None:
+            self.transport.abort()
+        else:
+            self.task.cancel()
+
+
+class _Door:
+    """It lets in as many as there is room for; where it is full, who came first of the greediest address leaves."""
+
+    def __init__(self, limits: Limits, refusals: Refusals) -> None:
+        self.limits, self.refusals = limits, refusals
+        self.inside: dict[str, dict[_Place, None]] = {}
+        self.number = 0
+
+    def entered(self, address: str) -> _Place | None:
+        """Return a place, or none where nobody has to give one up."""
+        mine = self.inside.get(address, {})
+        if len(mine) >= self.limits.of_an_address:
+            self._leave(next(iter(mine)), "too many connections of this address")
+        elif self.number >= self.limits.connections:
+            most = max(self.inside.values(), key=len)
+            if len(most) <= max(_FAIR, len(mine)):
+                self.refusals.tell(address, "all places are taken")
+                return None
+            self._leave(next(iter(most)), "too many connections of this address, and others wait")
+        place = _Place(address)
+        self.inside.setdefault(address, {})[place] = None
+        self.number += 1
+        return place
+
+    def ended(self, place: _Place) -> None:
+        """Make its place free; once."""
+        mine = self.inside.get(place.address, {})
+        if place in mine:
+            del mine[place]
+            self.number -= 1
+            if not mine:
+                del self.inside[place.address]
+
+    def _leave(self, place: _Place, why: str) -> None:
+        self.refusals.tell(place.address, why)
+        self.ended(place)
+        place.leave()
+
+
+class _Connection(H11Protocol):
+    """A connection whose requests have an end, and whose client may have a certificate."""
+
+    def __init__(self, door: _Door, place: _Place, *words: Any) -> None:
+        super().__init__(*words)
+        self.door, self.place, self.limits = door, place, door.limits
+        self.deadline: asyncio.TimerHandle | None = None
+        self.refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.place.transport = transport
+        names = _names(transport.get_extra_info("peercert"))
+        inner = self.app
+
+        async def told(scope: Any, receive: Any, send: Any) -> None:
+            await inner({**scope, "gpusetup.certificate": names}, receive, send)
+
+        self.app = told
+        self._begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        self.door.ended(self.place)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.refused:
+            super().data_received(data)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if not self.limits.answers_end and self.cycle is not None and not self.cycle.response_complete:
+            self._end()
+
+    def on_response_complete(self) -> None:
+        self._begin()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's own words
+        self._refuse(400, "this is no request of HTTP/1.1")
+
+    def _begin(self) -> None:
+        self._end()
+        self.deadline = self.loop.call_later(self.limits.request, self._late)
+
+    def _end(self) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+
+    def _late(self) -> None:
+        self._refuse(408, "the request took too long")
+
+    def _refuse(self, status: int, why: str) -> None:
+        self.refused = True
+        self.door.refusals.tell(self.place.address, f"{status} {why} [GS-976]")
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            hint = "ask as HTTP/1.1 has it, in one go"
+            body = msgspec.json.encode(BadInputError("GS-976", why, hint=hint).to_document())
+            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+            response = h11.Response(status_code=status, headers=[*headers, ("Connection", "close")])
+            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        # What still comes is thrown away for a moment: a close at once would take the answer back with it.
+        self.loop.call_later(_MOMENT, self.transport.close)
+        self.loop.call_later(2 * _MOMENT, self.transport.abort)
+
+
+class WebServer(uvicorn.Server):
+    """A server of one application, until it is stopped."""
+
+    def __init__(self, app: Any, place: tuple[str, int], tls: Tls | None, refusals: Refusals, limits: Limits) -> None:
+        self.limits, self.refusals = limits, refusals
+        super().__init__(
+            uvicorn.Config(
+                app, http=_Connection, loop="auto", lifespan="off", ws="none", access_log=False, log_config=None,
+                server_header=False, proxy_headers=False, interface="asgi3", timeout_graceful_shutdown=10,
+                timeout_keep_alive=int(self.limits.idle),
+            )
+        )  # fmt: skip
+        self.tls, self.context = tls, tls.context() if tls is not None else None
+        self.door, self.listening = _Door(limits, refusals), _listening(*place)
+        self.server_port: int = self.listening.getsockname()[1]
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # who hangs up is no error of ours
+
+    def serve_forever(self) -> None:
+        """Serve until `stop`, SIGTERM or Ctrl-C; requests that have begun are answered."""
+        self.run()
+
+    def stop(self) -> None:
+        """Have it end."""
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's own
+        """Listen, and tell systemd."""
+        loop = asyncio.get_running_loop()
+        self.admitting = loop.create_task(self._admit())
+        self.servers = []
+        if threading.current_thread() is threading.main_thread():
+            loop.add_signal_handler(signal.SIGHUP, self.reload)
+        self.started = True
+        _notify("READY=1")
+
+    async def _admit(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(self.listening)
+            except OSError as error:  # too many open files, or one that hung up in the queue
+                self.refusals.tell("-", f"a connection could not be taken: {error}")
+                await asyncio.sleep(_MOMENT)
+                continue
+            place = self.door.entered(str(address[0]))
+            if place is None:
+                accepted.close()
+            else:
+                place.task = loop.create_task(self._shake_hands(accepted, place))
+            await asyncio.sleep(0)  # a flood at the door does not keep those inside from being served
+
+    async def _shake_hands(self, accepted: socket.socket, place: _Place) -> None:
+        """Make it a connection that is served."""
+        ends: dict[str, Any] = {}
+        if self.context is not None:
+            ends["ssl_handshake_timeout"] = self.limits.handshake
+            if sys.version_info >= (3, 11):
+                ends["ssl_shutdown_timeout"] = 2.0
+
+        def connection() -> asyncio.Protocol:
+            return _Connection(self.door, place, self.config, self.server_state, {})
+
+        loop = asyncio.get_running_loop()
+        try:
+            accepted.setblocking(False)
+            await loop.connect_accepted_socket(connection, accepted, ssl=self.context, **ends)
+        except (OSError, asyncio.TimeoutError) as error:
+            self.refusals.tell(place.address, f"the TLS handshake came to nothing: {error}")
+        except asyncio.CancelledError:
+            pass  # its place was given to another one
+        else:
+            return
+        self.door.ended(place)
+        accepted.close()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take no more, answer what has begun."""
+        _notify("STOPPING=1")
+        self.admitting.cancel()
+        self.listening.close()
+        await super().shutdown(sockets)
+
+    def reload(self) -> None:
+        """Take the certificate as its files are now; connections that are there stay as they are."""
+        if self.tls is None or self.context is None:
+            return
+        _notify(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            self.tls.context()
+            self.context.load_cert_chain(self.tls.certificate, self.tls.key)
+            self.refusals.tell("-", "the certificate was read again")
+        except (BadInputError, OSError) as error:
+            self.refusals.tell("-", f"the certificate of before stays: {error}")
+        _notify("READY=1")
+
+
+def _listening(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    door = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind((address, port))
+        door.listen(1024)
+        door.setblocking(False)
+    except OSError as error:
+        door.close()
+        raise BadInputError(
+            "GS-775", f"cannot listen on {address}:{port}: {error.strerror}", path="--listen"
+        ) from error
+    return door
+
+
+def _names(certificate: Any) -> tuple[str, ...]:
+    """Return the host names of a client's certificate; its common name counts where it has no other."""
+    if not certificate:
+        return ()
+    names = tuple(value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS")
+    common = (value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName")
+    return names or tuple(common)
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, where it asked to be told (sd_notify)."""
+    where = os.environ.get("NOTIFY_SOCKET", "")
+    if where:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+            told.sendto(state.encode(), f"\0{where[1:]}" if where.startswith("@") else where)

@@ -1,0 +1,285 @@
+"""Attacks on a collector over TLS, a row each: what is sent, what is wanted, what came. The server is the real one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+
+from gpusetup.pull.store import FILE, Store, make_token
+from gpusetup.pull.web import FAILURES, LIMIT, collector_of
+from gpusetup.supply.server import Limits, Tls
+from tests.certificates import Authority
+from tests.unit.pull.conftest import report
+
+QUICK = Limits(connections=60, of_an_address=20, handshake=1, request=2, idle=1)
+NEXT = b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n"
+"""A second request; whoever takes the first one's length wrong answers it too."""
+
+
+class Site:
+    """A collector with its authority, a host gpu01 and a reader eve."""
+
+    def __init__(self, folder):
+        authority = Authority(folder)
+        self.pair = authority.pair("localhost", file="site.pem")
+        self.known = authority.pair("gpu02", file="gpu02.pem")
+        self.context = ssl.create_default_context(cafile=authority.certificate)
+        self.store, self.said = Store(folder / FILE), []
+        self.tokens = {"gpu01": make_token(folder / FILE, "gpu01", "host")}
+        self.tokens["eve"] = make_token(folder / FILE, "eve", "reader")
+        tls = Tls(self.pair, self.pair, authority.certificate)
+        self.server = collector_of(folder, self.store, ("127.0.0.1", 0), tls, self.said.append, limits=QUICK)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def plain(self, source="127.0.0.1"):
+        return socket.create_connection(("127.0.0.1", self.server.server_port), 10, (source, 0))
+
+    def connected(self, source="127.0.0.1", context=None):
+        return (context or self.context).wrap_socket(self.plain(source), server_hostname="localhost")
+
+    def sent(self, *parts, source="127.0.0.1", context=None, pause=0.0):
+        """Return the statuses of all answers on one connection, and their text."""
+        got = b""
+        with self.connected(source, context) as one:
+            try:
+                for part in parts:
+                    one.sendall(part)
+                    time.sleep(pause)
+                while block := one.recv(1 << 16):
+                    got += block
+            except OSError:
+                pass
+        return re.findall(rb"^HTTP/1\.1 (\d+)", got, re.MULTILINE), got
+
+    def head(self, *lines, who="gpu01"):
+        sign = f"Authorization: Bearer {self.tokens.get(who, who)}"
+        return "\r\n".join(("POST /v1/reports HTTP/1.1", "Host: c", sign, *lines, "", "")).encode("latin-1")
+
+    def reported(self, number, who="gpu01", **more):
+        body = json.dumps(report("gpu01", number)).encode()
+        return self.sent(self.head(f"Content-Length: {len(body)}", "Connection: close", who=who), body, **more)[0]
+
+    def healthy(self, source="127.0.0.9"):
+        """Return how long somebody else waits."""
+        begun = time.monotonic()
+        statuses, _ = self.sent(b"GET /healthz HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n", source=source)
+        assert statuses == [b"200"]
+        return time.monotonic() - begun
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    made = Site(tmp_path_factory.mktemp("collector"))
+    yield made
+    made.server.stop()
+    made.thread.join(30)
+    made.store.close()
+
+
+BODY = json.dumps(report("gpu01", 1)).encode()
+LENGTH = f"Content-Length: {len(BODY)}"
+FRAMING = [
+    ("two lengths that differ", (LENGTH, "Content-Length: 3"), BODY + NEXT, [b"400"]),
+    ("two lengths in one line", (f"{LENGTH}, 3",), BODY + NEXT, [b"400"]),
+    ("a blank before the colon", (f"Content-Length : {len(NEXT)}",), NEXT, [b"400"]),
+    ("a length of superscript digits", ("Content-Length: \xb2",), b"ab" + NEXT, [b"400"]),
+    ("a length with a sign", ("Content-Length: +5",), b"abcde" + NEXT, [b"400"]),
+    ("a length of 5,000 digits", (f"Content-Length: {'9' * 5000}",), NEXT, [b"400"]),
+    ("a negative length", ("Content-Length: -1",), NEXT, [b"400"]),
+    ("a length and chunks", (LENGTH, "Transfer-Encoding: chunked"), b"0\r\n\r\n" + NEXT, [b"400"]),
+    ("chunks alone", ("Transfer-Encoding: chunked",), b"0\r\n\r\n" + NEXT, [b"411"]),
+    ("chunks by another name", ("Transfer-Encoding: xchunked",), BODY + NEXT, [b"400"]),
+    ("a folded header", (LENGTH, "X: a\r\n b"), b"x" * len(BODY), [b"400"]),
+    ("NUL in a header", (LENGTH, "X: a\0b"), BODY + NEXT, [b"400"]),
+    ("no length", (), NEXT, [b"411"]),
+    ("10 GiB announced", ("Content-Length: 10737418240",), b"x" * 1000, [b"413"]),
+    ("a little too large", (f"Content-Length: {LIMIT + 1}", "Connection: close"), b"x" * (LIMIT + 1), [b"413"]),
+    ("gzip", (LENGTH, "Content-Encoding: gzip", "Connection: close"), b"\x1f\x8b" + b"x" * (len(BODY) - 2), [b"400"]),
+    ("70 KiB of one header", ("X: " + "a" * 70_000,), NEXT, [b"400"]),
+    ("2,000 headers", tuple(f"X{one}: {'a' * 100}" for one in range(2000)), NEXT, [b"400"]),
+]
+
+
+@pytest.mark.parametrize(("headers", "body", "wanted"), [row[1:] for row in FRAMING], ids=[row[0] for row in FRAMING])
+def test_one_request_is_one_request(site, headers, body, wanted):
+    got, text = site.sent(site.head(*headers), body)
+    if wanted == [b"411"]:  # the length is known: nothing was announced, and what follows is a request of its own
+        assert got in (wanted, [b"411", b"200"])
+    else:
+        assert got == wanted, text
+    assert site.healthy() < 5
+
+
+PLACES = [
+    ("a name of 5,000 characters", "/v1/offers/" + "a" * 5000, b"404"),
+    ("a way out of the folder", "/v1/offers/..%2f..%2fetc%2fpasswd", b"404"),
+    ("NUL in a name", "/v1/offers/a%00b", b"404"),
+    ("a name in no alphabet", "/v1/offers/%ff%fe", b"404"),
+    ("SQL for a host", "/v1/hosts/'%20OR%201=1--", b"404"),
+    ("a link to another file", "/v1/offers/linked", b"404"),
+]
+
+
+@pytest.mark.parametrize(("place", "wanted"), [row[1:] for row in PLACES], ids=[row[0] for row in PLACES])
+def test_a_place_that_is_none(site, place, wanted):
+    folder = site.store.path.parent / "offers"
+    folder.mkdir(exist_ok=True)
+    (folder / "secret").write_text("not an offer")
+    if not (folder / "linked.json").is_symlink():
+        (folder / "linked.json").symlink_to(folder / "secret")
+    sign = f"Authorization: Bearer {site.tokens['eve']}"
+    got, text = site.sent(f"GET {place} HTTP/1.1\r\nHost: c\r\n{sign}\r\nConnection: close\r\n\r\n".encode())
+    assert got == [wanted], text
+    assert b"not an offer" not in text
+
+
+def _silent(site, source):
+    return site.plain(source)
+
+
+def _half(site, source):
+    one = site.connected(source)
+    one.sendall(b"GET / HT")
+    return one
+
+
+def _body(site, source):
+    one = site.connected(source)
+    one.sendall(site.head("Content-Length: 500") + b"{")
+    return one
+
+
+@pytest.mark.parametrize("attack", [_silent, _half, _body], ids=["no TLS hello", "half a request", "half a body"])
+def test_who_never_comes_to_an_end_keeps_nobody_waiting(site, attack):
+    held = []
+    try:
+        held.extend(attack(site, f"127.0.1.{number % 3}") for number in range(120))  # twice what there is room for
+        waited = site.healthy()
+        assert waited < 5, waited
+        assert site.server.door.number <= QUICK.connections
+        assert max(map(len, site.server.door.inside.values())) <= QUICK.of_an_address
+        until = time.monotonic() + 20
+        while site.server.door.number and time.monotonic() < until:
+            for one in held:  # a byte now and then keeps no connection alive
+                with contextlib.suppress(OSError):
+                    one.send(b"x")
+            time.sleep(0.5)
+        assert not site.server.door.number, "a request has an end, however slowly it comes"
+    finally:
+        for one in held:
+            one.close()
+    assert any("127.0.1." in line for line in site.said)
+
+
+def test_an_answer_that_nobody_reads_ends_too(site):
+    (site.store.path.parent / "offers").mkdir(exist_ok=True)
+    (site.store.path.parent / "offers/large.json").write_bytes(b" " * (32 << 20))
+    sign = f"Authorization: Bearer {site.tokens['gpu01']}"
+    with site.connected("127.0.2.1") as one:
+        one.sendall(f"GET /v1/offers/large HTTP/1.1\r\nHost: c\r\n{sign}\r\n\r\n".encode())
+        assert one.recv(12) == b"HTTP/1.1 200"
+        until = time.monotonic() + 20
+        while "127.0.2.1" in site.server.door.inside and time.monotonic() < until:
+            time.sleep(0.2)
+        assert "127.0.2.1" not in site.server.door.inside
+
+
+def test_who_guesses_tokens_is_told_to_wait_and_a_right_one_beside_it_is_taken(site):
+    got = [site.reported(1, who="guessed-token-xyz", source="127.0.3.1")[0] for _ in range(FAILURES + 3)]
+    assert got == [b"401"] * FAILURES + [b"429"] * 3
+    assert site.reported(int(time.time() * 1000), source="127.0.3.1") == [b"200"]
+    lines = [line for line in site.said if line.startswith("127.0.3.1 401")]
+    assert lines
+    assert "no host or reader with this token is known" in lines[0]
+    assert len(lines) <= 10, "a flood of refusals is no flood of lines"
+    assert not [line for line in site.said for secret in (*site.tokens.values(), "guessed-token") if secret in line]
+
+
+def test_a_line_of_the_log_is_one_line(site):
+    site.sent(b"GET /%0aforged%1b%5b2J%e2%80%ae HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n", source="127.0.4.1")
+    (line,) = [line for line in site.said if line.startswith("127.0.4.1")]
+    assert line.isprintable()
+    assert "\\u000aforged\\u001b[2J\\u202e" in line
+
+
+def test_a_certificate_is_the_host_of_its_name_and_no_reader(site):
+    context = ssl.create_default_context(cafile=site.pair.parent / "site-ca.pem")
+    context.load_cert_chain(site.known)
+
+    def post(name):
+        body = json.dumps(report(name, int(time.time() * 1000))).encode()
+        start = f"POST /v1/reports HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        return site.sent(start.encode(), body, context=context)[0]
+
+    assert (post("gpu02"), post("gpu01")) == ([b"200"], [b"403"])
+    page = b"GET / HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
+    assert site.sent(page, context=context)[0] == [b"401"]
+
+
+def test_a_certificate_of_another_authority_is_nobodys(site, tmp_path):
+    other = Authority(tmp_path, "somebody else").pair("gpu02")
+    context = ssl.create_default_context(cafile=site.pair.parent / "site-ca.pem")
+    context.load_cert_chain(other)
+    try:
+        got = site.sent(site.head(LENGTH), BODY, context=context)[0]
+    except OSError:
+        got = []
+    assert got == []
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1], ids=["1.0", "1.1"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_old_tls_is_refused(site, version):
+    context = ssl.create_default_context(cafile=site.pair.parent / "site-ca.pem")
+    context.minimum_version = context.maximum_version = version
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with pytest.raises(OSError):
+        site.connected(context=context)
+
+
+def test_the_page_runs_no_script_stands_in_no_frame_and_is_kept_by_nobody(site):
+    sign = f"Authorization: Bearer {site.tokens['eve']}"
+    text = site.sent(f"GET / HTTP/1.1\r\nHost: c\r\n{sign}\r\nConnection: close\r\n\r\n".encode())[1].lower()
+    for wanted in (
+        b"content-security-policy: default-src 'none'", b"x-content-type-options: nosniff", b"x-frame-options: deny",
+        b"frame-ancestors 'none'", b"cache-control: no-store",
+    ):  # fmt: skip
+        assert wanted in text
+    assert b"script-src" not in text
+
+
+def test_a_new_certificate_is_shown_and_who_is_connected_stays(site):
+    def serial():
+        with site.connected("127.0.5.1") as one:
+            return one.getpeercert()["serialNumber"]
+
+    before, kept = serial(), site.connected("127.0.5.2")
+    whole = site.pair.read_bytes()
+    site.pair.write_bytes(b"half a file")
+    site.server.reload()
+    assert serial() == before, "a certificate that cannot be used takes the place of none"
+    site.pair.write_bytes(whole)
+    Authority.pair(site_authority(site), "localhost", file="site.pem")
+    site.server.reload()
+    with kept:
+        kept.sendall(NEXT)
+        assert kept.recv(100).startswith(b"HTTP/1.1 200")
+    site.context.load_verify_locations(site.pair.parent / "new/site-ca.pem")
+    assert serial() != before
+
+
+def site_authority(site):
+    """Return an authority that signs into the collector's folder."""
+    folder = site.pair.parent / "new"
+    folder.mkdir(exist_ok=True)
+    made = Authority(folder, "the next authority")
+    made.folder = site.pair.parent
+    return made
