@@ -1,10 +1,10 @@
 """From an error message, a log or a sick host to the cause and the fix; nothing is changed.
 
 With a message in quotes, or --text FILE, it says what the message means. Without one it looks at this machine (or at
---root DIR, or at every host of an INVENTORY), stops at the first cause and tells what it ruled out. Exit code 0:
-healthy or harmless, other trouble than the GPU installation's, or one of gpusetup's own references (GS-324) or alerts
-(GpuLost); 8: a cause was found; 3: not recognised. With --apply also 9: only shown, or a reboot is pending; 5: a host
-refused; 7: it failed part-way.
+--root DIR, or at every host of an INVENTORY), stops at the first cause and tells what it ruled out. Exit code 0: the
+question was answered (a message's cause was found, or it is harmless, or another software's; a host is healthy); 8: a
+host is sick; 3: not recognised, or nothing in it is known. With --apply also 9: only shown, or a reboot is pending; 5:
+a host refused; 7: it failed part-way.
 """
 
 from __future__ import annotations
@@ -165,10 +165,11 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     from gpusetup.doctor.instead import without_apply
     from gpusetup.doctor.logs import Log
     from gpusetup.doctor.ptx import with_measure
-    from gpusetup.doctor.references import mentioned, reference_in
+    from gpusetup.doctor.references import reference_in
 
-    log = Log(iter(()) if asked else _chunks(arguments.text))
-    short = asked or log.short()
+    # One way for both: a text says the same as an argument and as a file.
+    log = Log(iter((asked.encode("utf-8", "replace"),)) if asked else _chunks(arguments.text))
+    short = log.short()
     if reference := reference_in(short):
         return _reference(arguments, reference)
     if alert := _alert_named(short):
@@ -176,9 +177,14 @@ def _message(arguments: argparse.Namespace, asked: str) -> Exit:
     found = with_measure(diagnose_text(short) if short else diagnose_chunks(log.pieces()))
     if found and (guest := guest_here()) is not None:
         found = tuple(without_apply(finding, guest) for finding in found)
-    if not found and (reference := mentioned(asked.encode()) if asked else log.reference):
-        return _reference(arguments, reference)
-    return answer(arguments, found, asked or log.text, quiet=not asked and log.quiet, log=not asked)
+    if not found and log.reference:
+        return _reference(arguments, log.reference)
+    if log.empty:
+        name = "standard input" if arguments.text == "-" else arguments.text
+        raise BadInputError(
+            "GS-602", f"{name} is empty", path=name, hint="give a log with the message that you saw in it"
+        )
+    return answer(arguments, found, log)
 
 
 def _reference(arguments: argparse.Namespace, reference: str) -> Exit:

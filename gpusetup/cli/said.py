@@ -6,29 +6,29 @@ from typing import TYPE_CHECKING
 
 from gpusetup.cli import output
 from gpusetup.doctor.outside import names_gpu, outside, routine
-from gpusetup.doctor.text import CLEAN, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
+from gpusetup.doctor.text import CLEAN, NO_LINE_KNOWN, NO_TEXT, NO_WORD_OF_IT, NOT_RECOGNISED, messages, outside_text
 from gpusetup.errors import Exit
 
 if TYPE_CHECKING:
     import argparse
 
+    from gpusetup.doctor.logs import Log
     from gpusetup.model.diagnosis import Finding
 
 __all__ = ["answer"]
 
 
-def answer(arguments: argparse.Namespace, found: tuple[Finding, ...], text: str, *, quiet: bool, log: bool) -> Exit:
-    """Tell what a text means; where nothing was found, whether a log is healthy, and what a text is about instead.
+def answer(arguments: argparse.Namespace, found: tuple[Finding, ...], log: Log) -> Exit:
+    """Tell what a text means; where nothing was found, whether it is healthy, and what it is about instead.
 
-    `quiet`: a log without any word of trouble.
+    It is healthy when it has no word of trouble, or only routine ones, and the doctor knows what it is a log of.
     """
-    shown = () if found else outside(text)
-    clean = log and not found and (quiet or routine(shown))
+    shown = () if found else outside(log.text)
+    clean = not found and (routine(shown) or (log.quiet and log.known))
     if clean or routine(shown):
         shown = ()
-    code = Exit.VERIFY_FAILED if found else Exit.DONE if clean or shown else Exit.BAD_INPUT
-    if found and all(finding.kind == "notice" for finding in found):
-        code = Exit.DONE
+    code = Exit.DONE if found or clean or shown else Exit.BAD_INPUT
+    unknown = _unknown(log)
     if arguments.format == "json":
         from msgspec import UNSET
 
@@ -40,7 +40,7 @@ def answer(arguments: argparse.Namespace, found: tuple[Finding, ...], text: str,
             clean=clean,
             findings=found,
             outside=tuple(OutsideTold(*one) for one in shown) if shown else UNSET,
-            send=NOT_RECOGNISED if not (shown or found or clean) else UNSET,
+            send=unknown if not (shown or found or clean) else UNSET,
         )
         said = output.json_text(document)
     elif shown:
@@ -48,6 +48,14 @@ def answer(arguments: argparse.Namespace, found: tuple[Finding, ...], text: str,
     elif found or clean:
         said = CLEAN if clean else output.painted(messages(found), arguments.out)
     else:
-        said = NOT_RECOGNISED + (NO_WORD_OF_IT if text and not names_gpu(text) else "")
+        said = unknown
     output.write_answer(said, arguments.out)
     return code
+
+
+def _unknown(log: Log) -> str:
+    if log.binary:
+        return NO_TEXT
+    if log.quiet and log.lines:
+        return NO_LINE_KNOWN
+    return NOT_RECOGNISED + (NO_WORD_OF_IT if log.text and not names_gpu(log.text) else "")

@@ -71,6 +71,18 @@ def _driver_api(cause: str, groups: Groups) -> list[str]:
     return lines + builds.on_branch(branch)
 
 
+def _firmware(cause: str, groups: Groups) -> list[str]:
+    file = _first(groups, "firmware") or _first(groups, "firmware_file")
+    if cause != "gsp-firmware-missing" or not file:
+        return []
+    path = file if file.startswith("/") else f"/lib/firmware/{file}"
+    told = [f"The file is {path}."]
+    if release := re.search(r"/(?P<release>(?P<branch>\d+)\.[\d.]+)/", path):
+        package = f"nvidia-firmware-{release['branch']}-{release['release']}"
+        told.append(f"Ubuntu's package with it is {package}, Debian's is firmware-nvidia-gsp.")
+    return told
+
+
 def _needs_cuda(cause: str, groups: Groups) -> list[str]:
     wanted = _first(groups, "needs_cuda")
     if cause != "container-cuda-requirement" or not re.fullmatch(r"\d+\.\d+", wanted):
@@ -149,6 +161,7 @@ def _versions(_: str, groups: Groups) -> list[str]:
 
 
 _TELLERS: tuple[Callable[[str, Groups], list[str]], ...] = (
+    _firmware,
     _cuda_names,
     _driver_api,
     _needs_cuda,

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gpusetup.errors import GpuSetupError
-from gpusetup.model.diagnosis import Cause, CauseFile, CudaError, CudaErrorFile, Pattern
+from gpusetup.model.diagnosis import Cause, CauseFile, CompanionFile, CudaError, CudaErrorFile, Pattern
 
 __all__ = ["DATA", "PAGES", "Catalogue", "catalogue", "cuda_errors", "read_table"]
 
@@ -33,9 +33,28 @@ class Catalogue:
         return cause in self.causes
 
     def patterns(self) -> list[tuple[str, Pattern]]:
-        """Return every pattern with its cause, those that the CUDA error table adds included."""
+        """Return every pattern with its cause, those of the CUDA errors and of the companions included."""
         found = [(cause.id, pattern) for cause in self.causes.values() for pattern in cause.patterns]
-        return found + [(error.cause or "cuda-error", _by_text(error)) for error in cuda_errors() if error.text]
+        return [*found, *_companions()] + [
+            (error.cause or "cuda-error", _by_text(error)) for error in cuda_errors() if error.text
+        ]
+
+
+def _companions() -> list[tuple[str, Pattern]]:
+    """Recognise what is said of packages compiled against PyTorch: a module is not there, a build fails."""
+    known = msgspec.json.decode(read_table("companions.json"), type=CompanionFile).companions
+    modules = "|".join(re.escape(module) for one in known for module in one.modules)
+    packages = "|".join(re.escape(one.package).replace(r"\-", "[-_]") for one in known)
+    missing = rf"No module named ['\"]?(?:{modules})(?![\w.])"
+    build = (
+        rf"(?:[Ff]ailed building wheel for|[Ff]ailed to build|[Cc]ould not build wheels for)"
+        rf" ['`\"]?(?P<package>{packages})(?![\w-])"
+    )
+    named = ("building wheel for ", "Failed to build ", "not build wheels for ", "ailed to build `")
+    return [
+        ("torch-abi-mismatch", Pattern(find=("No module named ",), regex=missing, own_line=True)),
+        ("nvcc-failed", Pattern(find=named, regex=build, own_line=True)),
+    ]
 
 
 def _by_text(error: CudaError) -> Pattern:

@@ -6,23 +6,16 @@ import codecs
 import gzip
 import io
 import itertools
-import re
 import zlib
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from gpusetup.doctor.outside import TROUBLE, names_gpu
 from gpusetup.doctor.references import mentioned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["TROUBLE", "Log", "read_pieces"]
-
-TROUBLE = re.compile(
-    rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
-    rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill",
-    re.IGNORECASE,
-)
-"""The words of trouble: a log without any is healthy."""
+__all__ = ["Log", "read_pieces"]
 
 PIECE = 16 * 1024 * 1024
 _GZIP = b"\x1f\x8b"
@@ -75,9 +68,10 @@ def _unpacked(stream: BinaryIO) -> bytes:
 
 
 class Log:
-    """A log that is read once: whether it has any word of trouble (one without is healthy), whose reference it names.
+    """A text that is read once, from a file or as an argument, and what was noticed on the way.
 
-    `reference`: the first of gpusetup's own that was met.
+    `quiet`: it has no word of trouble. `known`: several lines, and one names NVIDIA's stack. `empty`: nothing but
+    blanks. `binary`: it has zero bytes. `reference`: the first of gpusetup's own that was met.
     """
 
     _SHORT = 300
@@ -87,11 +81,20 @@ class Log:
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.quiet = True
+        self.empty = True
+        self.binary = False
+        self.lines = False
         self.reference = ""
+        self._gpu = False
         self._pieces = pieces
         self._first: list[bytes] = []
         self._tail = b""
         self._kept = b""
+
+    @property
+    def known(self) -> bool:
+        """Tell whether it is a log, and one in which NVIDIA's stack is named."""
+        return self.lines and self._gpu
 
     @property
     def text(self) -> str:
@@ -114,6 +117,13 @@ class Log:
             both = self._tail + piece
             if self.quiet and TROUBLE.search(both):
                 self.quiet = False
+            # What a log is about is asked only of one that may be healthy.
+            if self.quiet and not self._gpu:
+                self._gpu = names_gpu(both.decode("utf-8", "replace"))
+            if not self.lines:
+                self.lines = b"\n" in (self._kept + piece).strip()
+            self.empty = self.empty and not piece.strip()
+            self.binary = self.binary or b"\0" in piece
             self.reference = self.reference or mentioned(both)
             self._tail = piece[-16:]
             if len(self._kept) <= self._WHOLE:

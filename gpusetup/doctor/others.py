@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["ADDRESS", "OURS", "RULES", "foreign"]
+__all__ = ["ADDRESS", "MODULE", "NEAR", "NVIDIA", "OURS", "RULES", "another_module", "foreign"]
 
-AMD = re.compile(r"\bHIP\b|\bhip(?:Error|[A-Z_])|\.hip\b|\b(?:rocm|ROCm|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b")
+AMD = re.compile(
+    r"\bHIP\b|\b(?:RCCL|Rccl|rccl)\b|\bhip(?:Error|[A-Z_])|\.hip\b|\b(?:rocm|ROCm|ROCR|MIOpen|amdgpu)|\bgfx\d{3,4}\b"
+)
 """AMD's stack words its errors as CUDA does."""
 
 NO_GPU = re.compile(r"\bdevice:CPU:\d|\bDefaultCPUAllocator\b|\bMPS backend\b")
@@ -27,7 +29,23 @@ RULES = {
     "cuda": (AMD, NO_GPU, TRIED),
     "pytorch": (AMD, NO_GPU),
     "libraries": (AMD, NO_GPU),
+    "nccl": (AMD,),
 }
+
+
+MODULE = re.compile(
+    r"/var/lib/dkms/[\w.+-]+/|\bdkms (?:build|install|add)\b[^\n]{0,40} (?:-m )?[A-Za-z][\w.+-]*/?\d?|\b[\w+]+-dkms\b"
+    r"|DKMS module:? '?[A-Za-z]|\bKERNELRELEASE=|\bM=/\S+"
+)
+"""Names the module that a build is about."""
+NVIDIA = re.compile(r"nvidia|nvrm|\bnv-", re.IGNORECASE)
+NEAR = {"dkms-build-failed", "dkms-headers-missing", "dkms-kernel-too-new", "dkms-compiler-missing", "dpkg-failed"}
+"""Causes whose words every module's build has: the lines around tell whose it is."""
+
+
+def another_module(cause: str, near: str) -> bool:
+    """Tell whether the lines around are about the build of a module that is none of NVIDIA's."""
+    return cause in NEAR and MODULE.search(near) is not None and NVIDIA.search(near) is None
 
 
 def foreign(area: str, line: str) -> bool:

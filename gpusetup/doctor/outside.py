@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from gpusetup.doctor.catalogue import read_table
-from gpusetup.doctor.logs import TROUBLE
 from gpusetup.doctor.unwrap import plain
 from gpusetup.model.diagnosis import OutsideFile
 
@@ -18,7 +17,14 @@ if TYPE_CHECKING:
 
     from gpusetup.model.diagnosis import Outside
 
-__all__ = ["CODE", "FRAME", "GPU", "ROUTINE", "Shown", "kinds", "names_gpu", "outside", "routine"]
+__all__ = ["CODE", "FRAME", "GPU", "ROUTINE", "TROUBLE", "Shown", "kinds", "names_gpu", "outside", "routine"]
+
+TROUBLE = re.compile(
+    rb"error|fail|fatal|exception|traceback|panic|denied|abort|segfault|cannot|could not|can't|unable|not found"
+    rb"|killed|timed out|timeout|warn|oops|\bbug\b|invalid|refused|missing|mismatch|no such|oom[-_]kill",
+    re.IGNORECASE,
+)
+"""The words of trouble: a log without any is healthy."""
 
 GPU = re.compile(
     r"nvidia|nvrm|cuda|nvml|nccl|cudnn|cublas|cufft|cusolver|cusparse|curand|cupy|nvcc|nvrtc|ptxas|(?<![a-z])gpus?(?![a-z])"

@@ -13,7 +13,7 @@ from gpusetup.doctor.catalogue import catalogue
 from gpusetup.doctor.judge import Expression, Place
 from gpusetup.doctor.literals import Literals
 from gpusetup.doctor.meanings import meaning
-from gpusetup.doctor.others import foreign
+from gpusetup.doctor.others import NEAR, another_module, foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -154,7 +154,10 @@ def _telling(raw: bytes, shapes: list[bytes]) -> dict[int, _Told]:
         if numbers not in kinds:
             finds = tuple(find for number in numbers for find in meant[number])
             used = [prepared.expressions[prepared.finds[find][0]] for find in finds]
-            exact, alone = any(one.by_exact_lines for one in used), all(one.own_line for one in used)
+            exact = any(one.by_exact_lines for one in used)
+            alone = all(one.own_line for one in used) and NEAR.isdisjoint(
+                prepared.causes[prepared.finds[find][0]] for find in finds
+            )
             kinds[numbers] = finds, "lines" if exact else "nothing" if alone else "shapes"
         telling[index] = _Told(hits, *kinds[numbers])
     return telling
@@ -219,7 +222,7 @@ def _judge(tally: _Tally, line: str, place: Place, finds: tuple[int, ...], numbe
         groups = prepared.expressions[pattern].fits(place)
         if groups is None or not (cause := meaning(prepared.causes[pattern], groups)):
             continue
-        if not foreign(catalogue()[cause].area, line):
+        if not (another_module(cause, place.window) or foreign(catalogue()[cause].area, line)):
             told.setdefault(cause, {}).update(groups)
     for cause, groups in told.items():
         tally.add(cause, number, _evidence(line), groups)

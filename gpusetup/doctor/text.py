@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CLEAN",
     "NOT_RECOGNISED",
+    "NO_LINE_KNOWN",
+    "NO_TEXT",
     "NO_WORD_OF_IT",
     "diagnoses",
     "messages",
@@ -40,6 +42,20 @@ If it is an error of the GPU stack, tell us, with:
   - gpusetup facts --format json
   - on the machine itself: gpusetup doctor --bundle support.tar.gz
 Without a message, `gpusetup doctor` looks at the machine.
+"""
+
+NO_LINE_KNOWN = """\
+not recognised: no line of this text is known. Nothing in it sounds like
+trouble, and no line names a GPU, its driver or CUDA, so it proves nothing.
+
+Give the log of the program that failed, or of the kernel:
+  sudo dmesg | gpusetup doctor --text -
+"""
+
+NO_TEXT = """\
+not recognised: this is no text (it has zero bytes in it).
+
+Give a log as text, or one that gzip compressed.
 """
 
 NO_WORD_OF_IT = """\

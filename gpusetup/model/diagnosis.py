@@ -99,6 +99,21 @@ class OutsideFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     kinds: tuple[Outside, ...]
 
 
+class Companion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A package that is compiled against PyTorch, and the extension modules that its build makes."""
+
+    package: str
+    modules: tuple[str, ...]
+
+
+class CompanionFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """companions.json."""
+
+    schema: Literal["gpusetup/companions/1"]
+    sources: tuple[str, ...]
+    companions: tuple[Companion, ...]
+
+
 class CudaError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An error number of CUDA with its names in both APIs, its text, and the cause it stands for when it has one."""
 

@@ -17,7 +17,6 @@ from gpusetup.doctor.decode import CAPABILITY, WORDS
 from gpusetup.doctor.judge import Expression
 from gpusetup.doctor.library_names import NAME
 from gpusetup.doctor.library_packages import WHEEL
-from gpusetup.doctor.logs import TROUBLE
 from gpusetup.doctor.meanings import meaning, statuses, sxid
 from gpusetup.doctor.recovering import recovery_of
 from gpusetup.doctor.references import MENTIONED, PLACE, REFERENCE, explained
@@ -48,13 +47,14 @@ def messages() -> dict[str, Any]:
         "stamp": script(STAMP), "prefix": script(PREFIX), "escapes": script(ESCAPES),
         "foreign": {area: [script(rule) for rule in rules] for area, rules in others.RULES.items()},
         "address": script(others.ADDRESS), "ours": script(others.OURS),
+        "module": script(others.MODULE), "nvidia": script(others.NVIDIA), "near": sorted(others.NEAR),
         "means": _means(),
         "told": _told(),
         "bare": {name: script(expression, whole=True) for name, expression in WORDS.items()},
         "outside": [_outside(kind, regex) for kind, regex in elsewhere.kinds()],
         "routine": sorted(elsewhere.ROUTINE),
         "gpu": script(elsewhere.GPU), "frame": script(elsewhere.FRAME), "code": script(elsewhere.CODE),
-        "trouble": script(re.compile(TROUBLE.pattern.decode(), re.IGNORECASE)),
+        "trouble": script(re.compile(elsewhere.TROUBLE.pattern.decode(), re.IGNORECASE)),
         "reference": script(REFERENCE, whole=True), "mentioned": script(MENTIONED.pattern.decode()),
         "references": {name: entry.title for page in reference_pages() if (entry := explained(name := page[:-3]))},
         "pages": PAGES, "errors": PLACE,

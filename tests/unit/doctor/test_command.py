@@ -49,7 +49,7 @@ def command(*arguments, **options):
 def test_a_log_is_read_in_whatever_form_it_comes(raw, tmp_path, capsys):
     path = tmp_path / "log"
     path.write_bytes(raw)
-    assert main(["doctor", "--format", "json", "--text", str(path)]) == 8
+    assert main(["doctor", "--format", "json", "--text", str(path)]) == 0
     found = json.loads(capsys.readouterr().out)["findings"][0]
     assert (found["cause"], found["count"]) == ("gpu-fallen-off-bus", 1)
 
@@ -58,7 +58,7 @@ def test_an_xid_behind_another_of_the_same_shape_is_found(tmp_path, capsys):
     path = tmp_path / "log"
     line = "NVRM: Xid (PCI:0000:41:00): {}, pid=1, name=python3\n"
     path.write_text(line.format(31) * 30 + "quiet\n" * 30 + line.format(79))
-    assert main(["doctor", "--format", "json", "--text", str(path)]) == 8
+    assert main(["doctor", "--format", "json", "--text", str(path)]) == 0
     findings = json.loads(capsys.readouterr().out)["findings"]
     assert {found["cause"]: found["line"] for found in findings} == {"gpu-fallen-off-bus": 61, "xid-31": 1}
 
@@ -74,7 +74,7 @@ def test_a_compressed_log_that_is_cut_is_refused_as_that(tmp_path, capsys, cut):
 def test_a_log_that_is_named_like_one_is_read_without_an_option(tmp_path, capsys):
     log = tmp_path / "train.log"
     log.write_text("NVRM: Xid (PCI:0000:41:00): 79, pid=1, name=python3\n")
-    assert main(["doctor", str(log)]) == 8
+    assert main(["doctor", str(log)]) == 0
     assert "[gpu-fallen-off-bus]" in capsys.readouterr().out
 
 
@@ -113,7 +113,7 @@ def test_what_is_piped_in_without_text_is_named_with_its_option():
     ],
 )
 def test_what_people_paste_has_a_cause_and_a_command(message, cause, words, capsys):
-    assert main(["doctor", message]) == 8
+    assert main(["doctor", message]) == 0
     said = capsys.readouterr().out
     assert f"[{cause}]" in said.splitlines()[0]
     assert words in said
@@ -203,13 +203,13 @@ def test_the_environments_own_frameworks_are_never_imported(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "ok"),
     [
-        (["Xid 79"], False),
+        (["Xid 79"], True),
         (["nothing that anybody knows"], False),
         (["GS-324"], True),
         (["--root", str(HEALTHY)], True),
         (["--root", str(HOSTS / "ubuntu24.04-gtx1080ti-rtx5090-nostack" / "root")], False),
     ],
 )
-def test_every_document_says_whether_all_is_well(arguments, ok, capsys):
+def test_every_document_says_whether_the_question_was_answered_and_the_host_is_well(arguments, ok, capsys):
     code = main(["doctor", *arguments, "--format", "json"])
     assert json.loads(capsys.readouterr().out)["ok"] is ok is (code == 0)

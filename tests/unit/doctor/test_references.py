@@ -122,7 +122,7 @@ def test_a_reference_that_does_not_exist_gets_the_nearest(typed, meant):
 
 
 def test_a_clean_log_is_healthy():
-    answer = doctor("--text", "-", given="epoch 1 loss 0.3\nepoch 2 loss 0.2\n")
+    answer = doctor("--text", "-", given="using device cuda:0\nepoch 1 loss 0.3\nepoch 2 loss 0.2\n")
     assert answer.returncode == 0
     assert answer.stdout.startswith("healthy")
 

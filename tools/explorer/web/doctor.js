@@ -106,7 +106,8 @@ const Doctor = (data) => {
     return found && Object.fromEntries(Object.entries(found.groups ?? {}).filter(([, value]) => value));
   }
 
-  function foreign(area, line) {
+  function foreign(cause, area, line, place) {
+    if (data.near.includes(cause) && has(data.module, place.window()) && !has(data.nvidia, place.window())) return true;
     if (area !== "packages") return (data.foreign[area] ?? []).some((rule) => has(rule, line));
     const found = [...line.matchAll(expression(data.address, "gu"))].map((match) => match[1] + match[2]);
     return found.length > 0 && !found.some((address) => has(data.ours, address));
@@ -121,7 +122,7 @@ const Doctor = (data) => {
       for (const pattern of new Set(patterns.filter(([, find]) => line.includes(find)).map(([index]) => index))) {
         const groups = fits(data.patterns[pattern], place);
         const cause = groups && meaning(data.patterns[pattern][0], groups);
-        if (cause && !foreign(data.causes[cause].area, line)) told.set(cause, { ...told.get(cause), ...groups });
+        if (cause && !foreign(cause, data.causes[cause].area, line, place)) told.set(cause, { ...told.get(cause), ...groups });
       }
       for (const [cause, groups] of told) {
         const known = found.get(cause), evidence = line.trim().slice(0, 400);

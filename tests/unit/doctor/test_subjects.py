@@ -1,0 +1,114 @@
+"""Messages by subject: the open half is right, rules hold for whole classes, a text says the same however it comes."""
+
+import json
+from hashlib import sha256
+
+import msgspec
+import pytest
+
+from gpusetup.cli.main import main
+from gpusetup.doctor.catalogue import read_table
+from gpusetup.doctor.findings import diagnose_text
+from gpusetup.doctor.others import NEAR, another_module
+from gpusetup.model.diagnosis import CompanionFile
+from tests.unit.doctor.score import FIXTURES, score
+
+COMPANIONS = msgspec.json.decode(read_table("companions.json"), type=CompanionFile).companions
+OPEN, HELD = (json.loads((FIXTURES / f"subjects_{half}.json").read_text(encoding="utf-8")) for half in ("open", "held"))
+
+
+def first(text):
+    return next((found.cause for found in diagnose_text(text) if found.kind != "notice"), None)
+
+
+def test_the_open_half_is_right():
+    told = score("subjects_open")
+    # One message names no module: whose build failed cannot be read in it.
+    assert [(wanted, said) for wanted, said, _text in told.missed] == [("None", "dkms-build-failed")]
+
+
+def test_the_halves_are_split_by_the_seeded_hash():
+    for half, told in enumerate((OPEN, HELD)):
+        for entry in told["entries"]:
+            number = int(sha256((told["seed"] + entry["thread"]).encode()).hexdigest(), 16)
+            assert number % 2 == half, entry["thread"]
+
+
+@pytest.mark.parametrize("companion", COMPANIONS, ids=lambda one: one.package)
+def test_every_companion_is_known_in_every_wording(companion):
+    for module in companion.modules:
+        assert first(f"ModuleNotFoundError: No module named '{module}'") == "torch-abi-mismatch"
+        assert first(f"ImportError: No module named {module}") == "torch-abi-mismatch"
+        assert first(f"ModuleNotFoundError: No module named '{module}_other'") is None
+    for name in {companion.package, companion.package.replace("-", "_")}:
+        assert first(f"  ERROR: Failed building wheel for {name}") == "nvcc-failed"
+        assert first(f"ERROR: Failed building wheel for {name}x") is None
+
+
+@pytest.mark.parametrize("module", ["zfs", "v4l2loopback", "rtl8852bu", "wireguard"])
+def test_another_modules_build_is_not_nvidias(module):
+    build = f"Error! Bad return status for module build on kernel: 6.8.0 (x86_64)\nsee /var/lib/dkms/{module}/1.2/build/make.log"
+    assert first(build) is None
+    assert first(build.replace(module, "nvidia")) == "dkms-build-failed"
+    assert all(another_module(cause, build) for cause in NEAR)
+    assert not another_module("gpu-lost", build)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "cause"),
+    [
+        ("cudnnSetConvolutionGroupCount", "cudnn-version-mismatch"),
+        ("ncclCommWindowRegister", "nccl-symbol-mismatch"),
+        ("__fatbinwrap_38_tmpxft", "library-mixed"),
+        ("cudaGetDriverEntryPointByVersion", "library-mixed"),
+        ("PyUnicode_AsUTF8", None),
+    ],
+)
+@pytest.mark.parametrize("wording", ["undefined symbol: {}", "undefined symbol {}"])
+def test_a_symbol_tells_its_library(symbol, cause, wording):
+    assert first(f"ImportError: /opt/env/x.so: {wording.format(symbol)}") == cause
+
+
+def test_the_firmware_file_and_its_package_are_named(capsys):
+    assert main(["doctor", "Direct firmware load for nvidia/550.76/gsp_ga10x.bin failed with error -2"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "/lib/firmware/nvidia/550.76/gsp_ga10x.bin" in said
+    assert "nvidia-firmware-550-550.76" in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello",
+        "hello\nworld, all good",
+        "NCCL INFO Connected all trees\nNCCL INFO Init COMPLETE",
+        "Xid 79",
+        "CUDA error: out of memory",
+        "Permission denied (publickey).",
+        "some error that nobody knows",
+        *(entry["text"] for entry in OPEN["entries"][::9]),
+    ],
+)
+def test_a_text_says_the_same_as_an_argument_and_as_a_file(text, tmp_path, capsys):
+    log = tmp_path / "log"
+    log.write_text(text, encoding="utf-8")
+    by_argument = main(["doctor", text]), capsys.readouterr().out
+    assert (main(["doctor", "--text", str(log)]), capsys.readouterr().out) == by_argument
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (bytes(range(256)) * 20, "this is no text"),
+        (b"hello\nworld\n", "no line of this text is known"),
+    ],
+)
+def test_healthy_is_said_only_of_what_is_known(raw, words, tmp_path, capsys):
+    log = tmp_path / "log"
+    log.write_bytes(raw)
+    assert main(["doctor", "--text", str(log)]) == 3
+    told = capsys.readouterr()
+    assert words in " ".join((told.out + told.err).split())
+    assert "healthy" not in told.out
