@@ -41,7 +41,7 @@ class Catalogue:
 
 
 def _companions() -> list[tuple[str, Pattern]]:
-    """Recognise what is said of packages compiled against PyTorch: a module is not there, a build fails."""
+    """Recognise what is said of packages compiled against PyTorch: a module is missing, a build fails."""
     known = msgspec.json.decode(read_table("companions.json"), type=CompanionFile).companions
     modules = "|".join(re.escape(module) for one in known for module in one.modules)
     packages = "|".join(re.escape(one.package).replace(r"\-", "[-_]") for one in known)

@@ -22,6 +22,7 @@ KEPT_ELSEWHERE = {
     "bundle-since": "what a packed bundle says to `bundle unpack` of the one before it",
     "capture": "a host as `facts --capture` keeps it",
     "causes": "the doctor's own data",
+    "companions": "the doctor's own data",
     "cuda-errors": "the doctor's own data",
     "matrix-package": "the matrix's own data",
     "observations": "what the measuring program says to verify",
