@@ -68,7 +68,8 @@ def _requested(context: Context, member: Unary) -> str:
     if wish.variant and bounds and (builds := _builds_of(context, bounds[0])):
         return f"there is no {wish}; torch {bounds[0]} has the builds {', '.join(builds)}"
     published = published_versions(context.space, wish.component)
-    if bounds and (limit := _limit_of_matrix(published, bounds, wish.component)):
+    known = text != f"there is no {wish}"  # more is known of it than that the matrix lacks it
+    if bounds and not known and (limit := _limit_of_matrix(published, bounds, wish.component)):
         return f"the matrix of {matrix.date} has no {limit}: it does not know {wish}"
     near = nearest(published, bounds[0]) if bounds else published[-3:]
     return text + f"; the nearest are {', '.join(near)}"

@@ -71,7 +71,7 @@ REFUSED = [
     (("flash-attn",), {}, "package-built-from-source"),
     (("tensorrt-llm",), {}, "package-built-from-source"),
     (("sglang==0.5.23", "python==3.14"), {}, "python"),
-    (("cudf-cu13==0.0.0a0",), {}, "there is no"),
+    (("cudf-cu13==0.0.0a0",), {}, "does not know cudf-cu13==0.0.0a0"),
     (("vllm==0.8.9",), {}, "0.8.5.post1"),
     (("sglang==0.5.23",), {"os": "rocky8"}, "glibc"),
     (("nvidia-dali-cuda130",), {"gpus": ("v100",)}, "7.5"),
