@@ -45,9 +45,8 @@ def run(arguments: argparse.Namespace) -> Exit:
         )
     request = request_about(arguments, matrix)
     others = tuple(item for item in request.requirements if item.component != wish.component)
-    document = WhyNot(ok=True, matrix=matrix.stamp, version=str(wish), forbidden=False)
     try:
-        resolve(msgspec.structs.replace(request, requirements=(*others, wish)), matrix)
+        resolution = resolve(msgspec.structs.replace(request, requirements=(*others, wish)), matrix)
     except NoStackError as error:
         found = error.to_document()
         conflict = msgspec.convert(found["conflict"], tuple[Clash, ...])
@@ -68,7 +67,12 @@ def run(arguments: argparse.Namespace) -> Exit:
             lines += ["", "hint: " + "; or ".join(found["suggestions"])]
         text, code = "\n".join(lines) + "\n", Exit.NO_STACK
     else:
-        text, code = f"nothing forbids {wish}\n", Exit.DONE
+        limits = resolution.warnings
+        document = WhyNot(ok=True, matrix=matrix.stamp, version=str(wish), forbidden=False, warnings=limits)
+        lines = [f"nothing forbids {wish}" + (", with these limits:" if limits else "")]
+        for limit in limits:
+            lines += textwrap.wrap(f"- {limit}", 80, subsequent_indent="  ")
+        text, code = "\n".join(lines) + "\n", Exit.DONE
     text = f"{text.rstrip()}\n\nmatrix of {matrix.date}\n"
     if (age := age_warning(matrix)) is not None:
         warn(age)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.matrix.gpus import gpu_by_id, kind_of
 from gpusetup.matrix.load import matrix
+from gpusetup.resolve.naming import listed
 from gpusetup.resolve.rules import code_for, compiles_for
 from gpusetup.versions import nv
 
@@ -24,6 +26,7 @@ __all__ = [
     "cuda_of_ptx",
     "demands",
     "drivers_for",
+    "filled",
     "for_capability",
     "needs_driver",
     "of_product",
@@ -161,6 +164,57 @@ def for_capability(capability: str, *, toolkit: bool = False) -> list[str]:
         last = max(builds, key=lambda row: (nv(row.version), nv(row.cuda)))
         lines.append(f"torch has code for it from {first.version}+{first.variant} to {last.version}+{last.variant}.")
     return lines
+
+
+def filled(text: str) -> str:
+    """Write what the matrix says of versions into the {{places}} of a cause's explanation."""
+    return re.sub(r"\{\{([^}]*)\}\}", lambda place: _STATEMENTS[place[1]](), text)
+
+
+def _driver_floors() -> str:
+    return ", ".join(f"{row.min_driver} for CUDA {row.major}" for row in _matrix().cuda.majors)
+
+
+def _first_toolkits() -> str:
+    """Name the toolkits with which the GPUs of supported drivers became known to the compiler, the old ones left out."""
+    first: dict[str, list[str]] = {}
+    for row in _matrix().cuda.toolchains:
+        for capability in sorted(_sold(), key=nv):
+            known = any(capability in capabilities for capabilities in first.values())
+            if not known and compiles_for(_matrix(), row.minor, capability):
+                first.setdefault(row.minor, []).append(capability)
+    later = list(first.items())[1:]  # what every toolkit of the matrix knows says nothing
+    return ", ".join(
+        f"{listed(capabilities)} need{'s' * (len(capabilities) == 1)} CUDA {minor}" for minor, capabilities in later
+    )
+
+
+def _sold() -> set[str]:
+    """Return the capabilities that a driver branch without an end looks after."""
+    return {name for row in _matrix().driver.architectures if row.min_branch for name in row.capabilities}
+
+
+def _oldest_capability() -> str:
+    row = _matrix().cuda.toolchains[-1]
+    return f"CUDA {nv(row.minor).major} has nothing below {row.cc_min}"
+
+
+def _last_branches() -> str:
+    ends: dict[int, list[str]] = {}
+    for row in _matrix().driver.architectures:
+        if row.last_branch and row.name not in ends.setdefault(row.last_branch, []):
+            ends[row.last_branch].append(row.name)
+    sentences = (f"branch {branch} is the last for {listed(names)}" for branch, names in ends.items())
+    text = "; ".join(sentences)
+    return text[:1].upper() + text[1:]
+
+
+_STATEMENTS = {
+    "driver floors": _driver_floors,
+    "first toolkits": _first_toolkits,
+    "last branches": _last_branches,
+    "oldest capability": _oldest_capability,
+}
 
 
 def of_product(pci_id: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.doctor.advice import details
+from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue
 from gpusetup.doctor.decode import bare_numbers
 from gpusetup.doctor.library_names import fixes_for
@@ -33,7 +34,7 @@ def finding_of(
         cause=cause.id,
         title=cause.title,
         kind=cause.kind,
-        explanation=cause.explanation,
+        explanation=filled(cause.explanation),
         evidence=shown,
         details=details(cause.id, groups or {}),
         checks=cause.checks,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import catalogue, cuda_errors
 from gpusetup.doctor.meanings import statuses
 
@@ -44,7 +45,7 @@ def _page(cause: Cause) -> Iterator[str]:
     yield ""
     yield f"`{cause.id}` · {cause.area} · {_KIND[cause.kind]}"
     yield ""
-    yield cause.explanation
+    yield filled(cause.explanation)
     texts = [find for pattern in cause.patterns for find in pattern.find]
     numbers = [error for error in cuda_errors() if error.cause == cause.id]
     names = [

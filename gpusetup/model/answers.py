@@ -110,3 +110,4 @@ class WhyNot(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     forbidden: bool
     conflict: tuple[Clash, ...] = ()
     suggestions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -305,3 +305,15 @@ def test_hints_write_versions_as_they_are_typed() -> None:
 def test_an_ambiguous_name_ends_in_the_options_that_settle_it() -> None:
     _, _, err = run(["resolve", "torch", "--gpu", "blackwell"])
     assert err.rstrip().endswith("--gpu sm_100 or sm_103 or sm_120")
+
+
+@pytest.mark.parametrize(
+    "words", [("cuda==12.8", "--driver", "550"), ("torch==2.7.*", "--driver", "470"), ("cuda==12.4", "--gpu", "h100")]
+)
+def test_what_nothing_forbids_has_the_limits_of_the_resolved_stack(words: tuple[str, ...]) -> None:
+    code, allowed = document("why-not", *words)
+    assert code == 0
+    _, resolved = document("resolve", *words)
+    assert allowed["warnings"] == resolved["warnings"]
+    text = " ".join(run(["why-not", *words])[1].split())
+    assert all(" ".join(limit.split()) in text for limit in allowed["warnings"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gpusetup.doctor import others
 from gpusetup.doctor import outside as elsewhere
 from gpusetup.doctor.advice import details
+from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import PAGES, catalogue, cuda_errors
 from gpusetup.doctor.decode import CAPABILITY, WORDS
 from gpusetup.doctor.judge import Expression
@@ -65,7 +66,7 @@ def _cause(cause: Cause) -> dict[str, Any]:
     recovery = recovery_of(cause, {}, ())
     found = {
         "title": cause.title, "area": cause.area, "weight": _WEIGHT[cause.kind], "hides": list(cause.hides),
-        "text": cause.explanation, "checks": list(cause.checks),
+        "text": filled(cause.explanation), "checks": list(cause.checks),
         "fixes": [[fix.text, list(fix.commands)] for fix in cause.fixes],
         "needs": needs(recovery) if recovery is not None else "",
     }  # fmt: skip

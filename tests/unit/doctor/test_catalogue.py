@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gpusetup.doctor.builds import filled
 from gpusetup.doctor.catalogue import catalogue, cuda_errors
 from gpusetup.doctor.findings import diagnose_text
 from gpusetup.doctor.meanings import meaning, statuses, sxid
+from gpusetup.matrix.load import matrix
 from gpusetup.recovery.xids import known as xid
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -213,3 +215,19 @@ def test_numbers_of_cuda_errors_are_read_by_their_age():
     assert meaning("cuda-error", {"cuda_number": "35"}) == "driver-too-old"
     assert meaning("cuda-error", {"cuda_number": "321"}) == ""
     assert sxid(22013) is not None
+
+
+def test_explanations_leave_driver_floors_and_toolkits_to_the_matrix() -> None:
+    typed = re.compile(r"(?i)\b(?:CUDA \d+ (?:has|needs)|branch \d{3}|driver (?:from )?\d{3}|\d{3}\.\d{2,3}\.\d{2})\b")
+    wrong = {cause.id: found[0] for cause in catalogue().causes.values() if (found := typed.search(cause.explanation))}
+    assert not wrong
+
+
+def test_the_matrix_fills_the_places_of_every_explanation() -> None:
+    texts = {cause.id: filled(cause.explanation) for cause in catalogue().causes.values()}
+    assert not [name for name, text in texts.items() if "{{" in text]
+    assert all(f"{row.min_driver} for CUDA {row.major}" in texts["driver-too-old"] for row in matrix().cuda.majors)
+    for capability, toolkit in (("10.3", "12.9"), ("12.0", "12.8")):
+        assert re.search(
+            rf"\b{re.escape(capability)}\b[^,]* needs? CUDA {re.escape(toolkit)}", texts["nvcc-arch-unsupported"]
+        )
