@@ -176,7 +176,7 @@ def _driver_floors() -> str:
 
 
 def _first_toolkits() -> str:
-    """Name the toolkits with which the GPUs of supported drivers became known to the compiler, the old ones left out."""
+    """Name the toolkits that first knew the GPUs of supported drivers, the old ones left out."""
     first: dict[str, list[str]] = {}
     for row in _matrix().cuda.toolchains:
         for capability in sorted(_sold(), key=nv):
