@@ -57,7 +57,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         before, after = self.runs[2:4]
         if after.rebooted:
-            return "made up for"
+            return "done later"
         if after.code:
             return "stays lost; the run fails each time" if before.code else "stays lost; the run fails"
         return "stays lost, nothing says so"
@@ -139,8 +139,8 @@ _PAGE = """\
 # gpusetup beside others, measured
 
 The driver alone (branch {driver}), on lab hosts that are made alike, one after the other on one machine, over SSH
-with pipelining: {date}. The packages are stand-ins of a few bytes: these are the times of Ansible and of what it is
-told, not those of downloads and module builds, which are the same for all. No GPU is in these hosts, so nothing here
+with pipelining: {date}. The packages are stand-ins of a few bytes: these are the times of Ansible and its
+tasks, not those of downloads and module builds, which are the same for all. No GPU is in these hosts, so nothing here
 says that a driver loads: verification was left out, and so was DeepOps' call of nvidia-smi. Compare the rows with each
 other, not the seconds with those of another day.
 
