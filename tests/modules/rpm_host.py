@@ -39,6 +39,8 @@ class RpmHost:
     breaks_off: int = 0
     fresh: bool = False  # whether its lists were fetched, and the keys of repositories accepted
     on_change: Callable[[], None] = lambda: None
+    streams: dict[str, str] = field(default_factory=dict)  # of versions that belong to one
+    enabled: dict[str, str] = field(default_factory=dict)  # the stream of each module
 
     def package(self, name: str, version: str) -> Rpm:
         """Return a package as it is built."""
@@ -49,6 +51,7 @@ class RpmHost:
         monkeypatch.setattr(process, "stream", self.stream)
         monkeypatch.setattr(process, "which", lambda name, _env: "/usr/bin/" + name)
         monkeypatch.setattr(dnf.probe_packages, "versionlocks", lambda _host: sorted(self.locked))
+        monkeypatch.setattr(dnf.Dnf, "_enabled_stream", lambda _self, module: self.enabled.get(module))
         monkeypatch.setattr(dnf.Dnf, "architecture", lambda _self: "x86_64")
 
     def output(self, argv: Sequence[str], _env: Any, *_more: Any, **_named: Any) -> tuple[int, str, str]:
@@ -62,6 +65,8 @@ class RpmHost:
             return 0, "dnf5 version 5.4.6.0\n" if self.generation == 5 else "4.14.0\n", ""
         if "versionlock" in words:
             return self._versionlock(words)
+        if "module" in words:
+            return self._module(words)
         if "repoquery" in words:
             return 0, self._repoquery(words), ""
         if "--assumeno" in words:
@@ -108,12 +113,26 @@ class RpmHost:
         self.locked = [name for name in self.locked if name not in names] + (names if what == "add" else [])
         return NOTHING
 
+    def _module(self, words: list[str]) -> tuple[int, str, str]:
+        what, (module, _, stream) = words[-2], words[-1].partition(":")
+        self.enabled = {name: one for name, one in self.enabled.items() if name != module}
+        self.enabled |= {module: stream} if what == "enable" else {}
+        return NOTHING
+
+    def _to_be_had(self, name: str, words: list[str]) -> list[str]:
+        """Leave out what belongs to a stream that is not enabled, as long as that is looked at."""
+        shown = "--setopt=*.module_hotfixes=true" in words
+        return [one for one in self.offered.get(name, []) if shown or self._is_active(one)]
+
+    def _is_active(self, version: str) -> bool:
+        return version not in self.streams or self.streams[version] in self.enabled.values()
+
     def _repoquery(self, words: list[str]) -> str:
         if "--whatprovides" in words:
             offered = "python3-dnf-plugin-versionlock" in self.offered
             return "python3-dnf-plugin-versionlock\n" * offered if self.fresh else "Is this ok [y/N]: \n"
         names = words[words.index("--qf") + 2 :]
-        rows = [(name, version) for name in names for version in self.offered.get(name, [])]
+        rows = [(name, version) for name in names for version in self._to_be_had(name, words)]
         return "".join(f"{name}\t{version}\tx86_64\tcuda\t1000\tsummary\n" for name, version in rows)
 
     def _asked(self, words: list[str]) -> tuple[list[str], list[str]]:
@@ -140,7 +159,7 @@ class RpmHost:
                 (name for name in self.offered if re.match(rf"{re.escape(name)}(-|$)", word)), key=len, default=""
             )
             text = word[len(name) + 1 :]
-            fitting = [one for one in self.offered.get(name, []) if not text or one in (text, "0:" + text)]
+            fitting = [one for one in self._to_be_had(name, words) if not text or one in (text, "0:" + text)]
             if not fitting:
                 skipped.append(word)
             elif name in self.uninstallable:

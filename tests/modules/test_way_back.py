@@ -149,6 +149,31 @@ class TestAfterAFailure:
             site.transaction("dnf", ("nvidia-open", ""), ("cuda", ""), may_remove=["nvidia-*"], no_way_back=True)
         assert host.installed == {"nvidia-open": "3:580.1-1", "bash": "0:5-1"}
 
+    @pytest.mark.parametrize("generation", [4, 5])
+    @pytest.mark.parametrize("fails", [set(), {"cuda"}])
+    def test_the_way_back_of_dnf_leads_through_the_stream_before(
+        self, site: Site, monkeypatch: pytest.MonkeyPatch, generation: int, fails: set[str]
+    ) -> None:
+        """Another stream hides the versions of the one before."""
+        old, new = "3:580.1-1", "3:570.1-1"
+        host = RpmHost(
+            {"nvidia-driver": old, "cuda": "0:13-1"}, {"nvidia-driver": [new, old], "cuda": ["0:12-1", "0:13-1"]},
+            generation, fails=fails, streams={new: "570-open", old: "580-open"}, enabled={"nvidia-driver": "580-open"},
+        )  # fmt: skip
+        host.stand_in(monkeypatch)
+        streams = [{"module": "nvidia-driver", "stream": "570-open"}]
+        wanted = (("nvidia-driver", new), ("cuda", "0:12-1"))
+        if not fails:
+            site.transaction("dnf", *wanted, streams=streams, driver_packages=["nvidia-driver"])
+            assert (host.installed["nvidia-driver"], host.enabled) == (new, {"nvidia-driver": "570-open"})
+            return
+        with pytest.raises(HostFailure) as caught:
+            site.transaction("dnf", *wanted, streams=streams, driver_packages=["nvidia-driver"])
+        assert caught.value.fields["reference"] == "GS-455"
+        assert caught.value.result["rolled_back"] is True
+        assert host.installed == {"nvidia-driver": old, "cuda": "0:13-1"}
+        assert host.enabled == {"nvidia-driver": "580-open"}
+
 
 def test_keeping_takes_room_only_on_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "a_1_amd64.deb"

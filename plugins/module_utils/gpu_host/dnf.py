@@ -95,14 +95,18 @@ class Dnf(Rpm):
             ),
         )
 
-    def offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
+    def offered(self, names: Sequence[str], extra: Sequence[str] = ()) -> Dict[str, List[Dict[str, str]]]:
         """Return {name, or name:arch: [{"version", "from"}]}, newest first."""
         found: Dict[str, List[Dict[str, str]]] = {name: [] for name in names}
-        for row in self._rows(sorted(map(_spec, names))) if names else []:
+        for row in self._rows(sorted(map(_spec, names)), extra) if names else []:
             name = listed(row[0], row[2], self.architecture())
             if name in found:
                 found[name].insert(0, {"version": row[1], "from": row[3]})
         return found
+
+    def ever_offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
+        """Return what repositories offer, also in module streams that are not enabled."""
+        return self.offered(names, ["--setopt=*.module_hotfixes=true"])
 
     def repoquery(self, patterns: Iterable[str], extra: Iterable[str] = ()) -> List[List[str]]:
         """Return [name, version, arch, repository, download size, summary] of what is offered to this architecture, the

@@ -2,7 +2,7 @@
 
 import glob
 import os
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from . import process
 from .failure import HostFailure
@@ -50,6 +50,14 @@ class PackageManager:
     def needed_to_hold(self) -> List[str]:
         """Return the packages whose installation lets packages be held."""
         return []
+
+    def offered(self, _names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
+        """Return {name, or name:arch: [{"version", "from"}]}, newest first."""
+        raise NotImplementedError
+
+    def ever_offered(self, names: Sequence[str]) -> Dict[str, List[Dict[str, str]]]:
+        """Return what repositories offer, also in module streams that are not enabled; as `offered` does."""
+        return self.offered(names)
 
     def streams(self, wanted: Iterable[Dict[str, Any]]) -> List[str]:
         """Refuse module streams: only dnf has them."""

@@ -41,7 +41,7 @@ def look(host: planning.Manager, plan: Plan, installed: Installed, params: Dict[
         return NOTHING
     way = WayBack({}, [], [])
     wishes = {name: packages.listed(name, version) for name, version in old.items()}
-    offered = host.offered(sorted({packages.key(wish) for wish in wishes.values()}))
+    offered = host.ever_offered(sorted({packages.key(wish) for wish in wishes.values()}))
     names = set(params["driver_packages"])
     for name, wish in wishes.items():
         if _is_offered(wish, offered):
